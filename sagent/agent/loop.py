@@ -1,0 +1,41 @@
+"""The loop: drain the inbox, call the model, run its tools, again until neither has more to say.
+
+The program counter is the state. Nothing else lives here.
+"""
+
+from sagent.agent.call import call_model
+from sagent.agent.dispatch import decline_calls, run_calls
+from sagent.agent.state import State
+from sagent.policy import Turn
+
+
+async def take_turn(state: State) -> str:
+    """Work until there is nothing left to do; returns why it ended. A cancelled turn leaves a valid history."""
+    while True:
+        for message in state.inbox.take("now"):
+            state.add(message)
+        if state.run.stop:
+            return state.run.stop
+        if state.run.turns == state.bounds.max_turns:
+            return "max_turns"
+
+        reply = await call_model(state)
+        state.run.turns += 1
+
+        results = None
+        if reply.calls:
+            if state.run.rounds == state.bounds.max_tool_call_rounds:
+                decline_calls(state, reply, f"not run: the limit of {state.run.rounds} tool call rounds is reached")
+                return "max_tool_call_rounds"
+            results = await run_calls(state, reply)
+            state.run.rounds += 1
+
+        for action in await state.policy.after_turn(Turn(state.path, reply, results)):
+            state.apply(action)
+
+        if results is None and reply.stop != "pause":
+            late = state.inbox.take("idle")
+            if not late:
+                return reply.stop or "end"
+            for message in late:
+                state.add(message)

@@ -1,0 +1,219 @@
+"""Putting an agent together: session, prompt, tools, policy, ledger, model; and taking it apart again."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from sagent import __version__, tools
+from sagent.agent import Agent, Bounds, Resources
+from sagent.app.choice import choose_model
+from sagent.config import Settings
+from sagent.context.instructions import gather
+from sagent.context.prompt import compose
+from sagent.cost.ledger import Ledger, Spent
+from sagent.cost.prices import PriceBook
+from sagent.errors import SessionNotFound, UsageError
+from sagent.events import Event, Notice, ReplyFinished, TextDelta
+from sagent.lib.json import as_str
+from sagent.messages import Message
+from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.rules import Rules
+from sagent.session.entries import Bill, opened
+from sagent.session.folds import bills, history
+from sagent.session.log import FileLog, Log, MemoryLog
+from sagent.session.store import Session, find, is_session, latest
+from sagent.tool import Tool, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What an earlier run left in the log: nothing, for a new session."""
+
+    messages: tuple[Message, ...] = ()
+    bills: tuple[Bill, ...] = ()
+    system: str | None = None
+    model: str = ""
+
+
+@asynccontextmanager
+async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> AsyncGenerator[Agent]:
+    """An agent as the settings describe it, its session open and its events told to `listener`.
+
+    All of it is closed in the end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
+    """
+    notices = list(settings.warnings)
+    workspace = Workspace(settings.cwd, (settings.cwd, *settings.add_dirs))
+    offered = choose_tools(settings)
+    async with AsyncExitStack() as stack:
+        log, past = _open_log(settings, stack, notices)
+        choice = await choose_model(settings, past.model)
+        stack.push_async_callback(choice.aclose)
+        prices = PriceBook(settings.prices)
+        ledger = Ledger(settings.max_budget_usd, prices)
+        ledger.restore(Spent(*bill) for bill in past.bills)
+        agent = Agent(
+            choice.model,
+            system=_system_prompt(settings, workspace, past, notices),
+            tools=offered,
+            policy=PermissionPolicy(
+                settings.permission_mode,
+                Rules.parse(settings.allow, settings.deny),
+                private=(settings.config_dir,),
+            ),
+            bounds=_bounds(settings),
+            effort=settings.effort,
+            resources=Resources(log=log, ledger=ledger, workspace=workspace, resolve=choice.resolve),
+        )
+        stack.push_async_callback(agent.aclose)
+        agent.restore(past.messages)
+        agent.listen(listener)
+        for text in notices:
+            listener(Notice(agent.path, "warning", text))
+        aside = Aside(agent, prices, settings.cwd, new=not past.messages)
+        agent.listen(aside.on_event)
+        stack.push_async_callback(aside.finish)
+        yield agent
+
+
+def choose_tools(settings: Settings) -> tuple[Tool, ...]:
+    """The tools asked for, by name; all of them by default. Raises UsageError with the nearest names."""
+    if settings.tools is None:
+        return tools.coding_tools()
+    by_name = {name.lower(): name for name in tools.BUILTIN}
+    chosen: list[Tool] = []
+    for name in settings.tools:
+        known = by_name.get(name.lower())
+        if known is None:
+            import difflib
+
+            near = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
+            hint = f" Did you mean {by_name[near[0]]}?" if near else ""
+            raise UsageError(f"--tools: there is no tool {name!r}.{hint} The tools are {', '.join(tools.BUILTIN)}.")
+        chosen.append(getattr(tools, known)())
+    return tuple(chosen)
+
+
+def _bounds(settings: Settings) -> Bounds:
+    return Bounds(
+        max_turns=settings.max_turns,
+        max_tool_call_rounds=settings.max_tool_call_rounds,
+        max_request_tokens=settings.max_request_tokens,
+        max_response_tokens=settings.max_response_tokens,
+        max_retries=settings.max_retries,
+    )
+
+
+def _open_log(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> tuple[Log, Past]:
+    """The session's log and what is in it. A new session that cannot be written becomes one in memory, and says so."""
+    if settings.ephemeral:
+        log: Log = MemoryLog()
+        stack.callback(log.close)
+        return log, Past()
+    try:
+        session, resumed = _open_session(settings)
+    except OSError as error:
+        where = error.filename or settings.state_dir
+        notices.append(
+            f"The session cannot be kept: {error.strerror or error} ({where}). The run goes on; nothing of it stays."
+        )
+        log = MemoryLog()
+        stack.callback(log.close)
+        return log, Past()
+    stack.callback(session.close)
+    file_log = session.log()
+    if file_log.torn:
+        notices.append(f"The last run was killed while writing its log; {file_log.torn} incomplete bytes were cut off.")
+    if resumed:
+        return file_log, _read_past(file_log)
+    file_log.append("opened", opened(session.id, "root", str(settings.cwd), _environment()))
+    return file_log, Past()
+
+
+def _open_session(settings: Settings) -> tuple[Session, bool]:
+    """The session to write to, and whether it is an earlier one."""
+    if settings.session is not None:
+        if not is_session(settings.session):
+            try:
+                return Session.open(find(settings.state_dir, str(settings.session), settings.cwd)), True
+            except SessionNotFound:
+                return Session.create_at(settings.session), False
+        return Session.open(settings.session), True
+    if settings.continue_session:
+        return Session.open(latest(settings.state_dir, settings.cwd)), True
+    return Session.create(settings.state_dir, settings.cwd), False
+
+
+def _read_past(log: FileLog) -> Past:
+    entries = list(log.entries())
+    prompts = [entry for entry in entries if entry.kind == "prompt"]
+    models = [as_str(entry.body.get("model")) for entry in entries if entry.kind == "message"]
+    return Past(
+        messages=history(entries, log.blobs.get),
+        bills=tuple(bills(entries)),
+        system=as_str(prompts[-1].body.get("system")) if prompts else None,
+        model=next((model for model in reversed(models) if model), ""),
+    )
+
+
+def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices: list[str]) -> str:
+    """Fixed when the session starts: a resumed one keeps its own, unless another is asked for."""
+    if past.system is not None and settings.system is None and not settings.append_system:
+        return past.system
+    found = gather(settings.cwd, settings.config_dir, settings.add_dirs)
+    notices.extend(found.notices)
+    return compose(workspace, date.today(), found.text, settings.system, settings.append_system)  # noqa: DTZ011 -- the person's day
+
+
+def _environment() -> dict[str, object]:
+    return {"sagent": __version__, "python": sys.version.split()[0], "platform": sys.platform}
+
+
+class Aside:
+    """Work that may not delay the first request and is not needed before it: prices, and the state of the repository.
+
+    Listens, and begins when the request is on its way.
+    """
+
+    def __init__(self, agent: Agent, prices: PriceBook, cwd: Path, *, new: bool) -> None:
+        self._agent = agent
+        self._prices = prices
+        self._cwd = cwd
+        self._new = new
+        self._task: asyncio.Task[None] | None = None
+
+    def on_event(self, event: Event) -> None:
+        """Begin with the first event that shows the request went out."""
+        if self._task is None and isinstance(event, TextDelta | ReplyFinished):
+            self._task = asyncio.create_task(self._work())
+
+    async def finish(self) -> None:
+        """Wait for it, not for long."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=2.0)
+
+    async def _work(self) -> None:
+        await asyncio.to_thread(self._prices.warm)
+        if self._new:
+            state = await asyncio.to_thread(repository_state, self._cwd)
+            with suppress(OSError):
+                self._agent.log.append("environment", state)
+
+
+def repository_state(cwd: Path) -> dict[str, object]:
+    """The git commit of a directory and whether its tracked files differ from it; {} outside a repository."""
+    import subprocess
+
+    command = ["git", "-C", str(cwd), "--no-optional-locks", "status", "--porcelain=v2", "--branch", "-uno"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=5, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    if done.returncode:
+        return {}
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid")), "")
+    return {"git_commit": commit, "git_dirty": any(not line.startswith("#") for line in lines)}

@@ -1,0 +1,23 @@
+"""`sagent`: the entry point, also as `python sagent/bin/cli.py` from a checkout. Answers --version before all else."""
+
+import sys
+
+if __name__ == "__main__":  # run as a file: the checkout takes the place of this directory on the path
+    sys.path[0] = __file__.rsplit("/", 3)[0] if __file__.count("/") >= 3 else "../.."
+
+
+def main() -> int:
+    """Run the command line; returns the exit code."""
+    argv = sys.argv[1:]
+    if argv in (["--version"], ["-V"]):
+        from sagent import __version__
+
+        sys.stdout.write(f"sagent {__version__}\n")
+        return 0
+    from sagent.cli.main import run
+
+    return run(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

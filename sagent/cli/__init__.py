@@ -1,0 +1,1 @@
+"""The command line: flags in, a surface out, honest exit codes."""

@@ -1,0 +1,97 @@
+"""`sagent demo`: the main job on a small repository with a failing test, offline by default, for real with --model."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sagent.cli.flags import Parser
+from sagent.errors import SagentError
+
+HERE = Path(__file__).parent
+TASK = "A test of this project fails. Find out why, fix the code (not the test), and run the tests."
+OFFLINE_MODEL = "anthropic/claude-sonnet-4-6"
+TESTS = [sys.executable, "-m", "unittest"]
+
+
+def run_demo(argv: Sequence[str]) -> int:
+    """Copy the project, have the agent repair it, and show what came of it."""
+    parser = Parser(prog="sagent demo", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--model", help="a real model, provider/model; without it a scripted one on loopback answers")
+    model: str | None = parser.parse_args(argv).model
+    project = Path(tempfile.mkdtemp(prefix="sagent-demo-"))
+    shutil.copytree(HERE / "demo_project", project, dirs_exist_ok=True)
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    say(f"A small project with a failing test was copied to {project}")
+    with _provider(environment, offline=model is None):
+        command = [*_program(), "--cwd", str(project), "--model", model or OFFLINE_MODEL, "--log-level", "info"]
+        command += ["--allow", "Bash(python3 -m unittest:*)", "--max-budget-usd", "0.50", TASK]
+        say(f"$ sagent {shlex.join(command[len(_program()) :])}\n")
+        # the transcript on stderr is what a person would see, the answer included
+        null = subprocess.DEVNULL
+        done = subprocess.run(command, env=environment, check=False, stdin=null, stdout=null, stderr=sys.stdout)
+    return _show(project, environment, done.returncode)
+
+
+def say(text: str) -> None:
+    """A line for the person."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _program() -> list[str]:
+    return [sys.executable, "-m", "sagent.bin.cli"]
+
+
+@contextmanager
+def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
+    """The scripted provider on loopback, as a process of its own, and the environment that leads to it."""
+    if not offline:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        port_file = Path(directory) / "port"
+        script = HERE / "demo_script.json"
+        argv = [sys.executable, "-m", "sagent.testing.server", "--script", str(script), "--port-file", str(port_file)]
+        server = subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        try:
+            url = server.stdout.readline().strip() if server.stdout else ""
+            if not url:
+                raise SagentError("the scripted provider did not start; the lines above say why")
+            environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "no-key-needed"}
+            environment.pop("ANTHROPIC_AUTH_TOKEN", None)
+            yield
+        finally:
+            server.terminate()
+            server.wait()
+            if server.stdout:
+                server.stdout.close()
+
+
+def _show(project: Path, environment: dict[str, str], code: int) -> int:
+    """The diff, the tests, the cost and the log."""
+    say("\n== What changed\n")
+    for line in _diff(HERE / "demo_project", project):
+        say(line)
+    say("\n== The tests\n")
+    tests = subprocess.run(TESTS, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    say(tests.stderr.strip())
+    say("\n== Cost and log\n")
+    show = [*_program(), "sessions", "show", "--cwd", str(project), "--costs"]
+    subprocess.run(show, env=environment, check=False)
+    return code or tests.returncode
+
+
+def _diff(before: Path, after: Path) -> Iterator[str]:
+    import difflib
+
+    for old in sorted(before.iterdir()):
+        new = after / old.name
+        if old.is_file() and new.is_file():
+            lines = (old.read_text("utf-8").splitlines(), new.read_text("utf-8").splitlines())
+            yield from difflib.unified_diff(*lines, f"a/{old.name}", f"b/{old.name}", lineterm="")

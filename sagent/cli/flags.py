@@ -1,0 +1,106 @@
+"""The flags: what can be said on the command line, and nothing about what it does."""
+
+import argparse
+from typing import NoReturn
+
+from sagent.errors import UsageError
+
+COMMANDS = {
+    "models": "list known models: window, limits, price",
+    "sessions": "list, show, delete or repair sessions",
+    "config": "show every setting and where it comes from",
+    "demo": "fix a failing test in a small repository, by default offline and without a key",
+}
+
+EPILOG = """commands:
+{commands}
+`sagent COMMAND --help` tells more. To send a prompt that is a command's name: sagent -- models
+
+exit codes:
+  0 done   1 failed   2 usage   3 budget   4 turn or round limit   130, 143 interrupted"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises UsageError, with the nearest valid flag, instead of leaving the process."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting."""
+        raise UsageError(f"{message}{self._nearest(message)}. See {self.prog} --help.")
+
+    def _nearest(self, message: str) -> str:
+        if "unrecognized arguments:" not in message:
+            return ""
+        import difflib
+
+        known = [flag for action in self._actions for flag in action.option_strings]
+        wrong = message.partition(":")[2].split()[0].partition("=")[0]
+        near = difflib.get_close_matches(wrong, known, 3, 0.5)
+        return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def run_parser() -> Parser:
+    """`sagent [flags] [prompt]`. Only flags that were given appear in the parsed namespace."""
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items())
+    parser = Parser(
+        prog="sagent",
+        usage="sagent [flags] [PROMPT]   |   ... | sagent [flags] [PROMPT]   |   sagent COMMAND",
+        description="A coding agent on any model of any provider. With a prompt, or piped input, it answers and exits.",
+        epilog=EPILOG.format(commands=commands),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped input is attached as context")
+    _model_flags(parser.add_argument_group("model"))
+    _limit_flags(parser.add_argument_group("limits"))
+    _work_flags(parser.add_argument_group("work"))
+    _session_flags(parser.add_argument_group("session and output"))
+    return parser
+
+
+def _model_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--model", metavar="M", help="provider/model, or a model whose name tells its provider")
+    group.add_argument("--provider", metavar="NAME", help="anthropic, openai, moonshot, ..., openai-compatible")
+    group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
+    group.add_argument("--auth", metavar="HOW", help="how the key is sent: key (default) or bearer")
+    group.add_argument("--effort", metavar="E", help="none, minimal, low, medium, high, xhigh or max")
+    group.add_argument("--allow-providers", metavar="A,B", help="no other provider may be used")
+
+
+def _limit_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD in this session; never overshot")
+    group.add_argument("--max-turns", metavar="N", help="at most N model calls")
+    group.add_argument("--max-tool-call-rounds", metavar="N", help="at most N rounds of tool calls")
+    group.add_argument("--max-response-tokens", metavar="N", help="at most N tokens in one reply")
+    group.add_argument("--max-request-tokens", metavar="N", help="at most N tokens in one request")
+
+
+def _work_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--cwd", metavar="DIR", help="work in DIR")
+    group.add_argument("--add-dir", metavar="DIR", action="append", help="another directory to work in (repeatable)")
+    group.add_argument("--tools", metavar="A,B", help="offer only these tools; none for no tools")
+    group.add_argument("--permission-mode", metavar="MODE", help="plan, ask, edit (default) or full")
+    group.add_argument(
+        "--allow", metavar="RULE", action="append", help="allow calls: 'Bash(git status:*)' (repeatable)"
+    )
+    group.add_argument("--deny", metavar="RULE", action="append", help="deny calls: 'Edit(secrets/**)' (repeatable)")
+    group.add_argument("--system", metavar="TEXT", help="replace the system prompt")
+    group.add_argument("--append-system", metavar="TEXT", help="add to the system prompt")
+
+
+def _session_flags(group: argparse._ArgumentGroup) -> None:
+    one = group.add_mutually_exclusive_group()
+    one.add_argument("--continue", action="store_true", help="go on with the last session of this directory")
+    one.add_argument("--session", metavar="PATH", help="go on with this session, or start it at a new path")
+    one.add_argument("--ephemeral", action="store_true", help="keep nothing on disk")
+    group.add_argument("--output-format", metavar="F", help="text (default), json or stream-json")
+    group.add_argument("--input-format", metavar="F", help="text (default) or stream-json: one message a line")
+    group.add_argument("--log-level", metavar="L", help="debug, info, warning (default) or error, on stderr")
+    group.add_argument("--version", "-V", action="version", version="sagent " + _version(), help="show the version")
+
+
+def _version() -> str:
+    from sagent import __version__
+
+    return __version__

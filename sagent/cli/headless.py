@@ -1,0 +1,203 @@
+"""One prompt, or a stream of them, answered without a terminal: the Unix filter."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, TextIO
+
+from sagent.agent import Agent
+from sagent.cli.render import Renderer, StreamRenderer, binary_safe, renderer_for
+from sagent.errors import ModelError, SagentError, UsageError
+from sagent.events import Failure, Result
+from sagent.lib.json import as_array, as_object, as_str
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_BUDGET, EXIT_LIMIT = 0, 1, 2, 3, 4
+EXIT_BY_KIND = {
+    "usage": EXIT_USAGE,
+    "config": EXIT_USAGE,
+    "session_not_found": EXIT_USAGE,
+    "budget": EXIT_BUDGET,
+    "max_turns": EXIT_LIMIT,
+    "max_tool_call_rounds": EXIT_LIMIT,
+}
+FIRST_BYTE = 3.0  # seconds to wait for piped input when there is a prompt as well: the pipe may be nobody's
+
+
+def exit_code(result: Result, signal_number: int | None = None) -> int:
+    """The exit code of a result; 0 exactly when it is no error."""
+    if result.error is None:
+        return EXIT_DONE
+    if result.error.kind == "interrupted":
+        return 128 + (signal_number or signal.SIGINT)
+    return EXIT_BY_KIND.get(result.error.kind, EXIT_FAILED)
+
+
+def failed(error: SagentError) -> Result:
+    """The result of a run that could not begin."""
+    return Result("", (), "error", Failure(error.kind, str(error)))
+
+
+class Interrupter:
+    """Turns SIGINT, SIGTERM and SIGHUP into an interrupt of the run; the second one leaves at once."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self.agent: Agent | None = None
+
+    def install(self) -> None:
+        """Take the signals over from Python, in the running loop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal, number)
+
+    def on_reader_gone(self) -> None:
+        """Whoever read our output has hung up: stop, as SIGPIPE would have it, and let what is buffered go nowhere."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if self.received is None:
+            self._on_signal(signal.SIGPIPE)
+
+    def _on_signal(self, number: int) -> None:
+        if self.received is not None:
+            os._exit(128 + number)
+        self.received = number
+        if self.agent is not None:
+            self.agent.interrupt()
+
+
+def run_headless(settings: "Settings", words: list[str]) -> int:
+    """Answer the prompt of the command line, or the messages on stdin, and return the exit code."""
+    return asyncio.run(_run(settings, words))
+
+
+async def _run(settings: "Settings", words: list[str]) -> int:
+    out = binary_safe(sys.stdout)
+    renderer = renderer_for(settings, out, binary_safe(sys.stderr))
+    interrupter = Interrupter()
+    interrupter.install()
+    if isinstance(renderer, StreamRenderer):
+        renderer.attach(asyncio.get_running_loop().call_soon, interrupter.on_reader_gone)
+    try:
+        return await _answer_all(settings, words, renderer, interrupter)
+    except UsageError as error:
+        if settings.output_format != "text":
+            renderer.on_result(failed(error))
+        raise
+    except BrokenPipeError:
+        interrupter.on_reader_gone()
+        return 128 + signal.SIGPIPE
+
+
+async def _answer_all(settings: "Settings", words: list[str], renderer: Renderer, interrupter: Interrupter) -> int:
+    from sagent.app import open_agent
+
+    prompt = None if settings.input_format == "stream-json" else read_prompt(words, sys.stdin, sys.stderr)
+    worst = EXIT_DONE
+    async with open_agent(settings, renderer.on_event) as agent:
+        interrupter.agent = agent
+        async for text in one(prompt) if prompt is not None else messages(sys.stdin, words):
+            if interrupter.received is not None:
+                break
+            result = await _answer(agent, text)
+            renderer.on_result(result)
+            worst = worst or exit_code(result, interrupter.received)
+    return worst or (128 + interrupter.received if interrupter.received else EXIT_DONE)
+
+
+async def _answer(agent: Agent, text: str) -> Result:
+    try:
+        return await agent.run(text)
+    except (ModelError, SagentError) as error:
+        try:
+            return await agent.wait()
+        except UsageError:
+            return failed(error)
+
+
+async def one(prompt: str) -> AsyncIterator[str]:
+    """A single prompt as a stream."""
+    yield prompt
+
+
+def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO) -> str:
+    """The prompt of the command line, of stdin, or of both: then stdin is attached as context.
+
+    Raises UsageError when there is none.
+    """
+    prompt = " ".join(words)
+    piped = b""
+    if stdin is not None and not stdin.isatty():
+        piped = _read_all(stdin.fileno(), None if not prompt else FIRST_BYTE, err)
+    text = piped.decode("utf-8", "replace").strip("\n")
+    if not prompt.strip() and not text.strip():
+        raise UsageError('Nothing to do: give a prompt, as in sagent "explain this repository", or pipe one in.')
+    if prompt.strip() and text.strip():
+        return f"{prompt}\n\n<stdin>\n{text}\n</stdin>"
+    return prompt if prompt.strip() else text
+
+
+def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
+    """Everything until the end of the input; with a patience, nothing when no first byte came in that many seconds."""
+    import select
+
+    if patience is not None and not select.select([fd], [], [], patience)[0]:
+        err.write(f"sagent: no input came on stdin within {patience:.0f} s; going on without it\n")
+        return b""
+    pieces: list[bytes] = []
+    while piece := os.read(fd, 1 << 20):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def messages(stdin: TextIO, words: list[str]) -> AsyncIterator[str]:
+    """The prompts of `--input-format stream-json`, one a line; words of the command line come first."""
+    if words:
+        yield " ".join(words)
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    # a daemon thread, for a blocking read cannot be cancelled and must not keep the process from ending
+    threading.Thread(target=_feed, args=(stdin.fileno(), loop, lines), daemon=True).start()
+    number = 0
+    while (line := await lines.get()) is not None:
+        number += 1
+        if line.strip():
+            yield message_text(line, number)
+
+
+def _feed(fd: int, loop: asyncio.AbstractEventLoop, lines: "asyncio.Queue[bytes | None]") -> None:
+    rest = b""
+    while piece := os.read(fd, 1 << 16):
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            loop.call_soon_threadsafe(lines.put_nowait, line)
+    if rest:
+        loop.call_soon_threadsafe(lines.put_nowait, rest)
+    loop.call_soon_threadsafe(lines.put_nowait, None)
+
+
+def message_text(line: bytes, number: int) -> str:
+    """The text of one input line: a string, {"prompt": ...}, {"content": ...} or {"message": {"content": ...}}.
+
+    Content is a string or a list of {"type": "text", "text": ...}. Raises UsageError naming the line.
+    """
+    try:
+        value: object = json.loads(line)
+    except ValueError as error:
+        raise UsageError(f"line {number} of the input is not JSON: {error}") from error
+    if isinstance(value, str):
+        return value
+    outer = as_object(value)
+    inner = as_object(outer.get("message")) or outer
+    content = inner.get("prompt", inner.get("content"))
+    if isinstance(content, str) and content.strip():
+        return content
+    text = "".join(as_str(as_object(part).get("text")) for part in as_array(content))
+    if text.strip():
+        return text
+    raise UsageError(f'line {number} of the input has no text; expected {{"prompt": "..."}}')

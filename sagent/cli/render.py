@@ -1,0 +1,234 @@
+"""Three ways to tell a run: the answer alone, one JSON object, or every event as a line of JSON."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TextIO, assert_never
+
+from sagent.codec import encode_event, encode_result
+from sagent.events import (
+    Denied,
+    Event,
+    Finished,
+    Notice,
+    Received,
+    ReplyFinished,
+    Result,
+    Retrying,
+    SessionOpened,
+    Switched,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from sagent.lib.json import json_dump
+from sagent.messages import ToolCall
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+
+
+class Renderer(Protocol):
+    """Takes every event of a run, then its result."""
+
+    def on_event(self, event: Event) -> None:
+        """Something happened."""
+        ...
+
+    def on_result(self, result: Result) -> None:
+        """The run is over."""
+        ...
+
+
+def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
+    """The renderer of the output format. Progress is told on a terminal, or where the log level asks for it."""
+    match settings.output_format:
+        case "json":
+            return JsonRenderer(out)
+        case "stream-json":
+            return StreamRenderer(out)
+        case _:
+            talk = settings.log_level in ("info", "debug") or (err.isatty() and settings.log_level != "error")
+            return TextRenderer(out, err, Transcript(err, text=not out.isatty(), diffs=True) if talk else None)
+
+
+class JsonRenderer:
+    """One object when all is over."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def on_event(self, event: Event) -> None:
+        """Nothing is shown before the end."""
+
+    def on_result(self, result: Result) -> None:
+        """The object."""
+        self._out.write(json_dump(encode_result(result)) + "\n")
+        self._out.flush()
+
+
+class StreamRenderer:
+    """One event a line, written as it happens: lines of one burst leave together, at the latest when the loop idles."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._defer: Callable[[Callable[[], None]], object] | None = None
+        self._on_gone: Callable[[], None] | None = None
+        self._lines: list[str] = []
+
+    def attach(self, defer: Callable[[Callable[[], None]], object], on_gone: Callable[[], None]) -> None:
+        """Have bursts written through `loop.call_soon`, and `on_gone` called when nobody reads them any more."""
+        self._defer = defer
+        self._on_gone = on_gone
+
+    def on_event(self, event: Event) -> None:
+        """A line."""
+        if isinstance(event, Finished) and event.agent == "root":
+            return  # told by on_result, last
+        if not self._lines and self._defer is not None:
+            self._defer(self.flush)
+        self._lines.append(json_dump(encode_event(event)))
+        if self._defer is None:
+            self.flush()
+
+    def on_result(self, result: Result) -> None:
+        """The last line."""
+        self._lines.append(json_dump({"type": "result", **encode_result(result)}))
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is waiting."""
+        if not self._lines:
+            return
+        text = "\n".join(self._lines) + "\n"
+        self._lines.clear()
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except BrokenPipeError:
+            if self._on_gone is None:
+                raise
+            self._on_gone()
+
+
+class TextRenderer:
+    """The answer on stdout; what goes on meanwhile on stderr, when there is a transcript."""
+
+    def __init__(self, out: TextIO, err: TextIO, transcript: "Transcript | None") -> None:
+        self._out = out
+        self._err = err
+        self._live = out.isatty()
+        self._transcript = transcript
+        self._streamed = ""
+
+    def on_event(self, event: Event) -> None:
+        """Progress; and the text itself where a person watches stdout."""
+        if isinstance(event, TextDelta) and self._live:
+            self._streamed += event.text
+            self._out.write(printable(event.text))
+            self._out.flush()
+            return
+        if self._streamed and not isinstance(event, ThinkingDelta):
+            self._end_line()
+        if self._transcript is not None:
+            self._transcript.on_event(event)
+        elif isinstance(event, Notice) and event.level != "info":
+            self._err.write(f"sagent: {event.text}\n")
+
+    def on_result(self, result: Result) -> None:
+        """The answer, unless it was streamed; and what went wrong, on stderr."""
+        if self._live:
+            self._end_line()
+        elif result.content:
+            self._out.write(result.content + "\n")
+        self._out.flush()
+        for denial in result.denials:
+            self._err.write(f"sagent: denied {denial.tool}: {denial.reason}\n")
+        if result.error is not None:
+            self._err.write(f"sagent: {result.error.message}\n")
+        self._err.flush()
+
+    def _end_line(self) -> None:
+        if self._streamed and not self._streamed.endswith("\n"):
+            self._out.write("\n")
+            self._out.flush()
+        self._streamed = ""
+
+
+class Transcript:
+    """A run as a person reads it in a terminal, line by line; nothing is ever repainted."""
+
+    def __init__(self, out: TextIO, *, text: bool = True, diffs: bool = False) -> None:
+        self._out = out
+        self._text = text
+        self._diffs = diffs
+        self._column = 0
+
+    def on_event(self, event: Event) -> None:  # noqa: C901 -- one arm per event class is the clearest form
+        """Write what there is to see."""
+        match event:
+            case TextDelta(_, text):
+                if self._text:
+                    self._write(printable(text))
+            case ToolStarted(_, call):
+                self._line(f"⏺ {call.name}({essence(call)})")
+            case ToolFinished(_, call, result, seconds, summary, diff):
+                mark = "✗" if result.is_error else "⎿"
+                took = f" ({seconds:.1f} s)" if seconds >= 1 else ""
+                self._line(f"  {mark} {printable(summary or call.name)}{took}")
+                if diff and self._diffs:
+                    for line in diff.splitlines():
+                        self._line("    " + printable(line))
+            case Retrying(_, reason, _, attempt, seconds, _):
+                self._line(f"… {printable(reason)}; trying again in {seconds:.0f} s (attempt {attempt + 1})")
+            case Denied(_, denial):
+                self._line(f"  ✗ denied: {printable(denial.reason)}")
+            case Notice(_, _, text):
+                self._line(f"! {printable(text)}")
+            case Switched(_, what):
+                self._line(f"→ {printable(what)}")
+            case ReplyFinished():
+                self._end_line()
+            case SessionOpened() | Received() | ThinkingDelta() | ToolProgress() | Finished():
+                pass
+            case _:
+                assert_never(event)
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+        newline = text.rfind("\n")
+        self._column = len(text) - newline - 1 if newline >= 0 else self._column + len(text)
+
+    def _end_line(self) -> None:
+        if self._column:
+            self._write("\n")
+
+    def _line(self, text: str) -> None:
+        self._end_line()
+        self._write(text + "\n")
+
+
+def essence(call: ToolCall, width: int = 100) -> str:
+    """The one argument of a call worth reading, on one line."""
+    for name in ("command", "file_path", "pattern", "path"):
+        value = call.arguments.get(name)
+        if isinstance(value, str):
+            line = printable(" ".join(value.split()))
+            return line if len(line) <= width else line[: width - 1] + "…"
+    return ""
+
+
+def printable(text: str) -> str:
+    """The text without control characters, so that nothing a model or a file says can drive the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or c.isprintable() or ord(c) > 0x9F else "�" for c in text)
+
+
+def binary_safe(stream: TextIO) -> TextIO:
+    """The stream set to write UTF-8, whatever the locale, and never to fail on a character."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=False)
+    return stream

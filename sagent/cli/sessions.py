@@ -1,0 +1,138 @@
+"""`sagent sessions`: list, show, delete, repair."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sagent.cli.flags import Parser
+from sagent.cli.settings import load_settings
+from sagent.config import Settings
+from sagent.errors import UsageError
+from sagent.session.folds import Spend, branch, history, spend
+from sagent.session.log import read_log
+from sagent.session.proof import repair
+from sagent.session.store import Summary, delete, find, latest, log_files, summaries, summarize
+
+
+def run_sessions(argv: Sequence[str]) -> int:
+    """Carry out one of the operations."""
+    parser = Parser(prog="sagent sessions", description="Sessions kept on this machine.", allow_abbrev=False)
+    operations = parser.add_subparsers(dest="operation", required=True, metavar="list | show | delete | repair")
+    listing = operations.add_parser("list", help="sessions of this directory, last used first")
+    listing.add_argument("--all", action="store_true", help="of every directory")
+    listing.add_argument("--ids", action="store_true", help="ids alone, for scripts")
+    showing = operations.add_parser("show", help="the conversation and what it cost")
+    showing.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
+    showing.add_argument("--costs", action="store_true", help="only what it cost and where it lies")
+    for name, what in (("delete", "delete sessions"), ("repair", "keep the good part of a damaged log")):
+        operations.add_parser(name, help=what).add_argument("session", nargs="+", help="a path, an id or a beginning")
+    for each in operations.choices.values():
+        each.add_argument("--cwd", help="as if called in this directory")
+    given = parser.parse_args(argv)
+    settings = load_settings({"cwd": given.cwd})
+    match given.operation:
+        case "list":
+            return _list(settings, given)
+        case "show":
+            return _show(settings, given)
+        case "delete":
+            for name in given.session:
+                path = find(settings.state_dir, name, settings.cwd)
+                delete(path)
+                _say(f"deleted {path.name}")
+            return 0
+        case _:
+            return _repair(settings, given.session)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def _list(settings: Settings, given: argparse.Namespace) -> int:
+    found = summaries(settings.state_dir, None if given.all else settings.cwd)
+    if given.ids:
+        for summary in found:
+            _say(summary.id)
+        return 0
+    if not found:
+        _say("No sessions yet." if given.all else f"No sessions of {settings.cwd} yet; --all lists those of all.")
+    for summary in found:
+        where = f"  {summary.cwd}" if given.all else ""
+        figures = f"{_usd(summary):>10}  {_size(summary.size):>8}"
+        _say(f"{summary.id}  {_when(summary.last)}  {figures}  {summary.title}{where}")
+        if summary.problem:
+            _say(f"  ! {summary.problem}")
+    return 0
+
+
+def _show(settings: Settings, given: argparse.Namespace) -> int:
+    name: str | None = given.session
+    path = find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
+    summary = summarize(path)
+    if not given.costs:
+        _transcript(path)
+    _say(f"session  {summary.id}")
+    _say(f"log      {path / 'root.jsonl'}  ({summary.entries} entries, {_size(summary.size)})")
+    _costs(spend(entry for file in log_files(path) for entry in read_log(file)))
+    if summary.problem:
+        raise UsageError(summary.problem)
+    return 0
+
+
+def _transcript(path: Path) -> None:
+    from sagent.cli.render import essence, printable
+
+    entries = branch(read_log(path / "root.jsonl"))
+    for message in history(entries, lambda _: b""):
+        for line in printable(message.content).splitlines():
+            _say(f"{'>' if message.role == 'user' else ' '} {line}")
+        for call in message.calls:
+            _say(f"  ⏺ {call.name}({essence(call)})")
+        for result in message.results:
+            first = printable(result.text.strip().split("\n", 1)[0])[:100]
+            _say(f"    {'✗' if result.is_error else '⎿'} {first}")
+    _say("")
+
+
+def _costs(spent: Spend) -> None:
+    usage, cost = spent.usage, spent.cost
+    _say(f"calls    {spent.charges}")
+    _say(
+        f"tokens   {usage.input} in, {usage.cache_read} read from cache, "
+        f"{usage.cache_write + usage.cache_write_1h} written to cache, {usage.output} out"
+    )
+    atleast = "≥ " if cost.unpriced else ""
+    for model, usd in sorted(cost.by_model.items()):
+        _say(f"         {model:40} {'unpriced' if model in cost.unpriced and not usd else f'{usd:.6f} USD'}")
+    _say(f"cost     {atleast}{cost.total:.6f} USD")
+
+
+def _repair(settings: Settings, names: Sequence[str]) -> int:
+    for name in names:
+        path = find(settings.state_dir, name, settings.cwd)
+        repairs = repair(path)
+        for done in repairs:
+            _say(
+                f"{done.file}: kept {done.kept} entries, dropped {done.dropped} bytes; the damaged one is {done.aside}"
+            )
+        if not repairs:
+            _say(f"{path}: nothing to repair")
+    return 0
+
+
+def _when(at: str) -> str:
+    return at[:16].replace("T", " ")
+
+
+def _usd(summary: Summary) -> str:
+    return f"{'≥' if summary.unpriced else ''}${summary.usd:.4f}"
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size = size / 1000
+    return f"{size:.1f} GB"

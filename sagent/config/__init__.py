@@ -1,0 +1,7 @@
+"""Settings: defaults < the person's file < a project's < environment < flags. Nothing else reads the environment."""
+
+from sagent.config.layers import load
+from sagent.config.report import Row, show
+from sagent.config.settings import CustomProvider, Settings
+
+__all__ = ["CustomProvider", "Row", "Settings", "load", "show"]

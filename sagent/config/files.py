@@ -1,0 +1,113 @@
+"""Settings in TOML files: where they lie, what they say, and on which line."""
+
+import re
+import sys
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import cast
+
+from sagent.errors import ConfigError
+
+NAME = "config.toml"
+
+
+class File:
+    """A settings file that was read. Paths of keys are tuples: ("providers", "local", "base_url")."""
+
+    def __init__(self, path: Path, text: str, data: Mapping[str, object]) -> None:
+        self.path = path
+        self.data = data
+        self._text = text
+
+    def where(self, *keys: str) -> str:
+        """FILE:LINE of a key."""
+        return f"{self.path}:{self.line(*keys)}"
+
+    def line(self, *keys: str) -> int:
+        """The line on which a key's value begins, from 1.
+
+        The parser keeps no lines, so the shortest beginning of the file that has the key is looked for. The value
+        begins after the last beginning that could be parsed at all, which matters for values of several lines.
+        """
+        import tomllib
+
+        lines = self._text.split("\n")
+        begins = 1
+        for count in range(1, len(lines) + 1):
+            try:
+                data: object = tomllib.loads("\n".join(lines[:count]) + "\n")
+            except tomllib.TOMLDecodeError:
+                continue
+            for key in keys:
+                data = cast("Mapping[str, object]", data).get(key) if isinstance(data, Mapping) else None
+            if data is not None:
+                return begins
+            begins = count + 1
+        return 1
+
+
+def read_file(path: Path) -> File | None:
+    """A settings file, or None where there is none. Raises ConfigError for one that cannot be read."""
+    try:
+        raw = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}.") from error
+    import tomllib
+
+    text = ""
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        return File(path, text, tomllib.loads(text, parse_float=Decimal))
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8 text. Save the file as UTF-8.") from error
+    except tomllib.TOMLDecodeError as error:
+        match = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
+        what, line = (match.group(1), match.group(2)) if match else (str(error), str(text.count("\n") + 1))
+        raise ConfigError(f"{path}:{line}: not valid TOML: {what}.") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: not valid TOML: it nests too deeply.") from error
+
+
+def expand(value: object, environ: Mapping[str, str]) -> object:
+    """Replace `${VAR}` and `${VAR:-default}` in every text inside a value; `$${` stands for `${`.
+
+    Raises ValueError naming a variable that is not set.
+    """
+    if isinstance(value, str):
+        return _expand_text(value, environ) if "${" in value else value
+    if isinstance(value, list):
+        return [expand(item, environ) for item in cast("list[object]", value)]
+    if isinstance(value, Mapping):
+        return {key: expand(item, environ) for key, item in cast("Mapping[str, object]", value).items()}
+    return value
+
+
+def _expand_text(text: str, environ: Mapping[str, str]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        if match.group().startswith("$$"):
+            return match.group()[1:]
+        name, default = match.group(1), match.group(2)
+        if name is None:
+            raise ValueError(f"{match.group()} is not a variable: write ${{NAME}} or ${{NAME:-default}}")
+        found = environ.get(name)
+        if default is not None:
+            return found or default
+        if found is None:
+            raise ValueError(f"the variable {name} is not set; set it, or write ${{{name}:-}} to do without it")
+        return found
+
+    return re.sub(r"\$?\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|[^}]*\}?)", replace, text)
+
+
+def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
+    """sagent's directory for "config" or "state": as platformdirs has it, and XDG variables count on every system."""
+    base = environ.get(f"XDG_{kind.upper()}_HOME", "")
+    if base.startswith("/"):
+        return Path(base) / "sagent"
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "sagent"
+    return home / (".config" if kind == "config" else ".local/state") / "sagent"

@@ -1,0 +1,53 @@
+"""The settings as rows for a screen: name, value, where it comes from."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+
+from sagent.config.fields import FIELDS
+from sagent.config.settings import Settings
+
+
+class Row(NamedTuple):
+    """One setting as text. `origin` is a file, a variable, a flag, or "default"."""
+
+    name: str
+    value: str
+    origin: str
+
+
+def show(settings: Settings) -> tuple[Row, ...]:
+    """Every setting, keys and passwords masked."""
+    return tuple(_rows(settings))
+
+
+def _rows(settings: Settings) -> Iterator[Row]:
+    for field in FIELDS:
+        value: object = getattr(settings, field.name)
+        yield Row(field.name, _text(value), settings.origins.get(field.name, "default"))
+    for name, provider in settings.providers.items():
+        origin = settings.origins.get("providers", "default")
+        yield Row(f"providers.{name}.base_url", _text(provider.base_url), origin)
+        yield Row(f"providers.{name}.family", provider.family, origin)
+        yield Row(f"providers.{name}.api_key", _masked(provider.api_key), origin)
+    for name, prices in settings.prices.items():
+        for key, value in prices.items():
+            yield Row(f'prices."{name}".{key}', _text(value), settings.origins.get("prices", "default"))
+
+
+def _text(value: object) -> str:
+    if value == ():
+        return "none"
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, cast("tuple[object, ...]", value)))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return re.sub(r"(://)[^/@\s]+@", r"\1****@", str(value))
+
+
+def _masked(key: str) -> str:
+    if not key:
+        return "-"
+    return f"****{key[-4:]}" if len(key) >= 20 else "****"

@@ -1,0 +1,198 @@
+"""AGENTS.md: what a person and a project want every agent to know. Read once, when a session starts."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NAMES = ("AGENTS.md", "CLAUDE.md")  # in each directory the first that is there
+FILE_LIMIT = 32_000  # bytes read of one file
+TOTAL_LIMIT = 64_000  # bytes of all texts together
+DEPTH = 5  # of includes inside includes
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """The texts, each under a line that names its file; the files read; and what was left out, in words."""
+
+    text: str = ""
+    files: tuple[Path, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def repository_root(directory: Path) -> Path | None:
+    """The nearest directory upwards that holds a `.git` (a directory, or a worktree's file), or None."""
+    directory = directory.resolve()
+    return next((place for place in (directory, *directory.parents) if os.path.lexists(place / ".git")), None)
+
+
+def gather(cwd: Path, user_dir: Path, add_dirs: Sequence[Path] = ()) -> Instructions:
+    """The person's own file, those of further directories, and those from the repository's root down to `cwd`.
+
+    In each directory AGENTS.md counts, or else CLAUDE.md. `@path` in a text adds that file after it; from a project's
+    file only files of that project. Where all is too much, the person's own file and those nearest to `cwd` stay.
+    Never raises for what a file is or holds: that becomes a notice.
+    """
+    cwd = cwd.resolve()
+    root = repository_root(cwd) or cwd
+    below = [cwd, *cwd.parents][: len(cwd.relative_to(root).parts) + 1]
+    reader = _Reader()
+    # In the order in which room is given; a reader should meet the most general first.
+    starts: list[tuple[Path, Path | None]] = [(user_dir, None), *((place, root) for place in below)]
+    for extra in add_dirs:
+        extra = extra.resolve()  # noqa: PLW2901 -- the same directory by its real name
+        starts.append((extra, repository_root(extra) or extra))
+    groups = [list(reader.read_directory(place, border)) for place, border in starts]
+    own, nearest_first, extras = groups[:1], groups[1 : 1 + len(below)], groups[1 + len(below) :]
+    order = [*own, *extras, *reversed(nearest_first)]
+    chosen = reader.fit([found for group in groups for found in group])
+    sections = [chosen[path] for group in order for path, _ in group if path in chosen]
+    files = tuple(path for group in order for path, _ in group if path in chosen)
+    return Instructions("\n\n".join(sections), files, tuple(reader.notices))
+
+
+class _Reader:
+    """Reads files once each, however often they are named, and remembers what it left out."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+        self._seen: set[Path] = set()
+
+    def read_directory(self, place: Path, border: Path | None) -> Iterator[tuple[Path, str]]:
+        """The instructions of a directory with what they include: paths and texts."""
+        for name in NAMES:
+            path = place / name
+            if os.path.lexists(path):
+                yield from self._read(path, border, 0, "")
+                return
+
+    def _read(self, path: Path, border: Path | None, depth: int, source: str) -> Iterator[tuple[Path, str]]:
+        """A file and its includes. Nothing may lead out of `border`; `source` says who included it."""
+        try:
+            real = path.resolve(strict=True)
+            if real in self._seen:
+                return
+            refusal = _refusal(real, border, included=bool(source))
+            data = b"" if refusal else _read_start(real)
+        except (OSError, RuntimeError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else "its symlinks lead in a circle"
+            self.notices.append(f"{path}{source} was not read: {why}.")
+            return
+        if refusal:
+            self.notices.append(f"{path}{source} was not read: {refusal}.")
+            return
+        self._seen.add(real)
+        text = self._text(path, data)
+        if not text:
+            return
+        yield path, text
+        for name in _includes(text):
+            target = _home(name) if name.startswith("~") else path.parent / name
+            if target is None or not _is_meant(target, name):
+                continue
+            if depth == DEPTH and Path(os.path.realpath(target)) not in self._seen:
+                self.notices.append(f"{target} (included by {path}) was not read: includes nest at most {DEPTH} deep.")
+                continue
+            yield from self._read(target, border, depth + 1, f" (included by {path})")
+
+    def _text(self, path: Path, data: bytes) -> str:
+        """The file's text in whatever encoding; empty, with a notice, for binary data."""
+        cut = len(data) > FILE_LIMIT
+        data = data[:FILE_LIMIT]
+        text = _decode(data)
+        if text is None:
+            self.notices.append(f"{path} was not read: it is not text.")
+            return ""
+        if cut:
+            text = text[: text.rfind("\n") + 1] or text
+            self.notices.append(f"{path} is longer than {FILE_LIMIT:,} bytes; only its beginning is used.")
+        return text.replace("\r\n", "\n").replace("\r", "\n").strip()
+
+    def fit(self, found: Sequence[tuple[Path, str]]) -> dict[Path, str]:
+        """The sections for which there is room, those first in `found` first; the one at the edge is cut."""
+        chosen: dict[Path, str] = {}
+        room = TOTAL_LIMIT
+        for path, text in found:
+            section = f"# Instructions from {path}\n\n{text}"
+            size = len(section.encode(errors="replace"))
+            if size > room:
+                kept = section.encode(errors="replace")[:room].decode(errors="ignore")
+                kept = kept[: kept.rfind("\n") + 1].rstrip()
+                whole = "the rest of it" if len(kept) > len(str(path)) + 40 else "it"
+                self.notices.append(
+                    f"{path}: {whole} was left out, for all instructions together exceed {TOTAL_LIMIT:,} bytes."
+                )
+                room = 0
+                if whole == "it":
+                    continue
+                section = kept
+            chosen[path] = section
+            room = max(0, room - size)
+        return chosen
+
+
+def _refusal(real: Path, border: Path | None, *, included: bool) -> str:
+    """Why a file is not to be read; empty when it may."""
+    if border is not None and not real.is_relative_to(border):
+        return f"it leads out of the project {border}"
+    if border is not None and included and (real.name.startswith(".env") or ".git" in real.parts):
+        return "a project's instructions may not include it, for it may hold keys"
+    if not stat.S_ISREG(real.stat().st_mode):
+        return "it is not a regular file"
+    return ""
+
+
+def _read_start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(FILE_LIMIT + 1)
+
+
+def _decode(data: bytes) -> str | None:
+    """UTF-8, UTF-16 with its mark, else Latin-1; None for what is no text. The end may be cut inside a character."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "ignore")
+    if b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if error.start >= len(data) - 3 and len(data) == FILE_LIMIT:
+            return data[: error.start].decode("utf-8-sig")
+        return data.decode("cp1252", "replace")
+
+
+def _includes(text: str) -> Iterator[str]:
+    """The `@path` mentions of a text, those in code left out."""
+    if "@" not in text:
+        return
+    fence = ""
+    for line in text.split("\n"):
+        mark = re.match(r" {0,3}(`{3,}|~{3,})", line)
+        if mark and not fence:
+            fence = mark.group(1)
+        elif fence:
+            if mark and mark.group(1).startswith(fence) and not line.strip(" `~"):
+                fence = ""
+        else:
+            plain = re.sub(r"(`+)(?:(?!\1).)+?\1(?!`)", " ", line)
+            for match in re.finditer(r"(?:^|(?<=[\s(]))@((?:\\ |[^\s()`])+)", plain):
+                yield match.group(1).replace("\\ ", " ").rstrip(".,;:!?\"'")
+
+
+def _home(name: str) -> Path | None:
+    if name != "~" and not name.startswith("~/"):
+        return None
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # no home directory is known
+        return None
+
+
+def _is_meant(target: Path, name: str) -> bool:
+    """Whether a mention is an include at all, and not somebody's name, a decorator or a package (`@scope/package`)."""
+    try:
+        return bool(name) and (target.is_file() or name.startswith(("./", "../", "~/", "/")) or bool(target.suffix))
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,34 @@
+"""Head and tail of what is too long, with the whole kept where the model can read it."""
+
+from dataclasses import replace
+
+from sagent.messages import Text
+from sagent.tool import Blobs, Media, ToolOutput
+
+MOST_OUTPUT = 60_000  # characters of text one call may put into the context; tools bound themselves lower
+
+
+def bound_output(output: ToolOutput, blobs: Blobs, most: int = MOST_OUTPUT) -> ToolOutput:
+    """The output with its text held to `most` characters; media pass."""
+    size = sum(len(part.text) for part in output.content if isinstance(part, Text))
+    if size <= most:
+        return output
+    whole = "".join(part.text for part in output.content if isinstance(part, Text))
+    path = blobs.put(whole.encode("utf-8", "replace"))
+    media = tuple(part for part in output.content if not isinstance(part, Text))
+    short: tuple[Media, ...] = (Text(head_and_tail(whole, most, f"the whole is in {path}")), *media)
+    return replace(output, content=short)
+
+
+def head_and_tail(text: str, most: int, where: str) -> str:
+    """At most about `most` characters: the first two thirds and the last third, cut at line ends where one is near."""
+    if len(text) <= most:
+        return text
+    head, tail = text[: most * 2 // 3], text[-(most // 3) :]
+    line_end, line_start = head.rfind("\n"), tail.find("\n")
+    if line_end > len(head) * 3 // 4:
+        head = head[: line_end + 1]
+    if 0 <= line_start < len(tail) // 4:
+        tail = tail[line_start + 1 :]
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head}\n[... {left_out} characters left out; {where} ...]\n{tail}"

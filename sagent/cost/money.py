@@ -1,0 +1,26 @@
+"""Sums of USD, exact whatever the decimal context of the host program."""
+
+from collections.abc import Iterable
+from decimal import Context, Decimal
+
+EXACT = Context(prec=60)
+"""Sixty digits hold every product and sum that occurs here, so nothing is ever rounded."""
+
+ZERO = Decimal(0)
+_SMALLEST_SHOWN = Decimal("0.000001")
+
+
+def total(amounts: Iterable[Decimal]) -> Decimal:
+    """The exact sum."""
+    result = ZERO
+    for amount in amounts:
+        result = EXACT.add(result, amount)
+    return result
+
+
+def show(usd: Decimal) -> str:
+    """For people: "$0.05", "$0.001234"; two to six decimals."""
+    if 0 < usd < _SMALLEST_SHOWN:
+        return f"<${_SMALLEST_SHOWN}"
+    whole, _, cents = f"{usd.quantize(_SMALLEST_SHOWN, context=EXACT):f}".partition(".")
+    return f"${whole}.{cents.rstrip('0').ljust(2, '0')}"

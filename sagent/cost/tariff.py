@@ -1,0 +1,177 @@
+"""What tokens cost: exact decimal arithmetic over bands of input size."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import NamedTuple, TypeAlias
+
+from sagent.cost.money import EXACT, ZERO
+from sagent.errors import ConfigError
+from sagent.usage import Usage
+
+BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
+
+Steps: TypeAlias = Sequence[tuple[int, Decimal]]
+"""A bucket's rates in USD per million tokens, each with the input size above which it holds (-1: from the start)."""
+
+
+class Band(NamedTuple):
+    """USD per token, by bucket, for requests whose whole input is more than `over` tokens."""
+
+    over: int
+    input: Decimal
+    cache_read: Decimal
+    cache_write: Decimal
+    cache_write_1h: Decimal
+    output: Decimal
+    reasoning: Decimal
+    request: Decimal  # USD per call
+
+
+Tariff: TypeAlias = tuple[Band, ...]
+"""Bands by rising `over`, the first at -1. The band of a call's whole input prices every token of the call."""
+
+FREE: Tariff = (Band(-1, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO),)
+
+
+def build_tariff(rates: Mapping[str, Steps], request: Decimal = ZERO) -> Tariff | None:
+    """The tariff of these buckets, or None where the price of input or output is missing.
+
+    A bucket without a rate of its own is billed as the next wider one: a one-hour write as a write, cached tokens as
+    input, reasoning as output. `request` is USD per call.
+    """
+    if "input" not in rates or "output" not in rates:
+        return None
+    edges = sorted({over for steps in rates.values() for over, _ in steps})
+    return tuple(_band(rates, over, request) for over in edges)
+
+
+def _band(rates: Mapping[str, Steps], over: int, request: Decimal) -> Band:
+    def rate(*buckets: str) -> Decimal:
+        steps = next(rates[bucket] for bucket in buckets if bucket in rates)
+        return [price for start, price in steps if start <= over][-1].scaleb(-6, EXACT)
+
+    return Band(
+        over,
+        rate("input"),
+        rate("cache_read", "input"),
+        rate("cache_write", "input"),
+        rate("cache_write_1h", "cache_write", "input"),
+        rate("output"),
+        rate("reasoning", "output"),
+        request,
+    )
+
+
+def cost(tariff: Tariff, usage: Usage) -> Decimal:
+    """USD for one call. A negative count (a server's contradiction) is billed as none, never as a credit."""
+    total = usage.total_input
+    band = next(band for band in reversed(tariff) if total > band.over or band.over < 0)
+    output = max(usage.output, 0)
+    reasoning = min(max(usage.reasoning, 0), output)
+    usd = band.request
+    for rate, count in (
+        (band.input, usage.input),
+        (band.cache_read, usage.cache_read),
+        (band.cache_write, usage.cache_write),
+        (band.cache_write_1h, usage.cache_write_1h),
+        (band.output, output - reasoning),
+        (band.reasoning, reasoning),
+    ):
+        if count > 0:
+            usd = EXACT.fma(rate, count, usd)
+    return usd
+
+
+def scale(tariff: Tariff, factor: Decimal) -> Tariff:
+    """The tariff with every rate multiplied."""
+    return tuple(Band(band.over, *(EXACT.multiply(rate, factor) for rate in band[1:])) for band in tariff)
+
+
+class Ceiling:
+    """The dearest of several tariffs that may apply to a call: an upper bound of what it can cost."""
+
+    __slots__ = ("_tariffs",)
+
+    def __init__(self, tariffs: Sequence[Tariff]) -> None:
+        self._tariffs = tuple(tariffs)
+
+    def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
+        """USD that no call with at most so many tokens exceeds, however they fall into buckets and bands."""
+        return max(EXACT.fma(rate, max(output_tokens, 0), base) for base, rate in self._corners(max(input_tokens, 0)))
+
+    def affordable(self, input_tokens: int, usd: Decimal, most: int) -> int:
+        """The largest output, at most `most` tokens, that `usd` pays for; -1 when not even the input fits."""
+        allowed = most
+        for base, rate in self._corners(max(input_tokens, 0)):
+            left = EXACT.subtract(usd, base)
+            if left < 0:
+                return -1
+            if rate:
+                allowed = min(allowed, int(EXACT.divide_int(left, rate)))
+        return allowed
+
+    def _corners(self, input_tokens: int) -> list[tuple[Decimal, Decimal]]:
+        """(USD of the input, USD per output token) at every point where a call may be dearest.
+
+        Inside a band the cost rises with the input, so its largest input is the worst; and since a higher band may be
+        cheaper, the top of every band within reach counts.
+        """
+        corners: list[tuple[Decimal, Decimal]] = []
+        for tariff in self._tariffs:
+            tops = [band.over for band in tariff[1:]]
+            for band, top in zip(tariff, [*tops, input_tokens], strict=True):
+                if band.over < input_tokens or band.over < 0:
+                    dearest = max(band.input, band.cache_read, band.cache_write, band.cache_write_1h)
+                    base = EXACT.fma(dearest, min(top, input_tokens), band.request)
+                    corners.append((base, max(band.output, band.reasoning)))
+        return corners
+
+
+def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
+    """The tariff of a row of USD per million tokens: `input`, `output`, optionally the other buckets and `tiers`.
+
+    None for a row without prices (one that only tells a window). Raises ConfigError naming the row, the key and what
+    is accepted.
+    """
+    accepted = (*BUCKETS, "tiers", "window")
+    rates: dict[str, list[tuple[int, Decimal]]] = {}
+    for key, value in row.items():
+        if key in BUCKETS:
+            rates[key] = [(-1, _rate(name, key, value))]
+        elif key not in accepted:
+            raise ConfigError(f"prices of {name}: unknown key {key!r}; accepted are {', '.join(accepted)}")
+    for tier in _tiers(name, row.get("tiers", ())):
+        over = tier.get("over")
+        if not isinstance(over, int) or isinstance(over, bool) or over < 0:
+            raise ConfigError(f"prices of {name}: every tier needs `over`, the input tokens above which it holds")
+        for key, value in tier.items():
+            if key != "over" and key not in rates:
+                raise ConfigError(f"prices of {name}: tier key {key!r} has no price without a tier")
+            if key != "over":
+                rates[key].append((over, _rate(name, key, value)))
+    if rates and not ("input" in rates and "output" in rates):
+        raise ConfigError(f"prices of {name}: both `input` and `output` are needed, in USD per million tokens")
+    return build_tariff({key: sorted(steps) for key, steps in rates.items()})
+
+
+def _tiers(name: str, value: object) -> list[Mapping[str, object]]:
+    tiers: list[Mapping[str, object]] = []
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"prices of {name}: `tiers` must be a list of tables")
+    for tier in value:  # pyright: ignore[reportUnknownVariableType] -- checked item by item
+        if not isinstance(tier, Mapping):
+            raise ConfigError(f"prices of {name}: `tiers` must be a list of tables")
+        tiers.append(tier)  # pyright: ignore[reportUnknownArgumentType] -- keys are looked up by name only
+    return tiers
+
+
+def _rate(name: str, key: str, value: object) -> Decimal:
+    """A price as a person wrote it. A float's repr is the digits that stood in the file."""
+    if isinstance(value, int | float | str | Decimal) and not isinstance(value, bool):
+        try:
+            rate = Decimal(str(value))
+        except InvalidOperation:
+            rate = Decimal("NaN")
+        if rate.is_finite() and rate >= 0:
+            return rate
+    raise ConfigError(f"prices of {name}: {key} = {value!r} is not a price in USD per million tokens")

@@ -1,0 +1,105 @@
+"""Everything that may go wrong and has a name. A message says what happened, to which thing, and what to do next."""
+
+from typing import Literal, TypeAlias
+
+ModelErrorKind: TypeAlias = Literal[
+    "auth",  # 401: key missing or wrong
+    "permission",  # 403: key may not do this
+    "payment",  # 402, or a quota that only money cures
+    "not_found",  # 404: no such model or path
+    "invalid_request",  # 400, 422: the provider refuses what we sent
+    "context_overflow",  # the input does not fit the model's window
+    "rate_limit",  # 429
+    "overloaded",  # 529, 503 with that meaning
+    "server",  # other 5xx, HTML error pages, proxies
+    "network",  # no connection, DNS, TLS, reset
+    "stalled",  # connected, then silent too long
+    "cut",  # the stream ended without its closing event
+    "protocol",  # an answer that is not what the wire format says
+]
+
+RETRYABLE: frozenset[ModelErrorKind] = frozenset(
+    {"rate_limit", "overloaded", "server", "network", "stalled", "cut", "protocol"}
+)
+
+
+class SagentError(Exception):
+    """Root of every error this package raises on purpose; `kind` is its stable machine name."""
+
+    kind: str = "error"
+
+
+class UsageError(SagentError):
+    """The caller asked for something that does not exist or contradicts itself. Exit code 2."""
+
+    kind = "usage"
+
+
+class ModelError(SagentError):
+    """A provider, or the way to it, failed. The only exception a Model raises.
+
+    `retry_after` is in seconds, as the provider asked, or None.
+    """
+
+    def __init__(
+        self,
+        kind: ModelErrorKind,
+        message: str,
+        *,
+        provider: str,
+        model: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind: ModelErrorKind = kind  # pyright: ignore[reportIncompatibleVariableOverride] -- narrower, never set
+        self.provider = provider
+        self.model = model
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same bytes sent again may succeed."""
+        return self.kind in RETRYABLE
+
+    def __str__(self) -> str:
+        where = self.provider + (f"/{self.model}" if self.model else "")
+        status = f" (HTTP {self.status})" if self.status else ""
+        return f"{where}{status}: {self.args[0]}"
+
+
+class BudgetExceeded(SagentError):
+    """The next call could pass the spending cap, so it was not made. Exit code 3."""
+
+    kind = "budget"
+
+
+class ToolError(SagentError):
+    """A tool could not do what was asked; the message is the error result the model reads."""
+
+    kind = "tool"
+
+
+class SessionBusy(SagentError):
+    """Another process holds the session; the message names it."""
+
+    kind = "session_busy"
+
+
+class SessionCorrupt(SagentError):
+    """A log does not verify; the message names file and line and how to keep the good prefix."""
+
+    kind = "session_corrupt"
+
+
+class SessionNotFound(UsageError):
+    """No session there."""
+
+    kind = "session_not_found"
+
+
+class ConfigError(UsageError):
+    """A setting is wrong; the message names where it came from and what is accepted."""
+
+    kind = "config"

@@ -1,0 +1,173 @@
+"""Everything an agent says while it works: one closed union, read by every surface. `agent` is the sayer's path."""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+from sagent.messages import Message, Part, ToolCall, ToolResult
+from sagent.usage import Cost, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """A call that was not made, and why."""
+
+    tool: str
+    call_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run failed: `kind` is the error's stable machine name, `message` is for a person."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one run came to. `content` is the final text; `parts` the final message's parts.
+
+    `stop_reason` is the last reply's stop reason, or "max_turns", "max_tool_call_rounds", "budget", "interrupted",
+    "error". `turns` counts model calls; `duration` is in seconds; `head` is the id of the log's last entry.
+    """
+
+    content: str
+    parts: tuple[Part, ...]
+    stop_reason: str
+    error: Failure | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
+    turns: int = 0
+    duration: float = 0.0
+    model: str = ""
+    session_id: str = ""
+    session_path: str = ""
+    head: str = ""
+    denials: tuple[Denial, ...] = ()
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the run failed, was stopped by a limit or was interrupted."""
+        return self.error is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    agent: str
+    session_id: str
+    session_path: str  # "" when nothing is kept
+    model: str
+    resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message entered the conversation."""
+
+    agent: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    agent: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    agent: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFinished:
+    """A model call ended well and its reply is in the log. `usd` is None when the model has no known price."""
+
+    agent: str
+    message: Message
+    usage: Usage
+    usd: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """A model call failed and will be made again in `seconds`. `discarded` is streamed text that no longer counts."""
+
+    agent: str
+    reason: str
+    kind: str
+    attempt: int
+    seconds: float
+    discarded: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    agent: str
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    agent: str
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A call was answered. `summary` is the outcome in a few words, `diff` what it changed, as a unified diff."""
+
+    agent: str
+    call: ToolCall
+    result: ToolResult
+    seconds: float
+    summary: str = ""
+    diff: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    agent: str
+    denial: Denial
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """Model, effort or limits changed; `what` says it in words."""
+
+    agent: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    agent: str
+    level: Literal["info", "warning", "error"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    agent: str
+    result: Result
+
+
+Event: TypeAlias = (
+    SessionOpened
+    | Received
+    | TextDelta
+    | ThinkingDelta
+    | ReplyFinished
+    | Retrying
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | Denied
+    | Switched
+    | Notice
+    | Finished
+)

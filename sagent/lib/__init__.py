@@ -1,0 +1,1 @@
+"""Ground floor: standard library only, knows nothing of agents."""

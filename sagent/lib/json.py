@@ -1,0 +1,156 @@
+"""JSON values: frozen in memory, canonical as bytes."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+Json: TypeAlias = "str | int | float | bool | tuple[Json, ...] | JsonObject | None"
+Thawed: TypeAlias = "str | int | float | bool | list[Thawed] | dict[str, Thawed] | None"
+
+
+class JsonObject(Mapping[str, Json]):
+    """An immutable JSON object that keeps the order of its keys; hashable; equal to any mapping with the same items."""
+
+    __slots__ = ("_hash", "_items")
+
+    def __init__(self, items: Mapping[str, Json] | None = None) -> None:
+        self._items: dict[str, Json] = dict(items or {})
+        self._hash: int | None = None
+
+    def __getitem__(self, key: str) -> Json:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._items.items()))
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"JsonObject({self._items!r})"
+
+
+EMPTY = JsonObject()
+
+
+def json_freeze(value: object) -> Json:
+    """Copy a JSON-like value into its frozen form: lists and tuples to tuples, mappings to JsonObject.
+
+    Raises TypeError for anything JSON has no word for (sets, bytes, keys that are not strings).
+    """
+    if value is None or isinstance(value, str | bool | int | float | JsonObject):
+        return value
+    if isinstance(value, Mapping):
+        return json_freeze_object(value)  # pyright: ignore[reportUnknownArgumentType] -- checked key by key
+    if isinstance(value, list | tuple):
+        return tuple(json_freeze(item) for item in value)  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    raise TypeError(f"not a JSON value: {type(value).__name__}")
+
+
+def json_freeze_object(value: Mapping[object, object]) -> JsonObject:
+    """Freeze a mapping whose keys must be strings."""
+    items: dict[str, Json] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise TypeError(f"a JSON object's key must be a string, not {type(key).__name__}")
+        items[key] = json_freeze(item)
+    return JsonObject(items)
+
+
+def json_thaw(value: Json) -> Thawed:
+    """Copy a frozen value into plain lists and dicts that the caller may change."""
+    if isinstance(value, JsonObject):
+        return {key: json_thaw(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [json_thaw(item) for item in value]
+    return value
+
+
+def json_load(data: str | bytes) -> Json:
+    """Parse JSON text into frozen values. Raises ValueError; NaN, infinities and bottomless nesting are refused."""
+    try:
+        return json_freeze(json.loads(data, parse_constant=_refuse_constant, parse_float=_finite))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def json_dump(value: object) -> str:
+    """Compact JSON text in the order given; frozen values are welcome anywhere inside."""
+    return _WIRE.encode(value)
+
+
+def wire_bytes(value: object) -> bytes:
+    """Compact JSON bytes, ASCII-escaped only where UTF-8 cannot say it (lone surrogates become U+FFFD)."""
+    text = _WIRE.encode(value)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return mend_text(text).encode()
+
+
+def canonical_bytes(value: object) -> bytes:
+    """The one byte form of a value: sorted keys, no spaces, UTF-8. Equal values have equal bytes."""
+    text = _CANONICAL.encode(value)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return mend_text(text).encode()
+
+
+def sha256_hex(data: bytes) -> str:
+    """The sha256 of bytes, as 64 lower-case hex digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def mend_text(text: str) -> str:
+    """Join surrogate pairs that arrived split, and replace lone surrogates, so that the text is valid Unicode."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def as_object(value: object) -> Mapping[str, object]:
+    """The value when it is a JSON object, else an empty one: lenient reading of data from outside."""
+    return value if isinstance(value, Mapping) else EMPTY  # pyright: ignore[reportUnknownVariableType]
+
+
+def as_array(value: object) -> Sequence[object]:
+    """The value when it is a JSON array, else an empty one."""
+    return value if isinstance(value, list | tuple) else ()  # pyright: ignore[reportUnknownVariableType]
+
+
+def as_str(value: object, default: str = "") -> str:
+    """The value when it is a string, else the default."""
+    return value if isinstance(value, str) else default
+
+
+def as_int(value: object, default: int = 0) -> int:
+    """The value when it is a number, as an integer, else the default (booleans are not numbers)."""
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+
+
+def _thaw_mapping(value: object) -> object:
+    if isinstance(value, JsonObject):
+        return dict(value)
+    raise TypeError(f"not a JSON value: {type(value).__name__}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(f"{text} is too large a number")
+    return number
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+_WIRE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_thaw_mapping)
+_CANONICAL = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False, default=_thaw_mapping
+)

@@ -1,0 +1,304 @@
+"""JSON Schema for tool arguments: what is wrong with a value in words, and lenient reading of what is plainly meant.
+
+Keywords nobody listed here are ignored: a tool's own code is the last judge of its arguments.
+"""
+
+import re
+from typing import TypeGuard
+
+from sagent.lib.json import EMPTY, Json, JsonObject, json_dump, json_load
+
+_TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+_BOUNDS = (
+    ("minimum", "at least"),
+    ("maximum", "at most"),
+    ("exclusiveMinimum", "more than"),
+    ("exclusiveMaximum", "less than"),
+)
+_NESTING = 60  # schemas refer to themselves; no sane argument is deeper
+
+
+def violations(schema: JsonObject, value: Json) -> list[str]:
+    """What is wrong with a value: one sentence each, naming the place, quoting the value, saying what is accepted."""
+    return _Check(schema).value(schema, value, "", 0)
+
+
+def coerce(schema: JsonObject, value: Json) -> Json:
+    """The value with what models get wrong unambiguously put right; everything else is left as it is.
+
+    "5" and 5.0 become 5 and "true" true where a string is not accepted, a number becomes the string asked for, JSON
+    text becomes the array or object it says, and null for an optional property is dropped.
+    """
+    return _Mend(schema).value(schema, value, 0)
+
+
+class _Schema:
+    """A schema with its local definitions."""
+
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
+
+    def resolve(self, schema: Json) -> JsonObject:
+        """The schema a local `$ref` names, with what stands beside it; an empty one where it leads nowhere."""
+        for _ in range(_NESTING):
+            if not isinstance(schema, JsonObject):
+                return EMPTY
+            reference = schema.get("$ref")
+            if not isinstance(reference, str):
+                return schema
+            target: Json = self._root
+            for step in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
+                name = step.replace("~1", "/").replace("~0", "~")
+                target = target.get(name) if isinstance(target, JsonObject) else None
+            beside = {key: item for key, item in schema.items() if key != "$ref"}
+            schema = JsonObject({**target, **beside}) if isinstance(target, JsonObject) else EMPTY
+        return EMPTY
+
+
+class _Check(_Schema):
+    """Collects violations; `path` is "" for the arguments as a whole."""
+
+    def value(self, schema: Json, value: Json, path: str, depth: int) -> list[str]:
+        if schema is False:
+            return [f"{_at(path)} is not accepted"]
+        schema = self.resolve(schema)
+        types = _types(schema)
+        if depth > _NESTING:
+            return [f"{_at(path)} is nested too deeply"]
+        if types and not any(_accepts(name, value) for name in types):
+            return [f"{_at(path)} must be {_either(types)}, not {_quote(value)}"]
+        wrong = _constants(schema, value, path)
+        if isinstance(value, JsonObject):
+            wrong += self._object(schema, value, path, depth)
+        elif isinstance(value, tuple):
+            wrong += _size(schema, len(value), path, ("minItems", "maxItems"), "items")
+            items = schema.get("items")
+            for index, item in enumerate(value if items is not None else ()):
+                wrong += self.value(items, item, f"{path}[{index}]", depth + 1)
+        elif isinstance(value, str):
+            wrong += _string(schema, value, path)
+        elif _is_number(value):
+            wrong += _range(schema, value, path)
+        return wrong + self._combined(schema, value, path, depth)
+
+    def _object(self, schema: JsonObject, value: JsonObject, path: str, depth: int) -> list[str]:
+        properties = _object_at(schema, "properties")
+        wrong = [f"{_join(path, name)} is required" for name in _required(schema) if name not in value]
+        others = schema.get("additionalProperties", True)
+        for name, item in value.items():
+            place = _join(path, name)
+            if name in properties:
+                wrong += self.value(properties[name], item, place, depth + 1)
+            elif others is False:
+                wrong.append(f"{place} is not a parameter; accepted: {', '.join(properties) or 'none'}")
+            elif isinstance(others, JsonObject):
+                wrong += self.value(others, item, place, depth + 1)
+        return wrong
+
+    def _combined(self, schema: JsonObject, value: Json, path: str, depth: int) -> list[str]:
+        wrong: list[str] = []
+        for part in _array_at(schema, "allOf"):
+            wrong += self.value(part, value, path, depth + 1)
+        for keyword in ("anyOf", "oneOf"):
+            parts = _array_at(schema, keyword)
+            results = [self.value(part, value, path, depth + 1) for part in parts]
+            fits = sum(not result for result in results)
+            if parts and not fits:
+                wrong += self._nearest(parts, results, value, path)
+            elif keyword == "oneOf" and fits > 1:
+                wrong.append(f"{_at(path)} must fit exactly one alternative and fits {fits}: {_quote(value)}")
+        return wrong
+
+    def _nearest(self, parts: tuple[Json, ...], results: list[list[str]], value: Json, path: str) -> list[str]:
+        """What to tell when no alternative fits: those of the value's own type, else the accepted types."""
+        resolved = [self.resolve(part) for part in parts]
+        same = [
+            result
+            for part, result in zip(resolved, results, strict=True)
+            if any(_accepts(name, value) for name in _types(part)) or not _types(part)
+        ]
+        if same:
+            return min(same, key=len)
+        types = tuple(dict.fromkeys(name for part in resolved for name in _types(part)))
+        return [f"{_at(path)} must be {_either(types)}, not {_quote(value)}"]
+
+
+class _Mend(_Schema):
+    """Rewrites a value towards its schema."""
+
+    def value(self, schema: Json, value: Json, depth: int) -> Json:
+        schema = self.resolve(schema)
+        if depth > _NESTING:
+            return value
+        value = self._alternative(schema, value, depth)
+        types = _types(schema)
+        if types and not any(_accepts(name, value) for name in types):
+            value = _convert(types, value)
+        if isinstance(value, JsonObject):
+            return self._object(schema, value, depth)
+        if isinstance(value, tuple):
+            items = schema.get("items")
+            return tuple(self.value(items, item, depth + 1) for item in value) if items is not None else value
+        if isinstance(value, float) and "integer" in types and "number" not in types and _accepts("integer", value):
+            return int(value)
+        return value
+
+    def _object(self, schema: JsonObject, value: JsonObject, depth: int) -> JsonObject:
+        properties = _object_at(schema, "properties")
+        required = _required(schema)
+        mended: dict[str, Json] = {}
+        for name, item in value.items():
+            if name not in properties:
+                mended[name] = item
+                continue
+            new = self.value(properties[name], item, depth + 1)
+            if new is None and name not in required and _Check(self._root).value(properties[name], None, "", 0):
+                continue
+            mended[name] = new
+        return JsonObject(mended)
+
+    def _alternative(self, schema: JsonObject, value: Json, depth: int) -> Json:
+        for keyword in ("anyOf", "oneOf"):
+            parts = _array_at(schema, keyword)
+            check = _Check(self._root)
+            if not parts or any(not check.value(part, value, "", depth) for part in parts):
+                continue
+            for part in parts:
+                mended = self.value(part, value, depth + 1)
+                if not check.value(part, mended, "", depth):
+                    return mended
+        return value
+
+
+def _convert(types: tuple[str, ...], value: Json) -> Json:
+    """A value of one of the types that the value plainly means, else the value."""
+    if isinstance(value, str):
+        return _from_text(types, value)
+    if "string" in types and _is_number(value):
+        return repr(value)
+    return value
+
+
+def _from_text(types: tuple[str, ...], text: str) -> Json:
+    word = text.strip()
+    if "boolean" in types and word.lower() in {"true", "false"}:
+        return word.lower() == "true"
+    try:
+        meant = json_load(word)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(meant, bool | str) or meant is None:
+        return text
+    fits = [name for name in types if _accepts(name, meant)]
+    return (int(meant) if fits == ["integer"] and isinstance(meant, float) else meant) if fits else text
+
+
+def _accepts(kind: str, value: Json) -> bool:
+    match kind:
+        case "null":
+            return value is None
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return _is_number(value) and (isinstance(value, int) or value.is_integer())
+        case "number":
+            return _is_number(value)
+        case "string":
+            return isinstance(value, str)
+        case "array":
+            return isinstance(value, tuple)
+        case _:
+            return isinstance(value, JsonObject)
+
+
+def _constants(schema: JsonObject, value: Json, path: str) -> list[str]:
+    allowed = _array_at(schema, "enum")
+    if "const" in schema:
+        allowed = (schema["const"],)
+    if not allowed or any(_same(value, item) for item in allowed):
+        return []
+    return [f"{_at(path)} must be {_either(tuple(_quote(item) for item in allowed))}, not {_quote(value)}"]
+
+
+def _string(schema: JsonObject, value: str, path: str) -> list[str]:
+    wrong = _size(schema, len(value), path, ("minLength", "maxLength"), "characters")
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str):
+        try:
+            fits = re.search(pattern, value) is not None
+        except re.error:  # another dialect: not ours to judge
+            fits = True
+        if not fits:
+            wrong.append(f"{_at(path)} must match {pattern!r}, not {_quote(value)}")
+    return wrong
+
+
+def _range(schema: JsonObject, value: float, path: str) -> list[str]:
+    wrong: list[str] = []
+    for keyword, words in _BOUNDS:
+        limit = schema.get(keyword)
+        if not _is_number(limit):
+            continue
+        broken = value < limit if words == "at least" else value > limit
+        if keyword.startswith("exclusive"):
+            broken = value <= limit if words == "more than" else value >= limit
+        if broken:
+            wrong.append(f"{_at(path)} must be {words} {_quote(limit)}, not {_quote(value)}")
+    return wrong
+
+
+def _size(schema: JsonObject, size: int, path: str, keywords: tuple[str, str], unit: str) -> list[str]:
+    least, most = schema.get(keywords[0]), schema.get(keywords[1])
+    if _is_number(least) and size < least:
+        return [f"{_at(path)} must have at least {_quote(least)} {unit}, not {size}"]
+    if _is_number(most) and size > most:
+        return [f"{_at(path)} must have at most {_quote(most)} {unit}, not {size}"]
+    return []
+
+
+def _types(schema: JsonObject) -> tuple[str, ...]:
+    kind = schema.get("type")
+    names = kind if isinstance(kind, tuple) else (kind,)
+    return tuple(name for name in names if isinstance(name, str) and name in _TYPES)
+
+
+def _required(schema: JsonObject) -> tuple[str, ...]:
+    return tuple(name for name in _array_at(schema, "required") if isinstance(name, str))
+
+
+def _object_at(schema: JsonObject, key: str) -> JsonObject:
+    value = schema.get(key)
+    return value if isinstance(value, JsonObject) else EMPTY
+
+
+def _array_at(schema: JsonObject, key: str) -> tuple[Json, ...]:
+    value = schema.get(key)
+    return value if isinstance(value, tuple) else ()
+
+
+def _is_number(value: Json) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _same(first: Json, second: Json) -> bool:
+    return first == second and isinstance(first, bool) == isinstance(second, bool)
+
+
+def _at(path: str) -> str:
+    return path or "the value"
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return " or ".join(words) if len(words) < 3 else f"one of {', '.join(words)}"
+
+
+def _quote(value: Json) -> str:
+    try:
+        text = json_dump(value)
+    except ValueError:  # a number beyond what JSON can write
+        text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"

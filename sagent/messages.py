@@ -1,0 +1,129 @@
+"""The conversation's vocabulary: messages of typed parts, frozen. No vendor's types."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sagent.lib.json import EMPTY, Json, JsonObject
+
+Role: TypeAlias = Literal["user", "assistant"]
+
+StopReason: TypeAlias = Literal[
+    "end",  # the model said all it had to say
+    "tool_use",  # it waits for results
+    "max_tokens",
+    "stop_sequence",
+    "refusal",
+    "content_filter",
+    "pause",  # the provider paused a long turn; send the history again to go on
+    "context_overflow",  # the window was full before the answer was
+    "interrupted",  # we stopped it
+    "error",  # the provider said the reply is broken (a malformed call, say)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """Provider-private data (signatures, encrypted reasoning, item ids). Only the family that wrote it reads it."""
+
+    family: str
+    data: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+    private: Private | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """Reasoning as shown; `text` is empty where the provider encrypts it."""
+
+    text: str
+    private: Private | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    media_type: str  # "image/png", "image/jpeg", "image/gif", "image/webp"
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    media_type: str  # "application/pdf"
+    data: bytes
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call the model asks for. `malformed` holds the raw arguments when they were not a JSON object."""
+
+    id: str
+    name: str
+    arguments: JsonObject = EMPTY
+    malformed: str | None = None
+    private: Private | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    call_id: str
+    content: tuple["Text | Image | Document", ...]
+    is_error: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text of the result, media left out."""
+        return "".join(part.text for part in self.content if isinstance(part, Text))
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A block of a provider's own (a server tool's call or result): kept, replayed to its family, shown as `text`."""
+
+    text: str
+    private: Private
+
+
+Part: TypeAlias = Text | Thinking | Image | Document | ToolCall | ToolResult | Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. `sender` is "" for the model itself and the person; else who put it there ("job:3", "root/review").
+
+    `model` is "provider/id" of the author of an assistant message.
+    """
+
+    role: Role
+    parts: tuple[Part, ...] = ()
+    sender: str = ""
+    model: str = ""
+    stop: StopReason | None = None
+
+    @property
+    def content(self) -> str:
+        """The visible text, thinking and tool traffic left out."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The tool results, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+def user(text: str, *parts: Part, sender: str = "") -> Message:
+    """A user message of text and further parts."""
+    return Message("user", (*((Text(text),) if text else ()), *parts), sender=sender)
+
+
+def assistant(text: str, *parts: Part, model: str = "", stop: StopReason | None = "end") -> Message:
+    """An assistant message of text and further parts."""
+    return Message("assistant", (*((Text(text),) if text else ()), *parts), model=model, stop=stop)

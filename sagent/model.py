@@ -1,0 +1,154 @@
+"""What a model is to the rest of the program: a request goes in, deltas and exactly one reply come out."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, get_args
+
+from sagent.lib.json import EMPTY, JsonObject
+from sagent.messages import Message
+from sagent.usage import Charge, Usage
+
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A model's sizes in tokens; None where nobody told us."""
+
+    window: int | None = None
+    max_output: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it; `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One model call. `conversation` names the history, which only grows while the name stays the same.
+
+    Adapters keep what they encoded under that name, so that request N+1 begins with the bytes of request N.
+    """
+
+    conversation: str
+    messages: Sequence[Message]
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    max_output: int | None = None
+    effort: Effort | None = None
+    options: JsonObject = field(default=EMPTY)  # family-specific body members, sent as they are
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Visible text arrived."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPart:
+    """Shown reasoning arrived."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Billed:
+    """What the call has cost so far, as far as the provider told: counts if the call ends before its reply."""
+
+    charges: tuple[Charge, ...]
+
+
+Delta: TypeAlias = TextPart | ThinkingPart | Billed
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """What was sent: sha256 of the exact body, and the parameters worth reading without the body."""
+
+    sha256: str
+    size: int
+    model: str
+    parameters: JsonObject = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The one reply of a call. `charges` is the whole bill; `usage` the executor's own share, for its context meter."""
+
+    message: Message
+    usage: Usage
+    charges: tuple[Charge, ...]
+    witness: Witness
+    response_id: str = ""
+    notes: tuple[str, ...] = ()  # what was clamped or left out, in words
+
+
+class Model(Protocol):
+    """One model of one provider."""
+
+    @property
+    def provider(self) -> str:
+        """The provider's name: "anthropic"."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """The model's id at that provider."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """Sizes, where known."""
+        ...
+
+    def weigh(self, request: Request) -> int:
+        """An upper bound of the input tokens of this request, in tokens, computed without a network.
+
+        A token stands for at least one byte, so the encoded size is such a bound; media count by their own rules.
+        """
+        ...
+
+    def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
+        """Make the call: deltas as they come, then exactly one Reply, last. Raises only ModelError.
+
+        Closing the iterator early stops the call and frees its connection.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A row of a provider's catalogue."""
+
+    id: str
+    limits: Limits = Limits()
+    name: str = ""
+
+
+class Provider(Protocol):
+    """Credentials and an endpoint, from which models are made. Also has `from_env()` and `from_key(key, base_url=)`."""
+
+    @property
+    def name(self) -> str:
+        """The provider's name in "provider/model"."""
+        ...
+
+    def model(self, model_id: str) -> Model:
+        """A model by id. Any id is accepted; an unknown one only lacks limits and a price."""
+        ...
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """What the provider's own listing says. Raises ModelError."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...

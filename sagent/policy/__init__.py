@@ -1,0 +1,67 @@
+"""The one seam for judgement: may this call be made, and what follows from a turn."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from sagent.messages import Message, ToolCall
+from sagent.peer import Action
+from sagent.tool import Effect, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Make the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Do not; the reason is what the model reads."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Let the person decide; where nobody can be asked it is a denial that names `remedy` (a flag, a rule)."""
+
+    reason: str
+    remedy: str = ""
+
+
+Verdict: TypeAlias = Allow | Deny | Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What just happened: a reply, and the results its calls got."""
+
+    agent: str
+    reply: Message
+    results: Message | None
+
+
+class Policy(Protocol):
+    """Judgement, apart from the loop."""
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        """May this call be made?"""
+        ...
+
+    async def after_turn(self, turn: Turn) -> Sequence[Action]:
+        """What follows from it?"""
+        ...
+
+
+class AllowAll:
+    """The library's default: whoever passes a tool means it to be used."""
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        """Yes."""
+        del call, effect, workspace
+        return Allow()
+
+    async def after_turn(self, turn: Turn) -> Sequence[Action]:
+        """Nothing."""
+        del turn
+        return ()

@@ -1,0 +1,101 @@
+"""Commands that only look: the few programs, and the few ways to call them, that need no question in any mode.
+
+A program is here only when none of its accepted options writes, runs something, or shows the environment.
+"""
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sagent.policy.shell import Word
+
+_SIMPLE = frozenset(
+    {"cat", "head", "tail", "wc", "nl", "tac", "rev", "cut", "tr", "od", "cmp", "comm", "stat", "df", "du", "ls", "pwd"}
+    | {"basename", "dirname", "realpath", "readlink", "echo", "true", "false", ":", "sleep", "seq", "expr", "whoami"}
+    | {"md5sum", "sha1sum", "sha256sum", "id", "uname", "which", "type", "nproc", "fold", "paste", "join"}
+    | {"grep", "egrep", "fgrep"}
+)
+# What others must not be given: letters of short options, and long ones (abbreviations count).
+_PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "rg": ("z", ("pre", "pre-glob", "hostname-bin", "search-zip")),
+    "diff": ("l", ("paginate", "output")), "file": ("C", ("compile",)), "date": ("s", ("set",)),
+    "sort": ("oT", ("output", "compress-program", "temporary-directory")), "printf": ("v", ()),
+    "test": ("vR", ()), "[": ("vR", ()), "tree": ("oR", ("output",)),
+}  # fmt: skip
+_FIND_ACTS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"})
+_GIT_BARRED = ("output", "ext-diff", "textconv", "open-files-in-pager", "filters", "exec", "upload-pack", "contents")
+_GIT = frozenset({"status", "diff", "log", "show", "blame", "ls-files", "ls-tree", "rev-parse", "describe", "shortlog"})
+_GIT_LISTS = {
+    "branch": {"-a", "-r", "-v", "-vv", "--list", "--all", "--remotes", "--show-current", "--verbose"},
+    "remote": {"-v", "--verbose"},
+    "tag": {"-l", "--list"},
+}
+_TELL_VERSION = frozenset({"python", "python3", "node", "go", "cargo", "rustc", "gcc", "java", "ruby", "git", "bash"})
+SEARCHES = frozenset({"grep", "egrep", "fgrep", "rg"})
+
+
+def only_looks(words: "tuple[Word, ...]") -> bool:
+    """Whether a command line is one of those known to only look. What it looks at is judged elsewhere."""
+    if words[0].kind != "literal" or any(word.kind == "dynamic" for word in words):
+        return False
+    name, arguments = words[0].text, [word.text for word in words[1:]]
+    if name in _SIMPLE:
+        return True
+    if any(word.kind == "glob" and word.raw[0] in "*?[" for word in words[1:]):
+        return False  # a file may be named like an option
+    if name in _PROGRAMS:
+        letters, long = _PROGRAMS[name]
+        return not any(_is_barred(argument, letters, long) for argument in arguments)
+    match name:
+        case "find":
+            return _FIND_ACTS.isdisjoint(arguments)
+        case "uniq":
+            return all(re.fullmatch(r"-[cdiuDz]+", argument) for argument in arguments)
+        case "sed":
+            return arguments[:1] == ["-n"] and len(arguments) > 1 and _prints(arguments[1:])
+        case "git":
+            return _git_only_looks(arguments) or arguments == ["--version"]
+        case "command":
+            return len(arguments) > 1 and arguments[0] in ("-v", "-V")
+        case _:
+            return name in _TELL_VERSION and arguments in (["--version"], ["-V"])
+
+
+def _prints(arguments: list[str]) -> bool:
+    """`sed -n 10,20p FILE`."""
+    return re.fullmatch(r"[0-9]+(,([0-9]+|\$))?p", arguments[0]) is not None and not any(
+        file.startswith("-") for file in arguments[1:]
+    )
+
+
+def _git_only_looks(arguments: list[str]) -> bool:
+    if arguments[:1] == ["--no-pager"]:
+        arguments = arguments[1:]
+    if not arguments:
+        return False
+    name, rest = arguments[0], arguments[1:]
+    if name in _GIT_LISTS:
+        return _GIT_LISTS[name].issuperset(rest)
+    return name in _GIT and not any(_is_barred(argument, "O", _GIT_BARRED) for argument in rest)
+
+
+def _is_barred(argument: str, letters: str, long: tuple[str, ...]) -> bool:
+    if argument.startswith("--"):
+        name = argument[2:].split("=", 1)[0]
+        return bool(name) and any(option.startswith(name) for option in long)
+    return argument.startswith("-") and any(letter in letters for letter in argument[1:])
+
+
+def is_plain_repository(directory: str) -> bool:
+    """Whether git, started here, would read an ordinary `.git` and not a planted bare repository whose config runs."""
+    directory = os.path.realpath(directory)
+    while True:
+        if os.path.lexists(f"{directory}/.git"):
+            return True
+        if os.path.lexists(f"{directory}/HEAD") and os.path.lexists(f"{directory}/objects"):
+            return False
+        parent = directory.rpartition("/")[0] or "/"
+        if parent == directory:
+            return True
+        directory = parent

@@ -1,0 +1,102 @@
+"""The judgement of paths: where they really lead, what lies there, and what mode and rules say about it."""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from sagent.policy.places import Places
+from sagent.policy.rules import EDITS, PATH_TOOLS, Rule, Rules, is_inside
+from sagent.tool import Workspace
+
+Mode: TypeAlias = Literal["plan", "ask", "edit", "full"]
+MODES: tuple[Mode, ...] = get_args(Mode)  # from the strictest to the freest
+
+
+class Obstacle(NamedTuple):
+    """Why something is not simply allowed, and what would allow it."""
+
+    reason: str
+    remedy: str = ""
+
+
+class PathJudge:
+    """Judges paths for one call."""
+
+    def __init__(self, mode: Mode, rules: Rules, places: Places, workspace: Workspace) -> None:
+        self.mode: Mode = mode
+        self.rules = rules
+        self.places = places
+        self.cwd = str(workspace.cwd)
+        self._spelled_roots = workspace.roots
+
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        """Where the roots really lie."""
+        return tuple(os.path.realpath(root) for root in self._spelled_roots)
+
+    def in_roots(self, path: str) -> bool:
+        """Whether a path really leads into one of the roots."""
+        real = os.path.realpath(path)
+        return any(is_inside(real, root) for root in self.roots)
+
+    def denying(self, path: str, tools: Sequence[str]) -> Rule | None:
+        """The deny rule for any of these tools that a path falls under, as spelled or as it really is."""
+        for rule in self.rules.deny:
+            if rule.pattern and rule.tool in tools and rule.tool in PATH_TOOLS:
+                roots = tuple(dict.fromkeys((*map(os.path.normpath, self._spelled_roots), *self.roots)))
+                for spelled in (os.path.normpath(path), os.path.realpath(path)):
+                    if rule.matches_path(spelled, roots, self.places.home, anywhere=True):
+                        return rule
+        return None
+
+    def read_obstacle(self, path: str, tool: str = "Read") -> Obstacle | None:
+        """Reading is free, except where keys lie."""
+        real = os.path.realpath(path)
+        if not self.places.is_secret(path):
+            return None
+        if self._allowed(real, ("Read", tool), self.places.is_secret):
+            return None
+        return Obstacle(f"{path} may hold keys or passwords.", self.remedy(f"Read({_escaped(real)})"))
+
+    def write_obstacle(self, path: str, tool: str = "Write") -> Obstacle | None:
+        """Writing depends on the mode, on where the path really leads, and on what lies there."""
+        if self.mode == "plan":
+            return Obstacle(f"{tool} would write {path}.")
+        real = os.path.realpath(path)
+        guarded = self.places.is_guarded(path)
+        if self._allowed(real, EDITS, self.places.is_guarded if guarded else None):
+            return None
+        rule = f"Edit({_escaped(real)})"
+        if guarded:
+            return Obstacle(f"What is written to {path} may run by itself, or holds keys.", self.remedy(rule))
+        if self.mode == "ask":
+            return Obstacle(f"Writing {path} needs permission.", self.remedy(rule, "--permission-mode edit"))
+        if self.in_roots(real):
+            return None
+        leads = "" if real == os.path.normpath(path) else f" (it leads to {real})"
+        flag = f"--add-dir {_quoted(real.rpartition('/')[0] or '/')}"
+        return Obstacle(f"{path}{leads} is outside the working tree.", self.remedy(rule, flag))
+
+    def remedy(self, rule: str, flag: str = "--permission-mode full") -> str:
+        """The sentence that tells a person what allows a call."""
+        allow = f"--allow {_quoted(rule)}"
+        return f"Allowed with {allow}." if self.mode == "plan" else f"Allowed with {flag}, or with {allow}."
+
+    def _allowed(self, real: str, tools: Sequence[str], special: Callable[[str], bool] | None) -> bool:
+        """Whether an allow rule covers a path; a special place must be named by the rule letter by letter."""
+        for rule in self.rules.allow:
+            if rule.tool in tools and rule.matches_path(real, self.roots, self.places.home, anywhere=False):
+                named = rule.literal_places(self.roots, self.places.home) if rule.pattern else ()
+                if special is None or any(special(place) for place in named):
+                    return True
+        return False
+
+
+def _escaped(path: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", path)
+
+
+def _quoted(text: str) -> str:
+    return text if re.fullmatch(r"[\w./+-]+", text) else "'" + text.replace("'", "'\\''") + "'"

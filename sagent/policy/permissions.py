@@ -1,0 +1,94 @@
+"""The policy of the command line: a mode and rules.
+
+It guards against what a model does by mistake or is talked into. It is no sandbox: a program that is allowed to run
+may do whatever the person may.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sagent.messages import ToolCall
+from sagent.peer import Action
+from sagent.policy import Allow, Ask, Deny, Turn, Verdict
+from sagent.policy.paths import MODES, Mode, Obstacle, PathJudge
+from sagent.policy.places import Places
+from sagent.policy.rules import EDITS, Rules
+from sagent.tool import Effect, Workspace
+
+__all__ = ["MODES", "Mode", "PermissionPolicy"]
+
+
+class PermissionPolicy:
+    """Judges calls by mode and rules.
+
+    plan: only reading, and commands known to only look. ask: a question before writing or running. edit: writing
+    inside the workspace's roots is free. full: no questions. Deny rules win over everything, allow rules over
+    questions, but not over plan. In every mode but full a question comes before keys are read and before things that
+    run by themselves are written (`.git`, shell start-up files), unless a rule names the place.
+
+    `private` are directories that hold keys, beside the well-known ones in `home`.
+    """
+
+    def __init__(
+        self, mode: Mode, rules: Rules | None = None, *, home: Path | None = None, private: Sequence[Path] = ()
+    ) -> None:
+        self.mode: Mode = mode
+        self.rules = rules or Rules()
+        self._places = Places(home or Path("~").expanduser(), private)
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        """May this call be made? Symlinks are followed first."""
+        for rule in self.rules.deny:
+            if not rule.pattern and rule.covers(call.name, effect):
+                return Deny(f"The rule {rule} denies {call.name}.")
+        judge = PathJudge(self.mode, self.rules, self._places, workspace)
+        match effect.kind:
+            case "none":
+                return Allow()
+            case "read" | "write":
+                return self._paths(call, effect, judge)
+            case "execute":
+                return self._command(call, effect, judge)
+
+    async def after_turn(self, turn: Turn) -> Sequence[Action]:
+        """Nothing follows."""
+        del turn
+        return ()
+
+    def _paths(self, call: ToolCall, effect: Effect, judge: PathJudge) -> Verdict:
+        """A call that reads or writes files."""
+        writes = effect.kind == "write"
+        tools = EDITS if writes else ("Read", call.name)
+        for path in map(str, effect.paths):
+            if rule := judge.denying(path, tools):
+                return Deny(f"The rule {rule} denies {call.name} on {path}.")
+        if self.mode == "full":
+            return Allow()
+        hinder = judge.write_obstacle if writes else judge.read_obstacle
+        found = (hinder(str(path), call.name) for path in effect.paths)
+        return self._verdict(effect, next((obstacle for obstacle in found if obstacle is not None), None))
+
+    def _command(self, call: ToolCall, effect: Effect, judge: PathJudge) -> Verdict:
+        """A call that runs a command line, or something that nobody can foresee."""
+        free = self.mode == "full" or (self.mode != "plan" and self._is_allowed(call, effect))
+        if not effect.command:
+            reason = f"{call.name} does not say what it would do, so it needs permission."
+            return self._verdict(effect, None if free else Obstacle(reason, judge.remedy(call.name)))
+        from sagent.policy.commands import CommandJudge
+
+        commands = CommandJudge(judge, effect.command)
+        denied = commands.denied()
+        if denied is not None:
+            return denied
+        return self._verdict(effect, None if free else commands.obstacle())
+
+    def _is_allowed(self, call: ToolCall, effect: Effect) -> bool:
+        return any(not rule.pattern and rule.covers(call.name, effect) for rule in self.rules.allow)
+
+    def _verdict(self, effect: Effect, obstacle: Obstacle | None) -> Verdict:
+        """In plan mode nobody is asked for what the mode rules out."""
+        if obstacle is None:
+            return Allow()
+        if self.mode == "plan" and effect.kind != "read":
+            return Deny(f"{obstacle.reason} In plan mode nothing is written, and only commands that look are run.")
+        return Ask(obstacle.reason, obstacle.remedy)

@@ -1,0 +1,219 @@
+"""Allow and deny rules: `Bash(git status:*)`, `Edit(src/**)`, `Read(~/.ssh/**)`, `Write`, `mcp__github__*`."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from sagent.errors import ConfigError
+from sagent.tool import Effect
+
+if TYPE_CHECKING:
+    from sagent.policy.shell import Word
+
+PATH_TOOLS = ("Read", "Edit", "Write", "Grep", "Glob", "List")
+EDITS = ("Edit", "Write")
+Match: TypeAlias = Literal["yes", "maybe", "no"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A tool, or several by wildcard, and a pattern of commands or paths; no pattern means every call.
+
+    `Edit` and `Write` rules are about every call that writes files, `Read` rules about every call that reads them.
+    """
+
+    tool: str
+    pattern: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.tool}({self.pattern})" if self.pattern else self.tool
+
+    @classmethod
+    def parse(cls, text: str) -> "Rule":
+        """Read a rule. Raises ConfigError that says what is accepted."""
+        match = re.fullmatch(r"\s*([A-Za-z_][\w*?.-]*|\*)\s*(?:\((.*)\))?\s*", text, re.DOTALL)
+        if match is None:
+            raise ConfigError(
+                f"{text!r} is not a rule: write Tool or Tool(pattern), as in Bash(git status:*), Edit(src/**)."
+            )
+        tool, pattern = match.group(1), (match.group(2) or "").strip()
+        if match.group(2) is not None and not pattern:
+            raise ConfigError(f"{text!r} has an empty pattern: write {tool} for every call.")
+        if not pattern:
+            return cls(tool)
+        if tool == "Bash":
+            return cls(tool) if pattern in ("*", ":*") else cls(tool, _checked_command(text, pattern))
+        if tool in PATH_TOOLS:
+            return cls(tool, pattern)
+        raise ConfigError(f"{text!r}: {_no_pattern(tool)}")
+
+    def covers(self, tool: str, effect: Effect) -> bool:
+        """Whether the rule is about this tool's calls at all."""
+        if self.tool in EDITS:
+            return tool in EDITS or effect.kind == "write"
+        if self.tool == "Read":
+            return tool == "Read" or effect.kind == "read"
+        return fnmatchcase(tool, self.tool)
+
+    def anchored(self, directory: Path) -> "Rule":
+        """The rule with a relative path pattern made relative to `directory`, for rules that come with a project."""
+        if self.tool not in PATH_TOOLS or "/" not in self.pattern or self.pattern.startswith(("/", "~", "**")):
+            return self
+        base = re.sub(r"([*?\[])", r"[\1]", str(directory))
+        return Rule(self.tool, f"{base}/{self.pattern.removeprefix('./')}")
+
+    def allows_command(self, words: "Sequence[Word]") -> bool:
+        """Whether every word that the rule names is there as written: as a prefix for `:*`, else exactly."""
+        wanted, is_open = self._command()
+        if len(words) < len(wanted) or (len(words) > len(wanted) and not is_open):
+            return False
+        return all(_same(want, word) for want, word in zip(wanted, words, strict=False))
+
+    def denies_command(self, words: "Sequence[Word]") -> Match:
+        """Whether a command line is what the rule names, with whatever further arguments, or might be."""
+        wanted = self._without_assignments()
+        name = words[0].text.rpartition("/")[2] if words[0].kind == "literal" else ""
+        if not (fnmatchcase(name, wanted[0].text) or _same(wanted[0], words[0])):
+            return "no"
+        rest, given = wanted[1:], words[1:]
+        if len(given) >= len(rest) and all(_same(want, word) for want, word in zip(rest, given, strict=False)):
+            return "yes"
+        for word in given:
+            if rest and (word.kind != "literal" or _same(rest[0], word)):
+                rest = rest[1:]
+        return "no" if rest else "maybe"
+
+    def program(self) -> str:
+        """The program that a Bash rule names."""
+        return self._without_assignments()[0].text.rpartition("/")[2]
+
+    def _without_assignments(self) -> "tuple[Word, ...]":
+        """The command's own words; the last stays whatever it is."""
+        words, _ = self._command()
+        while len(words) > 1 and words[0].is_assignment:
+            words = words[1:]
+        return words
+
+    def _command(self) -> "tuple[tuple[Word, ...], bool]":
+        from sagent.policy.shell import split
+
+        text = self.pattern.removesuffix(":*").removesuffix(" *")
+        words = split(text).parts[0].words
+        return words, text != self.pattern or (words[-1].kind == "glob" and text.endswith("*"))
+
+    def matches_path(self, path: str, roots: Sequence[str], home: str, *, anywhere: bool) -> bool:
+        """Whether an absolute path is under the pattern.
+
+        Patterns without a slash name a file or directory at any depth: under the roots, or `anywhere` on the disk.
+        """
+        if not self.pattern:
+            return anywhere or any(is_inside(path, root) for root in roots)
+        return any(re.fullmatch(regex, path, re.DOTALL) for regex in self._regexes(roots, home, anywhere=anywhere))
+
+    def literal_places(self, roots: Sequence[str], home: str) -> Iterator[str]:
+        """The absolute paths before the pattern's first wildcard: what the rule names letter by letter."""
+        for pattern in _absolute(self.pattern, roots, home):
+            literal = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+            yield literal.rstrip("/")
+
+    def _regexes(self, roots: Sequence[str], home: str, *, anywhere: bool) -> Iterator[str]:
+        floating = "/" not in self.pattern or self.pattern.startswith("**/")
+        if floating:
+            name = _regex(self.pattern.removeprefix("**/"))
+            for root in ("",) if anywhere else roots:
+                yield f"{re.escape(root.rstrip('/'))}/(?:.*/)?{name}"
+            return
+        for pattern in _absolute(self.pattern, roots, home):
+            yield _regex(pattern)
+            literal, slash, rest = _cut_literal(pattern)
+            yield re.escape(os.path.realpath(literal)).rstrip("/") + (_regex(slash + rest) if rest else "(?:/.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is allowed without asking, and what is denied whatever else is said."""
+
+    allow: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
+
+    @classmethod
+    def parse(cls, allow: Iterable[str] = (), deny: Iterable[str] = ()) -> "Rules":
+        """Read both lists. Raises ConfigError."""
+        return cls(tuple(map(Rule.parse, allow)), tuple(map(Rule.parse, deny)))
+
+
+def is_inside(path: str, root: str) -> bool:
+    """Whether an absolute path is a directory or below it; both already free of symlinks."""
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _same(want: "Word", word: "Word") -> bool:
+    if want.kind == "glob":
+        return word.kind == "literal" and fnmatchcase(word.text, want.text)
+    return want.text == word.text and want.kind == word.kind
+
+
+def _checked_command(text: str, pattern: str) -> str:
+    from sagent.policy.shell import split
+
+    script = split(pattern.removesuffix(":*").removesuffix(" *"))
+    if script.doubt or len(script.parts) != 1 or script.parts[0].redirects or not script.parts[0].words:
+        why = f" ({script.doubt})" if script.doubt else ""
+        raise ConfigError(
+            f"{text!r} does not name one command{why}. Commands are judged part by part: give one rule for each part, "
+            "as in Bash(npm test), Bash(git log:*)."
+        )
+    return pattern
+
+
+def _no_pattern(tool: str) -> str:
+    import difflib
+
+    names = ("Bash", *PATH_TOOLS)
+    near = difflib.get_close_matches(tool, names, 1, 0.5)
+    hint = f" Did you mean {near[0]}?" if near else f" Write {tool} for every call."
+    return f"patterns are for {', '.join(names)}.{hint}"
+
+
+def _absolute(pattern: str, roots: Sequence[str], home: str) -> Iterator[str]:
+    if pattern == "~" or pattern.startswith("~/"):
+        yield os.path.normpath(home + pattern[1:])
+    elif pattern.startswith("/"):
+        yield os.path.normpath(pattern)
+    else:
+        for root in roots:
+            escaped = re.sub(r"([*?\[])", r"[\1]", root)
+            yield os.path.normpath(f"{escaped}/{pattern}")
+
+
+def _cut_literal(pattern: str) -> tuple[str, str, str]:
+    """A pattern's directories before its first wildcard, a slash, and the rest."""
+    parts = pattern.split("/")
+    count = next((at for at, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
+    return "/".join(parts[:count]) or "/", "/", "/".join(parts[count:])
+
+
+def _regex(pattern: str) -> str:
+    """A glob as a regular expression that also matches what lies below; `**` crosses slashes."""
+    pattern = pattern.rstrip("/")
+    pattern = pattern.removesuffix("/**") or "/**"
+    out: list[str] = []
+    for piece in re.findall(r"\*\*/|\*\*|\[!?\]?[^\]]*\]|.", pattern, re.DOTALL):
+        if piece == "**/":
+            out.append("(?:.*/)?")
+        elif piece == "**":
+            out.append(".*")
+        elif piece == "*":
+            out.append("[^/]*")
+        elif piece == "?":
+            out.append("[^/]")
+        elif len(piece) > 2 and piece[0] == "[":
+            inside = re.sub(r"([\\\[\]&~|])", r"\\\1", piece[1:-1])
+            out.append(f"(?!/)[{'^' + inside[1:] if inside.startswith('!') else inside}]")
+        else:
+            out.append(re.escape(piece))
+    return "".join(out) + "(?:/.*)?"

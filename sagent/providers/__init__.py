@@ -1,0 +1,46 @@
+"""Providers of models. Nothing is imported before it is named."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sagent.providers.anthropic import Anthropic
+    from sagent.providers.chat import ChatProvider, DashScope, MiniMax, Moonshot, OpenAI, OpenAICompatible
+    from sagent.providers.exchange import Timeouts
+    from sagent.providers.registry import infer, provider_named, row_named
+    from sagent.providers.rows import Row, built_in, read_rows
+
+__all__ = [
+    "Anthropic",
+    "ChatProvider",
+    "DashScope",
+    "MiniMax",
+    "Moonshot",
+    "OpenAI",
+    "OpenAICompatible",
+    "Row",
+    "Timeouts",
+    "built_in",
+    "infer",
+    "provider_named",
+    "read_rows",
+    "row_named",
+]
+
+_HOMES = {
+    "Anthropic": "anthropic",
+    "Timeouts": "exchange",
+    "infer": "registry",
+    "provider_named": "registry",
+    "row_named": "registry",
+    "Row": "rows",
+    "built_in": "rows",
+    "read_rows": "rows",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'chat')}"), name)

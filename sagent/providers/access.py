@@ -1,0 +1,80 @@
+"""Where a provider is and who we are there: from the variables people already set, or given."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from sagent.errors import UsageError
+
+NO_KEY = "none"  # what is sent where there is no key
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An endpoint and a key. `variable` is where the key comes from, for messages. The key is never shown."""
+
+    name: str
+    base_url: str
+    key: str = field(default="", repr=False)
+    variable: str = ""
+    bearer: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """The environment variables of one provider; `token` holds a key that is sent as a bearer token."""
+
+    key: str
+    base_url: str
+    token: str = ""
+
+
+def access_from_env(
+    name: str,
+    variables: Variables,
+    default_url: str,
+    *,
+    base_url: str | None = None,
+    auth: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Access:
+    """The access the environment describes. Raises UsageError naming the variable that is missing or wrong.
+
+    `auth` is "key" or "bearer". A server on this machine needs no key.
+    """
+    environ = os.environ if environ is None else environ
+    key, token = environ.get(variables.key, "").strip(), environ.get(variables.token, "").strip()
+    bearer = auth == "bearer" if auth else not key and bool(token)
+    secret = (token or key) if bearer else (key or token)
+    url = base_url or environ.get(variables.base_url, "").strip() or default_url
+    if not url:
+        raise UsageError(f"{name} has no address of its own: set {variables.base_url}, or give --base-url.")
+    variable = variables.token if secret and secret == token != key else variables.key
+    if not secret and not loopback(url):
+        or_token = f" or {variables.token}" if variables.token else ""
+        raise UsageError(f"No key for {name}: set {variables.key}{or_token}.")
+    return access_from_key(name, secret, url, variable=variable, bearer=bearer)
+
+
+def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", bearer: bool = True) -> Access:
+    """An access with a key given. Raises UsageError for a key or an address that cannot be used."""
+    key, base_url = key.strip(), base_url.strip().rstrip("/")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise UsageError(f"{variable or 'The key'} for {name} holds characters that no key has; set it again.")
+    parts = urlsplit(base_url)
+    try:
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(
+            f"{base_url!r} is not a base URL for {name}: it must look like https://host or http://host:port."
+        )
+    return Access(name, base_url, key, variable, bearer)
+
+
+def loopback(url: str) -> bool:
+    """Whether a URL points to this machine."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.") or host.endswith(".localhost")  # noqa: S104 -- compared, not bound

@@ -1,0 +1,312 @@
+"""Anthropic Messages: events in. Pure reading of plain JSON: no clock, no network."""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from sagent.lib.json import (
+    EMPTY,
+    JsonObject,
+    as_array,
+    as_int,
+    as_object,
+    as_str,
+    mend_text,
+)
+from sagent.messages import Message, Opaque, Part, Private, StopReason, Text, Thinking, ToolCall
+from sagent.model import Billed, Delta, TextPart, ThinkingPart
+from sagent.providers.exchange import Bill, frozen, parse_arguments
+from sagent.providers.faults import Origin
+from sagent.usage import Charge, Usage
+
+_TOLD = 2_000  # characters of a server tool's result that other providers are shown
+_STOPS: Mapping[str, StopReason] = {
+    "end_turn": "end",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+    "pause_turn": "pause",
+    "compaction": "pause",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "context_overflow",
+}
+
+
+class _Block:
+    """A content block while it arrives."""
+
+    __slots__ = ("citations", "extra", "json", "pieces", "signature", "start", "type", "whole")
+
+    def __init__(self, kind: str, start: Mapping[str, object]) -> None:
+        self.type = kind
+        self.start = start
+        self.pieces: list[str] = []
+        self.json: list[str] = []
+        self.signature = ""
+        self.citations: list[object] = []
+        self.extra: dict[str, object] = {}
+        self.whole = False
+
+    def absorb(self, delta: Mapping[str, object]) -> None:
+        """A delta nobody has told us about: strings go on, lists grow, the rest is replaced."""
+        for name, value in delta.items():
+            before = self.extra.get(name, self.start.get(name))
+            if name == "type":
+                continue
+            if isinstance(value, str) and isinstance(before, str):
+                self.extra[name] = before + value
+            elif isinstance(before, list) and as_array(value):
+                self.extra[name] = [*as_array(self.extra.get(name, self.start.get(name))), *as_array(value)]
+            elif value is not None:
+                self.extra[name] = value
+
+    def input(self) -> tuple[JsonObject, str | None]:
+        """The arguments, or what was sent in their place."""
+        raw = "".join(self.json)
+        if not raw.strip():
+            return frozen(as_object(self.start.get("input"))), None
+        return parse_arguments(raw)
+
+    def data(self) -> Mapping[str, object] | None:
+        """The block as it would have come in one piece, to be sent back as it is; None where it is not whole."""
+        if not self.whole:
+            return None
+        data = {**self.start, **self.extra}
+        if self.json:
+            data["input"] = self.input()[0]
+        if self.pieces and isinstance(self.start.get("text"), str):
+            data["text"] = "".join(self.pieces)
+        return data
+
+
+class MessagesDraft:
+    """A reply taking shape from the events of the Messages API. Pure: no clock, no network."""
+
+    def __init__(self, origin: Origin, family: str = "anthropic") -> None:
+        self.reasoning = True
+        self.complete = False
+        self.closed = False
+        self.response_id = ""
+        self.received = 0
+        self._origin = origin
+        self._family = family
+        self._blocks: list[_Block] = []
+        self._by_index: dict[object, _Block] = {}
+        self._stop = ""
+        self._details: Mapping[str, object] = EMPTY
+        self._usage: dict[str, object] = {}
+
+    def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        """Take one event; append what it brings."""
+        kind = event.get("type")
+        if kind == "content_block_delta":
+            self._delta(event.get("index"), as_object(event.get("delta")), out)
+        elif kind == "content_block_start":
+            self._start(event.get("index"), as_object(event.get("content_block")), out)
+        elif kind == "content_block_stop":
+            if block := self._by_index.pop(event.get("index"), None):
+                block.whole = True
+                self.reasoning = block.type != "text"
+        elif kind == "message_start":
+            message = as_object(event.get("message"))
+            self.response_id = as_str(message.get("id"))
+            self._bill(message.get("usage"), out)
+        elif kind == "message_delta":
+            self._ended(as_object(event.get("delta")))
+            self._bill(event.get("usage"), out)
+        elif kind == "message_stop":
+            self.complete = self.closed = True
+
+    def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
+        """Take a reply that came in one piece."""
+        if body.get("type") != "message" and "content" not in body:
+            return
+        self.feed({"type": "message_start", "message": body}, [])
+        for index, block in enumerate(as_array(body.get("content"))):
+            self._start(index, as_object(block), out)
+            self.feed({"type": "content_block_stop", "index": index}, out)
+        self._ended(body)
+        self.complete = self.closed = True
+
+    def done(self) -> None:
+        """`[DONE]`, which gateways append: an end where the reply has told why it stopped."""
+        if self._stop:
+            self.complete = self.closed = True
+
+    def message(self) -> Message:
+        """The finished message."""
+        parts = tuple(part for block in self._blocks if (part := self._part(block)) is not None)
+        calls = any(isinstance(part, ToolCall) for part in parts)
+        stop = _STOPS.get(self._stop, "tool_use" if calls else "end")
+        return Message(
+            "assistant",
+            parts,
+            model=f"{self._origin.provider}/{self._origin.model}",
+            stop="tool_use" if calls and stop == "end" else stop,
+        )
+
+    def bill(self) -> Bill:
+        """What it cost. Where the API ran several rounds or models, `iterations` tell each: their sum is the bill."""
+        if not self._usage:
+            return Bill(None, ())
+        whole = _charge(self._usage, self._origin.model, self._usage)
+        rounds = [as_object(entry) for entry in as_array(self._usage.get("iterations"))]
+        if not rounds:
+            return Bill(whole.usage, (whole,))
+        charges = [_charge(entry, as_str(entry.get("model")) or self._origin.model, self._usage) for entry in rounds]
+        own = [
+            charge.usage
+            for charge, entry in zip(charges, rounds, strict=True)
+            if as_str(entry.get("type"), "message") in ("message", "fallback_message")
+        ]
+        usage = whole.usage
+        if own:  # each round reads the context again: the last one tells its size
+            usage = Usage(
+                own[-1].input,
+                own[-1].cache_read,
+                own[-1].cache_write,
+                own[-1].cache_write_1h,
+                output=sum(each.output for each in own),
+                reasoning=max(whole.usage.reasoning, sum(each.reasoning for each in own)),
+            )
+        return Bill(usage, _joined(charges))
+
+    def notes(self) -> tuple[str, ...]:
+        """Why the provider refused, where it says so."""
+        if self._stop != "refusal":
+            return ()
+        said = [as_str(self._details.get("category")), as_str(self._details.get("explanation"))]
+        return (": ".join(("the provider refused to go on", *filter(None, said))),)
+
+    def _start(self, index: object, start: Mapping[str, object], out: list[Delta]) -> _Block:
+        block = _Block(as_str(start.get("type")), start)
+        self._blocks.append(block)
+        self._by_index[index] = block
+        self.reasoning = block.type != "text" and block.type != "tool_use"
+        if text := as_str(start.get("text")) if block.type == "text" else "":
+            self._text(block, text, out)
+        elif text := as_str(start.get("thinking")) if block.type == "thinking" else "":
+            self._thought(block, text, out)
+        return block
+
+    def _delta(self, index: object, delta: Mapping[str, object], out: list[Delta]) -> None:
+        kind = delta.get("type")
+        block = self._by_index.get(index)
+        if block is None:  # no start was sent: the delta tells what it belongs to
+            block = self._start(index, {"type": "thinking" if kind == "thinking_delta" else "text"}, out)
+        if kind == "text_delta":
+            self._text(block, as_str(delta.get("text")), out)
+        elif kind == "input_json_delta":
+            piece = as_str(delta.get("partial_json"))
+            block.json.append(piece)
+            self.received += len(piece)
+        elif kind == "thinking_delta":
+            self._thought(block, as_str(delta.get("thinking")), out)
+        elif kind == "signature_delta":
+            block.signature += as_str(delta.get("signature"))
+        elif kind == "citations_delta":
+            block.citations.append(delta.get("citation"))
+        else:
+            block.absorb(delta)
+
+    def _text(self, block: _Block, text: str, out: list[Delta]) -> None:
+        if text:
+            block.pieces.append(text)
+            self.received += len(text)
+            out.append(TextPart(text))
+
+    def _thought(self, block: _Block, text: str, out: list[Delta]) -> None:
+        if text:
+            block.pieces.append(text)
+            self.received += len(text)
+            out.append(ThinkingPart(text))
+
+    def _ended(self, delta: Mapping[str, object]) -> None:
+        self._stop = as_str(delta.get("stop_reason")) or self._stop
+        self._details = as_object(delta.get("stop_details")) or self._details
+
+    def _bill(self, usage: object, out: list[Delta]) -> None:
+        """Counts are cumulative, and a later event may repeat or leave out what an earlier one said."""
+        told = {name: value for name, value in as_object(usage).items() if value is not None}
+        if not told:
+            return
+        self._usage.update(told)
+        out.append(Billed(self.bill().charges))
+
+    def _part(self, block: _Block) -> Part | None:
+        text = mend_text("".join(block.pieces))
+        match block.type:
+            case "text":
+                cited = [*as_array(block.start.get("citations")), *block.citations]
+                private = self._private({"citations": cited}) if cited else None
+                return Text(text, private) if text else None
+            case "thinking":
+                signature = block.signature or as_str(block.start.get("signature"))
+                if not block.whole and not signature:
+                    return Thinking(text) if text else None
+                return Thinking(text, self._private({"signature": signature}))
+            case "redacted_thinking":
+                return Thinking("", self._private(block.start))
+            case "tool_use":
+                return self._call(block)
+            case _:
+                data = block.data()
+                return Opaque(_told(data), self._private(data)) if data is not None and block.type else None
+
+    def _call(self, block: _Block) -> ToolCall:
+        arguments, malformed = block.input()
+        caller = as_object(block.start.get("caller"))
+        private = self._private({"caller": caller}) if caller and caller.get("type") != "direct" else None
+        return ToolCall(as_str(block.start.get("id")), as_str(block.start.get("name")), arguments, malformed, private)
+
+    def _private(self, data: Mapping[str, object]) -> Private:
+        return Private(self._family, frozen(data))
+
+
+def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object]) -> Charge:
+    """One round's tokens. The API's input leaves cache reads and writes out, as our `Usage` does."""
+    written = as_int(counts.get("cache_creation_input_tokens"))
+    hour = as_int(as_object(counts.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    output = as_int(counts.get("output_tokens"))
+    usage = Usage(
+        input=as_int(counts.get("input_tokens")),
+        cache_read=as_int(counts.get("cache_read_input_tokens")),
+        cache_write=max(0, written - hour),
+        cache_write_1h=hour,
+        output=output,
+        reasoning=min(output, as_int(as_object(counts.get("output_tokens_details")).get("thinking_tokens"))),
+    )
+    tier = as_str(counts.get("service_tier")) or as_str(whole.get("service_tier"))
+    if as_str(counts.get("speed") or whole.get("speed")) == "fast":
+        tier = "fast"
+    cost = counts.get("cost") if counts is whole else None
+    usd = Decimal(str(cost)) if isinstance(cost, int | float) and not isinstance(cost, bool) else None
+    return Charge(model, usage, "" if tier == "standard" else tier, usd)
+
+
+def _joined(charges: Iterable[Charge]) -> tuple[Charge, ...]:
+    """One charge for each model and tier."""
+    sums: dict[tuple[str, str], Usage] = {}
+    for charge in charges:
+        key = (charge.model, charge.tier)
+        sums[key] = sums.get(key, Usage()) + charge.usage
+    return tuple(Charge(model, usage, tier) for (model, tier), usage in sums.items())
+
+
+def _told(block: Mapping[str, object]) -> str:
+    """What a server tool's result says, for a person and for other providers; "" for the call itself."""
+    if as_str(block.get("type")).endswith("tool_use"):
+        return ""
+    words = " ".join(_words(block.get("content")))
+    return words if len(words) <= _TOLD else f"{words[:_TOLD]}…"
+
+
+def _words(value: object) -> Iterable[str]:
+    """The readable strings of a result, in order."""
+    if isinstance(value, str):
+        yield value
+    for item in as_array(value):
+        yield from _words(item)
+    fields = as_object(value)
+    for name in ("title", "url", "text", "stdout", "stderr", "error_code", "content", "source", "data"):
+        if name in fields and as_str(fields.get("type")) != "base64":
+            yield from _words(fields[name])

@@ -1,0 +1,476 @@
+"""OpenAI-compatible Chat Completions: requests out. What providers differ in is data (providers.toml)."""
+
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self, assert_never
+from urllib.parse import urlsplit
+
+from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, wire_bytes
+from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
+from sagent.model import Delta, Effort, Limits, ModelInfo, Reply, Request, ToolSpec, Witness
+from sagent.providers.access import NO_KEY, Access, Variables, access_from_env, access_from_key
+from sagent.providers.chat_events import ChatDraft
+from sagent.providers.exchange import Call, Timeouts, exchange, fetch, frozen
+from sagent.providers.faults import Origin
+from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, Turn, UserTurn
+from sagent.providers.limits import limits_of
+from sagent.providers.media import IMAGES, base64_text, media_weight, stand_in
+from sagent.providers.rows import Quirks, Row, built_in, row_for_url
+from sagent.providers.transport import DirectTransport, Transport
+from sagent.providers.wire import Body, Piece, Scrolls
+
+_IMAGE_TOKENS = 8_000  # in high detail: 1,536 patches times at most 2.46 at OpenAI; other providers count less
+_PAGE_TOKENS = 10_000  # a PDF page counts as its text and as an image
+_OVERHEAD = 500  # what frames messages and tools
+_USUAL_OUTPUT = 32_000  # tokens asked for where the model's own limit is known and nobody set one
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Request out
+
+
+@dataclass(frozen=True, slots=True)
+class ChatDialect:
+    """How turns are written for one provider; `own` is what the `model` of its messages begins with."""
+
+    family: str
+    own: str
+    quirks: Quirks
+
+    @property
+    def rules(self) -> Rules:
+        """A provider gets its own ids back as it gave them."""
+        return Rules(self.family, self.quirks.longest_id, self.own)
+
+    def encode(self, turn: Turn) -> Piece:
+        """One or more JSON messages, joined by commas."""
+        match turn:
+            case ModelTurn():
+                data = wire_bytes(self._assistant(turn))
+                return Piece(data, len(data))
+            case UserTurn(answers, parts):
+                messages = [_tool_message(answer) for answer in answers]
+                if user := self._user(answers, parts):
+                    messages.append({"role": "user", "content": user})
+                data = b",".join(map(wire_bytes, messages))
+                shown = (*(part for answer in answers for part in answer.content), *parts)
+                return Piece(data, len(data) + sum(self._weight(part) for part in shown))
+            case _:
+                assert_never(turn)
+
+    def mark(self, data: bytes) -> None:
+        """There are no breakpoints: these providers cache prefixes by themselves."""
+
+    def _assistant(self, turn: ModelTurn) -> Mapping[str, object]:
+        message: dict[str, object] = {"role": "assistant", "content": None}
+        texts: list[str] = []
+        thoughts: list[Thinking] = []
+        calls: list[object] = []
+        for part in turn.parts:
+            match part:
+                case Text(text, private):
+                    texts.append(text)
+                    message.update(as_object(private.data) if private else EMPTY)
+                case Thinking():
+                    thoughts.append(part)
+                case ToolCall():
+                    calls.append(_call(part))
+                case Opaque(text, _):
+                    texts.append(text)
+                case _:
+                    assert_never(part)
+        if text := "".join(texts):
+            message["content"] = text
+        if calls:
+            message["tool_calls"] = calls
+        message.update(self._reasoning(thoughts, with_calls=bool(calls)))
+        return message
+
+    def _reasoning(self, thoughts: Sequence[Thinking], *, with_calls: bool) -> Mapping[str, object]:
+        """The reasoning before a call, where the provider wants it back."""
+        private = [as_object(part.private.data) for part in thoughts if part.private]
+        if self.quirks.reasoning_back == "reasoning_details":
+            details = [detail for data in private for detail in as_array(data.get("details"))]
+            return {"reasoning_details": details} if details else EMPTY
+        if self.quirks.reasoning_back and with_calls:
+            said = "".join(
+                part.text
+                for part, data in zip(thoughts, private, strict=False)
+                if as_str(data.get("field")) == self.quirks.reasoning_back
+            )
+            if said := said or self.quirks.reasoning_filler:
+                return {self.quirks.reasoning_back: said}
+        return EMPTY
+
+    def _user(self, answers: Sequence[Answered], parts: Sequence[Shown]) -> object:
+        """The content of the user's message: media that results hold first (a tool's message takes text only)."""
+        blocks: list[Mapping[str, object]] = []
+        for answer in answers:
+            media = [part for part in answer.content if not isinstance(part, Text)]
+            if media:
+                blocks.append({"type": "text", "text": f"[from the result of {answer.name}, call {answer.call_id}]"})
+                blocks += [self._block(part) for part in media]
+        blocks += [self._block(part) for part in parts]
+        if all(block["type"] == "text" for block in blocks):
+            return "\n\n".join(as_str(block["text"]) for block in blocks)
+        return blocks
+
+    def _block(self, part: Shown) -> Mapping[str, object]:
+        match part:
+            case Text(text, _):
+                return {"type": "text", "text": text}
+            case Image(media_type, data) if self.quirks.images and data and media_type in IMAGES:
+                return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{base64_text(data)}"}}
+            case Document("application/pdf", data, name) if self.quirks.documents == "file" and data:
+                file = {
+                    "filename": name or "document.pdf",
+                    "file_data": f"data:application/pdf;base64,{base64_text(data)}",
+                }
+                return {"type": "file", "file": file}
+            case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
+                return {"type": "text", "text": f"[{name or 'document'}]\n{data.decode('utf-8', 'replace')}"}
+            case Image() | Document():
+                return {"type": "text", "text": stand_in(part)}
+            case _:
+                assert_never(part)
+
+    def _weight(self, part: Shown) -> int:
+        sent = self._block(part)["type"] in ("image_url", "file") if not isinstance(part, Text) else False
+        return media_weight(part, _IMAGE_TOKENS, _PAGE_TOKENS) if sent else 0
+
+
+def _tool_message(answer: Answered) -> Mapping[str, object]:
+    texts = [part.text for part in answer.content if isinstance(part, Text)]
+    media = len(answer.content) - len(texts)
+    text = "\n".join(texts) or f"({media} of image or document, shown in the next message)"
+    if answer.is_error and not text.lower().startswith(("error", "[interrupted")):
+        text = f"Error: {text}"
+    return {"role": "tool", "tool_call_id": answer.call_id, "content": text}
+
+
+def _call(part: ToolCall) -> object:
+    try:
+        arguments = json_dump(part.arguments)
+    except (ValueError, TypeError, RecursionError):  # JSON cannot say them (an infinite number)
+        arguments = "{}"
+    function = {"name": part.name, "arguments": arguments}
+    call = {"id": part.id, "type": "function", "function": function}
+    return {**call, **as_object(part.private.data)} if part.private else call
+
+
+def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[object] = ()) -> bytes:
+    """The beginning of a body: tools, `messages`, and the system prompt as the first of them."""
+    listed = [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        }
+        for tool in tools
+    ]
+    head = b'{"messages":['
+    if listed or more_tools:
+        head = b'{"tools":' + wire_bytes([*listed, *more_tools]) + b',"messages":['
+    if system.strip():
+        head += wire_bytes({"role": "system", "content": system}) + b","
+    return head
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How hard a model thinks
+
+_LEVELS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_BUDGETS: Mapping[Effort, int] = {
+    "minimal": 1_024,
+    "low": 4_096,
+    "medium": 10_000,
+    "high": 20_000,
+    "xhigh": 32_000,
+    "max": 38_000,
+}
+
+
+def effort_members(
+    model: str, style: str, effort: Effort | None, *, with_tools: bool
+) -> tuple[Mapping[str, object], tuple[str, ...]]:
+    """The body members that tell an effort in a provider's style, and notes on what could not be told."""
+    if style == "openai":
+        return _openai_effort(model, effort, with_tools=with_tools)
+    if effort is None:
+        return EMPTY, ()
+    thinks = effort != "none"
+    match style:
+        case "reasoning":
+            return {"reasoning": {"effort": "xhigh" if effort == "max" else effort}}, ()
+        case "level":
+            return _nearest(
+                model, effort, ("none", "low", "medium", "high") if not thinks else ("low", "medium", "high")
+            )
+        case "thinking":
+            notes = (f"{model} knows no levels of effort: thinking is {'on' if thinks else 'off'}",)
+            return {"thinking": {"type": "enabled" if thinks else "disabled"}}, notes if thinks else ()
+        case "enable_thinking":
+            return {"enable_thinking": thinks, **({"thinking_budget": _BUDGETS[effort]} if thinks else {})}, ()
+        case _:
+            return EMPTY, (f"effort {effort} was left out: it is not known how {model} takes it",)
+
+
+def _openai_effort(
+    model: str, effort: Effort | None, *, with_tools: bool
+) -> tuple[Mapping[str, object], tuple[str, ...]]:
+    """OpenAI's `reasoning_effort`. From GPT-5.5 on this endpoint takes tools only with the effort none, said aloud."""
+    name = model.rpartition("/")[2]
+    version = _gpt_version(name)
+    if with_tools and version >= (5, 4):
+        if version >= (5, 5) or effort is not None:
+            note = f"{model} does not reason here: Chat Completions takes tools only without reasoning"
+            return {"reasoning_effort": "none"}, (note,) if effort not in (None, "none") else ()
+        return EMPTY, ()
+    if effort is None:
+        return EMPTY, ()
+    if "pro" in name.split("-"):
+        return _nearest(model, effort, ("high",))
+    if version >= (5, 6):
+        return _nearest(model, effort, ("none", "low", "medium", "high", "xhigh", "max"))
+    if version >= (5, 2):
+        return _nearest(model, effort, ("none", "low", "medium", "high", "xhigh"))
+    if version >= (5, 1):
+        return _nearest(model, effort, ("none", "low", "medium", "high"))
+    if version >= (5, 0) and "chat" not in name:
+        return _nearest(model, effort, ("minimal", "low", "medium", "high"))
+    if name[:2] in ("o1", "o3", "o4"):
+        return _nearest(model, effort, ("low", "medium", "high"))
+    return EMPTY, (f"{model} does not reason: effort {effort} was left out",) if effort != "none" else ()
+
+
+def _gpt_version(name: str) -> tuple[int, int]:
+    words = name.split("-")
+    if words[0] != "gpt" or len(words) < 2:
+        return (0, 0)
+    major, _, minor = words[1].partition(".")
+    return (int(major), int(minor) if minor.isdecimal() else 0) if major.isdecimal() else (0, 0)
+
+
+def _nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Mapping[str, object], tuple[str, ...]]:
+    at = _LEVELS.index(effort)
+    best = min(accepted, key=lambda level: abs(_LEVELS.index(level) - at))
+    return {"reasoning_effort": best}, (f"{model} has no effort {effort}: {best} is used",) if best != effort else ()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Model and provider
+
+
+class ChatModel:
+    """One model behind a Chat Completions endpoint."""
+
+    def __init__(self, provider: "ChatProvider", model_id: str) -> None:
+        self._provider = provider
+        self._id = model_id
+        self._limits = limits_of(provider.name, model_id)
+
+    @property
+    def provider(self) -> str:
+        """The provider's name."""
+        return self._provider.name
+
+    @property
+    def id(self) -> str:
+        """The model's id."""
+        return self._id
+
+    @property
+    def limits(self) -> Limits:
+        """Sizes, where known."""
+        return self._limits
+
+    def weigh(self, request: Request) -> int:
+        """An upper bound of the input's tokens: its bytes, with an image as 8,000 and a page of a PDF as 10,000."""
+        scroll = self._provider.scrolls.unroll(request.conversation, request.messages)
+        return _OVERHEAD + len(_head(request)) + scroll.weight()
+
+    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Make the call."""
+        return exchange(self._provider.transport, lambda: self.prepare(request))
+
+    def prepare(self, request: Request) -> Call:
+        """The request as it goes out, and what will read its answer. No network."""
+        access, quirks = self._provider.access, self._provider.row.quirks
+        origin = Origin(access.name, self._id, access.key, access.variable)
+        scroll = self._provider.scrolls.unroll(request.conversation, request.messages)
+        effort, notes = effort_members(self._id, quirks.effort, request.effort, with_tools=bool(request.tools))
+        members: dict[str, object] = {"model": self._id, "stream": True}
+        if quirks.stream_usage:
+            members["stream_options"] = {"include_usage": True}
+        limit, clamped = self._limit(request)
+        if limit:
+            members[quirks.max_tokens] = limit
+        members |= {**effort, **quirks.body}
+        if quirks.cache_key:
+            members["prompt_cache_key"] = hashlib.sha256(request.conversation.encode("utf-8", "replace")).hexdigest()[
+                :32
+            ]
+        members |= {name: value for name, value in request.options.items() if name != "tools"}
+        head = _head(request)
+        data, digest = scroll.write(head, b"]," + wire_bytes(members)[1:])
+        parameters = {
+            name: value for name, value in members.items() if name not in ("model", "stream", "stream_options")
+        }
+        headers = {**self._provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
+        return Call(
+            f"{self._provider.url}/chat/completions",
+            headers,
+            Body(data, digest, _OVERHEAD + len(head) + scroll.weight()),
+            Witness(digest, len(data), self._id, frozen(parameters)),
+            ChatDraft(origin, self._provider.scrolls.family),
+            origin,
+            self._provider.timeouts,
+            (*clamped, *notes),
+        )
+
+    def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
+        most = self._limits.max_output
+        if request.max_output is None:
+            return min(most, _USUAL_OUTPUT) if most else None, ()
+        if most and request.max_output > most:
+            return most, (f"{self._id} writes at most {most} tokens: {request.max_output} were asked for",)
+        return max(1, request.max_output), ()
+
+
+def _head(request: Request) -> bytes:
+    return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
+
+
+class ChatProvider:
+    """A provider of the Chat Completions family, as its row describes it. Its models share its connections."""
+
+    row_name: ClassVar[str] = "openai-compatible"
+
+    def __init__(
+        self,
+        row: Row,
+        access: Access,
+        *,
+        transport: Transport | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        self.row = row
+        self.access = access
+        self.url = chat_url(access.base_url)
+        self.timeouts = timeouts or Timeouts()
+        self.transport: Transport = transport or DirectTransport(connect=self.timeouts.connect)
+        self.scrolls = Scrolls(ChatDialect(f"chat:{row.name}", f"{row.name}/", row.quirks))
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        base_url: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        transport: Transport | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """By NAME_API_KEY and NAME_BASE_URL. Raises UsageError naming the variable that is missing.
+
+        A server on this machine needs no key.
+        """
+        row = built_in()[cls.row_name]
+        access = access_from_env(
+            row.name, Variables(row.key, row.base, row.token), row.base_url, base_url=base_url, environ=environ
+        )
+        return cls(settled(row, access), access, transport=transport, timeouts=timeouts)
+
+    @classmethod
+    def from_key(
+        cls,
+        key: str,
+        *,
+        base_url: str | None = None,
+        transport: Transport | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """With a key. Raises UsageError when it cannot be one, or when there is no address."""
+        row = built_in()[cls.row_name]
+        access = access_from_key(row.name, key, base_url or row.base_url)
+        return cls(settled(row, access), access, transport=transport, timeouts=timeouts)
+
+    @property
+    def name(self) -> str:
+        """The provider's name."""
+        return self.row.name
+
+    def model(self, model_id: str) -> ChatModel:
+        """A model by id; any id is accepted."""
+        return ChatModel(self, model_id)
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The server's own listing. Raises ModelError."""
+        origin = Origin(self.name, "", self.access.key, self.access.variable)
+        data = await fetch(self.transport, f"{self.url}/models", self.headers(), origin, self.timeouts)
+        listed = as_array(as_object(data).get("data")) or as_array(as_object(data).get("models")) or as_array(data)
+        return tuple(self._info(as_object(entry)) for entry in listed)
+
+    def headers(self) -> dict[str, str]:
+        """What every request carries. A server on this machine that wants a key takes any."""
+        return {"authorization": f"Bearer {self.access.key or NO_KEY}"}
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.transport.aclose()
+
+    def _info(self, entry: Mapping[str, object]) -> ModelInfo:
+        model_id = as_str(entry.get("id")) or as_str(entry.get("name"))
+        known = limits_of(self.name, model_id)
+        top = as_object(entry.get("top_provider"))
+        names = ("context_length", "context_window", "max_model_len", "max_context_length", "loaded_context_length")
+        window = next((size for name in names if (size := as_int(entry.get(name)))), known.window)
+        output = (
+            as_int(top.get("max_completion_tokens")) or as_int(entry.get("max_completion_tokens")) or known.max_output
+        )
+        return ModelInfo(
+            model_id, Limits(window, output), as_str(entry.get("name")) or as_str(entry.get("display_name"))
+        )
+
+
+class OpenAI(ChatProvider):
+    """OpenAI: OPENAI_API_KEY, OPENAI_BASE_URL."""
+
+    row_name = "openai"
+
+
+class Moonshot(ChatProvider):
+    """Moonshot (Kimi): MOONSHOT_API_KEY, MOONSHOT_BASE_URL."""
+
+    row_name = "moonshot"
+
+
+class DashScope(ChatProvider):
+    """Alibaba's DashScope (Qwen): DASHSCOPE_API_KEY, DASHSCOPE_BASE_URL."""
+
+    row_name = "dashscope"
+
+
+class MiniMax(ChatProvider):
+    """MiniMax: MINIMAX_API_KEY, MINIMAX_BASE_URL."""
+
+    row_name = "minimax"
+
+
+class OpenAICompatible(ChatProvider):
+    """Any other compatible server: OPENAI_COMPATIBLE_BASE_URL, and OPENAI_COMPATIBLE_API_KEY where it wants a key."""
+
+    row_name = "openai-compatible"
+
+
+def settled(row: Row, access: Access) -> Row:
+    """The row to go by: the generic one takes over the quirks of a provider we know at that address."""
+    from dataclasses import replace
+
+    known = row_for_url(access.base_url) if row.name == "openai-compatible" else None
+    return replace(row, quirks=known.quirks) if known else row
+
+
+def chat_url(base_url: str) -> str:
+    """The API's root, from a base URL with or without its last path; a bare host means /v1."""
+    base = base_url.rstrip("/").removesuffix("/chat/completions")
+    return f"{base}/v1" if urlsplit(base).path in ("", "/") else base

@@ -1,0 +1,12 @@
+"""What fails below HTTP."""
+
+from sagent.errors import ModelErrorKind
+
+
+class Disrupted(Exception):
+    """The exchange failed. `kind` is how a ModelError calls it, `reason` says it in words."""
+
+    def __init__(self, kind: ModelErrorKind, reason: str) -> None:
+        super().__init__(reason)
+        self.kind: ModelErrorKind = kind
+        self.reason = reason

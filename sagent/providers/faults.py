@@ -1,0 +1,333 @@
+"""What went wrong, as far as it can be told from a status, headers and a body of any of the usual shapes."""
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sagent.errors import ModelError, ModelErrorKind
+from sagent.lib.json import as_array, as_object, as_str
+
+_SHOWN = 600  # characters of a provider's own words in a message
+
+# Said, in these or similar words, by Anthropic, OpenAI, Azure, OpenRouter, Groq, xAI, Mistral, Moonshot, DashScope,
+# MiniMax, Google, vLLM, llama.cpp, LM Studio, Ollama, Copilot and GitHub Models.
+_OVERFLOW = (
+    r"context_(length|window)_exceeded|exceed_context_size|request_too_large|tokens_limit_reached"
+    r"|string_above_max_length|model_max_prompt_tokens_exceeded|prompt (is )?too long|prompt exceeds max"
+    r"|max(imum)? (context|prompt|input) length|maximum allowed input|exceed(s|ed)? max context"
+    r"|exceeds? (the )?(available |model'?s? |maximum )*context|context (window|size|length)[^.]{0,40}exceed"
+    r"|input (is )?too long|input length and|input tokens? exceed|input token count|range of input length"
+    r"|exceed(s|ed)? (the |model )*token limit|reduce the length|greater than the context length"
+    r"|longer than the model'?s context|context length of only|prompt token count of \d+ exceeds"
+    r"|request entity too large|request too large for .*must be reduced"
+)
+_PAYMENT = (
+    r"insufficient[_ ](quota|balance|credit|fund)|credit balance is too low|exceeded_current_quota|billing_error"
+    r"|billing_not_active|billing hard limit|arrearage|payment_required|payment required|requires more credits"
+)
+_BAD_KEY = (
+    r"api[_ ]key[_ ](not valid|invalid)|(incorrect|invalid)[_ ](x-)?api[_ -]key|authentication_error"
+    r"|invalid_authentication"
+)
+_NO_MODEL = (
+    r"model_not_found|invalid_model|model[_ ]not[_ ]exist|deploymentnotfound|not a valid model|resource_not_found"
+)
+_OVERLOADED = (
+    r"overload|at capacity|over capacity|high demand|no available (capacity|channel)|server_busy|server is busy"
+)
+
+_BY_TYPE: Mapping[str, ModelErrorKind] = {
+    "overloaded_error": "overloaded",
+    "engine_overloaded_error": "overloaded",
+    "rate_limit_error": "rate_limit",
+    "rate_limit_exceeded": "rate_limit",
+    "rate_limit_reached_error": "rate_limit",
+    "too_many_requests": "rate_limit",
+    "api_error": "server",
+    "server_error": "server",
+    "internal_error": "server",
+    "internal_server_error": "server",
+    "timeout_error": "server",
+    "service_unavailable": "server",
+    "authentication_error": "auth",
+    "invalid_api_key": "auth",
+    "permission_error": "permission",
+    "permission_denied": "permission",
+    "not_found_error": "not_found",
+    "invalid_request_error": "invalid_request",
+    "invalid_argument": "invalid_request",
+}
+_BY_STATUS: Mapping[int, ModelErrorKind] = {
+    400: "invalid_request",
+    401: "auth",
+    402: "payment",
+    403: "permission",
+    404: "not_found",
+    405: "not_found",
+    407: "network",
+    408: "server",
+    409: "server",
+    413: "context_overflow",
+    425: "server",
+    429: "rate_limit",
+    499: "server",
+    529: "overloaded",
+}
+# MiniMax reports these in `base_resp`, under HTTP 200 (its error code page).
+_MINIMAX: Mapping[int, int] = {
+    1000: 500,
+    1001: 504,
+    1002: 429,
+    1004: 401,
+    1008: 402,
+    1013: 500,
+    1039: 413,
+    2013: 400,
+    2049: 401,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who was called: named in every error. `secret` never appears in one; `variable` is where the key comes from."""
+
+    provider: str
+    model: str = ""
+    secret: str = field(default="", repr=False)
+    variable: str = ""
+
+    def error(
+        self, kind: ModelErrorKind, message: str, *, status: int | None = None, retry_after: float | None = None
+    ) -> ModelError:
+        """A ModelError that names this origin and hides its key."""
+        if len(self.secret) >= 6:
+            message = message.replace(self.secret, "***")
+        return ModelError(
+            kind, message, provider=self.provider, model=self.model, status=status, retry_after=retry_after
+        )
+
+
+def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+    """The error that a response with an error status, or an answer that is no answer, stands for."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        data: object = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if data is None and (text[:1] == "<" or "html" in headers.get("content-type", "")):
+        kind: ModelErrorKind = _BY_STATUS.get(status, "server")
+        if status == 503 and re.search(_OVERLOADED, text.lower()):
+            kind = "overloaded"
+        return origin.error(
+            kind,
+            f"an HTML page instead of an answer: {_plain(text)}. It comes from a proxy or a wrong base URL.",
+            status=status,
+            retry_after=_retry_after(headers, ""),
+        )
+    if 300 <= status < 400:
+        where = headers.get("location", "somewhere else")
+        return origin.error("not_found", f"redirected to {where}: set the base URL to where the API is.", status=status)
+    return _judge(origin, status, headers, data, text)
+
+
+def from_event(origin: Origin, data: object) -> ModelError:
+    """The error that an object inside a stream, or in the body of a status 200, stands for."""
+    return _judge(origin, _status_inside(data), {}, data, "")
+
+
+def error_in(data: Mapping[str, object]) -> bool:
+    """Whether a JSON answer or chunk is an error, whatever its status was."""
+    if data.get("error") or data.get("type") == "error" or data.get("object") == "error":
+        return True
+    code = as_object(data.get("base_resp")).get("status_code")
+    return isinstance(code, int) and code != 0
+
+
+def _judge(origin: Origin, status: int | None, headers: Mapping[str, str], data: object, text: str) -> ModelError:
+    words = _words(data) or _shorten(text) or "no explanation was given"
+    codes = _codes(data)
+    headers = {**_headers_inside(data), **headers}
+    kind = _kind(status, codes, words)
+    if kind == "auth" and origin.variable:
+        words = f"{words.rstrip('.')}. Check {origin.variable}."
+    retry = _retry_after(headers, words) if kind in ("rate_limit", "overloaded", "server") else None
+    return origin.error(kind, words, status=status, retry_after=retry)
+
+
+def _kind(status: int | None, codes: Sequence[str], words: str) -> ModelErrorKind:
+    told = " ".join((*codes, words)).lower()
+    if re.search(_OVERFLOW, told) and (status != 429 or "must be reduced" in told):
+        return "context_overflow"
+    if re.search(_PAYMENT, told):
+        return "payment"
+    if status in (400, 404, 422, None, 500):
+        if re.search(_BAD_KEY, told):
+            return "auth"
+        if re.search(_NO_MODEL, told):
+            return "not_found"
+    named: ModelErrorKind | None = next((_BY_TYPE[code.lower()] for code in codes if code.lower() in _BY_TYPE), None)
+    if named == "overloaded" or (status in (503, 429) and re.search(_OVERLOADED, " ".join(codes).lower())):
+        return "overloaded"
+    if status is None:
+        return named or ("overloaded" if re.search(_OVERLOADED, told) else "server")
+    if status == 503 and re.search(_OVERLOADED, told):
+        return "overloaded"
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status < 400:
+        return named or "server"
+    return "server" if status >= 500 else "invalid_request"
+
+
+def _first(data: object) -> Mapping[str, object]:
+    """The object that tells the error; Google's compatible endpoint wraps it in an array."""
+    items = as_array(data)
+    return as_object(items[0] if items else data)
+
+
+def _codes(data: object) -> list[str]:
+    """Every short machine word in an error: types, codes, statuses; the most telling first."""
+    whole = _first(data)
+    error = as_object(whole.get("error"))
+    found = [error.get(name) for name in ("code", "type", "status")]
+    if not error or as_str(whole.get("type")) != "error":
+        found += [whole.get(name) for name in ("code", "type", "status")]
+    return [code for code in found if isinstance(code, str) and code]
+
+
+def _status_inside(data: object) -> int | None:
+    """An HTTP status told inside a body: OpenRouter's `code`, Groq's `status_code`, MiniMax's `base_resp`."""
+    whole = _first(data)
+    error = as_object(whole.get("error"))
+    for value in (
+        error.get("status_code"),
+        error.get("http_code"),
+        error.get("code"),
+        whole.get("code"),
+        whole.get("status"),
+    ):
+        number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) == 3 else value
+        if isinstance(number, int) and 400 <= number < 600:
+            return number
+    code = as_object(whole.get("base_resp")).get("status_code")
+    return _MINIMAX.get(code, 500) if isinstance(code, int) and code else None
+
+
+def _headers_inside(data: object) -> dict[str, str]:
+    """Headers of the upstream provider, which OpenRouter repeats in the body."""
+    metadata = as_object(as_object(_first(data).get("error")).get("metadata"))
+    return {name.lower(): str(value) for name, value in as_object(metadata.get("headers")).items()}
+
+
+def _words(data: object) -> str:
+    """What the provider says to a person, from any of the shapes in use."""
+    whole = _first(data)
+    error = whole.get("error")
+    inner = as_object(error)
+    said = as_str(inner.get("message")) or as_str(error) or as_str(inner.get("msg")) or as_str(inner.get("detail"))
+    if raw := as_str(as_object(inner.get("metadata")).get("raw")):
+        said = f"{said}: {raw}" if said else raw
+    for name in ("message", "msg", "detail", "error_description", "error_message", "errors", "title"):
+        said = said or _said(whole.get(name))
+    said = said or as_str(as_object(whole.get("base_resp")).get("status_msg"))
+    if not said and inner:
+        said = ", ".join(f"{key}: {value}" for key, value in inner.items() if isinstance(value, str | int))
+    return _shorten(said)
+
+
+def _said(value: object) -> str:
+    """A message given as a string, an object with one, or a list of such."""
+    if isinstance(value, str):
+        return value
+    if items := as_array(value):
+        return "; ".join(filter(None, map(_said, items)))
+    entry = as_object(value)
+    text = as_str(entry.get("message")) or as_str(entry.get("msg")) or as_str(entry.get("detail"))
+    place = ".".join(str(step) for step in as_array(entry.get("loc")))
+    return f"{place}: {text}" if place and text else text
+
+
+def _shorten(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _plain(page: str) -> str:
+    """The words of an HTML page: its title, and the beginning of its text."""
+    page = page[:65_536]
+    page = re.sub(r"(?is)<(script|style|head)\b(?!er).*?</\1>", lambda m: " ".join(_title(m.group())), page)
+    text = " ".join(re.sub(r"(?s)<[^>]*>", " ", page).split())
+    return (text[:200] + "…" if len(text) > 200 else text) or "an empty page"
+
+
+def _title(part: str) -> list[str]:
+    return re.findall(r"(?is)<title[^>]*>(.*?)</title>", part)
+
+
+def _retry_after(headers: Mapping[str, str], words: str) -> float | None:
+    """Seconds to wait as the provider asks, from the first of the places where it may say so."""
+    if (wait := _number(headers.get("retry-after-ms", ""))) is not None:
+        return wait / 1000
+    asked = headers.get("retry-after", "")
+    if asked:
+        if (wait := _number(asked)) is not None:
+            return wait
+        if (wait := _until_date(asked)) is not None:
+            return wait
+    resets = [name for name in headers if "ratelimit" in name and "reset" in name]
+    spent = [name for name in resets if _number(headers.get(name.replace("reset", "remaining"), "")) == 0]
+    if not spent and len(resets) == 1:
+        spent = resets
+    waits = [wait for name in spent if (wait := _span(headers[name])) is not None]
+    if waits:
+        return max(waits)
+    said = re.search(r"(?i)(?:try again|retry) (?:in|after) ((?:\d+h)?(?:\d+m(?!s))?(?:[\d.]+ ?(?:ms|s\w*))?)", words)
+    return _span(said.group(1).replace(" ", "")) if said and said.group(1) else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < 1e9 else None
+
+
+def _until_date(text: str) -> float | None:
+    """Seconds until an HTTP date."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return _ahead(parsedate_to_datetime(text).timestamp())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _span(text: str) -> float | None:
+    """Seconds in "6m0s", "120ms", "1.5s", a plain number, an epoch time in s or ms, or an ISO date."""
+    text = text.strip()
+    if match := re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)(ms|s\w*))?", text):
+        hours, minutes, rest, unit = match.groups()
+        if match.group():
+            seconds = (_number(rest or "0") or 0.0) / (1000 if unit == "ms" else 1)
+            return int(hours or 0) * 3600 + int(minutes or 0) * 60 + seconds
+    try:
+        value = float(text)
+    except ValueError:
+        from datetime import datetime
+
+        try:
+            return _ahead(datetime.fromisoformat(text).timestamp())
+        except ValueError:
+            return None
+    if value > 1e11:
+        value /= 1000
+    return _ahead(value) if value > 1e8 else max(0.0, value)
+
+
+def _ahead(moment: float) -> float | None:
+    """Seconds until an epoch time; None for one that is past, which tells nothing."""
+    left = moment - time.time()
+    return left if left > 0 else None

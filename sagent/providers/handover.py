@@ -1,0 +1,222 @@
+"""History written by anybody, made acceptable to one family of providers. Pure: no bytes, no network.
+
+What comes out is a strict alternation, the user first; every call is answered once, right after it was made; no text is
+blank; nothing private to somebody else is left. And it is stable: a turn that has been closed never changes when the
+history grows; only the turn still open does.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from sagent.lib.json import as_object, as_str
+from sagent.messages import Document, Image, Message, Opaque, Part, Private, Text, Thinking, ToolCall, ToolResult
+
+Shown: TypeAlias = Text | Image | Document
+Said: TypeAlias = Text | Thinking | ToolCall | Opaque
+
+INTERRUPTED = "[interrupted: this call was not finished, there is no result]"
+NO_OUTPUT = "(no output)"
+OPENING = "(the beginning of this conversation is not shown)"
+CONTINUE = "Continue."
+EMPTY = "(empty message)"
+PAUSED = "(paused)"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The result of one call. `call_id` and `name` are the call's, as they go out."""
+
+    call_id: str
+    name: str
+    content: tuple[Shown, ...]  # never empty
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UserTurn:
+    """Everything between two turns of the model: the answers to all its calls, in their order, then the rest."""
+
+    answers: tuple[Answered, ...]
+    parts: tuple[Shown, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTurn:
+    """What the model said. Ids of calls are unique in the conversation and safe; `malformed` is gone from them."""
+
+    parts: tuple[Said, ...]
+
+
+Turn: TypeAlias = UserTurn | ModelTurn
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one family accepts: private data under the label `family`; ids up to `longest_id` characters.
+
+    Ids are of letters, digits, `_` and `-`. With `own_ids`, messages of that "provider/" keep ids of any other form.
+    """
+
+    family: str
+    longest_id: int = 64
+    own_ids: str = ""
+
+
+class Handover:
+    """One history being handed over, message by message."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._started = False
+        self._users: list[Message] = []  # since the last turn of the model
+        self._calls: tuple[tuple[str, ToolCall], ...] = ()  # of that turn: the id in the history, and what goes out
+        self._paused: ModelTurn | None = None  # that turn, while its provider may still go on with it
+        self._open: UserTurn | None = None
+        self._used: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def feed(self, message: Message) -> list[Turn]:
+        """Take the next message; the turns that it closes."""
+        closed: list[Turn] = []
+        if message.role == "user":
+            if self._paused is not None:
+                closed.append(ModelTurn(_settled(self._paused.parts) or (Text(PAUSED),)))
+                self._paused = None
+            self._users.append(message)
+            self._open = None
+            return closed
+        calls, parts = self._accept(message)
+        if not parts:
+            return closed  # nothing that may be sent: the user's turn stays open
+        if self._paused is not None:
+            parts = (*self._paused.parts, *parts)
+            self._paused = None
+        else:
+            closed.append(self._user_turn())
+        turn = ModelTurn(parts)
+        if message.stop == "pause" and not calls and any(isinstance(part, Opaque) for part in parts):
+            self._paused = turn
+        elif message.stop == "tool_use" and calls:
+            closed.append(turn)  # a server tool that still waits runs together with these calls
+        else:
+            closed.append(ModelTurn(_settled(parts) or (Text(PAUSED),)))
+        self._started, self._users, self._calls, self._open = True, [], calls, None
+        return closed
+
+    def open(self) -> Turn:
+        """The turn that is still open, as a request made now would show it."""
+        return self._paused or self._user_turn()
+
+    def _user_turn(self) -> UserTurn:
+        if self._open is None:
+            answers = self._answers()
+            parts = tuple(part for message in self._users for part in _shown(message))
+            if not answers and not parts:
+                parts = (Text(EMPTY if self._users else CONTINUE if self._started else OPENING),)
+            self._open = UserTurn(answers, parts)
+        return self._open
+
+    def _answers(self) -> tuple[Answered, ...]:
+        """A result for each open call, in the order of the calls; results of no open call are left out."""
+        results: dict[str, list[ToolResult]] = {}
+        for message in self._users:
+            for result in message.results:
+                results.setdefault(result.call_id, []).append(result)
+        answers: list[Answered] = []
+        for original, call in self._calls:
+            waiting = results.get(original)
+            if waiting:
+                result = waiting.pop(0)
+                content = tuple(
+                    part for part in result.content if not (isinstance(part, Text) and not part.text.strip())
+                )
+                answers.append(Answered(call.id, call.name, content or (Text(NO_OUTPUT),), result.is_error))
+            else:
+                answers.append(Answered(call.id, call.name, (Text(INTERRUPTED),), is_error=True))
+        return tuple(answers)
+
+    def _accept(self, message: Message) -> tuple[tuple[tuple[str, ToolCall], ...], tuple[Said, ...]]:
+        """The calls and the parts of a model's message that this family may be shown."""
+        calls: list[tuple[str, ToolCall]] = []
+        parts: list[Said] = []
+        own = bool(self._rules.own_ids) and message.model.startswith(self._rules.own_ids)
+        for part in message.parts:
+            match part:
+                case Text(text, private):
+                    if text.strip():
+                        parts.append(Text(text, self._own(private)))
+                case Thinking(_, private):
+                    if self._own(private):
+                        parts.append(part)
+                case ToolCall():
+                    call = replace(
+                        part,
+                        id=self._fresh_id(part.id, keep=own),
+                        name=safe_name(part.name, 64) or "unknown",
+                        malformed=None,
+                        private=self._own(part.private),
+                    )
+                    calls.append((part.id, call))
+                    parts.append(call)
+                case Opaque(text, private):
+                    if self._own(private):
+                        parts.append(part)
+                    elif text.strip():
+                        parts.append(Text(text))
+                case Image() | Document() | ToolResult():
+                    pass  # no provider takes them from a model
+        while parts and isinstance(parts[-1], Thinking):
+            parts.pop()  # a reply must not end in thinking (Anthropic), and thinking alone says nothing
+        return tuple(calls), tuple(parts)
+
+    def _own(self, private: Private | None) -> Private | None:
+        return private if private is not None and private.family == self._rules.family else None
+
+    def _fresh_id(self, original: str, *, keep: bool) -> str:
+        longest = self._rules.longest_id
+        kept = keep and 0 < len(original) <= longest and original.isascii() and original.isprintable()
+        stem = original if kept else safe_name(original, longest) or "call"
+        new = stem
+        while new in self._used:
+            count = self._next[stem] = self._next.get(stem, 1) + 1
+            ending = f"_{count}"
+            new = stem[: longest - len(ending)] + ending
+        self._used.add(new)
+        return new
+
+
+def safe_name(name: str, longest: int) -> str:
+    """The name with everything but ASCII letters, digits, `_` and `-` replaced by `_`, cut to a length."""
+    if len(name) <= longest and name.isascii() and name.replace("_", "").replace("-", "").isalnum():
+        return name
+    return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in name[:longest])
+
+
+def _shown(message: Message) -> Iterable[Shown]:
+    """What a user message shows besides results; who sent it, where that is not the person."""
+    prefix = f"[from {message.sender}]\n" if message.sender else ""
+    for part in message.parts:
+        if isinstance(part, Text):
+            if part.text.strip():
+                yield Text(prefix + part.text)
+                prefix = ""
+        elif isinstance(part, Image | Document):
+            yield part
+
+
+def _settled(parts: tuple[Said, ...]) -> tuple[Said, ...]:
+    """The parts without a server tool's use that has no result: nobody will go on with it any more (Anthropic: 400)."""
+    answered = {as_str(_data(part).get("tool_use_id")) for part in parts if isinstance(part, Opaque)}
+    kept = [part for part in parts if not (_is_use(part) and as_str(_data(part).get("id")) not in answered)]
+    while kept and isinstance(kept[-1], Thinking):
+        kept.pop()
+    return tuple(kept)
+
+
+def _is_use(part: Part) -> bool:
+    return isinstance(part, Opaque) and as_str(_data(part).get("type")).endswith("tool_use")
+
+
+def _data(part: Part) -> "dict[str, object]":
+    return dict(as_object(part.private.data)) if isinstance(part, Opaque) else {}

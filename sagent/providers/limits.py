@@ -1,0 +1,29 @@
+"""Windows and output limits of well-known models, from data."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.model import Limits, ModelInfo
+
+UNKNOWN = Limits()
+
+
+def limits_of(provider: str, model_id: str) -> Limits:
+    """A model's sizes by the longest known beginning of its id; a vendor's prefix ("vendor/id") is ignored."""
+    name = model_id.rpartition("/")[2].lower().replace("claude-3.", "claude-3-").replace("claude-4.", "claude-4-")
+    best = max((known for known in _table(provider) if name.startswith(known.lower())), key=len, default=None)
+    return UNKNOWN if best is None else _table(provider)[best]
+
+
+def known_models(provider: str) -> tuple[ModelInfo, ...]:
+    """The models we have data for."""
+    return tuple(ModelInfo(name, limits) for name, limits in _table(provider).items())
+
+
+@cache
+def _table(provider: str) -> dict[str, Limits]:
+    data: object = json.loads(Path(__file__).with_name("limits.json").read_bytes())
+    rows = (as_array(row) for row in as_array(as_object(data).get(provider)))
+    return {as_str(name): Limits(as_int(window) or None, as_int(output) or None) for name, window, output in rows}

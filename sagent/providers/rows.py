@@ -1,0 +1,109 @@
+"""Providers as data: one row each, from providers.toml or from a user's settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from sagent.errors import ConfigError
+from sagent.lib.json import EMPTY, JsonObject, as_object, json_freeze
+
+FAMILIES = ("anthropic", "chat")
+_SAID: Mapping[type, str] = {str: "string", bool: "true or false", int: "number", list: "list", dict: "table"}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """How a Chat Completions provider differs from the others. The defaults are what most servers take."""
+
+    max_tokens: str = "max_tokens"  # the name of the output limit
+    effort: str = ""  # how an effort is told: openai, reasoning, level, thinking, enable_thinking; "" is not at all
+    reasoning_back: str = ""  # reasoning that must be sent back: reasoning_content, reasoning_details; "" is none
+    reasoning_filler: str = ""  # sent as reasoning_content of a message with calls that has none
+    documents: str = ""  # file: PDFs go in as they are; "" is not at all
+    images: bool = True
+    stream_usage: bool = True  # stream_options.include_usage is understood
+    cache_key: bool = False  # prompt_cache_key is understood
+    longest_id: int = 40  # of a tool call: OpenAI refuses longer ones
+    body: JsonObject = field(default=EMPTY)  # sent with every request
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One provider. `key` and `base` are the names of environment variables; `models` the beginnings of its ids."""
+
+    name: str
+    family: str = "chat"
+    base_url: str = ""
+    key: str = ""
+    base: str = ""
+    token: str = ""  # the variable of a key that is sent as a bearer token
+    models: tuple[str, ...] = ()
+    default: str = ""  # the model taken when none is named
+    quirks: Quirks = Quirks()
+
+
+@cache
+def built_in() -> Mapping[str, Row]:
+    """The rows of providers.toml, by name."""
+    import tomllib
+
+    with Path(__file__).with_name("providers.toml").open("rb") as file:
+        return read_rows(tomllib.load(file), "providers.toml")
+
+
+def read_rows(tables: Mapping[str, object], where: str) -> Mapping[str, Row]:
+    """Rows from parsed TOML, {name: {...}}. Raises ConfigError naming the place, the member and what is accepted."""
+    return {name: _row(name, as_object(table), f"{where}: [{name}]") for name, table in tables.items()}
+
+
+def row_for_url(url: str) -> Row | None:
+    """The built-in chat row whose own address is at this host, for the quirks of a server reached by its URL."""
+    host = urlsplit(url).hostname
+    for row in built_in().values():
+        if row.family == "chat" and host and urlsplit(row.base_url).hostname == host:
+            return row
+    return None
+
+
+def _row(name: str, table: Mapping[str, object], where: str) -> Row:
+    accepted = [each.name for kind in (Row, Quirks) for each in fields(kind) if each.name not in ("name", "quirks")]
+    if unknown := next((member for member in table if member not in accepted), None):
+        raise ConfigError(f"{where} {unknown}: unknown; accepted are {', '.join(accepted)}")
+
+    def take(member: str, default: T) -> T:
+        value = table.get(member, default)
+        if not isinstance(value, type(default)):
+            raise ConfigError(f"{where} {member}: a {_SAID[type(default)]} is needed, not {value!r}")
+        return value
+
+    usual, variable = Quirks(), name.upper().replace("-", "_")
+    row = Row(
+        name,
+        family=take("family", "chat"),
+        base_url=take("base_url", ""),
+        key=take("key", f"{variable}_API_KEY"),
+        base=take("base", f"{variable}_BASE_URL"),
+        token=take("token", ""),
+        models=tuple(map(str, take("models", list[object]()))),
+        default=take("default", ""),
+        quirks=Quirks(
+            max_tokens=take("max_tokens", usual.max_tokens),
+            effort=take("effort", usual.effort),
+            reasoning_back=take("reasoning_back", usual.reasoning_back),
+            reasoning_filler=take("reasoning_filler", usual.reasoning_filler),
+            documents=take("documents", usual.documents),
+            images=take("images", usual.images),
+            stream_usage=take("stream_usage", usual.stream_usage),
+            cache_key=take("cache_key", usual.cache_key),
+            longest_id=take("longest_id", usual.longest_id),
+            body=JsonObject({key: json_freeze(value) for key, value in take("body", dict[str, object]()).items()}),
+        ),
+    )
+    if row.family not in FAMILIES:
+        raise ConfigError(f"{where} family: {row.family!r} is not one of {', '.join(FAMILIES)}")
+    return row

@@ -1,0 +1,146 @@
+"""Request bodies, joined from bytes that are encoded once and kept: request N+1 begins with those of request N."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import is_
+from typing import Protocol
+
+from sagent.messages import Message
+from sagent.providers.handover import Handover, Rules, Turn, UserTurn
+
+_CONVERSATIONS = 64  # kept; the least recently used are encoded anew when they come back
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A request body, its sha256, and an upper bound of its input tokens."""
+
+    data: bytes
+    sha256: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A turn as it goes out: one or more JSON messages joined by commas. `weight` bounds its tokens."""
+
+    data: bytes
+    weight: int
+
+
+class Dialect(Protocol):
+    """How one family writes."""
+
+    @property
+    def rules(self) -> Rules:
+        """What it accepts."""
+        ...
+
+    def encode(self, turn: Turn) -> Piece:
+        """A turn's bytes."""
+        ...
+
+    def mark(self, data: bytes) -> bytes | None:
+        """The bytes of a user's turn with a cache breakpoint at its end; None where the family has none."""
+        ...
+
+
+class Scrolls:
+    """The conversations of one provider, each with what has been encoded of it."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self.family = dialect.rules.family
+        self._kept: OrderedDict[str, Scroll] = OrderedDict()
+
+    def unroll(self, conversation: str, messages: Sequence[Message]) -> "Scroll":
+        """The conversation with exactly these messages; only what is new is encoded."""
+        scroll = self._kept.get(conversation)
+        if scroll is None or not scroll.follow(messages):
+            scroll = self._kept[conversation] = Scroll(self._dialect)
+            scroll.follow(messages)
+        self._kept.move_to_end(conversation)
+        if len(self._kept) > _CONVERSATIONS:
+            self._kept.popitem(last=False)
+        return scroll
+
+
+class Scroll:
+    """One conversation's bytes: its closed turns, which never change, and the turn still open."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._handover = Handover(dialect.rules)
+        self._messages: list[Message] = []
+        self._closed: list[bytes] = []
+        self._users: list[int] = []  # where the last two closed turns of the user are
+        self._weight = 0
+        self._open: tuple[Turn, Piece] | None = None
+        self._head = b""
+        self._hash = hashlib.sha256()
+        self._hashed = 0  # closed turns inside the hash
+
+    def follow(self, messages: Sequence[Message]) -> bool:
+        """Take what is new. False, and nothing done, when these messages do not begin with those known."""
+        known = len(self._messages)
+        if len(messages) < known or not all(map(is_, self._messages, messages)):
+            return False
+        for message in messages[known:]:
+            self._messages.append(message)
+            for turn in self._handover.feed(message):
+                self._close(turn)
+        return True
+
+    def weight(self) -> int:
+        """An upper bound of the tokens of all turns."""
+        return self._weight + self._tail()[1].weight
+
+    def write(self, head: bytes, end: bytes) -> tuple[bytes, str]:
+        """The body `head`, turns, `end`, and its sha256, which is computed from where the last one left off."""
+        turn, tail = self._tail()
+        places = self._users if not isinstance(turn, UserTurn) else [*self._users, len(self._closed)]
+        pieces = [*self._closed, tail.data]
+        stable = len(self._closed)
+        for place in places[-2:]:
+            marked = self._dialect.mark(pieces[place])
+            if marked is not None:
+                pieces[place] = marked
+                stable = min(stable, place)
+        data = b"".join((head, b",".join(pieces), end))
+        digest = self._prefix_hash(head, stable)
+        for piece in pieces[stable:-1]:
+            digest.update(piece)
+            digest.update(b",")
+        digest.update(pieces[-1])
+        digest.update(end)
+        return data, digest.hexdigest()
+
+    def ends(self) -> tuple[bytes, Turn]:
+        """The last closed turn (b"" where there is none), and the one still open."""
+        return self._closed[-1] if self._closed else b"", self._handover.open()
+
+    def _prefix_hash(self, head: bytes, stable: int) -> "hashlib._Hash":
+        """The hash over the head and so many closed turns, each with its comma."""
+        if head != self._head or self._hashed > stable:
+            self._head, self._hash, self._hashed = head, hashlib.sha256(head), 0
+        for piece in self._closed[self._hashed : stable]:
+            self._hash.update(piece)
+            self._hash.update(b",")
+        self._hashed = stable
+        return self._hash.copy()
+
+    def _tail(self) -> tuple[Turn, Piece]:
+        turn = self._handover.open()
+        if self._open is None or self._open[0] is not turn:
+            self._open = (turn, self._dialect.encode(turn))
+        return self._open
+
+    def _close(self, turn: Turn) -> None:
+        known = self._open is not None and self._open[0] is turn
+        piece = self._open[1] if known and self._open else self._dialect.encode(turn)
+        if isinstance(turn, UserTurn):
+            self._users = [*self._users[-1:], len(self._closed)]
+        self._closed.append(piece.data)
+        self._weight += piece.weight + 1

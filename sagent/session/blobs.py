@@ -1,0 +1,135 @@
+"""Large payloads beside the log, each a file named by the sha256 of its content."""
+
+import hashlib
+import os
+import threading
+from collections import deque
+from pathlib import Path
+
+from sagent.errors import SessionCorrupt
+
+
+class BlobDirectory:
+    """Blobs in a directory, made when the first one comes. Without a directory, in a private temporary one.
+
+    Every method may raise OSError. `put` and `adopt` may be called from several threads.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._temporary = directory is None
+        self._made = False
+        self._making = threading.Lock()
+        self._unsynced: deque[Path] = deque()
+
+    def put(self, data: bytes) -> Path:
+        """Keep bytes, once: the same bytes have the same path."""
+        path = self._home() / hashlib.sha256(data).hexdigest()
+        if _is_whole(path, len(data)):
+            return path
+        fresh = self.scratch()
+        try:
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(data)
+            return self._settle(fresh, path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+
+    def adopt(self, path: Path) -> Path:
+        """Take over a finished file on the same file system: it is hashed piece by piece and moved."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size = os.fstat(file.fileno()).st_size
+        kept = self._home() / digest
+        if _is_whole(kept, size):
+            path.unlink()
+            return kept
+        path.chmod(0o600)
+        return self._settle(path, kept)
+
+    def scratch(self) -> Path:
+        """A path where no file is yet, on the same file system."""
+        return self._home() / f"scratch-{os.getpid()}-{os.urandom(6).hex()}"
+
+    def get(self, sha256: str) -> bytes:
+        """The bytes of that name. Raises SessionCorrupt when they are gone or are not what was kept."""
+        if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
+            raise SessionCorrupt(f"not the name of a blob: {sha256[:80]!r}")
+        path = self._home() / sha256
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise SessionCorrupt(f"{path} is missing. Put it back to have what it holds.") from error
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise SessionCorrupt(f"{path} was changed: its content does not match its name. Put the original back.")
+        return data
+
+    def sync(self) -> None:
+        """Have every blob on the disk. May run in another thread than `put`."""
+        if self._temporary:
+            return
+        if self._unsynced:
+            while self._unsynced:
+                sync_path(self._unsynced.popleft())
+            sync_path(self._home())
+
+    def sweep(self) -> None:
+        """Remove files that were being written when an earlier process died. Only for the one writer of a session."""
+        if self._directory is not None and self._directory.is_dir():
+            for left in self._directory.glob("scratch-*"):
+                left.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Remove the temporary directory, if this is one."""
+        if self._temporary and self._directory is not None:
+            _remove(self._directory, os.getpid())
+            self._directory, self._made = None, False
+
+    def _home(self) -> Path:
+        if not self._made:
+            with self._making:
+                if self._temporary:
+                    self._directory = self._directory or self._make_temporary()
+                elif self._directory is not None:
+                    self._directory.mkdir(mode=0o700, exist_ok=True)
+                self._made = True
+        assert self._directory is not None
+        return self._directory
+
+    def _make_temporary(self) -> Path:
+        import tempfile
+        import weakref
+
+        directory = Path(tempfile.mkdtemp(prefix="sagent-"))
+        weakref.finalize(self, _remove, directory, os.getpid())  # where nobody closes it; at the latest at exit
+        return directory
+
+    def _settle(self, fresh: Path, path: Path) -> Path:
+        fresh.replace(path)
+        self._unsynced.append(path)
+        return path
+
+
+def sync_path(path: Path) -> None:
+    """Have a file, or a directory's names, on the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _is_whole(path: Path, size: int) -> bool:
+    """Whether a blob is there already; one that a crash of the machine cut short is written again."""
+    try:
+        return path.stat().st_size == size
+    except FileNotFoundError:
+        return False
+
+
+def _remove(directory: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child must not remove what its parent still uses
+        import shutil
+
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,196 @@
+"""One entry of a log, and the line it is written as.
+
+The `id` is the sha256 of the canonical JSON of `{at, body, kind, parent}`. A line is exactly those bytes with the id
+put in front, so that appending encodes a body once and checking hashes a slice of the line as it lies on the disk: no
+byte of a log is outside a hash, white space and escapes included.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Literal, NamedTuple, TypeAlias
+
+from sagent.codec import VERSION, decode_usage, encode_usage
+from sagent.lib.json import JsonObject, as_object, as_str, canonical_bytes, json_freeze
+from sagent.usage import Usage
+
+Kind: TypeAlias = Literal[
+    "opened",  # who, where, which version: the first entry of a log
+    "environment",  # what the agent was told about the machine, git commit and dirtiness
+    "prompt",  # the system prompt and the tools as sent
+    "message",  # a message as it entered the history
+    "request",  # what was sent: sha256 of the body, model, parameters
+    "result",  # a call's result, the moment it was known; the message that carries it comes later
+    "switched",  # model, effort or limits
+    "spent",  # one charge
+    "advice",
+    "spawned",  # a child, by path and by the first entry of its log
+    "returned",  # a child, by path and by the head of its log
+    "sent",
+    "received",
+    "job",
+    "compacted",
+    "notice",
+    "failed",
+    "label",  # a name a person gave to the session
+    "forked",  # its parent is an earlier entry; `left` names the line before, so that the chain covers every line
+    "repaired",  # what followed was damaged and is not here
+    "closed",
+]
+"""The kinds known today. A log keeps others too, and its readers pass over them."""
+
+_HEAD = b'{"id":"'
+_AFTER_ID = len(_HEAD) + 64 + len(b'",')
+_AT = _AFTER_ID + len(b'"at":"')
+_AFTER_AT = _AT + len("2026-11-21T03:15:00.123456Z")
+_BODY = _AFTER_AT + len(b'","body":')
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What happened. `parent` is "" for the first; `at` is UTC, ISO 8601 with microseconds; `line` as in the file."""
+
+    id: str
+    parent: str
+    at: str
+    kind: str
+    line: bytes
+
+    @property
+    def body(self) -> Mapping[str, object]:
+        """What the kind says of it, parsed from the line each time it is asked for. Raises ValueError if it is none."""
+        try:
+            return as_object(json.loads(self.line[_BODY : -len(_tail(self.kind, self.parent))].decode()))
+        except RecursionError as error:
+            raise ValueError("the body is nested too deeply") from error
+
+
+class Bill(NamedTuple):
+    """One settled charge as the log keeps it. `usd` is None where the price is unknown."""
+
+    agent: str
+    role: str  # "executor", "advisor:NAME", "compactor", ...
+    provider: str
+    model: str
+    usage: Usage
+    usd: Decimal | None
+    tier: str = ""
+    estimated: bool = False
+
+
+def seal(parent: str, kind: str, body: Mapping[str, object]) -> Entry:
+    """A new entry. Raises ValueError or TypeError for what JSON cannot say."""
+    if not (kind.isascii() and kind.isidentifier()):
+        raise ValueError(f"not a kind of entry: {kind!r}")
+    try:
+        content = canonical_bytes(body)
+    except RecursionError as error:
+        raise ValueError("the body is nested too deeply") from error
+    at = datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    rest = b'"at":"%b","body":%b%b' % (at.encode(), content, _tail(kind, parent))
+    entry_id = _hash(rest)
+    return Entry(entry_id, parent, at, kind, b'{"id":"%b",%b' % (entry_id.encode(), rest))
+
+
+def parse_line(line: bytes) -> Entry:
+    """The entry of a line, new line included. Raises ValueError for a line that is not what was written."""
+    entry_id = _hash(memoryview(line)[_AFTER_ID:])
+    if line[:_AFTER_ID] != b'{"id":"%b",' % entry_id.encode():
+        raise ValueError("the content does not match its id")
+    start = line.rfind(b',"kind":"')
+    kind, parent = line[start + 9 : -3].decode("ascii", "replace").partition('","parent":"')[::2]
+    at = line[_AT:_AFTER_AT].decode("ascii", "replace")
+    laid_out = line[_AFTER_ID:_BODY] == b'"at":"%b","body":' % at.encode() and line[start:] == _tail(kind, parent)
+    if not (laid_out and kind.isidentifier() and line[_BODY : _BODY + 1] == b"{"):
+        raise ValueError("this is not the line of an entry")
+    return Entry(entry_id, parent, at, kind, line)
+
+
+def _tail(kind: str, parent: str) -> bytes:
+    return f',"kind":"{kind}","parent":"{parent}"}}\n'.encode()
+
+
+def _hash(rest: bytes | memoryview) -> str:
+    """The id, from the line behind it."""
+    found = hashlib.sha256(b"{")
+    found.update(rest[:-1])
+    return found.hexdigest()
+
+
+def recompute_id(entry: Entry) -> str:
+    """The id by its definition, from the parsed members: what anybody can check without this package."""
+    members = {"at": entry.at, "body": entry.body, "kind": entry.kind, "parent": entry.parent}
+    return hashlib.sha256(canonical_bytes(members)).hexdigest()
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+def opened(session_id: str, agent: str, cwd: str, environment: Mapping[str, object]) -> JsonObject:
+    """The body of the first entry. `environment` is what a reader may want to know later: versions, git, platform."""
+    return JsonObject(
+        {
+            "version": VERSION,
+            "session": session_id,
+            "agent": agent,
+            "cwd": cwd,
+            "environment": json_freeze(environment),
+        }
+    )
+
+
+def spent(bill: Bill) -> JsonObject:
+    """The body of a charge. USD are a string: a log keeps every digit."""
+    return JsonObject(
+        {
+            "agent": bill.agent,
+            "role": bill.role,
+            "provider": bill.provider,
+            "model": bill.model,
+            "usage": json_freeze(encode_usage(bill.usage)),
+            "usd": None if bill.usd is None else str(bill.usd),
+            "tier": bill.tier,
+            "estimated": bill.estimated,
+        }
+    )
+
+
+def read_spent(body: Mapping[str, object]) -> Bill:
+    """The charge of a body. A price that cannot be read counts as unknown."""
+    try:
+        usd = Decimal(as_str(body.get("usd"), "none"))
+    except ArithmeticError:
+        usd = None
+    return Bill(
+        as_str(body.get("agent")),
+        as_str(body.get("role")),
+        as_str(body.get("provider")),
+        as_str(body.get("model")),
+        decode_usage(body.get("usage")),
+        usd,
+        as_str(body.get("tier")),
+        body.get("estimated") is True,
+    )
+
+
+def spawned(agent: str, first: str) -> JsonObject:
+    """A child by its path and the id of the first entry of its log."""
+    return JsonObject({"agent": agent, "entry": first})
+
+
+def returned(agent: str, head: str) -> JsonObject:
+    """A child by its path and the head of its log when it returned: the parent's head then vouches for the child's."""
+    return JsonObject({"agent": agent, "entry": head})
+
+
+def forked(left: str) -> JsonObject:
+    """The entry that was the last one until another was taken up again."""
+    return JsonObject({"left": left})
+
+
+def label(text: str) -> JsonObject:
+    """A name for the session."""
+    return JsonObject({"text": text})

@@ -1,0 +1,147 @@
+"""What a log says, read off its entries: the conversation, the money, a title. There is no second store."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TypeVar
+
+from sagent.codec import Fetch, decode_message, decode_result_part
+from sagent.errors import SessionCorrupt
+from sagent.lib.json import as_array, as_object, as_str
+from sagent.messages import Message
+from sagent.session.entries import Bill, Entry, read_spent
+from sagent.usage import Cost, Usage
+
+_T = TypeVar("_T")
+
+
+def branch(entries: Iterable[Entry], head: str = "") -> tuple[Entry, ...]:
+    """The entries from the first one to `head`, or to the last one written; abandoned branches left out.
+
+    Raises ValueError when there is no entry of that id.
+    """
+    every = tuple(entries)
+    by_id = {entry.id: entry for entry in every}
+    if head and head not in by_id:
+        raise ValueError(f"no entry {head!r} in this log")
+    path: list[Entry] = []
+    entry = by_id[head] if head else every[-1] if every else None
+    while entry is not None:
+        path.append(entry)
+        entry = by_id.get(entry.parent)
+    return tuple(reversed(path))
+
+
+def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
+    """The conversation, as the next request needs it. `fetch` brings media back by their sha256.
+
+    Results that were known when the process died, and whose message was not, are given one. Calls without any result
+    stay open: whoever builds a request answers them. Raises SessionCorrupt for a message that cannot be read.
+    """
+    messages: list[Message] = []
+    early: list[Entry] = []  # results since the last message
+    for entry in branch(entries):
+        if entry.kind == "result":
+            early.append(entry)
+        elif entry.kind == "message":
+            message = _read(entry, lambda body: decode_message(body, fetch))
+            if early and not message.results:  # what carries results carries all of them
+                messages += _collect(early, messages, fetch)
+            early.clear()
+            messages.append(message)
+    messages += _collect(early, messages, fetch)
+    return tuple(messages)
+
+
+def _collect(early: list[Entry], messages: list[Message], fetch: Fetch) -> tuple[Message, ...]:
+    """A message of the results that no message carried, in the order of the calls of the reply that asked for them."""
+    asked = [call.id for call in messages[-1].calls] if messages else []
+    results = [_read(entry, lambda body: decode_result_part(body.get("result"), fetch)) for entry in early]
+    known = {result.call_id: result for result in results}
+    found = tuple(known[call_id] for call_id in asked if call_id in known)
+    return (Message("user", found),) if found else ()
+
+
+def _read(entry: Entry, decode: Callable[[Mapping[str, object]], _T]) -> _T:
+    try:
+        return decode(entry.body)
+    except ValueError as error:
+        raise SessionCorrupt(
+            f"entry {entry.id} ({entry.kind}, {entry.at}) cannot be read: {error}. "
+            "It was written by another version of sagent: use that one, or a newer one."
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What a log, or several, say was spent."""
+
+    cost: Cost = field(default_factory=Cost)
+    usage: Usage = field(default_factory=Usage)
+    charges: int = 0
+
+
+def bills(entries: Iterable[Entry]) -> Iterator[Bill]:
+    """Every charge, those of abandoned branches too: they were paid."""
+    return (read_spent(entry.body) for entry in entries if entry.kind == "spent")
+
+
+def spend(entries: Iterable[Entry]) -> Spend:
+    """The sum of every charge, by role, model ("provider/id") and agent."""
+    by_role: dict[str, Decimal] = {}
+    by_model: dict[str, Decimal] = {}
+    by_agent: dict[str, Decimal] = {}
+    unpriced: set[str] = set()
+    usage, charges = Usage(), 0
+    for bill in bills(entries):
+        charges += 1
+        usage += bill.usage
+        model = f"{bill.provider}/{bill.model}"
+        if bill.usd is None:
+            unpriced.add(model)
+        role = bill.role.partition(":")[0]
+        _add(by_role, role if role in {"executor", "advisor"} else "other", bill.usd)
+        _add(by_model, model, bill.usd)
+        _add(by_agent, bill.agent, bill.usd)
+    cost = Cost(
+        sum(by_role.values(), Decimal(0)),
+        by_role.get("executor", Decimal(0)),
+        by_role.get("advisor", Decimal(0)),
+        by_role.get("other", Decimal(0)),
+        by_model,
+        by_agent,
+        tuple(sorted(unpriced)),
+    )
+    return Spend(cost, usage, charges)
+
+
+def title(entries: Iterable[Entry], length: int = 80) -> str:
+    """The name a person gave to the session, else how their first prompt begins; "" before there is one."""
+    found = ""
+    for entry in entries:
+        if entry.kind == "label":
+            found = as_str(entry.body.get("text"))
+        elif entry.kind == "message" and not found:
+            body = entry.body
+            if body.get("role") == "user" and not body.get("sender"):
+                parts = map(as_object, as_array(body.get("parts")))
+                found = "".join(as_str(part.get("text")) for part in parts if part.get("type") == "text")
+    words = " ".join(found.split())
+    return words if len(words) <= length else words[: length - 1].rstrip() + "…"
+
+
+def counts(entries: Iterable[Entry]) -> Mapping[str, int]:
+    """How many entries there are of each kind."""
+    found: dict[str, int] = {}
+    for entry in entries:
+        found[entry.kind] = found.get(entry.kind, 0) + 1
+    return found
+
+
+def origin(entries: Iterable[Entry]) -> Mapping[str, object]:
+    """The body of the first `opened` entry, {} where there is none."""
+    return next((entry.body for entry in entries if entry.kind == "opened"), as_object(None))
+
+
+def _add(sums: dict[str, Decimal], key: str, usd: Decimal | None) -> None:
+    sums[key] = sums.get(key, Decimal(0)) + (usd or Decimal(0))

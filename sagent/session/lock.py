@@ -1,0 +1,68 @@
+"""One writer for a session. The kernel frees the lock when its holder ends, however it ends."""
+
+import fcntl
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sagent.errors import SessionBusy, SessionNotFound
+from sagent.lib.json import as_object
+
+
+class Lock:
+    """Holds `<session>/lock` until it is closed. The file says who holds it, for those who come second."""
+
+    def __init__(self, session: Path) -> None:
+        """Take the lock. Raises SessionBusy, and OSError where the file system has no locks or cannot be written."""
+        self._path = session / "lock"
+        try:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError as error:
+            raise SessionNotFound(f"no session at {session}") from error
+        try:
+            self._take(session)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let it go."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def _take(self, session: Path) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SessionBusy(
+                f"session {session.name} is in use by {_holder(self._fd)}. End that process or wait for it, "
+                f"or start a session of your own (without --continue and --session). [{session}]"
+            ) from error
+        if not _same_file(self._fd, self._path):  # deleted between our opening it and our taking it
+            raise SessionNotFound(f"session {session.name} was just deleted")
+        content = {
+            "pid": os.getpid(),
+            "host": os.uname().nodename,
+            "since": datetime.now(UTC).isoformat(timespec="seconds")[:-6] + "Z",
+            "program": Path(sys.argv[0]).name if sys.argv else "",
+        }
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, (json.dumps(content) + "\n").encode(), 0)
+
+
+def _holder(fd: int) -> str:
+    try:
+        found = as_object(json.loads(os.pread(fd, 4096, 0)))
+    except ValueError:  # it holds the lock and has not yet said who it is
+        return "another process"
+    return f"process {found.get('pid')} ({found.get('program')}) on {found.get('host')} since {found.get('since')}"
+
+
+def _same_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False

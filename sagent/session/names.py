@@ -1,0 +1,34 @@
+"""What things are called: sessions, their directories, an agent's log."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sagent.lib.json import sha256_hex
+
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+def new_session_id() -> str:
+    """Sorts by the time it was made, and is not made twice."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(3).hex()}"
+
+
+def sessions_of(state: Path, cwd: Path) -> Path:
+    """Where the sessions of a working directory lie. Different directories never share one."""
+    real = str(cwd.resolve())
+    slug = "".join(letter if letter in _SAFE else "-" for letter in real).strip("-")[-60:].strip("-")
+    return state / "sessions" / f"{slug or 'root'}-{sha256_hex(os.fsencode(real))[:8]}"
+
+
+def log_file(session: Path, agent: str) -> Path:
+    """The file of an agent's log. Raises ValueError for a path that could not be a file's, or somebody else's."""
+    first, *rest = agent.split("/")
+    if first != "root" or not all(0 < len(name) <= 100 and _SAFE.issuperset(name) for name in rest):
+        raise ValueError(f"not an agent's path: {agent!r} (like root/review/2; letters, digits, - and _)")
+    return session.joinpath(first, *rest).with_suffix(".jsonl")
+
+
+def agent_of(session: Path, file: Path) -> str:
+    """The agent whose log a file is."""
+    return file.relative_to(session).with_suffix("").as_posix()

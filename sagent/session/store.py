@@ -1,0 +1,233 @@
+"""Where sessions lie: `<state>/sessions/<working directory>/<session id>/`, each with a lock, logs and blobs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from sagent.codec import VERSION
+from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
+from sagent.lib.json import as_int, as_str
+from sagent.session.blobs import BlobDirectory
+from sagent.session.folds import origin, spend, title
+from sagent.session.lock import Lock
+from sagent.session.log import FileLog, make_directory, read_log
+from sagent.session.names import new_session_id, sessions_of
+
+if TYPE_CHECKING:
+    from sagent.session.entries import Entry
+
+
+class Session:
+    """A session on disk, held for writing until it is closed.
+
+    Raises SessionBusy when another process holds it, SessionCorrupt, SessionNotFound, and OSError where the directory
+    cannot be written: go on with a MemoryLog then, and say so.
+    """
+
+    def __init__(self, path: Path, lock: Lock) -> None:
+        self.path = path
+        self.id = path.name
+        self._lock = lock
+        self._blobs = BlobDirectory(path / "blobs")
+        self._logs: dict[str, FileLog] = {}
+
+    @classmethod
+    def create(cls, state: Path, cwd: Path) -> Self:
+        """A new session of a working directory."""
+        home = sessions_of(state, cwd)
+        make_directory(home)
+        while True:
+            path = home / new_session_id()
+            try:
+                path.mkdir(mode=0o700)
+            except FileExistsError:
+                continue
+            return cls._begin(path)
+
+    @classmethod
+    def create_at(cls, path: Path) -> Self:
+        """A new session at a path of the caller's choice: a directory that is empty or not there yet."""
+        path = path.absolute()
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UsageError(f"{path} is not empty and is no session; name a new directory for the session")
+        make_directory(path)
+        return cls._begin(path)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """An existing session, to go on with it."""
+        path = path.absolute()
+        if not is_session(path):
+            raise SessionNotFound(f"no session at {path}")
+        lock = Lock(path)
+        try:
+            _check_version(path)
+            session = cls(path, lock)
+            session._blobs.sweep()
+            session.log()
+        except BaseException:
+            lock.close()
+            raise
+        return session
+
+    @classmethod
+    def _begin(cls, path: Path) -> Self:
+        lock = Lock(path)
+        try:
+            session = cls(path, lock)
+            session.log()
+        except BaseException:
+            lock.close()
+            raise
+        return session
+
+    def log(self, agent: str = "root") -> FileLog:
+        """An agent's log, opened and verified once; its file is made when there is none."""
+        return self._logs.get(agent) or FileLog(self.path, agent, blobs=self._blobs, family=self._logs)
+
+    def close(self) -> None:
+        """Close the logs and free the lock."""
+        for log in tuple(self._logs.values()):
+            log.close()
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A session at a glance. Times are UTC, ISO 8601; `size` is in bytes, blobs included; `unpriced` names models whose
+    price is unknown, so that `usd` is a minimum; `problem` says what is wrong with it, "" if nothing is."""
+
+    id: str
+    path: Path
+    cwd: str = ""
+    title: str = ""
+    started: str = ""
+    last: str = ""
+    entries: int = 0
+    usd: Decimal = Decimal(0)
+    unpriced: tuple[str, ...] = ()
+    size: int = 0
+    problem: str = ""
+
+
+def is_session(path: Path) -> bool:
+    """Whether a directory is a session's."""
+    return (path / "root.jsonl").is_file()
+
+
+def find(state: Path, name: str, cwd: Path | None = None) -> Path:
+    """A session by its path, its id, or the beginning of its id (of those of `cwd`, if any fits there).
+
+    Raises SessionNotFound, and UsageError when several fit.
+    """
+    path = Path(name).expanduser()
+    path = path.parent if path.name == "root.jsonl" else path
+    if name and is_session(path):
+        return path.absolute()
+    fitting = [path for path in sessions(state) if name and path.name.startswith(name)]
+    exact = [path for path in fitting if path.name == name]
+    near = [path for path in fitting if cwd is not None and path.parent == sessions_of(state, cwd)]
+    found = exact or near or fitting
+    if not found:
+        raise SessionNotFound(
+            f"no session {name!r}: neither a path nor the beginning of an id. See `sagent sessions list`"
+        )
+    if len(found) > 1:
+        raise UsageError(f"{name!r} may be any of {', '.join(path.name for path in found[:8])}: give more of the id")
+    return found[0]
+
+
+def latest(state: Path, cwd: Path) -> Path:
+    """The session of a working directory that was last written to. Raises SessionNotFound."""
+    found = [(path.joinpath("root.jsonl").stat().st_mtime_ns, path.name, path) for path in sessions(state, cwd)]
+    if not found:
+        raise SessionNotFound(f"no session of {cwd} yet; run without --continue to start one")
+    return max(found)[-1]
+
+
+def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
+    """Every session, or those of a working directory, in no order."""
+    homes = state.joinpath("sessions").glob("*/") if cwd is None else (sessions_of(state, cwd),)
+    for home in homes:
+        if home.is_dir():
+            yield from (path for path in home.iterdir() if is_session(path))
+
+
+def summaries(state: Path, cwd: Path | None = None) -> list[Summary]:
+    """What there is, last used first. Needs no lock; a damaged session is listed with its problem."""
+    found = [summarize(path) for path in sessions(state, cwd)]
+    return sorted(found, key=lambda summary: (summary.last, summary.id), reverse=True)
+
+
+def summarize(path: Path) -> Summary:
+    """One session at a glance."""
+    entries: list[Entry] = []
+    size, in_root, problem = 0, None, ""
+    try:
+        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        for file in log_files(path):
+            entries.extend(read_log(file))  # what comes before a damaged line is kept
+            in_root = in_root or len(entries)
+    except (SessionCorrupt, OSError) as error:
+        problem = str(error)
+    cost = spend(entries).cost
+    return Summary(
+        id=path.name,
+        path=path,
+        cwd=as_str(origin(entries).get("cwd")),
+        title=title(entries[:in_root]),
+        started=entries[0].at if entries else "",
+        last=max((entry.at for entry in entries), default=""),
+        entries=len(entries),
+        usd=cost.total,
+        unpriced=cost.unpriced,
+        size=size,
+        problem=problem,
+    )
+
+
+def log_files(session: Path) -> list[Path]:
+    """The logs of a session, the root's first, then its descendants'."""
+    root = session / "root.jsonl"
+    return [root, *sorted(session.joinpath("root").rglob("*.jsonl"))]
+
+
+def delete(path: Path) -> None:
+    """Delete a session: its logs, blobs and lock, and its directory if nothing else is in it.
+
+    Raises SessionBusy when it is in use, SessionNotFound when it is none, and OSError.
+    """
+    import shutil
+
+    if not is_session(path):
+        raise SessionNotFound(f"no session at {path}")
+    lock = Lock(path)
+    try:
+        for directory in (path / "root", path / "blobs"):
+            if directory.is_dir() and not directory.is_symlink():
+                shutil.rmtree(directory)
+        for file in path.glob("root.jsonl*"):
+            file.unlink()
+        path.joinpath("lock").unlink()
+    finally:
+        lock.close()
+    if not any(path.iterdir()):
+        path.rmdir()
+
+
+def _check_version(path: Path) -> None:
+    first = next(iter(read_log(path / "root.jsonl")), None)
+    version = as_int(origin([first] if first else ()).get("version"), VERSION)
+    if version > VERSION:
+        raise UsageError(
+            f"session {path.name} was written by a newer sagent (format {version}, this one reads up to {VERSION}): "
+            "update sagent to go on with it"
+        )

@@ -1,0 +1,9 @@
+"""For whoever tests agents: a scripted model, a provider on loopback, and the promises of Model, Tool and log.
+
+`ScriptedModel` is here, `FakeProviderServer` in `sagent.testing.server`; the suites `model_suite`, `tool_suite` and
+`log_suite` need pytest.
+"""
+
+from sagent.testing.scripted import Line, ScriptedModel, check_pairing
+
+__all__ = ["Line", "ScriptedModel", "check_pairing"]

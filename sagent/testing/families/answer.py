@@ -1,0 +1,113 @@
+"""What every wire family is made of: the answer to render, the row that describes a family, and what they share."""
+
+import binascii
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sagent.lib.json import as_int, as_str, json_dump
+from sagent.testing.script import Call, ErrorEvent, Fail, Listed, Received, Turn
+from sagent.usage import Usage
+
+CREATED = 1_700_000_000  # every timestamp: answers are the same in every run
+Bill: TypeAlias = Literal["script", "worst"]
+
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All that a family needs to render a turn. `nonce` makes ids that are the same in every run."""
+
+    turn: Turn
+    request: Received
+    usage: Usage
+    nonce: str
+
+    @classmethod
+    def of(cls, turn: Turn, request: Received, *, serial: int, bill: Bill) -> "Answer":
+        """The turn as the answer to a request, counted or billed as the server bills."""
+        return cls(turn, request, _usage(turn, request, bill), f"{serial:08d}{binascii.crc32(request.body):08x}")
+
+    @property
+    def model(self) -> str:
+        """The model that the reply names: the turn's, or the one that was asked for."""
+        return self.turn.model or as_str(self.request.json.get("model")) or "fake-model"
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the request's body asks for a stream."""
+        return self.request.json.get("stream") is True
+
+    @property
+    def stop(self) -> str:
+        """Why the turn ended, in neutral words or the family's own."""
+        return self.turn.stop or ("tool_use" if self.turn.calls else "end")
+
+    def calls(self, prefix: str) -> list[tuple[str, str, str]]:
+        """Id, name and raw arguments of each call; unset ids are made from the prefix."""
+        return [
+            (f"{prefix}{self.nonce}{number:08x}" if call.id is None else call.id, call.name, raw_arguments(call))
+            for number, call in enumerate(self.turn.calls)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One wire format: how it answers, what it refuses, how it says errors."""
+
+    suffixes: tuple[str, ...]  # of the paths it answers
+    render: Callable[[Answer], list[bytes] | bytes]
+    complaints: Callable[[Received], Iterator[str]]
+    error: Callable[[Fail], Mapping[str, object]]
+    error_event: Callable[[ErrorEvent], bytes]
+    statuses: Mapping[str, int]  # of error types, where a reply is not streamed; 500 for all others
+    listing: Callable[[Sequence[Listed]], Mapping[str, object]]
+    ping: bytes
+    no_key: str
+
+
+def raw_arguments(call: Call) -> str:
+    """A call's arguments as the model writes them."""
+    return call.arguments if isinstance(call.arguments, str) else json_dump(dict(call.arguments))
+
+
+def encode(value: object) -> bytes:
+    """JSON bytes. A lone surrogate becomes its \\uXXXX escape, which is how real streams carry one."""
+    return json_dump(value).encode("utf-8", "backslashreplace")
+
+
+def pieces(text: str, size: int) -> list[str]:
+    """The text in pieces of so many characters; 0 leaves it whole."""
+    size = size if size > 0 else len(text)
+    return [text[at : at + size] for at in range(0, len(text), size)] if text else []
+
+
+def tool_name_complaints(where: str, tools: Sequence[Mapping[str, object]]) -> Iterator[str]:
+    """What both APIs refuse about the names of the tools offered; `where` has a {} for the tool's number."""
+    seen: set[str] = set()
+    for number, tool in enumerate(tools):
+        name = as_str(tool.get("name"))
+        if not is_name(name) or len(name) > 128:
+            yield f"{where.format(number)}: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+        if name in seen:
+            yield "tools: Tool names must be unique."
+        seen.add(name)
+
+
+def is_name(text: str) -> bool:
+    """Whether the text has the form of a tool's name, or of a call's id."""
+    return bool(text) and _NAME_CHARACTERS.issuperset(text)
+
+
+def _usage(turn: Turn, received: Received, bill: Bill) -> Usage:
+    arguments = sum(len(call.name) + len(raw_arguments(call)) for call in turn.calls)
+    counted = Usage(
+        input=max(1, len(received.body) // 4),
+        output=max(1, (len(turn.text) + len(turn.thinking) + arguments) // 4),
+        reasoning=len(turn.thinking) // 4,
+    )
+    if bill == "worst":
+        limits = (as_int(received.json.get(name)) for name in ("max_completion_tokens", "max_tokens"))
+        return Usage(input=len(received.body), output=next(filter(None, limits), counted.output))
+    return counted if turn.usage is None else turn.usage

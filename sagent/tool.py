@@ -1,0 +1,184 @@
+"""What a tool is, what it may touch, and the place it works in."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject
+from sagent.messages import Document, Image, Text
+
+Media: TypeAlias = Text | Image | Document
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a call came to. `summary` is the outcome in a few words for a screen; `diff` a unified diff of a change."""
+
+    content: tuple[Media, ...]
+    is_error: bool = False
+    summary: str = ""
+    diff: str = ""
+
+    @classmethod
+    def of(cls, text: str, *, summary: str = "", diff: str = "") -> "ToolOutput":
+        """A text result."""
+        return cls((Text(text),), summary=summary, diff=diff)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a call would do: judged by the policy, and used to keep calls that touch the same thing in order.
+
+    "execute" runs something that may touch anything. `paths` are absolute, as given (symlinks not yet resolved).
+    """
+
+    kind: Literal["none", "read", "write", "execute"]
+    paths: tuple[Path, ...] = ()
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A file's content as the agent last saw it."""
+
+    mtime_ns: int
+    size: int
+    sha256: str
+
+
+@dataclass(slots=True)
+class Workspace:
+    """Where an agent's tools work: its directory, the roots it belongs to, and what it has seen of the files there.
+
+    `environment` is what shell commands start with: None means this process's own, until a command has changed it.
+    """
+
+    cwd: Path
+    roots: tuple[Path, ...] = ()
+    environment: dict[str, str] | None = None
+    seen: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
+
+    def __post_init__(self) -> None:
+        self.roots = self.roots or (self.cwd,)
+
+    def resolve(self, path: str) -> Path:
+        """An absolute path; `~` is the home, relative paths start at `cwd`. Symlinks are left for the policy to follow.
+
+        Raises ToolError for what cannot be a path.
+        """
+        if not path or "\0" in path:
+            raise ToolError(f"not a path: {path!r}")
+        return Path(self.cwd, Path(path).expanduser())
+
+    def saw(self, path: Path, content: bytes, stat: os.stat_result | None = None) -> None:
+        """Remember the file's content as seen by the agent. Its whole content, whatever part was shown.
+
+        `stat` is the file's from before it was read, so that a change in between is noticed.
+        """
+        real = path.resolve()
+        stat = stat or real.stat()
+        self.seen[real] = Stamp(stat.st_mtime_ns, stat.st_size, hashlib.sha256(content).hexdigest())
+
+    def check_unchanged(self, path: Path) -> None:
+        """Raise ToolError when an existing file was never read, or has changed since. New files pass."""
+        real = path.resolve()
+        try:
+            stat = real.stat()
+        except FileNotFoundError:
+            return
+        stamp = self.seen.get(real)
+        if stamp is None:
+            raise ToolError(f"{path} was not read in this session. Read it first, then change it.")
+        if (stat.st_mtime_ns, stat.st_size) == (stamp.mtime_ns, stamp.size):
+            return
+        if stat.st_size == stamp.size:
+            with real.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() == stamp.sha256:
+                    return
+        raise ToolError(f"{path} has changed since it was read. Read it again, then change it.")
+
+
+class Blobs(Protocol):
+    """Where large payloads are kept, named by their sha256. Each call returns the path to show to the model."""
+
+    def put(self, data: bytes) -> Path:
+        """Keep bytes."""
+        ...
+
+    def adopt(self, path: Path) -> Path:
+        """Take over a finished file, however large, without reading it into memory; the file is moved."""
+        ...
+
+    def scratch(self) -> Path:
+        """A fresh path for a file that is being written, on the same file system as the blobs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What a running call may use: the calling agent's path, its workspace, its blobs, and a way to show progress."""
+
+    agent: str
+    call_id: str
+    workspace: Workspace
+    blobs: Blobs
+    progress: Callable[[str], None]
+
+
+class Tool(Protocol):
+    """A tool: three descriptions and a call.
+
+    A call raises ToolError, or anything else, to answer with an error result; it never ends the run.
+    """
+
+    @property
+    def name(self) -> str:
+        """As the model calls it."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What the model reads."""
+        ...
+
+    @property
+    def parameters(self) -> JsonObject:
+        """JSON Schema of the arguments; they are validated against it before the call."""
+        ...
+
+    async def __call__(self, arguments: JsonObject, run: RunContext, /) -> ToolOutput | str:
+        """Do it."""
+        ...
+
+
+@runtime_checkable
+class Foreseeable(Protocol):
+    """A tool that can say beforehand what a call would do. Without it a call counts as "execute"."""
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """What this call would do. Raises ToolError for arguments that make no sense."""
+        ...
+
+
+def foresee(tool: Tool, arguments: JsonObject, workspace: Workspace) -> Effect:
+    """What a call would do, as far as its tool can say."""
+    if isinstance(tool, Foreseeable):
+        return tool.effect(arguments, workspace)
+    return Effect("execute")
+
+
+def conflict(first: Effect, second: Effect) -> bool:
+    """Whether two calls of one turn must run in the order given: they touch the same path, or one runs a command
+    while the other writes."""
+    kinds = {first.kind, second.kind}
+    if "write" not in kinds:
+        return False
+    return "execute" in kinds or not _real(first.paths).isdisjoint(_real(second.paths))
+
+
+def _real(paths: Iterable[Path]) -> set[Path]:
+    return {path.resolve() for path in paths}

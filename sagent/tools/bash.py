@@ -1,0 +1,310 @@
+"""The Bash tool: one command in a shell of its own, in the workspace's directory and environment."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.messages import Text
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+from sagent.tools.capture import Capture, end_line
+from sagent.tools.custody import MARK, SHELVED, Custody, Ward
+
+DEFAULT_TIMEOUT = 120.0
+LONGEST_TIMEOUT = 3600.0
+OUTPUT_LIMIT = 1 << 30
+
+PROVIDER_KEYS = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"})
+
+_QUIET: Mapping[str, str] = {
+    "SAGENT": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_PAGER": "cat",
+    "PAGER": "cat",
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+}
+_SHELLS_OWN = frozenset({MARK, "PWD", "SHLVL", "_"})  # variables that a shell sets by itself
+_GRACE = 0.05  # seconds that `>(tee log)` and the like get to finish after the shell
+_FIRST_PROGRESS, _NEXT_PROGRESS = 1.0, 0.5
+_LONGEST_ARGUMENT = 100_000  # bytes; Linux takes 128 KiB in one argument
+
+# The shell leaves its directory and exported variables on the descriptor that came as its standard input: after the
+# command, and at EXIT for a command that calls `exit`. Both, since a command may set an EXIT trap of its own.
+_SCRIPT = (
+    "exec {notes}>&0 </dev/null; "
+    '__sagent_keep() {{ [ -z "${{__sagent_kept-}}" ] || return 0; __sagent_kept=1; '
+    "{{ command pwd; printf '\\0'; export -p; }} >&{notes}; }}; "
+    "trap '{{ set +x; __sagent_keep; }} 2>/dev/null' EXIT; "
+    '__sagent_command=$1; set --; eval "$__sagent_command"\n'
+    "{{ __sagent_code=$?; set +exu; __sagent_keep; }} 2>/dev/null; exit $__sagent_code"
+)
+
+
+class Bash:
+    """Runs shell commands. One instance may serve many agents; `aclose` kills whatever it started that still runs.
+
+    Commands get this process's environment, but for the keys of model providers: what a command prints ends in a log
+    and at a provider. `keep_keys` names those to pass on; a workspace whose environment sets one passes it on too.
+    """
+
+    name = "Bash"
+    description = (
+        "Run a shell command (bash). Working directory and exported variables carry over to the next call. No terminal,"
+        " no stdin: use non-interactive flags. Returns stdout and stderr merged; of long output head and tail, and the"
+        " file with the whole. Start servers with `&`: they go on, and later output goes to a file. Everything is"
+        " killed when the session ends. Prefer Read, Grep, Glob and Edit to cat, grep, find and sed."
+    )
+    parameters = json_freeze_object(
+        {
+            "type": "object",
+            "properties": {
+                "command": {"type": "string"},
+                "timeout": {"type": "number", "description": "Seconds, default 120, at most 3600"},
+                "description": {"type": "string", "description": "What it does, in 5-10 words"},
+            },
+            "required": ["command"],
+        }
+    )
+
+    def __init__(self, *, keep_keys: Collection[str] = ()) -> None:
+        self._withheld = PROVIDER_KEYS.difference(keep_keys)
+        self._custody = Custody()
+        self._shell = ""
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """It may touch anything."""
+        del workspace
+        return Effect("execute", command=_command(arguments))
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Run the command until its shell ends, at most `timeout` seconds; what it left in the background goes on.
+
+        A cancelled call kills what it started. Raises ToolError when the shell cannot be started.
+        """
+        command, timeout = _command(arguments), _timeout(arguments)
+        notices: list[str] = []
+        _return_to_ground(run.workspace, notices)
+        start = self._environment(run.workspace)
+        with contextlib.ExitStack() as held:
+            capture, ward = self._launch(command, run, start, held)
+            try:
+                in_time = await _attend(ward, capture, timeout, run)
+                if capture.flooded or not in_time:
+                    await ward.kill()
+                await capture.settle(_GRACE)
+            except asyncio.CancelledError:
+                await ward.kill()
+                raise
+            if capture.flooded:
+                stopped = f"killed: it printed more than {OUTPUT_LIMIT >> 20:,} MiB"
+            elif not in_time:
+                stopped = f"timed out after {timeout:g} s: killed, with everything it had started"
+            else:
+                stopped = ""
+                _remember(run.workspace, ward.notes(), start, notices)
+                if not capture.finished.is_set():
+                    notices.append(self._follow(capture, run))
+            if stopped or ward.code:
+                notices.append(stopped or _outcome("exit code", ward.code))
+            content = end_line(await capture.excerpt()) + "".join(f"[{notice}]\n" for notice in notices)
+            return ToolOutput(
+                (Text(content.removesuffix("\n") or "(no output)"),),
+                is_error=bool(stopped or ward.code),
+                summary=f"{stopped or _outcome('exit', ward.code)}, {capture.measure()}",
+            )
+
+    async def aclose(self) -> None:
+        """Kill everything that still runs. The tool may be used again afterwards."""
+        await self._custody.aclose()
+
+    def close(self) -> None:
+        """The same without an event loop."""
+        self._custody.close()
+
+    def _launch(
+        self, command: str, run: RunContext, start: Mapping[str, str], held: contextlib.ExitStack
+    ) -> tuple[Capture, Ward]:
+        self._shell = self._shell or _find_shell()
+        name = Path(self._shell).name
+        script = _SCRIPT.format(notes=SHELVED if name == "bash" else 9)  # others know one digit only
+        try:
+            capture = held.enter_context(contextlib.closing(Capture(run.blobs, limit=OUTPUT_LIMIT)))
+            if len(encoded := os.fsencode(command)) > _LONGEST_ARGUMENT:
+                scratch = run.blobs.scratch()
+                held.callback(scratch.unlink, missing_ok=True)
+                scratch.write_bytes(encoded)
+                command = f". {_quoted(str(scratch))}"
+            argv = [self._shell, "-c", script, name, command]
+            ward = self._custody.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
+        except (OSError, ValueError) as error:  # no such directory, no more processes, a NUL in the command
+            raise ToolError(f"The command was not run: {error}") from error
+        held.callback(ward.close)
+        capture.begin(ward.strike)
+        return capture, ward
+
+    def _environment(self, workspace: Workspace) -> dict[str, str]:
+        if workspace.environment is None:
+            own = {name: value for name, value in os.environ.items() if name not in self._withheld}
+            return {**own, **_QUIET, "PWD": str(workspace.cwd)}
+        return {**_QUIET, **workspace.environment, "PWD": str(workspace.cwd)}
+
+    def _follow(self, capture: Capture, run: RunContext) -> str:
+        """Something in the background holds the pipe: let it print into a file from here on."""
+        try:
+            path = run.blobs.scratch()
+            path.touch(0o600)
+            whereto = f"goes to {path}"
+        except OSError as error:
+            path = Path(os.devnull)
+            whereto = f"is lost: {error}"
+        try:
+            os.set_blocking(capture.source, True)
+            self._custody.drain(capture.source, path, limit=OUTPUT_LIMIT)
+        except OSError as error:
+            whereto = f"ends it: {error}"
+        return f"still running in the background; what it prints from now on {whereto}"
+
+
+async def _attend(ward: Ward, capture: Capture, timeout: float, run: RunContext) -> bool:
+    """Wait for the shell, showing its last lines now and then; False when the time is up."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + timeout
+    pause, shown = _FIRST_PROGRESS, 0
+    while (left := deadline - clock()) > 0:
+        try:
+            async with asyncio.timeout(min(pause, left)):
+                await ward.ended()
+        except TimeoutError:
+            pause = _NEXT_PROGRESS
+            if capture.size != shown:
+                shown = capture.size
+                run.progress(capture.recent())
+        else:
+            return True
+    return False
+
+
+def _command(arguments: JsonObject) -> str:
+    command = arguments.get("command")
+    if not isinstance(command, str) or not command.strip():
+        raise ToolError("`command` must be the text of a shell command.")
+    return command
+
+
+def _timeout(arguments: JsonObject) -> float:
+    timeout = arguments.get("timeout")
+    if timeout is None:
+        return DEFAULT_TIMEOUT
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise ToolError(f"`timeout` must be a number of seconds above 0, not {timeout!r}.")
+    return min(float(timeout), LONGEST_TIMEOUT)
+
+
+def _outcome(word: str, code: int) -> str:
+    number = -code if code < 0 else code - 128
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}" if code < 0 else ""
+    if code < 0:
+        return f"killed by {name}"
+    return f"{word} {code} ({name})" if name else f"{word} {code}"
+
+
+def _find_shell() -> str:
+    for name in ("bash", "sh"):
+        for directory in os.get_exec_path():
+            path = Path(directory, name)
+            if path.is_absolute() and os.access(path, os.X_OK):
+                return str(path)
+    return "/bin/sh"
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def _return_to_ground(workspace: Workspace, notices: list[str]) -> None:
+    """Leave a directory that no longer exists for the nearest one above that does."""
+    if _is_there(workspace.cwd):
+        return
+    gone = workspace.cwd
+    workspace.cwd = next(parent for parent in (*gone.parents, Path("/")) if _is_there(parent))
+    notices.append(f"{gone} no longer exists; the working directory is {workspace.cwd}")
+
+
+def _is_there(directory: Path) -> bool:
+    try:
+        return directory.is_dir()
+    except OSError:  # behind a directory that may not be entered
+        return False
+
+
+def _remember(workspace: Workspace, notes: bytes, start: Mapping[str, str], notices: list[str]) -> None:
+    """Take over the directory and the variables the shell ended with, as far as the command changed them."""
+    directory, ended, exports = notes.partition(b"\0")
+    if not ended:  # `exec`, or killed from within
+        return
+    cwd = os.fsdecode(directory.removesuffix(b"\n"))
+    if cwd.startswith("/") and cwd != start["PWD"]:
+        workspace.cwd = Path(cwd)
+        if _is_there(workspace.cwd):
+            notices.append(f"working directory: {cwd}")
+        _return_to_ground(workspace, notices)
+    found = parse_exports(exports)
+    kept = {name: value for name, value in start.items() if name in _SHELLS_OWN or not name.isidentifier()}
+    kept.update((name, value) for name, value in found.items() if name not in _SHELLS_OWN)
+    if found and kept != start:
+        workspace.environment = kept
+
+
+def parse_exports(listing: bytes) -> dict[str, str]:
+    """The variables of an `export -p`, as bash and POSIX shells write it; those without a value left out."""
+    found: dict[str, str] = {}
+    for match in re.finditer(_EXPORT, listing, re.DOTALL | re.MULTILINE):
+        name, value = match.groups()
+        if value is not None:
+            found[name.decode()] = os.fsdecode(_unquoted(value))
+    return found
+
+
+_WORD = rb"""'[^']*'|\$'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|\\.|[^\s'"\\]"""
+_EXPORT = rb"^(?:declare -\w+|export) ([A-Za-z_]\w*)(?:=((?:" + _WORD + rb")*))?$"
+_ANSI_C = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"e": b"\x1b",
+    b"E": b"\x1b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"v": b"\v",
+}
+
+
+def _unquoted(value: bytes) -> bytes:
+    if value[:1] in (b'"', b"'") and value.find(value[:1], 1) == len(value) - 1 and b"\\" not in value:
+        return value[1:-1]  # nearly all of them
+    return b"".join(_plain(match[0]) for match in re.finditer(_WORD, value, re.DOTALL))
+
+
+def _plain(word: bytes) -> bytes:
+    if word.startswith(b"'"):
+        return word[1:-1]
+    if word.startswith(b"$'"):
+        return re.sub(rb"\\([0-7]{1,3}|.)", _escaped, word[2:-1], flags=re.DOTALL)
+    if word.startswith(b'"'):
+        return re.sub(rb'\\([$`"\\])', rb"\1", word[1:-1])
+    return word.removeprefix(b"\\") or b"\\"
+
+
+def _escaped(match: re.Match[bytes]) -> bytes:
+    code = match[1]
+    return bytes([int(code, 8) & 255]) if code.isdigit() and code < b"8" else _ANSI_C.get(code, code)

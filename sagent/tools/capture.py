@@ -1,0 +1,266 @@
+"""What a command prints: collected at a bounded cost however much it is, and made legible for a model."""
+
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sagent.tool import Blobs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD_CHARS = 10_000
+TAIL_CHARS = 20_000
+
+_IN_MEMORY = 128 * 1024
+_EDGE = 96 * 1024  # bytes looked at on either side; more than the characters shown, for colour codes and progress bars
+_CHUNK = 128 * 1024
+_CHUNKS_AT_ONCE = 64  # then the event loop gets its turn
+_PIPE_SIZE = 512 * 1024
+_LARGE = 16 * 1024 * 1024
+
+_KINDS = (
+    (b"\x7fELF", "ELF program"),
+    (b"\x89PNG", "PNG image"),
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"GIF8", "GIF image"),
+    (b"%PDF", "PDF document"),
+    (b"PK\x03\x04", "zip archive"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"SQLite format 3", "SQLite database"),
+)
+
+
+class Capture:
+    """A pipe's output: in memory while it is small, else in a scratch file of the blob store.
+
+    A pipe, not the file itself, because a script that writes to /dev/stderr would open that file anew and cut it, and
+    because the end of a pipe tells whether anything is left that may still write.
+    """
+
+    def __init__(self, blobs: Blobs, *, limit: int) -> None:
+        self.size = 0
+        self.flooded = False
+        self.trouble = ""  # why the whole could not be kept
+        self.finished = asyncio.Event()  # every writer is gone
+        self._blobs = blobs
+        self._limit = limit
+        self._on_flood: Callable[[], None] | None = None
+        self._start = bytearray()
+        self._late = b""  # the end of what the file could not take
+        self._file = -1
+        self._path: Path | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.source, self.sink = os.pipe()
+        os.set_blocking(self.source, False)
+        _widen(self.source)
+
+    def begin(self, on_flood: Callable[[], None]) -> None:
+        """Start to read; `on_flood` is called once, when more than `limit` bytes have come. The sink is closed here."""
+        self._close_sink()
+        self._on_flood = on_flood
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self.source, self._pump)
+
+    async def settle(self, grace: float) -> None:
+        """Read what is there; where writers are left, wait `grace` seconds for them to finish."""
+        self._pump()
+        if not self.finished.is_set() and grace:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await self.finished.wait()
+        self._pause()
+
+    def recent(self) -> str:
+        """The last lines so far, for a screen."""
+        return cut_tail(legible(self._tail(8192)), 2000)
+
+    async def excerpt(self) -> str:
+        """What a model should see. What leaves something out says where the whole is: it goes to the blob store."""
+        head, tail = bytes(self._start), self._tail(min(_EDGE, max(self.size - _EDGE, 0)))
+        if kind := _binary_kind(head[:8192]):
+            return f"[binary output: {self.size:,} bytes, {kind}; {await self._whereabouts()}]"
+        complete = self.size == len(head)
+        text = legible(head if complete else head[:_EDGE])
+        if complete and len(text) <= HEAD_CHARS + TAIL_CHARS:
+            return text
+        first = cut_head(text, HEAD_CHARS)
+        last = cut_tail(text if complete else legible(tail), TAIL_CHARS)
+        left_out = max(self.size - len(first.encode()) - len(last.encode()), 0)
+        line = first.count("\n") + 1
+        notice = f"about {left_out:,} of {self.size:,} bytes left out here, from line {line} on"
+        return f"{end_line(first)}\n[... {notice}; {await self._whereabouts()} ...]\n\n{last}"
+
+    def measure(self) -> str:
+        """How much it was: "12 lines", "1 line", "300.0 MB"."""
+        if self.size > len(self._start):
+            return f"{self.size / 1e6:.1f} MB"
+        lines = self._start.count(b"\n") + (not self._start.endswith(b"\n") and self.size > 0)
+        return "1 line" if lines == 1 else f"{lines} lines"
+
+    def close(self) -> None:
+        """Release everything; a scratch file that nobody asked to keep is removed."""
+        self._pause()
+        self._close_sink()
+        os.close(self.source)
+        self._forget_file()
+
+    async def _whereabouts(self) -> str:
+        """Keep the whole, and say where it is."""
+        try:
+            if self.trouble:
+                raise OSError(self.trouble)
+            if self._path is None:
+                path = self._blobs.put(bytes(self._start))
+            else:
+                adopt = self._blobs.adopt  # reads it all, for its name
+                path = await asyncio.to_thread(adopt, self._path) if self.size > _LARGE else adopt(self._path)
+                self._path = None
+        except OSError as error:
+            return f"the whole could not be kept: {error}"
+        return f"the whole is in {path}: Read it with offset and limit, or Grep it"
+
+    def _pump(self) -> None:
+        for _ in range(_CHUNKS_AT_ONCE):
+            try:
+                chunk = os.read(self.source, _CHUNK)
+            except BlockingIOError:
+                return
+            if not chunk:
+                self._pause()  # an ended pipe is readable for ever
+                self.finished.set()
+                return
+            self._take(chunk)
+
+    def _take(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        if self.size > self._limit and not self.flooded:
+            self.flooded = True
+            if self._on_flood:
+                self._on_flood()
+        room = _IN_MEMORY - len(self._start)
+        self._start += chunk[:room]
+        rest = chunk[room:]
+        if rest and self.trouble:
+            self._late = (self._late + rest)[-_EDGE:]
+        elif rest:
+            self._spill(rest)
+
+    def _spill(self, chunk: bytes) -> None:
+        """Into the file; when it takes no more (the disk is full, the directory read-only) only the end is kept."""
+        try:
+            if self._path is None:
+                path = self._blobs.scratch()
+                self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+                self._path = path
+                _write(self._file, self._start)
+            _write(self._file, chunk)
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
+            self._late = (self._tail(_EDGE) + chunk)[-_EDGE:]
+            self._forget_file()
+
+    def _tail(self, count: int) -> bytes:
+        if self._file >= 0:
+            return os.pread(self._file, count, max(os.fstat(self._file).st_size - count, 0))
+        return (self._late or bytes(self._start))[-count:] if count else b""
+
+    def _forget_file(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+            self._path = None
+
+    def _pause(self) -> None:
+        if self._loop is not None:
+            self._loop.remove_reader(self.source)
+            self._loop = None
+
+    def _close_sink(self) -> None:
+        if self.sink >= 0:
+            os.close(self.sink)
+            self.sink = -1
+
+
+def legible(data: bytes) -> str:
+    """Text as a terminal would have left it: no escape sequences, lines overwritten by a carriage return collapsed.
+
+    What is not UTF-8 becomes U+FFFD.
+    """
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    if "\x1b" in text:
+        text = re.sub(_ESCAPE, "", text)
+    if "\b" in text:
+        text = re.sub(r"[^\n\b]\x08", "", text).replace("\b", "")  # overstrikes and spinners
+    if "\r" in text:
+        text = "\n".join(_overwritten(line) for line in text.split("\n"))
+    return text.replace("\0", "␀")
+
+
+def cut_head(text: str, count: int) -> str:
+    """At most `count` characters from the start, whole lines where that leaves at least half of them."""
+    if len(text) <= count:
+        return text
+    border = text.rfind("\n", count // 2, count)
+    return text[: border + 1] if border >= 0 else text[:count]
+
+
+def cut_tail(text: str, count: int) -> str:
+    """At most `count` characters from the end, whole lines where that leaves at least half of them."""
+    if len(text) <= count:
+        return text
+    border = text.find("\n", len(text) - count - 1, len(text) - count // 2)
+    return text[border + 1 :] if border >= 0 else text[-count:]
+
+
+def end_line(text: str) -> str:
+    """The text with its last line ended; nothing stays nothing."""
+    return text if not text or text.endswith("\n") else f"{text}\n"
+
+
+_ESCAPE = (
+    r"\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
+    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, hyperlinks and other strings
+    r"|[ -/]+[0-~]|[0-Z\\^-~])"  # character sets and the rest
+)
+
+
+def _overwritten(line: str) -> str:
+    return line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line
+
+
+def _binary_kind(sample: bytes) -> str:
+    """What kind of binary data it is, "" for text. A list separated by NULs is text, and so is a little noise."""
+    for magic, kind in _KINDS:
+        if sample.startswith(magic):
+            return kind
+    nuls = sample.count(0)
+    controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    strange = sample.decode("utf-8", "replace").count("\ufffd")
+    return "binary data" if nuls * 4 > len(sample) or (controls + strange) * 10 > len(sample) else ""
+
+
+_CONTROLS = bytes(set(range(1, 32)) - set(b"\a\b\t\n\v\f\r\x1b"))
+
+
+def _write(file: int, data: bytes | bytearray) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def _widen(pipe: int) -> None:
+    """A larger pipe where the system allows it: fewer turns for much output."""
+    import fcntl
+
+    set_size = getattr(fcntl, "F_SETPIPE_SZ", None)
+    if set_size is not None:
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(pipe, set_size, _PIPE_SIZE)

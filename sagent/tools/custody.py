@@ -1,0 +1,290 @@
+"""Custody of child processes: what was started through it does not outlive this process, however this process ends."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+MARK = "SAGENT_CUSTODY"
+"""The environment variable that carries the mark of the call which started a process."""
+
+SHELVED = 219
+"""Where a command should move its standard input (its notes), so that its children inherit it: a second mark.
+
+The environment is lost by `env -i` and overwritten by daemons that set their title; open files are closed by programs
+that close what they did not open. Hardly a program does both. custody.sh knows this number too.
+"""
+
+_REAPER = Path(__file__).with_name("custody.sh")
+_PATIENCE = 15.0  # seconds for a reaper, which gives up by itself after about ten
+
+
+class Custody:
+    """Starts processes and sees to it that they, and all they start in turn, die with this process, or at `close`.
+
+    A watchdog, one small shell in a session of its own, waits on a pipe that only this process holds open: when this
+    process ends, by SIGKILL too, the kernel ends the pipe and the watchdog kills whatever carries the custody's mark:
+    background jobs, `setsid` and `nohup` children, double forks. On systems without /proc it goes by process groups
+    and by what `ps` shows of environments. Out of reach: what changed its user, a daemon that hides from /proc (as
+    ssh-agent does), and the time while a fork of this process lives on without an exec, since it holds the pipe too.
+    The watchdog starts with the first process. Not for use from several threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._token, self._pid = "", 0
+        self._count = 0
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._lifeline = -1
+        self._groups: set[int] = set()
+        self._attendants: list[subprocess.Popen[bytes]] = []
+
+    def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, output: int) -> "Ward":
+        """Start a process in a session of its own, without a terminal, both output streams into the descriptor.
+
+        Its standard input is a private empty file that it may write to: `Ward.notes` reads it. Raises OSError;
+        ValueError for arguments that hold a NUL.
+        """
+        self._reap()
+        self._guard()
+        self._count += 1
+        mark = f"{self._token}.{self._count}."
+        notes = _private_file(mark)
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=notes,
+                stdout=output,
+                stderr=output,
+                cwd=cwd,
+                env={**env, MARK: mark},
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(notes)
+            raise
+        self._groups = {group for group in self._groups if _is_populated(group)}
+        self._groups.add(process.pid)
+        self._tell()
+        return Ward(self, process, mark, notes)
+
+    def drain(self, source: int, path: Path, *, limit: int) -> None:
+        """Let a process of its own copy a pipe to the end of a file until its writers are gone, at most `limit` bytes.
+
+        Raises OSError.
+        """
+        script = 'ulimit -f "$1"; exec cat >>"$2"'
+        argv = ["/bin/sh", "-c", script, "sh", str(limit // 512), str(path)]
+        self._attendants.append(_spawn_aside(argv, source))
+
+    async def aclose(self) -> None:
+        """Kill everything that was started here and still runs, SIGTERM first, and end the watchdog. Idempotent."""
+        watchdog = self._let_go()
+        if watchdog:
+            self._attendants.append(watchdog)
+            await _settle(watchdog)
+        for attendant in self._attendants:
+            await _settle(attendant)
+        self._reap()
+
+    def close(self) -> None:
+        """The same without an event loop: blocks until it is done."""
+        watchdog = self._let_go()
+        for process in ([watchdog] if watchdog else []) + self._attendants:
+            try:
+                process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._attendants.clear()
+
+    def __del__(self) -> None:
+        self.close()
+
+    async def sweep(self, mark: str, group: int) -> None:
+        """Kill a process group and whatever carries the mark: SIGTERM, then SIGKILL after 0.4 s, until none is left."""
+        try:
+            reaper, lifeline = _start_reaper(mark)
+        except OSError:  # out of processes, say: the blunt way then
+            _signal_group(group, signal.SIGKILL)
+            return
+        self._attendants.append(reaper)  # reaped later, should we be cancelled here
+        try:
+            os.write(lifeline, b"%d\n" % group)
+        finally:
+            os.close(lifeline)
+        await _settle(reaper)
+
+    def release(self, group: int) -> None:
+        """Forget a group whose leader was reaped, so that its number may be used again by somebody else.
+
+        Where marks are not seen, it is kept as long as it has members.
+        """
+        if group in self._groups and (_sees_marks() or not _is_populated(group)):
+            self._groups.discard(group)
+            self._tell()
+
+    def _guard(self) -> None:
+        if self._watchdog and self._watchdog.poll() is None:
+            return
+        self._let_go()
+        if self._pid != os.getpid():  # a fork of the process that had the old one must not answer for its children
+            self._pid, self._token = os.getpid(), f"sagent-{os.urandom(12).hex()}"
+        self._watchdog, self._lifeline = _start_reaper(f"{self._token}.")
+        os.set_blocking(self._lifeline, False)
+
+    def _tell(self) -> None:
+        """Tell the watchdog which groups there are. Should it be gone or asleep, the marks must do."""
+        if self._watchdog and self._watchdog.poll() is None:
+            with contextlib.suppress(OSError):
+                os.write(self._lifeline, " ".join(map(str, self._groups)).encode() + b"\n")
+
+    def _let_go(self) -> subprocess.Popen[bytes] | None:
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog:
+            os.close(self._lifeline)
+            self._lifeline = -1
+        return watchdog
+
+    def _reap(self) -> None:
+        self._attendants = [process for process in self._attendants if process.poll() is None]
+
+
+class Ward:
+    """One process in custody. Close it in every case: that kills its group if it still runs."""
+
+    def __init__(self, custody: Custody, process: subprocess.Popen[bytes], mark: str, notes: int) -> None:
+        self._custody = custody
+        self._process = process
+        self._mark = mark
+        self._notes = notes
+        self._waiting: asyncio.Future[int] | None = None
+
+    async def ended(self) -> None:
+        """Return when the process itself has ended, whatever its children do. May be cancelled and awaited again."""
+        if self._waiting is None and not await _await_exit(self._process.pid):
+            self._waiting = asyncio.get_running_loop().run_in_executor(None, self._process.wait)
+        if self._waiting is not None:
+            await asyncio.shield(self._waiting)
+
+    @property
+    def code(self) -> int:
+        """The exit code of the ended process, or minus the signal that killed it."""
+        code = self._process.wait()
+        self._custody.release(self._process.pid)
+        return code
+
+    def notes(self) -> bytes:
+        """What it wrote into the file it was given as standard input."""
+        return os.pread(self._notes, os.fstat(self._notes).st_size, 0)
+
+    def strike(self) -> None:
+        """SIGKILL for its process group, at once, unless it has ended."""
+        if self._process.poll() is None:
+            _signal_group(self._process.pid, signal.SIGKILL)
+
+    async def kill(self) -> None:
+        """Kill it and everything it started, SIGTERM first; returns when they are gone."""
+        await self._custody.sweep(self._mark, self._process.pid)
+        self.strike()
+        await self.ended()
+
+    def close(self) -> None:
+        """Release what is held; a process that still runs is killed with its group."""
+        self.strike()
+        _ = self.code
+        os.close(self._notes)
+
+
+async def _await_exit(pid: int) -> bool:
+    """Wait for the end of a child without reaping it; False at once where the system has no handle for that."""
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return False
+    loop = asyncio.get_running_loop()
+    try:
+        ended = loop.create_future()
+        loop.add_reader(handle, lambda: ended.done() or ended.set_result(None))
+        try:
+            await ended
+        finally:
+            loop.remove_reader(handle)
+    finally:
+        os.close(handle)
+    return True
+
+
+async def _settle(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a helper process and reap it; one that does not end is killed."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            while process.poll() is None:
+                if not await _await_exit(process.pid):
+                    await asyncio.sleep(0.01)
+    except TimeoutError:
+        process.kill()
+        process.wait()
+
+
+def _start_reaper(mark: str) -> tuple[subprocess.Popen[bytes], int]:
+    """The process that kills what carries the mark once the returned descriptor is closed everywhere."""
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, f"{mark}\n".encode())
+        return _spawn_aside(["/bin/sh", str(_REAPER)], reading), writing
+    except BaseException:
+        os.close(writing)
+        raise
+    finally:
+        os.close(reading)
+
+
+def _spawn_aside(argv: list[str], stdin: int) -> subprocess.Popen[bytes]:
+    """A helper that shares nothing with us: no group, no directory, no stream, no environment, so no mark either."""
+    return subprocess.Popen(
+        argv,
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={"PATH": os.environ.get("PATH", os.defpath) + os.pathsep + os.defpath},
+        start_new_session=True,
+    )
+
+
+def _private_file(name: str) -> int:
+    """An empty file without a path; where /proc can show it, it goes by the name."""
+    try:
+        descriptor = os.memfd_create(name)
+    except (AttributeError, OSError):
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    if descriptor != SHELVED:
+        return descriptor
+    elsewhere = os.dup(descriptor)  # held under that number it would mark ourselves
+    os.close(descriptor)
+    return elsewhere
+
+
+def _sees_marks() -> bool:
+    return Path("/proc/self/environ").exists()
+
+
+def _is_populated(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _signal_group(group: int, signal_number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal_number)

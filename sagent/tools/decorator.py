@@ -1,0 +1,188 @@
+"""`@tool`: a typed function with a docstring becomes a tool. Its signature is the schema, checked by pydantic."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast, get_type_hints, overload
+
+from sagent.errors import ToolError
+from sagent.lib.json import Json, JsonObject, json_freeze_object, json_thaw
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Function: TypeAlias = Callable[..., object] | Callable[..., Awaitable[object]]
+EffectKind: TypeAlias = Literal["none", "read", "write", "execute"]
+
+_SECTION = re.compile(r"^[ \t]*(?:Args|Arguments|Parameters)[ \t]*:?[ \t]*(?:\n[ \t]*-{3,}[ \t]*)?$", re.MULTILINE)
+_PARAMETER = re.compile(r"^[ \t]*(?::param[ \t]+)?\*{0,2}(\w+)[ \t]*(?:\([^)\n]*\))?[ \t]*:[ \t]*(\S.*)$")
+
+
+class FunctionTool:
+    """A function as a tool. `function` is the function itself; `effect_kind` what its calls count as for the policy."""
+
+    def __init__(self, function: Function, *, name: str, description: str, effect: EffectKind) -> None:
+        self.function = function
+        self.name = name
+        self.effect_kind: EffectKind = effect
+        text, described = _read_docstring(inspect.getdoc(function) or "", tuple(inspect.signature(function).parameters))
+        self.description = description or text
+        if not self.description:
+            raise TypeError(f"{name} needs a docstring or a description: it is what the model reads.")
+        self._context, self._arguments = _read_signature(function, name, described)
+        self.parameters = _schema(self._arguments)
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """What the decorator was told."""
+        del arguments, workspace
+        return Effect(self.effect_kind)
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Call the function, in a thread unless it is async. Raises ToolError for arguments of wrong types."""
+        values = self._values(arguments)
+        if self._context:
+            values[self._context] = run
+        if inspect.iscoroutinefunction(self.function):
+            result = await cast("Awaitable[object]", self.function(**values))
+        else:
+            result = await asyncio.to_thread(self.function, **values)
+            if inspect.isawaitable(result):
+                result = cast("object", await result)
+        return _output(result)
+
+    def _values(self, arguments: JsonObject) -> dict[str, object]:
+        from pydantic import ValidationError
+
+        try:
+            model = self._arguments.model_validate(json_thaw(arguments))
+        except ValidationError as error:
+            wrong = "; ".join(_sentence(item["loc"], item["msg"], item["input"]) for item in error.errors())
+            raise ToolError(f"Invalid arguments for {self.name}: {wrong}. Call it again.") from None
+        return {field.alias or key: getattr(model, key) for key, field in type(model).model_fields.items()}
+
+
+@overload
+def tool(function: Function, /) -> FunctionTool: ...
+@overload
+def tool(
+    *, name: str = "", description: str = "", effect: EffectKind = "execute"
+) -> Callable[[Function], FunctionTool]: ...
+def tool(
+    function: Function | None = None, /, *, name: str = "", description: str = "", effect: EffectKind = "execute"
+) -> FunctionTool | Callable[[Function], FunctionTool]:
+    """Make a tool of a function: `@tool`, or `@tool(name=..., description=..., effect="read")`.
+
+    The schema comes from the annotations; descriptions of parameters from `Annotated[..., Field(description=...)]` or
+    the docstring's lines `name: what it is`. A parameter annotated `RunContext` gets the call's context and is not in
+    the schema. The function returns text, a ToolOutput or a JSON value; what it raises is an error result. `effect` is
+    what a policy goes by; "execute", which may touch anything, unless told. Raises TypeError for a function that cannot
+    be a tool.
+    """
+
+    def make(function: Function) -> FunctionTool:
+        called = name or str(getattr(function, "__name__", "tool"))
+        return FunctionTool(function, name=called, description=description, effect=effect)
+
+    return make if function is None else make(function)
+
+
+def _read_signature(function: Function, name: str, described: dict[str, str]) -> "tuple[str, type[BaseModel]]":
+    """The name of the parameter that takes the context ("" for none), and the others as a pydantic model."""
+    from pydantic import ConfigDict, Field, PydanticUserError, create_model
+    from pydantic.fields import FieldInfo
+
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"{name}: {error}. Annotations must name things that exist when the tool is made.") from None
+    context = ""
+    fields: dict[str, object] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise TypeError(f"{name}: parameter {parameter.name} must be one that is passed by name.")
+        if parameter.name not in hints:
+            raise TypeError(f"{name}: parameter {parameter.name} needs a type annotation.")
+        if hints[parameter.name] is RunContext:
+            context = parameter.name
+            continue
+        hint, default = hints[parameter.name], parameter.default
+        if isinstance(default, FieldInfo):
+            hint, default = Annotated[hint, default], default.default
+        if parameter.name in described and not any(getattr(item, "description", None) for item in _notes(hint)):
+            hint = Annotated[hint, Field(description=described[parameter.name])]
+        # the names are ours: pydantic refuses some that functions use, such as model_config and _x
+        alias = parameter.name
+        field = Field(alias=alias) if default is parameter.empty else Field(default, alias=alias)
+        fields[f"p{len(fields)}"] = (hint, field)
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+    try:
+        make = cast("Callable[..., type[BaseModel]]", create_model)
+        return context, make(name, __config__=config, **fields)
+    except PydanticUserError as error:
+        raise TypeError(f"{name}: {error.message}") from None
+
+
+def _notes(hint: object) -> tuple[object, ...]:
+    """What stands beside the type in Annotated."""
+    return getattr(hint, "__metadata__", ())
+
+
+def _schema(model: "type[BaseModel]") -> JsonObject:
+    schema = json_freeze_object({**model.model_json_schema(by_alias=True)})
+    pruned = _without_titles(schema)
+    assert isinstance(pruned, JsonObject)
+    return pruned
+
+
+def _without_titles(value: Json) -> Json:
+    """The schema without the titles pydantic makes up of names: they cost tokens and say nothing."""
+    if isinstance(value, tuple):
+        return tuple(map(_without_titles, value))
+    if not isinstance(value, JsonObject):
+        return value
+    kept: dict[str, Json] = {}
+    for key, item in value.items():
+        if key in {"properties", "$defs"} and isinstance(item, JsonObject):
+            kept[key] = JsonObject({name: _without_titles(inner) for name, inner in item.items()})
+        elif key in {"default", "const", "enum", "examples"}:
+            kept[key] = item
+        elif key != "title":
+            kept[key] = _without_titles(item)
+    return JsonObject(kept)
+
+
+def _read_docstring(text: str, names: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """The description without its section on parameters, and what it says on each."""
+    described: dict[str, str] = {}
+    kept: list[str] = []
+    current = ""
+    for line in _SECTION.sub("", text).split("\n"):
+        match = _PARAMETER.match(line)
+        if match and match[1] in names:
+            current = match[1]
+            described[current] = match[2].strip()
+        elif current and line.startswith((" ", "\t")) and line.strip():
+            described[current] += f" {line.strip()}"
+        else:
+            current = ""
+            kept.append(line)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), described
+
+
+def _sentence(place: tuple[int | str, ...], message: str, value: object) -> str:
+    return f"{'.'.join(map(str, place))}: {message}, not {str(value)[:80]!r}"
+
+
+def _output(result: object) -> ToolOutput:
+    if isinstance(result, ToolOutput):
+        return result
+    if isinstance(result, str):
+        return ToolOutput.of(result)
+    from pydantic_core import to_json
+
+    try:
+        return ToolOutput.of(to_json(result).decode())
+    except ValueError as error:
+        raise ToolError(f"The result cannot be written as JSON: {error}") from None

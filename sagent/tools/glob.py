@@ -1,0 +1,94 @@
+"""The Glob tool: files by the pattern of their names."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_str, json_freeze_object, mend_text
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+
+_MOST = 200  # paths
+
+
+class Glob:
+    """Finds files: hidden ones too, those that git ignores left out."""
+
+    name = "Glob"
+    description = (
+        'Find files by name, sorted by path: "src/**/*.{ts,tsx}" at any depth below src, "*.py" only right in path. '
+        "Files that git ignores are left out."
+    )
+    parameters = json_freeze_object(
+        {
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "minLength": 1},
+                "path": {"type": "string", "description": "directory; default: the working directory"},
+            },
+            "required": ["pattern"],
+            "additionalProperties": False,
+        }
+    )
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """Reads a directory."""
+        return Effect("read", (_split(arguments, workspace)[0],))
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """List the files. Raises ToolError when the directory is not there."""
+        from sagent.tools.offload import offload
+        from sagent.tools.paths import missing, short
+        from sagent.tools.ripgrep import list_files
+
+        root, pattern = _split(arguments, run.workspace)
+        if not root.is_dir():
+            if root.exists():
+                raise ToolError(f"{root} is not a directory.")
+            raise missing(root, run.workspace)
+        files = await list_files(str(root), run.workspace.environment)
+        label = short(root, run.workspace)
+        label = "" if label == "." else f"{label.rstrip('/')}/"
+        return await offload(lambda stop: _select(files, str(root), pattern, label, stop.is_set))
+
+
+def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
+    """The directory at which the search can start, and the rest of the pattern."""
+    root = workspace.resolve(as_str(arguments.get("path")) or ".")
+    pattern = as_str(arguments["pattern"])
+    if pattern.startswith(("/", "~")):
+        anchor, _, pattern = pattern.partition("/")
+        root = workspace.resolve(anchor or "/")
+        pattern = pattern.lstrip("/")
+    parts = pattern.split("/")
+    while len(parts) > 1 and not re.search(r"[*?\[{\\]", parts[0]):
+        root = root / parts.pop(0)
+    return root, "/".join(parts)
+
+
+def _select(files: list[str] | None, root: str, pattern: str, label: str, stop: Callable[[], bool]) -> ToolOutput:
+    from sagent.tools.globs import glob_regex
+
+    if files is None:
+        from sagent.tools.walk import walk
+
+        files = list(walk(root, stop))
+    if not pattern or pattern.endswith("/"):
+        pattern += "**"
+    regex = re.compile(glob_regex(pattern), re.DOTALL)
+    found = sorted(path for path in files if regex.fullmatch(path))
+    if not found:
+        return ToolOutput.of(_nothing(files, pattern), summary="no files")
+    lines = [mend_text(label + path) for path in found[:_MOST]]
+    if len(found) > _MOST:
+        lines.append(f"(And {len(found) - _MOST} more. Narrow the pattern or the path.)")
+    return ToolOutput.of("\n".join(lines), summary=f"{len(found)} files")
+
+
+def _nothing(files: list[str], pattern: str) -> str:
+    from sagent.tools.globs import glob_regex
+
+    deeper = re.compile(glob_regex(f"**/{pattern}"), re.DOTALL)
+    count = sum(1 for path in files if deeper.fullmatch(path))
+    hint = f' "**/{pattern}" would match {count}.' if count else ""
+    return f"No files match.{hint}"

@@ -1,0 +1,156 @@
+"""The Grep tool: a regular expression over the files of a directory."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_int, as_str, json_freeze_object
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+
+if TYPE_CHECKING:
+    from sagent.tools.dialect import Dialect
+    from sagent.tools.search import Query, Report
+
+_LIMIT = 100
+
+
+class Grep:
+    """Searches as ripgrep does, and says the same whether ripgrep is installed or not."""
+
+    name = "Grep"
+    description = (
+        "Search file contents with a regular expression (ripgrep syntax; literal braces need no escape; look-around "
+        "works). Files that git ignores and binary files are left out. Sorted by path; prefer it to grep in Bash."
+    )
+    parameters = json_freeze_object(
+        {
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "minLength": 1},
+                "path": {"type": "string", "description": "directory or file; default: the working directory"},
+                "glob": {"type": "string", "description": '"*.py", "src/**/*.{ts,tsx}", "!*_test.go"'},
+                "type": {"type": "string", "description": "py, js, ts, rust, go, java, cpp, md, ..."},
+                "output_mode": {
+                    "enum": ["content", "files_with_matches", "count"],
+                    "description": "default: content, as path:line:text",
+                },
+                "context": {"type": "integer", "minimum": 0, "description": "lines around each match"},
+                "ignore_case": {"type": "boolean"},
+                "multiline": {"type": "boolean", "description": "matches may span lines, . matches line breaks"},
+                "limit": {"type": "integer", "minimum": 1, "description": "matches or files; default 100"},
+                "offset": {"type": "integer", "minimum": 0, "description": "matches or files to skip"},
+            },
+            "required": ["pattern"],
+            "additionalProperties": False,
+        }
+    )
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """Reads a directory or a file."""
+        return Effect("read", (workspace.resolve(as_str(arguments.get("path")) or "."),))
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Search. Raises ToolError for a pattern that is none, or a place that is not there."""
+        from sagent.tools.dialect import PatternError, translate
+
+        pattern = as_str(arguments["pattern"])
+        try:
+            dialect = translate(pattern, multiline=arguments.get("multiline") is True)
+        except PatternError as error:
+            raise ToolError(f"The pattern {pattern!r} is not a valid regular expression: {error}.") from None
+        query = await _query(arguments, dialect, run.workspace)
+        if dialect.steady or query.files == [] or not sys.executable:
+            from sagent.tools.offload import offload
+            from sagent.tools.search import search
+
+            report = await offload(lambda stop: search(query, stop.is_set))
+        else:
+            report = await _search_apart(query)
+        return ToolOutput.of(report.text, summary=report.summary)
+
+
+async def _query(arguments: JsonObject, dialect: "Dialect", workspace: Workspace) -> "Query":
+    from sagent.tools.filetypes import globs_of
+    from sagent.tools.search import Query
+
+    path = workspace.resolve(as_str(arguments.get("path")) or ".")
+    root, label, files = _place(path, workspace)
+    names = globs_of(as_str(arguments["type"])) if "type" in arguments else []
+    glob = as_str(arguments.get("glob"))
+    multiline, ignore_case = arguments.get("multiline") is True, arguments.get("ignore_case") is True
+    if files is None and dialect.rust is not None:
+        from sagent.tools.ripgrep import files_matching
+
+        options = ["--multiline", "--multiline-dotall"] if multiline else []
+        options.append("--ignore-case" if ignore_case else "--case-sensitive")
+        likely = names or ([glob] if glob and not set(glob) & set("!/,\\") else [])
+        files = await files_matching(dialect.rust, options, likely, root, workspace.environment)
+    return Query(
+        root=root,
+        label=label,
+        files=files,
+        glob=glob,
+        names=names,
+        single=path.is_file(),
+        python=dialect.python,
+        strict=dialect.strict,
+        regular=dialect.rust is not None,
+        ignore_case=ignore_case,
+        multiline=multiline,
+        mode=as_str(arguments.get("output_mode"), "content"),
+        context=min(50, as_int(arguments.get("context"))),
+        limit=min(1000, as_int(arguments.get("limit"), _LIMIT)),
+        offset=as_int(arguments.get("offset")),
+    )
+
+
+def _place(path: Path, workspace: Workspace) -> tuple[str, str, list[str] | None]:
+    """The directory to search, what goes before the paths shown, and the one file if only one is meant."""
+    from sagent.tools.paths import missing, short
+
+    if not path.exists():
+        raise missing(path, workspace)
+    if path.is_dir():
+        label = short(path, workspace)
+        return str(path), "" if label == "." else f"{label.rstrip('/')}/", None
+    if not path.is_file():
+        raise ToolError(f"{path} is neither a file nor a directory.")
+    label = short(path.parent, workspace)
+    return str(path.parent), "" if label == "." else f"{label.rstrip('/')}/", [path.name]
+
+
+async def _search_apart(query: "Query") -> "Report":
+    """Search in a process of its own: what backtracks without end can be killed, and never holds up the agent."""
+    import asyncio
+    import json
+
+    import sagent
+    from sagent.tools.ripgrep import end
+    from sagent.tools.search import PATIENCE, Report
+
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from sagent.tools.search import serve; serve()"
+    home = str(Path(sagent.__file__).parents[1])
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", "-c", code, home, stdin=pipe, stdout=pipe, stderr=nothing
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            process.stdin.write(json.dumps(query).encode() + b"\n")
+            output = await process.stdout.read()
+            process.stdin.close()  # only now: it ends when its input does
+            await process.wait()
+    except TimeoutError:
+        raise ToolError(
+            f"The search took more than {PATIENCE} s and was stopped. Repeat less within repeats in the pattern, or "
+            "search fewer files with path, glob or type."
+        ) from None
+    finally:
+        process.stdin.close()
+        await end(process)
+    if process.returncode:
+        raise ToolError(f"The search failed: its process ended with {process.returncode}. Try a simpler pattern.")
+    return Report(*json.loads(output))

@@ -1,0 +1,62 @@
+"""The List tool: what is in one directory."""
+
+import os
+from pathlib import Path
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_str, json_freeze_object, mend_text
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+
+_MOST = 500  # entries
+
+
+class List:
+    """Names and sizes, directories with a slash."""
+
+    name = "List"
+    description = "List one directory, hidden and ignored entries too: directories end with /, files show their bytes."
+    parameters = json_freeze_object(
+        {
+            "type": "object",
+            "properties": {"path": {"type": "string", "description": "default: the working directory"}},
+            "additionalProperties": False,
+        }
+    )
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """Reads a directory."""
+        return Effect("read", (workspace.resolve(as_str(arguments.get("path")) or "."),))
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """List it. Raises ToolError when it is not there, or no directory."""
+        from sagent.tools.paths import missing, unreadable
+
+        path = run.workspace.resolve(as_str(arguments.get("path")) or ".")
+        try:
+            with os.scandir(path) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            raise missing(path, run.workspace) from None
+        except NotADirectoryError:
+            raise ToolError(f"{path} is not a directory. Use Read.") from None
+        except OSError as error:
+            raise unreadable(path, error) from None
+        if not found:
+            return ToolOutput.of(f"{path} is empty.", summary="empty")
+        lines = [_line(entry) for entry in found[:_MOST]]
+        if len(found) > _MOST:
+            lines.append(f"(And {len(found) - _MOST} more. Use Glob to find some of them.)")
+        return ToolOutput.of(mend_text("\n".join(lines)), summary=f"{len(found)} entries")
+
+
+def _line(entry: "os.DirEntry[str]") -> str:
+    try:
+        if entry.is_symlink():
+            return f"{entry.name} -> {Path(entry.path).readlink()}"
+        if entry.is_dir(follow_symlinks=False):
+            return f"{entry.name}/"
+        if entry.is_file(follow_symlinks=False):
+            return f"{entry.name}  {entry.stat(follow_symlinks=False).st_size}"
+    except OSError:  # gone meanwhile
+        return entry.name
+    return f"{entry.name}  (no regular file)"

@@ -1,0 +1,99 @@
+"""Jupyter notebooks as cells with their outputs."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from sagent.errors import ToolError
+from sagent.lib.json import as_array, as_object, as_str
+from sagent.messages import Image, Text
+from sagent.tool import Media, ToolOutput
+from sagent.tools.image import show_image
+
+_MOST_OUTPUT = 4_000  # characters of one output
+_MOST_TEXT = 50_000  # characters
+_MOST_IMAGES = 10
+
+
+def show_notebook(data: bytes) -> ToolOutput | None:
+    """The cells, or None when the bytes are not a notebook."""
+    import json
+
+    try:
+        notebook = as_object(json.loads(data))
+    except ValueError:
+        return None
+    if "cells" not in notebook:
+        return None
+    cells = as_array(notebook["cells"])
+    parts: list[Media] = [Text(f"(Notebook of {len(cells)} cells. To edit it, read its JSON with offset and limit.)\n")]
+    size = images = 0
+    for number, cell in enumerate(cells, 1):
+        for part in _cell(as_object(cell), number):
+            if isinstance(part, Image):
+                images += 1
+                if images <= _MOST_IMAGES:
+                    parts.append(part)
+                continue
+            size += len(part.text)
+            if size > _MOST_TEXT:
+                parts.append(Text(f"(Cells from {number} on are left out. Read the JSON with offset and limit.)"))
+                return ToolOutput(_joined(parts), summary=f"{number - 1} of {len(cells)} cells")
+            parts.append(part)
+    if images > _MOST_IMAGES:
+        parts.append(Text(f"({images - _MOST_IMAGES} more images are left out.)"))
+    return ToolOutput(_joined(parts), summary=f"{len(cells)} cells")
+
+
+def _joined(parts: list[Media]) -> tuple[Media, ...]:
+    """Neighbouring texts as one part."""
+    joined: list[Media] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(part, Text) and isinstance(last, Text):
+            joined[-1] = Text(last.text + part.text)
+        else:
+            joined.append(part)
+    return tuple(joined)
+
+
+def _cell(cell: Mapping[str, object], number: int) -> Iterator[Text | Image]:
+    kind = as_str(cell.get("cell_type"), "unknown")
+    yield Text(f"\n--- cell {number}: {kind} ---\n{_source(cell.get('source'))}\n")
+    for item in as_array(cell.get("outputs")):
+        output = as_object(item)
+        if "ename" in output:
+            trace = "\n".join(map(as_str, as_array(output.get("traceback"))))
+            yield _output(re.sub(r"\x1b\[[0-9;]*m", "", trace) or f"{output['ename']}: {output.get('evalue')}")
+        elif "text" in output:
+            yield _output(_source(output["text"]))
+        yield from _data(as_object(output.get("data")))
+
+
+def _data(data: Mapping[str, object]) -> Iterator[Text | Image]:
+    for kind in ("image/png", "image/jpeg"):
+        image = _image(_source(data.get(kind)))
+        if image is not None:
+            yield image
+            return
+    if "text/plain" in data:
+        yield _output(_source(data["text/plain"]))
+
+
+def _image(base64: str) -> Image | None:
+    """An image that providers take, else None."""
+    from base64 import b64decode
+
+    try:
+        output = show_image(b64decode(base64), "output")
+    except (ValueError, ToolError):
+        return None
+    return next((part for part in output.content if isinstance(part, Image)), None) if output else None
+
+
+def _output(text: str) -> Text:
+    cut = f"... [{len(text) - _MOST_OUTPUT} characters cut]" if len(text) > _MOST_OUTPUT else ""
+    return Text(f"--- output ---\n{text[:_MOST_OUTPUT].rstrip()}{cut}\n")
+
+
+def _source(value: object) -> str:
+    return value if isinstance(value, str) else "".join(map(as_str, as_array(value)))

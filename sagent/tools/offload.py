@@ -1,0 +1,17 @@
+"""Blocking work in a thread that is told when nobody waits for it any more."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+Outcome = TypeVar("Outcome")
+
+
+async def offload(work: Callable[[threading.Event], Outcome]) -> Outcome:
+    """Run `work` in a thread. Its event is set when the call is cancelled: it should then return soon."""
+    stop = threading.Event()
+    try:
+        return await asyncio.to_thread(work, stop)
+    finally:
+        stop.set()

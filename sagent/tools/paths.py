@@ -1,0 +1,44 @@
+"""Paths in words: short names for what exists, and helpful ones for what does not."""
+
+from pathlib import Path
+
+from sagent.errors import ToolError
+from sagent.tool import Workspace
+
+
+def short(path: Path, workspace: Workspace) -> str:
+    """The path as shown to the model: relative to the working directory when it lies under it."""
+    return str(path.relative_to(workspace.cwd)) if path.is_relative_to(workspace.cwd) else str(path)
+
+
+def missing(path: Path, workspace: Workspace) -> ToolError:
+    """That nothing is there, with the names nearby that may be meant."""
+    parent = path.parent
+    while not parent.is_dir() and parent != parent.parent:
+        parent = parent.parent
+    wanted = path.relative_to(parent).parts[0]
+    try:
+        names = [entry.name for entry in parent.iterdir()]
+    except OSError:
+        names = []
+    hint = _near(wanted, names, parent, workspace) or f" The working directory is {workspace.cwd}."
+    if parent != path.parent:
+        hint = f" {parent} exists, {parent / wanted} does not.{hint}"
+    return ToolError(f"There is no file {path}.{hint}")
+
+
+def unreadable(path: Path, error: OSError) -> ToolError:
+    """That the system refused, in its words."""
+    return ToolError(f"{path}: {error.strerror or error}.")
+
+
+def _near(wanted: str, names: list[str], parent: Path, workspace: Workspace) -> str:
+    from difflib import get_close_matches
+
+    lower = {name.lower(): name for name in names}
+    stem = wanted.lower().partition(".")[0]
+    near = [lower[name] for name in get_close_matches(wanted.lower(), lower, 3, 0.6)]
+    near += sorted(name for name in names if stem and name.lower().partition(".")[0] == stem and name not in near)[:3]
+    if not near:
+        return ""
+    return f" Did you mean {' or '.join(short(parent / name, workspace) for name in near[:3])}?"

@@ -1,0 +1,157 @@
+"""PDF files: the text of their pages, and pages as pictures."""
+
+import re
+import struct
+import threading
+import zlib
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from sagent.errors import ToolError
+from sagent.messages import Image, Text
+from sagent.tool import ToolOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sagent.tool import Media
+
+_MOST_PICTURES = 10  # a call
+_MOST_TEXT_PAGES = 20  # a call
+_MOST_TEXT = 50_000  # characters
+_SIDE = 1400  # pixels of a picture's longer side: what models see without scaling it down
+_ONE = threading.Lock()  # PDFium allows one thread at a time in a process (pypdfium2's README, "thread safety")
+
+
+class Closing(Protocol):
+    """What holds memory of PDFium's."""
+
+    def close(self) -> None: ...
+
+
+class TextPage(Closing, Protocol):
+    """A page's text."""
+
+    def get_text_bounded(self) -> str: ...
+
+
+class Bitmap(Closing, Protocol):
+    """A picture: rows of `stride` bytes, `n_channels` bytes a pixel."""
+
+    width: int
+    height: int
+    stride: int
+    n_channels: int
+    buffer: "bytes"  # an array of C bytes
+
+
+class Page(Closing, Protocol):
+    """A page; sizes are in points."""
+
+    def get_size(self) -> tuple[float, float]: ...
+    def get_textpage(self) -> TextPage: ...
+    def render(self, *, scale: float, rev_byteorder: bool) -> Bitmap: ...
+
+
+class Document(Closing, Protocol):
+    """A PDF file."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Page: ...
+
+
+class Pdfium(Protocol):
+    """What is used of pypdfium2, which has no types of its own."""
+
+    PdfDocument: "Callable[[bytes], Document]"
+    PdfiumError: type[Exception]
+
+
+def show_pdf(data: bytes, name: str, pages: str, stop: threading.Event) -> ToolOutput:
+    """The text of the first pages; of the pages named ("1-5,8") text and pictures. Raises ToolError."""
+    pdfium = cast("Pdfium", import_module("pypdfium2"))
+    with _ONE:
+        try:
+            document = pdfium.PdfDocument(data)
+        except pdfium.PdfiumError as error:
+            raise ToolError(f"{name} cannot be opened as a PDF: {error}") from None
+        try:
+            return _show(document, name, pages, stop)
+        except pdfium.PdfiumError as error:
+            raise ToolError(f"{name} is damaged: {error}") from None
+        finally:
+            document.close()
+
+
+def parse_pages(pages: str, total: int) -> list[int]:
+    """Page numbers from 1 of "1-5,8". Raises ToolError for what names no page, or too many."""
+    numbers: list[int] = []
+    for part in pages.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d*)\s*)?", part)
+        if match is None:
+            raise ToolError(f'pages must be like "1-5,8", not {pages!r}.')
+        first = int(match[1])
+        last = first if match[2] is None else min(int(match[2] or total), total)
+        if not 1 <= first <= last <= total:
+            raise ToolError(f"There is no page {part.strip()}: the document has {total} pages.")
+        numbers += range(first, last + 1)
+    if len(numbers) > _MOST_PICTURES:
+        raise ToolError(f"pages names {len(numbers)} pages; at most {_MOST_PICTURES} can be shown in one call.")
+    return list(dict.fromkeys(numbers))
+
+
+def _show(document: Document, name: str, pages: str, stop: threading.Event) -> ToolOutput:
+    total = len(document)
+    numbers = parse_pages(pages, total) if pages else list(range(1, min(total, _MOST_TEXT_PAGES) + 1))
+    parts: list[Media] = []
+    size = last = 0
+    for number in numbers:
+        if stop.is_set():
+            break
+        page = document[number - 1]
+        text = _text(page)
+        size += len(text)
+        if size > _MOST_TEXT and parts:
+            break
+        parts.append(Text(f"--- page {number} of {total} ---\n{text[:_MOST_TEXT]}\n"))
+        if pages:
+            parts.append(Image("image/png", _picture(page)))
+        page.close()
+        last = number
+    if last < (numbers[-1] if pages else total):
+        following = f"{last + 1}-{min(total, last + _MOST_PICTURES)}"
+        parts.append(Text(f'(The pages after {last} are left out. Give pages, as "{following}".)'))
+    elif not pages:
+        parts.append(Text('(Give pages, as "1-3", to see them as pictures too.)'))
+    return ToolOutput(tuple(parts), summary=f"{name}: {total} pages")
+
+
+def _text(page: Page) -> str:
+    textpage = page.get_textpage()
+    try:
+        text = textpage.get_text_bounded().replace("\r\n", "\n").strip()
+    finally:
+        textpage.close()
+    return text or "(no text on this page; it may be a scan: give pages to see it)"
+
+
+def _picture(page: Page) -> bytes:
+    """A page as PNG."""
+    width, height = page.get_size()
+    bitmap = page.render(scale=_SIDE / max(width, height, 1), rev_byteorder=True)
+    try:
+        return encode_png(bytes(bitmap.buffer), bitmap.width, bitmap.height, bitmap.stride, bitmap.n_channels)
+    finally:
+        bitmap.close()
+
+
+def encode_png(pixels: bytes, width: int, height: int, stride: int, channels: int) -> bytes:
+    """A PNG of rows of 8-bit samples: 1 channel is grey, 3 RGB, 4 RGBA; `stride` is bytes from row to row."""
+    color = {1: 0, 3: 2, 4: 6}[channels]
+    rows = b"".join(b"\0" + pixels[top : top + width * channels] for top in range(0, height * stride, stride))
+    header = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 6)), (b"IEND", b""))
+    body = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+    return b"\x89PNG\r\n\x1a\n" + body

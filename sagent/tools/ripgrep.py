@@ -1,0 +1,57 @@
+"""ripgrep, where it is installed: it lists files and finds those worth searching, faster than Python can."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+
+_ALIKE = (
+    "--no-config",
+    "--no-messages",
+    "--color=never",
+    "--null",
+    "--hidden",
+    "--glob=!.git",
+    "--no-require-git",
+    "--no-ignore-global",
+    "--no-ignore-dot",
+)
+"""What makes it see the files that `walk` sees."""
+
+
+async def list_files(root: str, environment: Mapping[str, str] | None) -> list[str] | None:
+    """What `walk` yields; None when ripgrep is not there or not sure."""
+    return await _run(("--files",), root, environment)
+
+
+async def files_matching(
+    rust: str, options: Sequence[str], names: Sequence[str], root: str, environment: Mapping[str, str] | None
+) -> list[str] | None:
+    """The files that may match, of those whose name matches one of `names` if there are any; None as above."""
+    kinds = [f"--type-add=asked:{name}" for name in names]
+    if kinds:
+        kinds.append("--type=asked")
+    return await _run(("--files-with-matches", "--text", *options, *kinds, f"--regexp={rust}"), root, environment)
+
+
+async def _run(arguments: Sequence[str], root: str, environment: Mapping[str, str] | None) -> list[str] | None:
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "rg", *_ALIKE, *arguments, "./", cwd=root, env=environment, stdin=nothing, stdout=pipe, stderr=nothing
+        )
+    except OSError:
+        return None
+    try:
+        output, _ = await process.communicate()
+    finally:
+        await end(process)
+    if process.returncode not in (0, 1):  # 2: something could not be read, or is beyond this version
+        return None
+    return [os.fsdecode(path.removeprefix(b"./")) for path in output.split(b"\0") if path]
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Kill a process that still runs; it is gone when this returns."""
+    if process.returncode is None:
+        process.kill()
+        await process.communicate()

@@ -1,0 +1,354 @@
+"""Searching files with a regular expression: the engine of Grep, which also runs as a process of its own.
+
+Python's `re` cannot be stopped and holds the interpreter while it backtracks; in a process it can be killed. So this
+module imports little, and speaks JSON on its standard streams.
+"""
+
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from sagent.lib.json import mend_text
+from sagent.tools.globs import glob_regex
+
+PATIENCE = 30  # seconds for a search in a process of its own
+_BLOCK = 4_000_000  # bytes read at once
+_MOST_WHOLE = 64_000_000  # bytes of a file that must be in memory at once: UTF-16, or a search across lines
+_MOST_TEXT = 40_000  # characters of output
+_MOST_LINE = 400  # characters of a line
+_MOST_LINES_A_HIT = 30
+_BOMS = ((b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+
+
+class Query(NamedTuple):
+    """What to search for, where, and what to show of it. `files` are relative to `root`; None: all not ignored."""
+
+    root: str
+    label: str  # goes before each path shown
+    files: list[str] | None
+    glob: str  # "" means every file
+    names: list[str]  # globs of which a file's name must match one; none means any
+    single: bool  # one file was asked for by its name
+    python: str
+    strict: str
+    regular: bool  # a match within a line is one within the text too
+    ignore_case: bool
+    multiline: bool
+    mode: str  # "content", "files_with_matches" or "count"
+    context: int
+    limit: int
+    offset: int
+
+
+class Report(NamedTuple):
+    """The text for the model, and the outcome in a few words."""
+
+    text: str
+    summary: str
+
+
+def search(query: Query, stop: Callable[[], bool]) -> Report:
+    """Run a query; files come in the order of their paths. Returns what it has when `stop` says so."""
+    if query.files is None:
+        from sagent.tools.walk import walk
+
+        files = list(walk(query.root, stop))
+    else:
+        files = query.files
+    wanted = name_filter(query.glob, query.names)
+    page = _Page(query)
+    finder = _Finder(query)
+    for path in sorted(filter(wanted, files)):
+        if stop() or page.full:
+            break
+        page.begin(path)
+        finder.feed(path, page)
+        page.end()
+    return page.report(finder.notes())
+
+
+def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
+    """Whether a relative path is asked for: a glob with `/` is for the path, one without for the name, `!` excludes."""
+    negated = glob.startswith("!")
+    glob = glob[negated:].removeprefix("./")
+    if "," in glob and "{" not in glob:
+        glob = "{" + glob.replace(" ", "") + "}"
+    by_path = "/" in glob
+    regex = re.compile(glob_regex(glob.removeprefix("/")), re.DOTALL)
+    kinds = re.compile("|".join(map(glob_regex, names)), re.DOTALL)
+
+    def wanted(path: str) -> bool:
+        name = path.rpartition("/")[2]
+        if names and not kinds.fullmatch(name):
+            return False
+        return not glob or (regex.fullmatch(path if by_path else name) is None) == negated
+
+    return wanted
+
+
+def serve() -> None:
+    """Read a query, one line of JSON, from standard input; write its report to standard output."""
+    import json
+
+    line = sys.stdin.buffer.readline()
+    _end_with_parent()
+    report = search(Query(*json.loads(line)), lambda: False)
+    sys.stdout.buffer.write(json.dumps(report).encode())
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end this process when the other end of its input closes, which a SIGKILL does too.
+
+    By a signal whose default action is the end, since no Python code runs while `re` backtracks. Where SIGIO does not
+    end a process (macOS) the alarm does, later.
+    """
+    import fcntl
+    import select
+    import signal
+
+    signal.alarm(PATIENCE + 5)
+    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([0], [], [], 0)[0]:  # closed before the kernel was asked
+        sys.exit(1)
+
+
+class _Page:
+    """What is shown: hits or files from `offset` on, at most `limit`, and no more text than is good for a model."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._out: list[str] = []
+        self._size = 0
+        self._entries = 0  # hits in content mode, files in the others
+        self._hits = 0
+        self._files = 0
+        self.full = False
+        self.begin("")
+
+    def begin(self, path: str) -> None:
+        self._path = mend_text(self._query.label + path)
+        self._before: deque[tuple[int, str]] = deque(maxlen=self._query.context)
+        self._after = 0
+        self._last = 0
+        self._hits_here = 0
+        self._lines_of_hit = 0
+
+    def line(self, number: int, text: str, hit: "re.Match[str] | None", *, fresh: bool) -> bool:
+        """Take a line; a hit may go on over several. Returns whether more lines of this file are wanted."""
+        if hit is not None:
+            if fresh:
+                self._hits_here += 1
+                self._lines_of_hit = 0
+            if self._query.mode == "files_with_matches":
+                return False
+            if self._query.mode == "count":
+                return True
+            if fresh and not self._admit():
+                return False
+            if self._entries > self._query.offset:
+                self._lines_of_hit += 1
+                self._show_hit(number, text, hit)
+                return True
+        if self._after > 0:
+            self._after -= 1
+            self._put(number, text, "-", 0)
+        else:
+            self._before.append((number, text))
+        return True
+
+    def end(self) -> None:
+        """The file is done."""
+        if not self._hits_here:
+            return
+        if self._query.mode != "content":
+            if not self._admit():
+                return
+            if self._entries > self._query.offset:
+                count = f":{self._hits_here}" if self._query.mode == "count" else ""
+                self._out.append(f"{self._path}{count}")
+                self._size += len(self._path) + 8
+        self._files += 1
+        self._hits += self._hits_here
+
+    def report(self, notes: list[str]) -> Report:
+        """The page as text."""
+        query = self._query
+        unit = "files" if query.mode == "files_with_matches" else "matches"
+        if not self._out:
+            beyond = f" from offset {query.offset} on; there are {self._entries}" if self._entries else ""
+            return Report("\n".join([f"No matches{beyond}.", *notes]), "no matches")
+        if self.full:
+            notes = [f"(There are more. Go on with offset {self._entries}.)", *notes]
+        elif query.mode == "count":
+            notes = [f"(In all {self._hits} in {self._files} files.)", *notes]
+        total = self._files if unit == "files" else self._hits
+        summary = f"{total}{' or more' if self.full else ''} {unit}"
+        return Report("\n".join([*self._out, *notes]), summary)
+
+    def _admit(self) -> bool:
+        """Count an entry, unless the page is full."""
+        if self._entries >= self._query.offset + self._query.limit or self._size > _MOST_TEXT:
+            self.full = True
+            self._hits_here -= self._query.mode == "content"
+            return False
+        self._entries += 1
+        return True
+
+    def _show_hit(self, number: int, text: str, hit: "re.Match[str]") -> None:
+        if self._lines_of_hit > _MOST_LINES_A_HIT:
+            if self._lines_of_hit == _MOST_LINES_A_HIT + 1:
+                self._out.append("... (the match goes on)")
+            self._last = number
+            return
+        for earlier, line in self._before:
+            self._put(earlier, line, "-", 0)
+        self._before.clear()
+        self._put(number, text, ":", hit.start() if self._lines_of_hit == 1 and not self._query.multiline else 0)
+        self._after = self._query.context
+
+    def _put(self, number: int, text: str, mark: str, column: int) -> None:
+        if self._query.context and self._out and number != self._last + 1:
+            self._out.append("--")
+        shown = f"{self._path}{mark}{number}{mark}{_cut(mend_text(text), column)}"
+        self._out.append(shown)
+        self._size += len(shown) + 1
+        self._last = number
+
+
+class _Finder:
+    """Finds hits in files, and remembers what could not be searched."""
+
+    def __init__(self, query: Query) -> None:
+        flags = re.MULTILINE | (re.IGNORECASE if query.ignore_case else 0) | (re.DOTALL if query.multiline else 0)
+        self._query = query
+        self._regex = re.compile(query.python, flags)
+        self._strict = re.compile(query.strict, flags)
+        self._unreadable: list[str] = []
+        self._too_large: list[str] = []
+        self._binary: list[str] = []
+
+    def feed(self, path: str, page: _Page) -> None:
+        """Give a file's lines to the page, as far as it wants them."""
+        try:
+            number = 0
+            for text, last in self._blocks(path):
+                if not text:  # a byte order mark alone
+                    return
+                undecoded = not text.isascii() and _has_undecoded(text)
+                regex = self._strict if undecoded else self._regex
+                if self._query.regular and number == 0 and last and not regex.search(text):
+                    return
+                lines = text.removesuffix("\n").split("\n")
+                if not self._lines(text, lines, number, regex, page):
+                    return
+                number += len(lines)
+        except OSError:
+            self._unreadable.append(path)
+
+    def notes(self) -> list[str]:
+        """What was left out, in words."""
+        kinds = (
+            (self._unreadable, "could not be read"),
+            (self._too_large, f"are too large for this search (over {_MOST_WHOLE // 1_000_000} MB)"),
+            (self._binary if self._query.single else [], "are binary"),
+        )
+        return [f"(Not searched, for they {why}: {_some(paths)}.)" for paths, why in kinds if paths]
+
+    def _lines(self, text: str, lines: list[str], number: int, regex: "re.Pattern[str]", page: _Page) -> bool:
+        if not self._query.multiline:
+            for current, line in enumerate(lines, number + 1):
+                if not page.line(current, line, regex.search(line), fresh=True):
+                    return False
+            return True
+        hits = _spread(regex, text)
+        start, end, match = next(hits, (-1, -1, None))
+        for index, line in enumerate(lines):
+            inside = start <= index <= end
+            if not page.line(number + index + 1, line, match if inside else None, fresh=start == index):
+                return False
+            if index == end:
+                start, end, match = next(hits, (-1, -1, None))
+        return True
+
+    def _blocks(self, path: str) -> Iterator[tuple[str, bool]]:
+        """The file's text in pieces that end with a line, and whether a piece is the last. CRLF is read as LF."""
+        with open(f"{self._query.root}/{path}", "rb", buffering=0, opener=_open) as file:
+            data = file.read(_BLOCK)
+            codec = next((codec for bom, codec in _BOMS if data.startswith(bom)), "utf-8")
+            if codec == "utf-8" and b"\0" in data[:65_536]:
+                self._binary.append(path)
+                return
+            data = data.removeprefix(b"\xef\xbb\xbf")
+            if codec != "utf-8" or self._query.multiline:
+                data += file.read(_MOST_WHOLE)
+                if len(data) > _MOST_WHOLE:
+                    self._too_large.append(path)
+                    return
+            while data:
+                more = file.read(_BLOCK) if len(data) >= _BLOCK else b""
+                cut = data.rfind(b"\n") + 1 if more else len(data)
+                if cut == 0 and len(data) < _MOST_WHOLE:
+                    data += more
+                    continue
+                cut = cut or len(data)
+                yield _text(data[:cut], codec), not more and cut == len(data)
+                data = data[cut:] + more
+
+
+def _spread(regex: "re.Pattern[str]", text: str) -> Iterator[tuple[int, int, "re.Match[str]"]]:
+    """First and last line of each match, counted from 0; matches that share a line are one."""
+    line = position = 0
+    pending: tuple[int, int, re.Match[str]] | None = None
+    for match in regex.finditer(text):
+        if match.start() == len(text) and (not text or text.endswith("\n")):
+            break
+        line += text.count("\n", position, match.start())
+        position = match.start()
+        end = line + text.count("\n", match.start(), max(match.start(), match.end() - 1))
+        if pending is not None and line <= pending[1]:
+            pending = (pending[0], max(pending[1], end), pending[2])
+            continue
+        if pending is not None:
+            yield pending
+        pending = (line, end, match)
+    if pending is not None:
+        yield pending
+
+
+def _text(data: bytes, codec: str) -> str:
+    if codec != "utf-8":
+        text = data.decode(codec, "replace")
+    else:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = data.decode("utf-8", "surrogateescape")
+    return text.replace("\r\n", "\n") if "\r" in text else text
+
+
+def _has_undecoded(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _cut(text: str, column: int) -> str:
+    if len(text) <= _MOST_LINE:
+        return text
+    start = max(0, column - _MOST_LINE // 4) if column > _MOST_LINE * 3 // 4 else 0
+    end = start + _MOST_LINE
+    return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
+
+
+def _some(paths: list[str]) -> str:
+    return ", ".join(map(mend_text, paths[:5])) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -1,0 +1,233 @@
+"""Text files as they lie on disk: opened without blocking, decoded and encoded without loss, replaced atomically."""
+
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.errors import ToolError
+from sagent.lib.json import mend_text
+
+if TYPE_CHECKING:
+    from io import RawIOBase
+
+_BOMS = (
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe\0\0", "utf-32-le"),
+    (b"\0\0\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+_KINDS = (
+    (b"\x7fELF", "an ELF program or library"),
+    (b"MZ", "a Windows program"),
+    (b"\xfe\xed\xfa", "a Mach-O program"),
+    (b"\xcf\xfa\xed\xfe", "a Mach-O program"),
+    (b"\xca\xfe\xba\xbe", "a Java class or Mach-O program"),
+    (b"\0asm", "WebAssembly"),
+    (b"PK\x03\x04", "a ZIP archive (or an office document, a wheel, a jar)"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ\0", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"Rar!", "a RAR archive"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"\xd0\xcf\x11\xe0", "an old office document"),
+    (b"OggS", "Ogg media"),
+    (b"ID3", "MP3 audio"),
+    (b"RIFF", "RIFF media"),
+    (b"BM", "a BMP image"),
+    (b"II*\0", "a TIFF image"),
+    (b"MM\0*", "a TIFF image"),
+    (b"\0\0\x01\0", "an icon"),
+    (b"wOF", "a font"),
+    (b"\0\x01\0\0", "a font"),
+    (b"\x80\x04", "a Python pickle"),
+    (b"\x93NUMPY", "a NumPy array"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a file's bytes stand for text: a codec that loses nothing, and the byte order mark in front."""
+
+    codec: str = "utf-8"
+    bom: bytes = b""
+    mixed: bool = False  # UTF-8 with bytes that are not: they travel as lone surrogates
+
+    @property
+    def name(self) -> str:
+        """For people: "utf-8", "utf-16-le with BOM"."""
+        return self.codec + (" with BOM" if self.bom else "") + (" with invalid bytes" if self.mixed else "")
+
+    def encode(self, text: str) -> bytes:
+        """The bytes of a text. Raises ToolError naming the character that this encoding has no bytes for."""
+        lenient = "surrogateescape" if self.mixed else _errors(self.codec)
+        try:
+            return self.bom + (mend_text(text) if lenient == "strict" else text).encode(self.codec, lenient)
+        except UnicodeEncodeError as error:
+            character = text[error.start]
+            raise ToolError(
+                f"The file is {self.codec}, which cannot hold {character!r} (U+{ord(character):04X}). "
+                "Leave the character out, or convert the file to UTF-8 with a command first."
+            ) from None
+
+
+UTF8 = Encoding()
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Bytes that are not text; `kind` completes "it is ..."."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A decoded text: `encoding.encode(text)` is the bytes it came from."""
+
+    text: str
+    encoding: Encoding
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a regular file, at most `most`. Never waits for a FIFO or a device. Raises ToolError and OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise ToolError(f"{path} is {special_kind(mode)}, not a file.")
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        return file.readall() or b"" if most is None else _read_up_to(file, most)
+
+
+def special_kind(mode: int) -> str:
+    """What stands at a path that is not a regular file."""
+    tests = (
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a device"),
+    )
+    return next((kind for test, kind in tests if test(mode)), "something special")
+
+
+def decode(data: bytes) -> Text | Binary:
+    """Text when the bytes are text in an encoding that can be told, else what they seem to be."""
+    for bom, codec in _BOMS:
+        if data.startswith(bom):
+            text = _try(data[len(bom) :], codec)
+            return Text(text, Encoding(codec, bom)) if text is not None else Binary(f"broken {codec} text")
+    head = data[:8192]
+    if b"\0" in head:
+        codec = _utf16_order(head)
+        text = _try(data, codec) if codec else None
+        if text is not None and not _is_noise(text[:4096]):
+            return Text(text, Encoding(codec))
+        return Binary(_kind(data))
+    text = _try(data, "utf-8")
+    return Text(text, UTF8) if text is not None else _decode_legacy(data)
+
+
+def line_end(text: str) -> str:
+    """The line end a text uses most: "\\n", "\\r\\n", or "\\r" where there is no other."""
+    crlf = text.count("\r\n")
+    if not crlf:
+        return "\r" if "\r" in text and "\n" not in text else "\n"
+    return "\r\n" if crlf * 2 > text.count("\n") else "\n"
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace a file's content in one step, or create it and its directories. Mode and symlinks stay as they are.
+
+    Readers see the old bytes or the new ones, never a part. Raises ToolError and OSError.
+    """
+    target = path.resolve()
+    try:
+        existing = target.stat()
+    except FileNotFoundError:
+        existing = None
+    if existing is not None and not stat.S_ISREG(existing.st_mode):
+        raise ToolError(f"{path} is {special_kind(existing.st_mode)}, not a file.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.parent / f".sagent-{os.urandom(6).hex()}.tmp"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if existing is not None:
+                _keep_owner(descriptor, existing)
+            file.write(data)
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _keep_owner(descriptor: int, existing: os.stat_result) -> None:
+    if (existing.st_uid, existing.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(PermissionError):  # only root may give files away: the content matters more than the owner
+            os.fchown(descriptor, existing.st_uid, existing.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
+
+
+def _read_up_to(file: "RawIOBase", most: int) -> bytes:
+    chunks: list[bytes] = []
+    while most > 0 and (chunk := file.read(most)):
+        chunks.append(chunk)
+        most -= len(chunk)
+    return b"".join(chunks)
+
+
+def _try(data: bytes, codec: str) -> str | None:
+    try:
+        return data.decode(codec, _errors(codec))
+    except UnicodeDecodeError:
+        return None
+
+
+def _errors(codec: str) -> str:
+    """UTF-16 on Windows holds lone surrogates now and then; they must come back as they were."""
+    return "surrogatepass" if codec.startswith(("utf-16", "utf-32")) else "strict"
+
+
+def _decode_legacy(data: bytes) -> Text | Binary:
+    """Not UTF-8: mostly UTF-8 with a few broken bytes, or one of the one-byte encodings, or no text at all."""
+    escaped = data.decode("utf-8", "surrogateescape")
+    broken = sum(1 for character in escaped if "\udc80" <= character <= "\udcff")
+    whole = sum(1 for character in escaped if character > "\x7f") - broken
+    if _is_noise(escaped[:4096]) or any(data.startswith(magic) for magic, _ in _KINDS if len(magic) > 2):
+        return Binary(_kind(data))
+    if whole > broken:
+        return Text(escaped, Encoding("utf-8", mixed=True))
+    try:
+        return Text(data.decode("cp1252"), Encoding("cp1252"))
+    except UnicodeDecodeError:
+        return Text(data.decode("latin-1"), Encoding("latin-1"))
+
+
+def _is_noise(text: str) -> bool:
+    control = sum(1 for character in text if character < " " and character not in "\t\n\r\f\x1b")
+    return control * 20 > len(text)
+
+
+def _utf16_order(head: bytes) -> str:
+    """UTF-16 without a mark shows as NULs on one side of the pairs."""
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    if odd * 3 > len(head) // 2 and even * 20 < odd:
+        return "utf-16-le"
+    if even * 3 > len(head) // 2 and odd * 20 < even:
+        return "utf-16-be"
+    return ""
+
+
+def _kind(data: bytes) -> str:
+    if data[4:8] == b"ftyp":
+        return "MP4 or HEIF media"
+    if data[257:262] == b"ustar":
+        return "a tar archive"
+    return next((kind for magic, kind in _KINDS if data.startswith(magic)), "binary data of an unknown kind")

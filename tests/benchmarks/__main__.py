@@ -1,0 +1,239 @@
+"""`make bench`: every figure the project promises, medians of five, ratios in one run against a raw httpx2 loop.
+
+Rewrites the table in docs/performance.md. Needs Linux for memory figures.
+"""
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
+
+ROOT = Path(__file__).parents[2]
+RUNS = 5
+PYTHON = sys.executable
+SAGENT = [str(Path(PYTHON).with_name("sagent"))]
+RAW = [PYTHON, str(Path(__file__).with_name("raw_loop.py"))]
+FLAGS = ["--model", "anthropic/claude-sonnet-4-6", "--permission-mode", "full"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure: what, how much we want, what came out, and the raw loop's."""
+
+    name: str
+    reach: str
+    value: float
+    unit: str
+    met: bool
+    raw: str = ""
+
+
+def turns(count: int, command: str = "echo hello") -> Callable[[Received], Step]:
+    """A script of so many tool turns and an answer, made as it is asked for."""
+
+    def step(request: Received) -> Step:
+        messages = request.json.get("messages")
+        done = (len(messages) - 1) // 2 if isinstance(messages, list) else 0
+        if done >= count:
+            return Turn(text="done")
+        return Turn(text="next", calls=(Call("Bash", {"command": command}, id=f"toolu_{done:06d}"),))
+
+    return step
+
+
+@contextmanager
+def served(script: Callable[[Received], Step]) -> Iterator[tuple[FakeProviderServer, dict[str, str]]]:
+    """A provider in this process, and the environment that leads a client to it."""
+    with tempfile.TemporaryDirectory() as home, FakeProviderServer(script, strict=False).in_thread() as server:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": home,
+            "ANTHROPIC_API_KEY": "k",
+            "ANTHROPIC_BASE_URL": server.url,
+        }
+        yield server, environment
+
+
+def run(argv: list[str], environment: dict[str, str]) -> float:
+    """Wall seconds of a command; it must succeed."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as cwd:
+        null = subprocess.DEVNULL
+        done = subprocess.run(argv, env=environment, cwd=cwd, stdin=null, capture_output=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{argv} failed: {done.stderr.decode()[-2000:]}")
+    return time.monotonic() - started
+
+
+def against_python(flag: str) -> float:
+    """Milliseconds over `python3 -c pass`, median of pairs."""
+    gaps: list[float] = []
+    for _ in range(RUNS * 3):
+        base = run([PYTHON, "-c", "pass"], dict(os.environ))
+        gaps.append(run([*SAGENT, flag], dict(os.environ)) - base)
+    return 1000 * median(gaps)
+
+
+def first_request(argv: Callable[[str], list[str]]) -> float:
+    """Milliseconds from starting the process to its first request."""
+    times: list[float] = []
+    for _ in range(RUNS + 1):
+        with served(turns(0)) as (server, environment):
+            started = time.monotonic()
+            run(argv(server.url), environment)
+            times.append(server.requests[0].at - started)
+    return 1000 * median(times[1:])
+
+
+def gaps_of(count: int, argv: Callable[[str], list[str]]) -> list[float]:
+    """Milliseconds from request to request, over one session of so many tool turns."""
+    with served(turns(count)) as (server, environment):
+        run(argv(server.url), environment)
+        at = [request.at for request in server.requests]
+    return [1000 * (b - a) for a, b in pairwise(at)]
+
+
+def per_turn(argv: Callable[[str], list[str]]) -> float:
+    """Mean milliseconds per tool turn over 20 turns, median of the runs."""
+    return median(sum(gaps) / len(gaps) for gaps in (gaps_of(20, argv) for _ in range(RUNS)))
+
+
+def peak_memory(argv: Callable[[str], list[str]]) -> float:
+    """Peak of the summed PSS of the process tree, MB, over 20 tool turns."""
+    peaks: list[float] = []
+    for _ in range(RUNS):
+        with served(turns(20, "sleep 0.02")) as (server, environment), tempfile.TemporaryDirectory() as cwd:
+            process = subprocess.Popen(
+                argv(server.url), env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )
+            peak = 0.0
+            while process.poll() is None:
+                peak = max(peak, tree_pss(process.pid))
+                time.sleep(0.01)
+            peaks.append(peak)
+    return median(peaks)
+
+
+def tree_pss(root: int) -> float:
+    """MB of proportional set size of a process and all below it."""
+    total, waiting = 0, [root]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+        except (OSError, StopIteration):
+            continue
+    return total / 1024
+
+
+def first_body() -> float:
+    """Kilobytes of the first request's body, all tools offered."""
+    with served(turns(0)) as (server, environment):
+        run([*SAGENT, *FLAGS, "hello"], environment)
+        return len(server.requests[0].body) / 1000
+
+
+def open_log() -> float:
+    """Seconds to open a log of 10,000 messages."""
+    code = (
+        "import sys,time,tempfile,pathlib\n"
+        "from sagent.session.log import FileLog\n"
+        "from sagent.codec import encode_message\n"
+        "from sagent.messages import user\n"
+        "from sagent.session.folds import history\n"
+        "d=pathlib.Path(tempfile.mkdtemp())/'s'\n"
+        "log=FileLog.create(d)\n"
+        "for i in range(10000): log.append('message', encode_message(user('word '*100+str(i)), None))\n"
+        "log.close()\n"
+        "t=time.perf_counter(); log=FileLog.open(d); n=len(history(log.entries(), None)); s=time.perf_counter()-t\n"
+        "assert n==10000; print(s)\n"
+    )
+    return median(float(subprocess.check_output([PYTHON, "-c", code])) for _ in range(RUNS))
+
+
+def delta_cpu() -> float:
+    """CPU seconds that 30,000 text deltas of four characters cost the headless CLI."""
+
+    def cpu(count: int) -> float:
+        with served(lambda _: Turn(text="abcd" * count, pieces=4)) as (_, environment):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            run([*SAGENT, *FLAGS, "--output-format", "stream-json", "hello"], environment)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return median(cpu(30_000) - cpu(1) for _ in range(RUNS))
+
+
+def modules(*argv: str) -> int:
+    """Modules imported before the first request, or in all where there is none."""
+    with served(turns(0)) as (_, environment), tempfile.NamedTemporaryFile() as file:
+        run([PYTHON, str(Path(__file__).with_name("modules.py")), file.name, *argv], environment)
+        return int(Path(file.name).read_text())
+
+
+def measure() -> Iterator[Row]:
+    """Every figure."""
+
+    def ours(_url: str) -> list[str]:
+        return [*SAGENT, *FLAGS, "hello"]
+
+    def raw(url: str) -> list[str]:
+        return [*RAW, url, "hello"]
+
+    for flag, most in (("--version", 15), ("--help", 40)):
+        value = against_python(flag)
+        yield Row(f"`{flag}` over `python3 -c pass`", f"≤ {most} ms", value, "ms", value <= most)
+    value, other = first_request(ours), first_request(raw)
+    yield Row("process start to first request", "≤ 160 ms", value, "ms", value <= 160, f"{other:.0f} ms")
+    value, other = per_turn(ours), per_turn(raw)
+    yield Row("tool turn, mean over 20 turns", "≤ 4 ms", value, "ms", value <= 4, f"{other:.1f} ms")
+    gaps = gaps_of(1000, ours)
+    ratio = median(gaps[950:]) / median(gaps[10:60])
+    yield Row("the same at turn 1,000, ratio to turn 20", "≤ 1.5", ratio, "×", ratio <= 1.5)
+    value, other = peak_memory(ours), peak_memory(raw)
+    yield Row("peak memory of the process tree, 20 turns", "≤ 50 MB", value, "MB", value <= 50, f"{other:.0f} MB")
+    value = first_body()
+    yield Row("first request body, full coding tools", "≤ 9 kB", value, "kB", value <= 9)
+    value = open_log()
+    yield Row("opening a log of 10,000 messages", "≤ 0.5 s", value, "s", value <= 0.5)
+    value = delta_cpu()
+    yield Row("30,000 text deltas: extra CPU", "≤ 0.7 s", value, "s", value <= 0.7)
+    count = modules(*FLAGS, "hello")
+    yield Row("modules imported before the first request", "≤ 330", count, "", count <= 330)
+    count = modules("--version")
+    yield Row("modules imported for `--version`", "≤ 60", count, "", count <= 60)
+
+
+def main() -> None:
+    """Print the table and put it into docs/performance.md."""
+    lines = ["| figure | reach | measured | raw httpx2 loop | |", "|---|---|---|---|---|"]
+    for row in measure():
+        value = f"{row.value:.0f}" if row.unit in ("", "MB") or row.value >= 100 else f"{row.value:.2f}"
+        line = f"| {row.name} | {row.reach} | {value} {row.unit} | {row.raw} | {'met' if row.met else 'short'} |"
+        print(line, flush=True)
+        lines.append(line)
+    day = time.strftime("%Y-%m-%d")
+    stamp = f"Python {platform.python_version()}, {platform.system()}, {os.cpu_count()} cores, {day}"
+    page = ROOT / "docs" / "performance.md"
+    before, _, rest = page.read_text("utf-8").partition("<!-- table -->")
+    _, _, after = rest.partition("<!-- end -->")
+    table = "\n".join(lines)
+    page.write_text(f"{before}<!-- table -->\n{stamp}; medians of {RUNS}.\n\n{table}\n<!-- end -->{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

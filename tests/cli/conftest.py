@@ -1,0 +1,41 @@
+"""A fresh place to run the program in."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from program import CHECKOUT, Shell
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A fresh directory and an environment with nothing of the person's in it."""
+    cwd = tmp_path / "work"
+    cwd.mkdir()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "PYTHONPATH": str(CHECKOUT)}
+    with ExitStack() as stack:
+        shell = Shell(cwd, environment, stack)
+        yield shell
+        for child in shell.children:
+            child.kill()
+            child.communicate()
+
+
+@pytest.fixture
+def processes() -> Callable[[str], list[int]]:
+    """The processes whose command line contains a text."""
+
+    def find(text: str) -> list[int]:
+        found: list[int] = []
+        for directory in Path("/proc").iterdir():
+            if directory.name.isdigit():
+                try:
+                    if text.encode() in (directory / "cmdline").read_bytes():
+                        found.append(int(directory.name))
+                except OSError:
+                    continue
+        return found
+
+    return find

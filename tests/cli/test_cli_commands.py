@@ -1,0 +1,111 @@
+"""The commands beside a run: demo, models, sessions, config, version and help."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from program import CHECKOUT, Shell
+
+from sagent import __version__
+from sagent.testing.server import Turn
+
+
+def test_the_demo_fixes_the_test(shell: Shell) -> None:
+    done = shell.run("demo", model="")
+    assert done.code == 0, done.err
+    for words in (
+        "a failing test",
+        "⏺ Edit(intervals.py)",
+        "+        if merged and start <=",
+        "Ran 4 tests",
+        "USD",
+        "root.jsonl",
+    ):
+        assert words in done.out
+    log = re.search(r"^log +(\S+)", done.out, re.MULTILINE)
+    assert log is not None
+    assert Path(log[1]).is_file()
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_version(shell: Shell, flag: str) -> None:
+    assert shell.run(flag, model="").out == f"sagent {__version__}\n"
+    assert shell.run("hi", flag, model="").out == f"sagent {__version__}\n"
+
+
+def test_help_tells_every_flag_of_the_issue_and_every_command(shell: Shell) -> None:
+    done = shell.run("--help", model="")
+    assert done.code == 0
+    flags = (
+        "--model --provider --base-url --auth --effort --system --append-system --tools --max-response-tokens "
+        "--max-request-tokens --max-turns --max-tool-call-rounds --max-budget-usd --allow-providers --add-dir --cwd "
+        "--permission-mode --log-level --version --continue --session --ephemeral --output-format --input-format "
+        "models sessions config demo"
+    )
+    for word in flags.split():
+        assert word in done.out
+
+
+def test_it_runs_from_a_checkout_as_a_file(shell: Shell) -> None:
+    del shell.environment["PYTHONPATH"]
+    program = CHECKOUT / "sagent" / "bin" / "cli.py"
+    done = subprocess.run(
+        [sys.executable, str(program), "--help"], cwd=shell.cwd, env=shell.environment, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"--max-budget-usd" in done.stdout
+    relative = subprocess.run(
+        [sys.executable, "cli.py", "--version"],
+        cwd=program.parent, env=shell.environment, capture_output=True, check=False,
+    )  # fmt: skip
+    assert relative.returncode == 0, relative.stderr
+
+
+def test_models_lists_window_limit_and_price(shell: Shell) -> None:
+    done = shell.run("models", "anthropic", model="")
+    assert done.code == 0
+    row = next(line.split() for line in done.out.splitlines() if line.startswith("anthropic/claude-opus-4-6 "))
+    assert row[1] == "1000000"
+    assert row[3:5] == ["5", "25"]
+    assert "moonshot/kimi" in shell.run("models", model="").out
+    bad = shell.run("models", "anthropik", model="")
+    assert (bad.code, "anthropic" in bad.err) == (2, True)
+
+
+def test_sessions_are_listed_shown_and_deleted(shell: Shell) -> None:
+    shell.serve([Turn(text="Fine, thanks.")])
+    path = str(shell.run("--output-format", "json", "how are you?").json["session_path"])
+    name = Path(path).name
+    assert shell.run("sessions", "list", "--ids", model="").out == name + "\n"
+    assert "how are you?" in shell.run("sessions", "list", model="").out
+    shown = shell.run("sessions", "show", name[:12], model="").out
+    for words in ("> how are you?", "Fine, thanks.", "USD", path):
+        assert words in shown
+    assert shell.run("sessions", "delete", name, model="").code == 0
+    assert not Path(path).exists()
+    assert shell.run("sessions", "show", name, model="").code == 2
+
+
+def test_config_shows_values_and_origins(shell: Shell) -> None:
+    (shell.cwd / ".git").mkdir()
+    (shell.cwd / ".sagent").mkdir()
+    (shell.cwd / ".sagent" / "config.toml").write_text('permission_mode = "full"\nmax_turns = 7\n')
+    shell.environment["SAGENT_MODEL"] = "openai/gpt-5.5"
+    done = shell.run("config", "show", model="")
+    assert re.search(r"^model +openai/gpt-5.5 +\(.*SAGENT_MODEL.*\)$", done.out, re.MULTILINE)
+    assert re.search(r"^max_turns +7 +\(.*config.toml.*\)$", done.out, re.MULTILINE)
+    assert re.search(r"^permission_mode +edit +\(default\)$", done.out, re.MULTILINE)
+    assert "config.toml" in done.err
+    assert "permission_mode" in done.err
+
+
+def test_instructions_reach_the_model(shell: Shell) -> None:
+    (shell.cwd / "AGENTS.md").write_text("Always answer in Esperanto.\n")
+    server = shell.serve([Turn(text="Saluton.")])
+    shell.run("--append-system", "Be brief.", "hello")
+    system = str(server.requests[0].json["system"])
+    assert "Esperanto" in system
+    assert "Be brief." in system
+    assert str(shell.cwd) in system

@@ -1,0 +1,477 @@
+"""The Unix filter: what goes in, what comes out, and with which exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from program import PROGRAM, Shell
+
+from sagent.session.proof import verify
+from sagent.testing.server import Call, Cut, ErrorEvent, Fail, Raw, Stall, Turn, Usage
+
+READ = Turn(text="Looking.", calls=(Call("Read", {"file_path": "a.txt"}),))
+
+
+def test_text_prints_only_the_answer(shell: Shell) -> None:
+    shell.serve([READ, Turn(text="It says hello.", thinking="hm")])
+    (shell.cwd / "a.txt").write_text("hello\n")
+    done = shell.run("what is in a.txt?")
+    assert (done.code, done.out, done.err) == (0, "It says hello.\n", "")
+
+
+def test_json_is_one_object(shell: Shell) -> None:
+    server = shell.serve(
+        [READ, Turn(text="It says hello.", usage=Usage(input=10, cache_read=100, output=7, reasoning=2))]
+    )
+    (shell.cwd / "a.txt").write_text("hello\n")
+    done = shell.run("--output-format", "json", "what is in a.txt?")
+    found = done.json
+    assert done.code == 0
+    assert done.err == ""
+    assert set(found) == {
+        "result", "is_error", "error", "stop_reason", "session_id", "session_path", "head", "model", "num_turns",
+        "duration_ms", "usage", "cost_usd", "permission_denials",
+    }  # fmt: skip
+    assert found["result"] == "It says hello."
+    assert found["is_error"] is False
+    assert found["error"] is None
+    assert (found["stop_reason"], found["num_turns"]) == ("end", 2)
+    assert found["model"] == "anthropic/claude-sonnet-4-6"
+    billed = server.billed[0] + server.billed[1]
+    assert found["usage"] == {
+        "input": billed.input, "output": billed.output, "cache_read": 100,
+        "cache_write": billed.cache_write + billed.cache_write_1h, "reasoning": 2,
+    }  # fmt: skip
+    cost = found["cost_usd"]
+    assert isinstance(cost, dict)
+    assert (
+        cost["total"]
+        == cost["executor"]
+        == pytest.approx((billed.input * 3 + billed.cache_read * 0.3 + billed.output * 15) / 1e6)
+    )
+    assert cost["by_agent"] == {"root": cost["total"]}
+    assert cost["unpriced"] == []
+    proof = verify(Path(str(found["session_path"])), str(found["head"]))
+    assert proof.problems == ()
+
+
+def test_stream_json_tells_everything_as_lines(shell: Shell) -> None:
+    shell.serve([READ, Turn(text="It says hello.")])
+    (shell.cwd / "a.txt").write_text("hello\n")
+    done = shell.run("--output-format", "stream-json", "what is in a.txt?")
+    lines = done.lines
+    kinds = [line["type"] for line in lines]
+    assert kinds[0] == "session"
+    assert kinds[-1] == "result"
+    assert kinds.count("session") == kinds.count("result") == 1
+    assert "".join(str(line["text"]) for line in lines if line["type"] == "text_delta") == "Looking.It says hello."
+    started = next(line for line in lines if line["type"] == "tool_started")
+    finished = next(line for line in lines if line["type"] == "tool_finished")
+    assert (started["name"], started["arguments"]) == ("Read", {"file_path": "a.txt"})
+    assert "hello" in str(finished["text"])
+    assert lines[-1]["result"] == "It says hello."
+    assert done.code == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "stdin", "prompt"),
+    [
+        (["from the", "arguments"], "", "from the arguments"),
+        ([], "from stdin\n", "from stdin"),
+        (["explain this"], "x = 1\n", "explain this\n\n<stdin>\nx = 1\n</stdin>"),
+        (["ünï©ode"], b"\xff\xfe broken", "ünï©ode\n\n<stdin>\n\ufffd\ufffd broken\n</stdin>"),
+        (["--", "models"], "", "models"),
+    ],
+)
+def test_prompts_come_as_argument_on_stdin_or_both(
+    shell: Shell, argv: list[str], stdin: str | bytes, prompt: str
+) -> None:
+    server = shell.serve([Turn(text="ok")])
+    assert shell.run(*argv, stdin=stdin).code == 0
+    messages = server.requests[0].json["messages"]
+    assert isinstance(messages, list)
+    assert messages[0]["content"][0]["text"] == prompt
+
+
+def test_a_pipe_that_nobody_writes_to_does_not_hang(shell: Shell) -> None:
+    shell.serve([Turn(text="ok")])
+    reading, writing = os.pipe()
+    try:
+        done = subprocess.run(
+            [*PROGRAM, "--model", "claude-sonnet-4-6", "hello"],
+            cwd=shell.cwd, env=shell.environment, stdin=reading, capture_output=True, timeout=30, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert (done.returncode, done.stdout) == (0, b"ok\n")
+    assert b"no input came on stdin" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        ([], ["prompt"]),
+        (["  "], ["prompt"]),
+        (["--modle", "x", "hi"], ["--modle", "--model"]),
+        (["--permission-mode", "everything", "hi"], ["everything", "plan", "ask", "edit", "full"]),
+        (["--output-format", "yaml", "hi"], ["yaml", "json"]),
+        (["--tools", "Raed", "hi"], ["Raed", "Read"]),
+        (["--effort", "hihg", "hi"], ["hihg", "high"]),
+        (["--max-budget-usd", "lots", "hi"], ["lots"]),
+        (["--max-turns", "0", "hi"], ["0"]),
+        (["--provider", "anthropik", "hi"], ["anthropik", "anthropic"]),
+        (["--allow-providers", "openai", "hi"], ["anthropic", "openai"]),
+        (["--session", "/dev/null/x", "--ephemeral", "hi"], ["--session", "--ephemeral"]),
+        (["--cwd", "/no/such/place", "hi"], ["/no/such/place"]),
+        (["--continue", "hi"], ["no session"]),
+    ],
+)
+def test_bad_usage_exits_2_and_names_what_is_valid(shell: Shell, argv: list[str], names: list[str]) -> None:
+    server = shell.serve([Turn(text="ok")])
+    done = shell.run(*argv, model="claude-sonnet-4-6")
+    assert done.code == 2
+    assert done.out == ""
+    for name in names:
+        assert name in done.err
+    assert "Traceback" not in done.err
+    assert server.requests == []
+
+
+def test_usage_errors_are_told_in_json_too(shell: Shell) -> None:
+    shell.serve([])
+    done = shell.run("--output-format", "json", "--tools", "Raed", "hi")
+    assert done.code == 2
+    assert done.json["is_error"] is True
+    assert done.json["error"]["kind"] == "usage"  # type: ignore[index]
+
+
+def test_no_key_names_the_variable(shell: Shell) -> None:
+    done = shell.run("hi", model="anthropic/claude-sonnet-4-6")
+    assert done.code == 2
+    assert "ANTHROPIC_API_KEY" in done.err
+    done = shell.run("hi", model="")
+    assert done.code == 2
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "Ollama", "sagent demo"):
+        assert name in done.err
+
+
+def test_the_first_provider_with_a_key_is_used(shell: Shell) -> None:
+    server = shell.serve([Turn(text="ok")])
+    del shell.environment["ANTHROPIC_API_KEY"]
+    shell.environment |= {"MOONSHOT_API_KEY": "k", "MOONSHOT_BASE_URL": server.url + "/v1"}
+    done = shell.run("--output-format", "json", "hi", model="")
+    assert done.code == 0
+    assert str(done.json["model"]).startswith("moonshot/kimi")
+
+
+@pytest.mark.parametrize(
+    ("argv", "model"),
+    [
+        (["--provider", "openai-compatible", "--base-url", "{url}", "--model", "a/b:7b"], "openai-compatible/a/b:7b"),
+        (["--base-url", "{url}/v1", "--model", "some-model"], "openai-compatible/some-model"),
+        (["--base-url", "{url}", "--model", "claude-test"], "anthropic/claude-test"),
+        (["--base-url", "{url}/v1"], "openai-compatible/fake-model"),
+        (["--model", "openai/gpt-unheard-of", "--base-url", "{url}/v1"], "openai/gpt-unheard-of"),
+    ],
+)  # fmt: skip
+def test_any_server_and_any_model_from_the_shell(shell: Shell, argv: list[str], model: str) -> None:
+    server = shell.serve([Turn(text="ok")], require_key=False)
+    shell.environment |= {"OPENAI_API_KEY": "k"}
+    done = shell.run(*(word.format(url=server.url) for word in argv), "--output-format", "json", "hi", model="")
+    assert (done.code, done.err) == (0, "")
+    assert done.json["model"] == model
+    assert done.json["result"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "words"),
+    [
+        (Fail(401), "auth", ["anthropic", "401"]),
+        (Fail(403), "permission", ["anthropic", "403"]),
+        (Fail(404), "not_found", ["claude-sonnet-4-6", "404"]),
+        (Fail(400, message="prompt is too long: 300000 tokens > 200000 maximum"), "context_overflow", ["too long"]),
+        (Raw(502, body=b"<html><title>Bad gateway</title></html>"), "server", ["502", "Bad gateway"]),
+        (Cut(Turn(text="Half of"), after_events=4), "cut", ["anthropic"]),
+        (Cut(Turn(text="Half of"), after_events=4, how="clean"), "cut", ["anthropic"]),
+        (ErrorEvent(Turn(text="Half of"), after_events=4), "overloaded", ["Overloaded"]),
+        (Raw(200, (("content-type", "text/event-stream"),), b"data: {broken\n\n"), "protocol", ["anthropic"]),
+    ],
+)
+def test_provider_errors_are_typed_and_exit_1(shell: Shell, step: Turn, kind: str, words: list[str]) -> None:
+    (shell.cwd / "config.toml").write_text("max_retries = 0\n")
+    shell.environment["SAGENT_CONFIG"] = str(shell.cwd / "config.toml")
+    shell.serve([step])
+    done = shell.run("--output-format", "json", "hi")
+    assert done.code == 1
+    assert done.json["is_error"] is True
+    error = done.json["error"]
+    assert isinstance(error, dict)
+    assert error["kind"] == kind
+    for word in words:
+        assert word in error["message"]
+    assert "Traceback" not in done.err
+
+
+def test_errors_that_pass_are_retried_and_the_wait_is_shown(shell: Shell) -> None:
+    server = shell.serve(
+        [Fail(529, headers={"retry-after": "0"}), Cut(Turn(text="Half of it"), 5), Turn(text="Whole.")]
+    )
+    done = shell.run("--output-format", "stream-json", "hi")
+    retries = [line for line in done.lines if line["type"] == "retrying"]
+    assert [line["kind"] for line in retries] == ["overloaded", "cut"]
+    assert retries[1]["discarded"]
+    assert done.lines[-1]["result"] == "Whole."
+    assert len({request.body for request in server.requests}) == 1, "a retry sends the same bytes"
+
+
+def test_a_401_is_never_retried(shell: Shell) -> None:
+    server = shell.serve([Fail(401)] * 3)
+    assert shell.run("hi").code == 1
+    assert len(server.requests) == 1
+
+
+def test_a_silent_stream_is_cut_and_tried_again(shell: Shell) -> None:
+    shell.environment |= {"SAGENT_STALL_SECONDS": "0.3", "SAGENT_REASONING_STALL_SECONDS": "0.3"}
+    server = shell.serve([Stall(Turn(text="Never"), after_events=3), Turn(text="Awake.")])
+    done = shell.run("hi")
+    assert (done.code, done.out) == (0, "Awake.\n")
+    assert len(server.requests) == 2
+
+
+def test_limits_exit_4(shell: Shell) -> None:
+    (shell.cwd / "a.txt").write_text("hello\n")
+    shell.serve([READ] * 9)
+    for flag, stop in (("--max-turns", "max_turns"), ("--max-tool-call-rounds", "max_tool_call_rounds")):
+        done = shell.run(flag, "2", "--output-format", "json", "go")
+        assert done.code == 4
+        assert (done.json["stop_reason"], done.json["is_error"]) == (stop, True)
+        assert flag in done.json["error"]["message"]  # type: ignore[index]
+
+
+def test_the_budget_exits_3_and_is_not_overshot(shell: Shell) -> None:
+    (shell.cwd / "a.txt").write_text("hello\n")
+    server = shell.serve([READ] * 99, bill="worst")
+    done = shell.run("--max-budget-usd", "0.30", "--output-format", "json", "go")
+    assert done.code == 3
+    assert done.json["error"]["kind"] == "budget"  # type: ignore[index]
+    assert "0.30" in done.json["error"]["message"]  # type: ignore[index]
+    billed = sum((usage.input * 3 + usage.output * 15) / 1e6 for usage in server.billed)
+    assert 0 < billed <= 0.30
+    assert done.json["cost_usd"]["total"] == pytest.approx(billed)  # type: ignore[index]
+
+
+def test_denied_calls_are_listed_with_what_allows_them(shell: Shell) -> None:
+    shell.serve([Turn(calls=(Call("Bash", {"command": "touch made"}),)), Turn(text="I may not.")])
+    done = shell.run("--output-format", "json", "go")
+    assert done.code == 0
+    (denial,) = done.json["permission_denials"]  # type: ignore[misc]
+    assert denial["tool"] == "Bash"
+    assert "--permission-mode full" in denial["reason"]
+    assert not (shell.cwd / "made").exists()
+    shell.serve([Turn(calls=(Call("Bash", {"command": "touch made"}),)), Turn(text="Done.")])
+    assert shell.run("--permission-mode", "full", "go").code == 0
+    assert (shell.cwd / "made").exists()
+
+
+def test_messages_on_stdin_are_answered_one_by_one(shell: Shell) -> None:
+    server = shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three")])
+    lines = [
+        '{"prompt": "a"}',
+        '{"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "b"}]}}',
+    ]
+    done = shell.run(
+        "--input-format", "stream-json", "--output-format", "stream-json", stdin="\n".join([*lines, '"c"'])
+    )
+    assert done.code == 0
+    assert [line["result"] for line in done.lines if line["type"] == "result"] == ["one", "two", "three"]
+    assert len(server.requests[2].json["messages"]) == 5  # type: ignore[arg-type]
+    done = shell.run("--input-format", "stream-json", stdin="not json\n")
+    assert done.code == 2
+    assert "line 1" in done.err
+
+
+def test_continue_goes_on_with_the_same_bytes(shell: Shell) -> None:
+    (shell.cwd / "a.txt").write_text("hello\n")
+    call = Call("Grep", {"pattern": "h", "path": ".", "output_mode": "content", "ignore_case": True})
+    server = shell.serve([Turn(text="So.", thinking="I think.", calls=(call,)), Turn(text="one"), Turn(text="two")])
+    first = shell.run("--output-format", "json", "a").json
+    (shell.cwd / "AGENTS.md").write_text("Changed since.")
+    second = shell.run("--output-format", "json", "--continue", "b").json
+    assert second["session_id"] == first["session_id"]
+    assert second["result"] == "two"
+    before, after = server.requests[1].body, server.requests[2].body
+    before = before.replace(b',"cache_control":{"type":"ephemeral"}', b"").split(b'],"model"')[0]
+    after = after.replace(b',"cache_control":{"type":"ephemeral"}', b"")
+    assert after.startswith(before), "the provider's cache must survive a resume"
+    assert second["cost_usd"]["total"] > first["cost_usd"]["total"]  # type: ignore[index]
+
+
+def test_a_session_has_one_writer(shell: Shell) -> None:
+    server = shell.serve([Turn(text="slow", delay=30.0), Turn(text="quick")])
+    path = str(shell.cwd / "session")
+    first = shell.start("--session", path, "a")
+    while not server.requests:
+        time.sleep(0.02)
+    done = shell.run("--session", path, "b")
+    assert done.code == 1
+    assert str(first.pid) in done.err
+
+
+def test_ephemeral_leaves_nothing(shell: Shell) -> None:
+    shell.serve([Turn(text="ok")])
+    done = shell.run("--ephemeral", "--output-format", "json", "hi")
+    assert done.json["session_path"] == ""
+    assert not list(Path(shell.environment["HOME"]).rglob("*"))
+
+
+def test_a_state_directory_that_cannot_be_written_is_said_and_survived(shell: Shell, tmp_path: Path) -> None:
+    shell.serve([Turn(text="ok")])
+    (tmp_path / "file").write_text("")
+    shell.environment["SAGENT_STATE_DIR"] = str(tmp_path / "file" / "state")
+    done = shell.run("hi")
+    assert (done.code, done.out) == (0, "ok\n")
+    assert "cannot be kept" in done.err
+
+
+def test_a_corrupt_log_is_refused_and_can_be_repaired(shell: Shell) -> None:
+    shell.serve([Turn(text="one"), Turn(text="two")])
+    path = Path(str(shell.run("--output-format", "json", "a").json["session_path"]))
+    lines = (path / "root.jsonl").read_bytes().splitlines(keepends=True)
+    (path / "root.jsonl").write_bytes(b"".join([*lines[:3], lines[3].replace(b"e", b"x", 1), *lines[4:]]))
+    done = shell.run("--continue", "b")
+    assert done.code == 1
+    for word in ("root.jsonl", "line 4", "sagent sessions repair"):
+        assert word in done.err
+    assert shell.run("sessions", "repair", str(path), model="").code == 0
+    assert shell.run("--continue", "b").out == "two\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_stop_tools_and_leave_a_valid_log(
+    shell: Shell, number: int, code: int, processes: Callable[[str], list[int]]
+) -> None:
+    marker = f"30.{os.getpid()}{number}"
+    calls = (Call("Bash", {"command": f"sleep {marker} & sleep {marker}"}),)
+    shell.serve([Turn(text="Working.", calls=calls), Turn(text="Going on.")])
+    child = shell.start("--permission-mode", "full", "--output-format", "json", "go")
+    while not processes(f"sleep\0{marker}"):
+        assert child.poll() is None
+        time.sleep(0.02)
+    child.send_signal(number)
+    out, err = child.communicate(timeout=10)
+    assert child.returncode == code, err
+    found = json.loads(out)
+    assert (found["is_error"], found["error"]["kind"], found["result"]) == (True, "interrupted", "Working.")
+    assert not processes(f"sleep\0{marker}")
+    assert verify(Path(found["session_path"]), found["head"]).problems == ()
+    assert shell.run("--continue", "go on").out == "Going on.\n"
+
+
+def test_a_signal_while_the_model_writes_keeps_what_was_written(shell: Shell) -> None:
+    server = shell.serve([Stall(Turn(text="Once upon a time", pieces=4), after_events=6)])
+    child = shell.start("--output-format", "json", "tell")
+    while not server.requests:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=10)
+    assert child.returncode == 130
+    assert "Once upon a time".startswith(json.loads(out)["result"])
+    assert json.loads(out)["result"]
+
+
+@pytest.mark.needs("linux")
+def test_kill_9_leaves_no_process_and_loses_nothing_acknowledged(
+    shell: Shell, processes: Callable[[str], list[int]]
+) -> None:
+    marker = f"30.9{os.getpid()}"
+    (shell.cwd / "a.txt").write_text("hello\n")
+    calls = (Call("Bash", {"command": f"(setsid sleep {marker} &) ; sleep {marker}"}),)
+    shell.serve([READ, Turn(calls=calls), Turn(text="Going on.")])
+    child = shell.start("--permission-mode", "full", "--output-format", "stream-json", "go")
+    assert child.stdout is not None
+    seen: list[dict[str, object]] = []
+    while len(processes(f"sleep\0{marker}")) < 2:
+        assert child.poll() is None
+        time.sleep(0.02)
+    child.kill()
+    seen = [json.loads(line) for line in child.stdout.read().splitlines()]
+    child.wait()
+    deadline = time.monotonic() + 10
+    while processes(f"sleep\0{marker}") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not processes(f"sleep\0{marker}")
+    read = next(line for line in seen if line["type"] == "tool_finished")
+    assert verify(Path(str(seen[0]["session_path"]))).problems == ()
+    server = shell.server
+    assert server is not None
+    assert shell.run("--continue", "go on").out == "Going on.\n"
+    last = json.dumps(server.requests[-1].json["messages"])
+    assert json.dumps(str(read["text"]))[1:-1] in last
+    assert "interrupted" in last
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(shell: Shell) -> None:
+    shell.serve([Turn(text="x" * 2_000_000, pieces=1000)])
+    child = shell.start("--output-format", "stream-json", "go")
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.stdout.close()
+    assert child.stderr is not None
+    err = child.stderr.read()
+    assert child.wait(timeout=20) == 128 + signal.SIGPIPE
+    assert b"Traceback" not in err
+
+
+ALONE = """
+import fcntl, json, socket, struct, subprocess, sys
+plug = socket.socket()
+flags = struct.pack("16sh", b"lo", 0x41)
+fcntl.ioctl(plug, 0x8914, flags)  # SIOCSIFFLAGS: loopback up, in a network namespace that has nothing else
+server = subprocess.Popen([sys.executable, "-m", "sagent.testing.server"], stdout=subprocess.PIPE, text=True)
+url = server.stdout.readline().strip()
+asked = []
+
+def hook(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
+        asked.append([event, str(arguments[1] if event == "socket.connect" else arguments[0])])
+
+import os
+os.environ |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
+sys.argv = ["sagent", "--model", "claude-sonnet-4-6", "--max-budget-usd", "1", "hello"]
+sys.addaudithook(hook)
+from sagent.bin.cli import main
+code = main()
+server.terminate()
+print(json.dumps([code, url, asked]))
+"""
+
+
+@pytest.mark.needs("netns")
+def test_nothing_but_the_provider_is_contacted(shell: Shell) -> None:
+    done = subprocess.run(
+        ["unshare", "-rn", sys.executable, "-c", ALONE],
+        cwd=shell.cwd, env=shell.environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    answer, report = done.stdout.decode().splitlines()
+    code, url, asked = json.loads(report)
+    assert (code, answer) == (0, "You are talking to a fake provider.")
+    port = url.rpartition(":")[2]
+    connects = [where for event, where in asked if event == "socket.connect"]
+    assert connects == [f"('127.0.0.1', {port})"]
+    assert {where for event, where in asked if event != "socket.connect"} <= {"127.0.0.1"}
+
+
+def test_files_are_private(shell: Shell) -> None:
+    shell.serve([Turn(text="ok")])
+    path = Path(str(shell.run("--output-format", "json", "hi").json["session_path"]))
+    assert (path / "root.jsonl").stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_mode & 0o777 == 0o700

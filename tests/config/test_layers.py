@@ -1,0 +1,283 @@
+"""Settings from files, environment and flags: who wins, what a project may say, and what a bad value is told."""
+
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from sagent.config import Settings, load, show
+from sagent.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+
+
+class Place:
+    """A home and a repository with settings files."""
+
+    def __init__(self, base: Path) -> None:
+        self.home = base / "home"
+        self.tree = base / "tree"
+        self.user_file = self.home / ".config" / "sagent" / "config.toml"
+        self.project_file = self.tree / ".sagent" / "config.toml"
+        for directory in (
+            self.user_file.parent,
+            self.project_file.parent,
+            self.tree / ".git",
+            self.tree / "sub" / "deep",
+        ):
+            directory.mkdir(parents=True)
+
+    def load(self, *, user: str = "", project: str = "", cwd: str = "sub", environ=None, **flags: object) -> Settings:
+        for path, text in ((self.user_file, user), (self.project_file, project)):
+            path.write_text(text) if text else path.unlink(missing_ok=True)
+        names = {name.removesuffix("_"): value for name, value in flags.items()}
+        return load(names, {"HOME": str(self.home), **(environ or {})}, self.tree / cwd)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(sys, "platform", "linux")
+    return Place(tmp_path.resolve())
+
+
+def test_defaults_where_nothing_is_said(place):
+    found = place.load()
+    assert (found.permission_mode, found.output_format, found.stall_seconds) == ("edit", "text", 60.0)
+    assert found.model is None
+    assert found.max_budget_usd is None
+    assert found.cwd == place.tree / "sub"
+    assert found.config_dir == place.user_file.parent
+    assert found.state_dir == place.home / ".local/state/sagent"
+    assert found.warnings == ()
+
+
+def test_each_layer_wins_over_the_one_below_and_is_named_as_origin(place):
+    layers = {
+        "user": 'model = "user/m"\neffort = "low"\nlog_level = "info"\nmax_turns = 50\nmax_retries = 1',
+        "project": 'model = "project/m"\neffort = "high"\nlog_level = "debug"\nmax_turns = 9',
+        "environ": {"SAGENT_MODEL": "env/m", "SAGENT_EFFORT": "max"},
+    }
+    found = place.load(**layers, model="flag/m", max_budget_usd="0.30")
+    assert (found.model, found.effort, found.log_level, found.max_turns) == ("flag/m", "max", "debug", 9)
+    assert found.max_retries == 1
+    assert found.max_budget_usd == Decimal("0.30")
+    origins = {row.name: row.origin for row in show(found)}
+    assert origins["model"] == "--model"
+    assert origins["effort"] == "SAGENT_EFFORT"
+    assert origins["log_level"] == str(place.project_file)
+    assert origins["max_retries"] == str(place.user_file)
+    assert origins["tools"] == "default"
+
+
+def test_lists_of_rules_and_directories_add_up_over_the_layers(place):
+    (place.home / "extra").mkdir()
+    found = place.load(
+        user='add_dirs = ["~/extra"]\n[permissions]\nallow = ["Bash(make:*)"]\ndeny = ["Read(~/x/**)"]',
+        project='[permissions]\ndeny = ["Edit(gen/**)", "Write(*.lock)"]',
+        environ={"SAGENT_ALLOW": "Bash(a:*), Edit(x,y)"},
+        add_dir=[".."],
+        allow=["Bash(make:*)", "Grep"],
+        deny=["Bash(rm:*)"],
+    )
+    assert found.add_dirs == (place.home / "extra", place.tree)
+    assert found.allow == ("Bash(make:*)", "Bash(a:*)", "Edit(x,y)", "Grep")
+    # A project's relative pattern means the project, wherever below it the work is done.
+    assert found.deny == ("Read(~/x/**)", f"Edit({place.tree}/gen/**)", "Write(*.lock)", "Bash(rm:*)")
+
+
+def test_values_come_as_text_or_as_what_they_are(place):
+    text = place.load(
+        environ={"SAGENT_EPHEMERAL": "yes", "SAGENT_MAX_TURNS": "7", "SAGENT_STALL_SECONDS": "1.5"}, tools="Read, Grep"
+    )
+    typed = place.load(user='ephemeral = true\nmax_turns = 7\nstall_seconds = 1.5\ntools = ["Read", "Grep"]')
+    for found in (text, typed):
+        assert (found.ephemeral, found.max_turns, found.stall_seconds) == (True, 7, 1.5)
+        assert found.tools == ("Read", "Grep")
+    assert place.load(tools="none").tools == ()
+    assert place.load(continue_=True).continue_session
+    assert place.load(user="max_budget_usd = 0.1").max_budget_usd == Decimal("0.1")
+    assert place.load(environ={"SAGENT_MODEL": ""}, model=None).model is None
+    assert place.load(session="logs/x.jsonl").session == place.tree / "sub/logs/x.jsonl"
+
+
+PROJECT_FORBIDDEN = [
+    'permission_mode = "full"',
+    'base_url = "http://evil.example"',
+    'provider = "evil"',
+    'auth = "bearer"',
+    'system = "obey"',
+    'append_system = "obey"',
+    'add_dirs = ["/"]',
+    'tools = ["Bash"]',
+    'cwd = "/"',
+    'state_dir = "/tmp"',
+    "ephemeral = true",
+    'output_format = "json"',
+    "max_turns = 100",
+    "max_budget_usd = 9",
+    'allow_providers = ["openai", "evil"]',
+    '[permissions]\nallow = ["Bash"]',
+    '[providers.x]\nbase_url = "http://evil.example"',
+    '[prices."a/b"]\ninput = 0\noutput = 0',
+    'model = "${SECRET_KEY}"',
+]
+
+
+@pytest.mark.parametrize("line", PROJECT_FORBIDDEN)
+def test_a_project_cannot_raise_anything_and_is_told_where(line, place):
+    user = 'max_turns = 10\nmax_budget_usd = 1\nallow_providers = ["openai"]'
+    environ = {"SECRET_KEY": "s3cret"}
+    without = place.load(user=user, environ=environ)
+    found = place.load(user=user, environ=environ, project="# a comment\n\n" + line)
+    (warning,) = found.warnings
+    number = 4 if "[permissions]" in line else 3
+    assert warning.startswith(f"{place.project_file}:{number}: ")
+    assert "is ignored" in warning
+    assert "s3cret" not in warning
+    values = {row.name: (row.value, row.origin) for row in show(found)}
+    assert values == {row.name: (row.value, row.origin) for row in show(without)}
+
+
+def test_a_project_may_make_things_stricter_and_the_person_may_still_say_otherwise(place):
+    project = 'permission_mode = "plan"\nmax_budget_usd = 0.5\nallow_providers = ["openai"]\nmax_retries = 0'
+    found = place.load(user='allow_providers = ["openai", "anthropic"]', project=project)
+    assert found.permission_mode == "plan"
+    assert found.max_budget_usd == Decimal("0.5")
+    assert found.allow_providers == ("openai",)
+    assert found.max_retries == 0
+    assert found.warnings == ()
+    assert place.load(project=project, permission_mode="full").permission_mode == "full"
+
+
+def test_the_project_is_that_of_the_directory_to_work_in(place, tmp_path):
+    place.load(project='model = "here"')
+    there = load({"cwd": str(place.tree / "sub/deep")}, {"HOME": str(place.home)}, tmp_path)
+    assert (there.model, there.cwd) == ("here", place.tree / "sub/deep")
+    assert load({}, {"HOME": str(place.home)}, tmp_path).model is None
+    loose = tmp_path / "loose"
+    (loose / ".sagent").mkdir(parents=True)
+    (loose / ".sagent/config.toml").write_text('model = "loose"')
+    assert load({}, {"HOME": str(place.home)}, loose).model == "loose"
+
+
+def test_another_file_may_be_named_and_xdg_directories_count(place, tmp_path):
+    (tmp_path / "mine.toml").write_text('model = "mine"')
+    assert place.load(environ={"SAGENT_CONFIG": str(tmp_path / "mine.toml")}).model == "mine"
+    with pytest.raises(ConfigError, match=r"SAGENT_CONFIG: there is no file .*gone\.toml"):
+        place.load(environ={"SAGENT_CONFIG": "gone.toml"})
+    (tmp_path / "xdg/sagent").mkdir(parents=True)
+    (tmp_path / "xdg/sagent/config.toml").write_text('model = "xdg"')
+    found = place.load(environ={"XDG_CONFIG_HOME": str(tmp_path / "xdg"), "XDG_STATE_HOME": "/var/x"})
+    assert (found.model, found.state_dir) == ("xdg", Path("/var/x/sagent"))
+
+
+def test_variables_are_expanded_in_the_persons_file(place):
+    user = """
+model = "${PROVIDER:-local}/${MODEL}"
+append_system = "costs $5, $HOME and $${MODEL} stay"
+[providers.local]
+base_url = "http://localhost:${PORT:-8080}/v1"
+api_key = "${KEY}"
+"""
+    found = place.load(user=user, environ={"MODEL": "m", "KEY": "sk-123456789012345678901234", "PORT": ""})
+    assert found.model == "local/m"
+    assert found.append_system == "costs $5, $HOME and ${MODEL} stay"
+    local = found.providers["local"]
+    assert (local.base_url, local.family) == ("http://localhost:8080/v1", "openai")
+    assert local.api_key == "sk-123456789012345678901234"
+    shown = "\n".join(map(str, show(found)))
+    assert "sk-1234" not in shown + repr(found)
+    assert "****1234" in shown
+    with pytest.raises(ConfigError) as caught:
+        place.load(user=user, environ={"MODEL": "m"})
+    assert str(caught.value).startswith(f"{place.user_file}:6: providers.local.api_key: the variable KEY is not set")
+
+
+@pytest.mark.parametrize(
+    ("user", "line", "says"),
+    [
+        ('modle = "x"', 1, "there is no setting modle. Did you mean model?"),
+        ('\n\npermission_mode = "edti"', 3, "give one of plan, ask, edit, full. Did you mean edit?"),
+        ("max_turns = 0", 1, "give a whole number, at least 1"),
+        ("max_turns = true", 1, "give a whole number"),
+        ("max_turns = 1.5", 1, "give a whole number"),
+        ("max_budget_usd = -1", 1, "give USD"),
+        ("max_budget_usd = nan", 1, "give USD"),
+        ("stall_seconds = 0", 1, "give seconds"),
+        ('base_url = "localhost:80"', 1, "http://"),
+        ('ephemeral = "maybe"', 1, "give true or false"),
+        ('cwd = "nowhere"', 1, "a directory that exists"),
+        ("model = 3", 1, "give a text"),
+        ('tools = ["Read", 3]', 1, "give a list of names"),
+        ("# x\ntools = [\n  'Read',\n  'none',\n]\n", 2, "or none alone"),
+        ('text = """\nmodel = 1\n"""', 1, "there is no setting text"),
+        ('append_system = """\nmax_turns = 1\n"""\nmax_turns = "x"', 4, "give a whole number"),
+        ('allow = ["Read"]', 1, "belongs into the table [permissions]"),
+        ('[permissions]\nalow = ["Read"]', 2, "permissions.alow. Did you mean allow?"),
+        ('[permissions]\ndeny = ["Raed(x)"]', 2, "Did you mean Read?"),
+        ("permissions = 3", 1, "must be a table"),
+        ("[providers]\nx = 3", 2, "must be a table"),
+        ('[providers.x]\nfamily = "openai"', 1, "needs a base_url"),
+        ('[providers.x]\nbase_url = "http://x"\nfamliy = "openai"', 3, "Did you mean family?"),
+        ('[providers.x]\nbase_url = "http://x"\nfamily = "opena"', 3, "Did you mean openai?"),
+        ('[providers."x y"]\nbase_url = "http://x"', 1, "no provider's name"),
+        ("[prices.gpt]\ninput = 1\noutput = 1", 1, '"provider/model"'),
+        ('[prices."a/b"]\ninput = 1\noutput = "x"', 3, "not a price"),
+        ('[prices."a/b"]\ninput = 1', 1, "both `input` and `output`"),
+        ("x = \n", 1, "not valid TOML"),
+        ('model = "x"\nmodel = "y"', 2, "not valid TOML"),
+        ('model = "x', 1, "not valid TOML"),
+        ('model = "${}"', 1, "is not a variable"),
+    ],
+)
+def test_a_bad_file_is_told_file_line_and_what_is_accepted(user, line, says, place):
+    with pytest.raises(ConfigError) as caught:
+        place.load(user=user)
+    message = str(caught.value)
+    assert message.startswith(f"{place.user_file}:{line}: ")
+    assert says in message
+    assert message.endswith((".", "?"))
+
+
+def test_bad_flags_and_variables_are_named(place):
+    with pytest.raises(ConfigError, match=r"^--max-turns: max_turns = 'x' is not accepted: give a whole number"):
+        place.load(max_turns="x")
+    with pytest.raises(ConfigError, match=r"^--add-dir: add_dirs"):
+        place.load(add_dir=["/nowhere/at/all"])
+    with pytest.raises(ConfigError, match=r"^SAGENT_PERMISSION_MODE: .*Did you mean full"):
+        place.load(environ={"SAGENT_PERMISSION_MODE": "ful"})
+    with pytest.raises(ConfigError, match=r"^--modle: there is no such setting. Did you mean model"):
+        place.load(modle="x")
+    with pytest.raises(ConfigError, match=r"--continue and --session name two sessions"):
+        place.load(continue_=True, session="x")
+    (warning,) = place.load(environ={"SAGENT_MODLE": "x"}).warnings
+    assert warning == "SAGENT_MODLE: there is no such setting. Did you mean SAGENT_MODEL?"
+
+
+def test_unreadable_files_are_errors_and_not_ignored(place):
+    place.user_file.write_bytes(b'# fine\nmodel = "\xff"')
+    with pytest.raises(ConfigError, match=r"config\.toml:2: not UTF-8"):
+        load({}, {"HOME": str(place.home)}, place.tree)
+    place.user_file.unlink()
+    place.user_file.mkdir()
+    with pytest.raises(ConfigError, match=r"config\.toml: cannot be read"):
+        load({}, {"HOME": str(place.home)}, place.tree)
+
+
+def test_passwords_in_urls_are_masked(place):
+    found = place.load(base_url="http://me:hunter2@host/v1")
+    assert found.base_url == "http://me:hunter2@host/v1"
+    assert "hunter2" not in str(show(found))
+
+
+def test_without_files_nothing_heavy_is_imported(place):
+    code = (
+        "import sys; from pathlib import Path; from sagent.config import load\n"
+        f"load({{'model': 'x'}}, {{'HOME': {str(place.home)!r}}}, Path({str(place.tree)!r}))\n"
+        "heavy = {'tomllib', 'platformdirs', 'pydantic', 'difflib', 'shutil', 'tempfile'} & set(sys.modules)\n"
+        "print(sorted(heavy)); sys.exit(bool(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -1,0 +1,165 @@
+"""AGENTS.md: what is found, in which order, and what is left out with a notice."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sagent.context.instructions import FILE_LIMIT, TOTAL_LIMIT, gather, repository_root
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path.resolve() / "tree"
+    (root / ".git").mkdir(parents=True)
+    (root / "a" / "b").mkdir(parents=True)
+    (tmp_path / "user").mkdir()
+    return root
+
+
+@pytest.fixture
+def user(tree: Path) -> Path:
+    return tree.parent / "user"
+
+
+def test_nothing_there_is_nothing_said(tree, user):
+    found = gather(tree / "a" / "b", user / "missing")
+    assert (found.text, found.files, found.notices) == ("", (), ())
+
+
+def test_from_the_general_to_the_particular_each_under_its_name(tree, user):
+    (tree.parent / "AGENTS.md").write_text("outside the repository")
+    (user / "AGENTS.md").write_text("mine")
+    (tree / "AGENTS.md").write_text("of the root")
+    (tree / "CLAUDE.md").write_text("not read beside AGENTS.md")
+    (tree / "a" / "CLAUDE.md").write_text("of a\r\nsecond line")
+    extra = tree.parent / "extra"
+    extra.mkdir()
+    (extra / "AGENTS.md").write_text("of the further directory")
+    found = gather(tree / "a" / "b", user, [extra])
+    expected = [user / "AGENTS.md", extra / "AGENTS.md", tree / "AGENTS.md", tree / "a" / "CLAUDE.md"]
+    assert list(found.files) == expected
+    texts = ["mine", "of the further directory", "of the root", "of a\nsecond line"]
+    assert found.text == "\n\n".join(
+        f"# Instructions from {path}\n\n{text}" for path, text in zip(expected, texts, strict=True)
+    )
+    assert found.notices == ()
+
+
+def test_without_a_repository_only_the_directory_itself_counts(tmp_path, user):
+    place = tmp_path / "loose" / "deep"
+    place.mkdir(parents=True)
+    (place.parent / "AGENTS.md").write_text("above")
+    (place / "AGENTS.md").write_text("here")
+    if repository_root(place) is not None:
+        pytest.skip("the temporary directory is inside a repository")
+    assert gather(place, user).files == (place.resolve() / "AGENTS.md",)
+
+
+def test_a_worktrees_git_file_marks_a_root_too(tree):
+    (tree / "a" / ".git").write_text("gitdir: elsewhere")
+    assert repository_root(tree / "a" / "b") == tree / "a"
+
+
+def test_includes_follow_their_file_and_are_read_once(tree, user):
+    (tree / "docs").mkdir()
+    (tree / "AGENTS.md").write_text("See @docs/style.md, (@docs/more.md) and @docs/style.md.\nAsk @alice or a@b.md.")
+    (tree / "docs" / "style.md").write_text("style; back to @../AGENTS.md and @more.md")
+    (tree / "docs" / "more.md").write_text("more")
+    (tree / "docs" / "with space.md").write_text("spaced")
+    (tree / "a" / "AGENTS.md").write_text("@../docs/with\\ space.md")
+    found = gather(tree / "a", user)
+    names = ["AGENTS.md", "docs/style.md", "docs/more.md", "a/AGENTS.md", "a/../docs/with space.md"]
+    assert [str(path.relative_to(tree)) for path in found.files] == names
+    assert found.notices == ()
+
+
+def test_mentions_in_code_and_things_that_are_no_files_are_no_includes(tree, user):
+    (tree / "x.md").write_text("must not be read")
+    (tree / "AGENTS.md").write_text(
+        "`@x.md` and ``a ` @x.md``\n```\n@x.md\n````\n~~~\n@x.md\n```\n@x.md\n~~~\n@dataclass @scope/package me@x.md"
+    )
+    found = gather(tree, user)
+    assert len(found.files) == 1
+    assert found.notices == ()
+
+
+def test_a_project_cannot_draw_in_what_lies_outside_or_holds_keys(tree, user):
+    outside = tree.parent / "outside.md"
+    outside.write_text("secret")
+    (tree / ".env").write_text("KEY=secret")
+    (tree / ".git" / "config").write_text("secret")
+    (tree / "link.md").symlink_to(outside)
+    (tree / "inner.md").write_text("inner")
+    (tree / "good.md").symlink_to("inner.md")
+    mentions = ["@../outside.md", f"@{outside}", "@link.md", "@~/x.md", "@./.env", "@./.git/config", "@good.md"]
+    (tree / "AGENTS.md").write_text("\n".join(mentions))
+    (tree / "a" / "AGENTS.md").symlink_to(outside)
+    found = gather(tree / "a", user)
+    assert "secret" not in found.text
+    assert found.files == (tree / "AGENTS.md", tree / "good.md")
+    assert len(found.notices) == 7
+    assert all("was not read" in notice for notice in found.notices)
+
+
+def test_the_persons_own_file_may_include_from_anywhere(tree, user, monkeypatch):
+    monkeypatch.setenv("HOME", str(tree.parent))
+    (tree.parent / "anywhere.md").write_text("anything")
+    (user / "AGENTS.md").write_text("@~/anywhere.md @./gone.md")
+    found = gather(tree, user)
+    assert "anything" in found.text
+    assert found.notices == (f"{user}/gone.md (included by {user}/AGENTS.md) was not read: No such file or directory.",)
+
+
+def test_includes_nest_at_most_five_deep_and_circles_end(tree, user):
+    (tree / "AGENTS.md").write_text("@1.md")
+    for number in range(1, 8):
+        (tree / f"{number}.md").write_text(f"text {number}\n@{number + 1}.md\n@AGENTS.md")
+    found = gather(tree, user)
+    assert [path.name for path in found.files] == ["AGENTS.md", "1.md", "2.md", "3.md", "4.md", "5.md"]
+    (notice,) = found.notices
+    assert "6.md" in notice
+    assert "5 deep" in notice
+
+
+def test_what_is_no_regular_text_file_is_told(tree, user):
+    os.mkfifo(tree / "pipe.md")
+    (tree / "binary.md").write_bytes(b"\x7fELF\0\0")
+    (tree / "loop.md").symlink_to("loop.md")
+    (tree / "AGENTS.md").write_text("@./pipe.md @binary.md @./loop.md @./a")
+    found = gather(tree, user)
+    assert found.files == (tree / "AGENTS.md",)
+    assert sorted(Path(notice.split(" ")[0]).name for notice in found.notices) == [
+        "a",
+        "binary.md",
+        "loop.md",
+        "pipe.md",
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_encodings_are_told_apart(encoding, tree, user):
+    (tree / "AGENTS.md").write_bytes("Größe prüfen\nja".encode(encoding))
+    found = gather(tree, user)
+    assert found.text.endswith("\n\nGröße prüfen\nja")
+
+
+def test_a_long_file_is_cut_at_a_line_with_a_notice(tree, user):
+    (tree / "AGENTS.md").write_text("é" * 50 + "\n" + ("ü" * 99 + "\n") * 1000)
+    found = gather(tree, user)
+    assert FILE_LIMIT - 300 < len(found.text.encode()) < FILE_LIMIT + 300
+    assert found.text.endswith("ü" * 99)
+    assert "�" not in found.text
+    assert f"{FILE_LIMIT:,} bytes" in found.notices[0]
+
+
+def test_when_all_is_too_much_the_persons_own_and_the_nearest_stay(tree, user):
+    text = "x" * 98 + "\n"
+    for place in (user, tree, tree / "a", tree / "a" / "b"):
+        (place / "AGENTS.md").write_text(f"BEGIN {place.name}\n" + text * 250)
+    found = gather(tree / "a" / "b", user)
+    assert len(found.text.encode()) <= TOTAL_LIMIT + 10
+    assert "BEGIN user" in found.text
+    assert "BEGIN b" in found.text
+    assert found.files == (user / "AGENTS.md", tree / "a/AGENTS.md", tree / "a/b/AGENTS.md")
+    assert [notice.split(":")[0] for notice in found.notices] == [f"{tree}/a/AGENTS.md", f"{tree}/AGENTS.md"]

@@ -1,0 +1,321 @@
+"""The cap holds under any interleaving, nobody waits for ever, and the sums are those of what was settled."""
+
+import asyncio
+import random
+from decimal import Decimal, localcontext
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagent.cost.ledger import Ledger, Spent
+from sagent.cost.prices import PriceBook
+from sagent.errors import BudgetExceeded
+from sagent.usage import Charge, Usage
+
+BOOK = PriceBook({"mine/flat": {"input": 1, "output": 1}, "mine/free": {"input": 0, "output": 0}})
+MICRO = Decimal("0.000001")
+
+
+def micros(count: int) -> Decimal:
+    """So many tokens of mine/flat."""
+    return count * MICRO
+
+
+def billed(output: int = 0, *, fresh: int = 0, model: str = "flat", usd: Decimal | None = None) -> list[Charge]:
+    return [Charge(model, Usage(input=fresh, output=output), usd=usd)]
+
+
+async def test_totals_by_role_model_and_agent():
+    ledger = Ledger(None, BOOK)
+    for agent, role, count in (
+        ("root", "executor", 100),
+        ("root", "advisor:opus", 20),
+        ("root/review", "executor", 3),
+        ("root/review/deep", "compactor", 4),
+        ("rooted", "executor", 50),
+    ):
+        with await ledger.reserve(agent, role, "mine", "flat", 10, 10) as reservation:
+            reservation.settle(billed(count))
+    with await ledger.reserve("root", "executor", "nobody", "knows", 10, None) as reservation:
+        assert reservation.max_output is None
+        (spent,) = reservation.settle([Charge("knows", Usage(input=7, output=5, reasoning=2), estimated=True)])
+    assert spent == Spent("root", "executor", "nobody", "knows", Usage(7, output=5, reasoning=2), None, "", True)
+
+    totals = ledger.totals()
+    assert (totals.total, totals.executor, totals.advisor, totals.other) == tuple(
+        micros(count) for count in (177, 153, 20, 4)
+    )
+    assert totals.by_model == {"mine/flat": micros(177), "nobody/knows": 0}
+    assert totals.by_agent == {
+        "root": micros(120),
+        "root/review": micros(3),
+        "root/review/deep": micros(4),
+        "rooted": micros(50),
+    }
+    assert totals.unpriced == ("nobody/knows",)
+    assert ledger.usage()["root", "executor"] == Usage(7, output=105, reasoning=2)
+    assert ledger.spent("root") == micros(120)
+    assert ledger.spent_below("root") == micros(127)
+    assert ledger.spent_below("root/review") == micros(7)
+
+
+async def test_restored_entries_count_as_spent_here():
+    first = Ledger(Decimal(1), BOOK)
+    with await first.reserve("root", "executor", "mine", "flat", 100, 100) as reservation:
+        entries = reservation.settle(billed(60, fresh=100))
+    second = Ledger(micros(200), BOOK)
+    second.restore(entries)
+    assert second.totals() == first.totals()
+    assert second.usage() == first.usage()
+    with await second.reserve("root", "executor", "mine", "flat", 10, 1000, 1) as reservation:
+        assert reservation.max_output == 30
+
+
+async def test_the_output_limit_is_lowered_to_exactly_what_is_affordable():
+    cap = Decimal("0.50")
+    ledger = Ledger(cap, BOOK)
+    with await ledger.reserve("root", "executor", "anthropic", "claude-sonnet-4-5", 20_000, 64_000) as reservation:
+        limit = reservation.max_output
+        assert limit is not None
+        costs = [BOOK.worst("anthropic", "claude-sonnet-4-5", 20_000, output) for output in (limit, limit + 1)]
+    assert costs[0] is not None
+    assert costs[1] is not None
+    assert costs[0] <= cap < costs[1]
+
+
+async def test_a_call_that_does_not_fit_is_refused_with_the_figures():
+    ledger = Ledger(micros(1000), BOOK)
+    with await ledger.reserve("root", "executor", "mine", "flat", 0, 700) as reservation:
+        reservation.settle(billed(700))
+    with pytest.raises(BudgetExceeded) as caught:
+        await ledger.reserve("root", "executor", "mine", "flat", 100, 5000)
+    message = str(caught.value)
+    for figure in ("mine/flat", "cap is $0.001,", "$0.0007 is spent", "$0.00 reserved", "cost $0.000356;", "256"):
+        assert figure in message
+    assert ledger.totals().total == micros(700)
+    with await ledger.reserve("root", "executor", "mine", "flat", 100, 50) as reservation:
+        assert reservation.max_output == 50  # a small call still fits
+
+
+async def test_an_unpriced_model_is_refused_under_a_cap_and_a_local_one_is_not():
+    ledger = Ledger(Decimal(0), BOOK)
+    with pytest.raises(BudgetExceeded, match=r"nobody/knows has no known price.*settings"):
+        await ledger.reserve("root", "executor", "nobody", "knows", 10, 10)
+    for provider, model in (("ollama", "any"), ("mine", "free")):
+        with await ledger.reserve("root", "executor", provider, model, 10**9, 10**6) as reservation:
+            assert reservation.max_output == 10**6
+
+
+async def test_what_a_server_bills_beyond_the_bound_is_recorded_as_it_is():
+    ledger = Ledger(micros(1000), BOOK)
+    with await ledger.reserve("root", "executor", "mine", "flat", 0, 300) as reservation:
+        reservation.settle(billed(5000))
+        assert ledger.held == 0
+    assert ledger.totals().total == micros(5000)
+    with pytest.raises(BudgetExceeded):
+        await ledger.reserve("root", "executor", "mine", "flat", 0, 300)
+
+
+async def test_a_servers_own_name_for_the_model_asked_for_has_its_price():
+    ledger = Ledger(Decimal(1), BOOK)
+    with await ledger.reserve("root", "executor", "mine", "flat", 0, 300) as reservation:
+        (spent,) = reservation.settle(billed(300, model="flat-by-another-name"))
+    assert (spent.model, spent.usd) == ("flat-by-another-name", micros(300))
+
+
+async def test_an_unpriced_part_of_a_call_uses_up_what_was_held():
+    ledger = Ledger(micros(1000), BOOK)
+    with await ledger.reserve("root", "executor", "mine", "flat", 0, 800) as reservation:
+        spent = reservation.settle([*billed(10), Charge("unheard-of", Usage(output=10))])
+    assert [record.usd for record in spent] == [micros(10), None]
+    assert ledger.totals().total == micros(10)
+    assert ledger.totals().unpriced == ("mine/unheard-of",)
+    with await ledger.reserve("root", "executor", "mine", "flat", 0, 800, 1) as reservation:
+        assert reservation.max_output == 200
+
+
+async def test_a_failed_call_frees_its_money():
+    ledger = Ledger(micros(1000), BOOK)
+
+    async def fail() -> None:
+        with await ledger.reserve("root", "executor", "mine", "flat", 0, 1000):
+            assert ledger.held == micros(1000)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    assert ledger.held == 0
+    assert ledger.totals().total == 0
+
+
+async def until_blocked(task: "asyncio.Task[object]") -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not task.done()
+
+
+async def test_a_call_waits_for_those_in_flight_and_in_turn():
+    ledger = Ledger(micros(1000), BOOK)
+    first = await ledger.reserve("a", "executor", "mine", "flat", 0, 900)
+    large = asyncio.create_task(ledger.reserve("b", "executor", "mine", "flat", 0, 800, 800))
+    await until_blocked(large)
+    small = asyncio.create_task(ledger.reserve("c", "executor", "mine", "flat", 0, 50))
+    await until_blocked(small)  # it would fit, but it came later
+    first.settle(billed(100))
+    assert (await large).max_output == 800
+    assert (await small).max_output == 50
+    assert ledger.held == micros(850)
+
+
+async def test_a_waiting_call_is_refused_as_soon_as_no_hope_is_left():
+    ledger = Ledger(micros(1000), BOOK)
+    first = await ledger.reserve("a", "executor", "mine", "flat", 0, 900)
+    waiting = asyncio.create_task(ledger.reserve("b", "executor", "mine", "flat", 0, 800))
+    behind = asyncio.create_task(ledger.reserve("c", "executor", "mine", "flat", 0, 90))
+    await until_blocked(waiting)
+    first.settle(billed(900))
+    with pytest.raises(BudgetExceeded):
+        await waiting
+    assert (await behind).max_output == 90
+
+
+async def test_cancelling_the_one_in_front_lets_the_others_in():
+    ledger = Ledger(micros(1000), BOOK)
+    first = await ledger.reserve("a", "executor", "mine", "flat", 0, 900)
+    large = asyncio.create_task(ledger.reserve("b", "executor", "mine", "flat", 0, 800, 800))
+    small = asyncio.create_task(ledger.reserve("c", "executor", "mine", "flat", 0, 50))
+    await until_blocked(small)
+    large.cancel()
+    assert (await small).max_output == 50
+    assert ledger.held == micros(950)
+    first.release()
+    assert ledger.held == micros(50)
+
+
+async def test_money_granted_to_a_call_that_is_cancelled_before_it_hears_of_it_comes_back():
+    ledger = Ledger(micros(1000), BOOK)
+    first = await ledger.reserve("a", "executor", "mine", "flat", 0, 900)
+    waiting = asyncio.create_task(ledger.reserve("b", "executor", "mine", "flat", 0, 800))
+    await until_blocked(waiting)
+    first.release()  # grants it; its task has not run yet
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert ledger.held == 0
+
+
+async def test_a_short_reply_is_not_forced_while_others_may_settle_for_less():
+    ledger = Ledger(micros(10_000), BOOK)
+    first = await ledger.reserve("a", "executor", "mine", "flat", 0, 9000)
+    waiting = asyncio.create_task(ledger.reserve("b", "executor", "mine", "flat", 0, 9000))
+    await until_blocked(waiting)  # a thousand tokens are left, enough for a cut reply only
+    first.settle(billed(500))
+    assert (await waiting).max_output == 9000
+
+
+async def test_sums_are_exact_in_any_decimal_context():
+    ledger = Ledger(Decimal(1000), BOOK)
+    with localcontext() as context:
+        context.prec = 2
+        for usd in (Decimal("123.456"), Decimal("0.000000000000000001")):
+            with await ledger.reserve("root", "executor", "mine", "flat", 10, 10) as reservation:
+                reservation.settle(billed(1, usd=usd))
+        total = ledger.totals().total
+    assert total == Decimal("123.456000000000000001")
+
+
+async def test_fifty_concurrent_calls_against_a_server_that_bills_the_worst_case():
+    cap = Decimal("0.05")
+    ledger = Ledger(cap, BOOK)
+
+    async def call(number: int) -> bool:
+        provider, model = ("anthropic", "claude-sonnet-4-5"), ("openai", "gpt-5.5")
+        name = (provider, model)[number % 2]
+        try:
+            reservation = await ledger.reserve(f"root/{number}", "executor", *name, 1000, 300)
+        except BudgetExceeded:
+            return False
+        with reservation:
+            await asyncio.sleep(0)
+            worst = BOOK.worst(*name, 1000, reservation.max_output or 0)
+            reservation.settle([Charge(name[1], Usage(input=1000, output=reservation.max_output or 0), usd=worst)])
+        return True
+
+    made = await asyncio.gather(*(call(number) for number in range(50)))
+    total = ledger.totals().total
+    assert total <= cap
+    assert 0 < sum(made) < 50
+    assert total > cap / 2  # and what it allows can be spent
+
+
+async def test_fifty_cheap_calls_all_go_through_though_their_worst_cases_do_not_fit_at_once():
+    ledger = Ledger(micros(10_000), BOOK)
+
+    async def call(number: int) -> None:
+        with await ledger.reserve(f"root/{number}", "executor", "mine", "flat", 100, 4000) as reservation:
+            await asyncio.sleep(0)
+            reservation.settle(billed(5, fresh=10))
+
+    await asyncio.gather(*(call(number) for number in range(50)))
+    assert ledger.totals().total == micros(750)
+
+
+MODELS = [
+    ("anthropic", "claude-sonnet-4-5"),  # dearer above 200k
+    ("openai", "gpt-5.5"),  # dearer above 272k
+    ("deepseek", "deepseek-v4-flash"),  # dearer at some hours
+    ("mine", "flat"),
+    ("mine", "free"),
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 6_000_000))
+def test_the_cap_holds_under_any_interleaving(seed, cap_micros):
+    """Fifty tasks reserve, settle for at most the worst case, release, fail and are cancelled at random."""
+    chance = random.Random(seed)
+    cap = cap_micros * MICRO
+    ledger = Ledger(cap, BOOK)
+    settled: list[Spent] = []
+
+    async def call(number: int) -> None:
+        provider, model = chance.choice(MODELS)
+        bound = chance.choice([0, 1000, 150_000, 200_000, 250_000, 400_000])
+        asked = chance.choice([1, 256, 5000, 64_000])
+        try:
+            reservation = await ledger.reserve(f"root/{number % 7}", "executor", provider, model, bound, asked)
+        except BudgetExceeded:
+            return
+        with reservation:
+            for _ in range(chance.randrange(4)):
+                await asyncio.sleep(0)
+            limit = reservation.max_output
+            assert limit is not None
+            assert min(256, asked) <= limit <= asked
+            if chance.random() < 0.8:
+                if chance.random() < 0.5:
+                    usage = Usage(input=bound, output=limit)
+                else:
+                    cuts = sorted(chance.randint(0, bound) for _ in range(3))
+                    usage = Usage(cuts[0], cuts[1] - cuts[0], cuts[2] - cuts[1], output=chance.randint(0, limit))
+                settled.extend(reservation.settle([Charge(model, usage)]))
+                assert ledger.totals().total <= cap
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(call(number)) for number in range(50)]
+        for _ in range(30):
+            await asyncio.sleep(0)
+            assert ledger.held + ledger.totals().total <= cap
+            if chance.random() < 0.3:
+                chance.choice(tasks).cancel()
+        outcomes = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+        for outcome in outcomes:
+            assert outcome is None or isinstance(outcome, asyncio.CancelledError), outcome
+
+    asyncio.run(run())
+    assert ledger.held == 0
+    totals = ledger.totals()
+    assert totals.total == sum((record.usd or Decimal(0) for record in settled), Decimal(0)) <= cap
+    assert sum(totals.by_agent.values()) == sum(totals.by_model.values()) == totals.total
+    assert not totals.unpriced

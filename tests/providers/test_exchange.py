@@ -1,0 +1,250 @@
+"""Streams as they really come: cut, silent, broken, whole where a stream was asked for. Real HTTP, exact bytes."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+
+from sagent.errors import ModelError
+from sagent.lib.json import sha256_hex
+from sagent.messages import ToolCall, user
+from sagent.model import Billed, Model, Reply, Request, TextPart
+from sagent.providers import Anthropic, OpenAICompatible, Timeouts
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
+PING = b"event: ping\ndata: {}\n\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def event(data: object) -> bytes:
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def page(data: bytes, kind: bytes = b"application/json", status: bytes = b"200 OK") -> list[bytes]:
+    return [b"HTTP/1.1 %s\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n" % (status, kind, len(data)) + data]
+
+
+def says(text: str, finish: str | None = None) -> bytes:
+    return event({"id": "c1", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]})
+
+
+USAGE = event({"id": "c1", "choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}})
+DONE = b"data: [DONE]\n\n"
+QUICK = Timeouts(stall=0.15, reasoning_stall=0.4, connect=5)
+
+
+@asynccontextmanager
+async def chat(url: str, timeouts: Timeouts | None = None) -> AsyncGenerator[Model]:
+    provider = OpenAICompatible.from_key("", base_url=url, timeouts=timeouts)
+    yield provider.model("m")
+    await provider.aclose()
+
+
+async def ask(model: Model) -> tuple[list[object], Reply]:
+    *deltas, reply = [item async for item in model.stream(Request("c", [user("hi")]))]
+    assert isinstance(reply, Reply)
+    return deltas, reply
+
+
+async def failure(model: Model) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await ask(model)
+    assert (caught.value.provider, caught.value.model) == (model.provider, model.id)
+    return caught.value
+
+
+async def test_a_reply_its_cost_and_the_witness_of_the_bytes_sent(raw_server) -> None:
+    async with (
+        raw_server([HEAD, chunk(says("he") + says("llo", "stop") + USAGE + DONE), END]) as server,
+        chat(server.url) as model,
+    ):
+        deltas, reply = await ask(model)
+        assert deltas[0] == TextPart("hello")  # what came in one piece is told in one piece
+        assert isinstance(deltas[1], Billed)
+        assert (reply.message.content, reply.message.model, reply.response_id) == ("hello", "openai-compatible/m", "c1")
+        assert (reply.usage.input, reply.usage.output) == (9, 2)
+        body = server.requests[0].partition(b"\r\n\r\n")[2]
+        assert (reply.witness.sha256, reply.witness.size) == (sha256_hex(body), len(body))
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [HEAD, chunk(says("he")), None],
+        [HEAD, chunk(says("he")), END],
+        [HEAD, chunk(says("he") + b'data: {"choi'), END],
+        [HEAD, END],
+        [HEAD, chunk(b"data: [DONE]\n\n"), END],
+    ],
+)
+async def test_a_stream_without_its_closing_event_is_cut(raw_server, pieces) -> None:
+    async with raw_server(pieces) as server, chat(server.url) as model:
+        assert (await failure(model)).kind == "cut"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [HEAD, chunk(says("hello", "stop")), END],  # no [DONE]
+        [HEAD, chunk(says("hello", "stop")), None],  # not even an end
+        [HEAD, chunk(says("hello") + DONE), END],  # no finish reason
+        [HEAD, chunk(says("hello", "stop") + DONE + b"data: rubbish\n\n"), END],
+        [HEAD, chunk(says("hello", "stop") + DONE[:-2]), END],  # no blank line
+        [HEAD, chunk(says("hello", "stop") + DONE), 30.0],  # the stream stays open
+        [HEAD, chunk(says("hello", "stop")), 30.0],
+    ],
+)
+async def test_a_reply_that_is_complete_is_taken_however_the_stream_ends(raw_server, pieces) -> None:
+    async with raw_server(pieces) as server, chat(server.url, QUICK) as model:
+        _, reply = await ask(model)
+        assert reply.message.content == "hello"
+        assert reply.charges[0].estimated
+        assert reply.usage.output == 1
+
+
+async def test_a_line_that_is_not_json_is_a_broken_protocol_and_what_came_before_is_told(raw_server) -> None:
+    async with raw_server([HEAD, chunk(says("he") + b"data: {broken\n\n"), END]) as server, chat(server.url) as model:
+        told = []
+
+        async def listen() -> None:
+            async for item in model.stream(Request("c", [user("hi")])):
+                told.append(item)
+
+        with pytest.raises(ModelError) as caught:
+            await listen()
+        assert caught.value.kind == "protocol"
+        assert told == [TextPart("he")]
+
+
+async def test_an_error_in_a_stream(raw_server) -> None:
+    failed = event({"error": {"code": 502, "message": "Provider disconnected"}, "choices": []})
+    async with raw_server([HEAD, chunk(says("he") + failed), END]) as server, chat(server.url) as model:
+        error = await failure(model)
+        assert (error.kind, error.status) == ("server", 502)
+        assert "Provider disconnected" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (page(b"<html><title>Sign in</title></html>", b"text/html"), "server", "Sign in"),
+        (page(b"<html><h1>502 Bad Gateway</h1></html>", b"text/html", b"502 Bad Gateway"), "server", "502 Bad Gateway"),
+        (page(b'{"error":{"message":"slow down"}}', status=b"429 Too Many"), "rate_limit", "slow down"),
+        (page(b'{"error":{"message":"no such model","code":404}}'), "not_found", "no such model"),
+        (page(b'[{"error":{"code":400,"message":"API key not valid"}}]'), "auth", "API key not valid"),
+        (page(b'{"half":'), "protocol", "not JSON"),
+        (page(b'{"hello":"there"}'), "protocol", "not a reply"),
+        (page(b""), "cut", "ended"),
+    ],
+)
+async def test_answers_that_are_no_streams(raw_server, answer, kind, words) -> None:
+    async with raw_server(answer) as server, chat(server.url) as model:
+        error = await failure(model)
+        assert error.kind == kind
+        assert words in str(error)
+
+
+async def test_a_reply_in_one_piece_is_taken_too(raw_server) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "Read", "arguments": '{"path":"a"}'}}
+    body = {
+        "id": "c9",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "tool_calls",
+                "message": {"role": "assistant", "content": "ok", "tool_calls": [call]},
+            }
+        ],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 3},
+    }
+    async with raw_server(page(b"\n  \n" + json.dumps(body, indent=1).encode())) as server, chat(server.url) as model:
+        _, reply = await ask(model)
+        assert reply.message.content == "ok"
+        assert reply.message.calls == (ToolCall("1", "Read", reply.message.calls[0].arguments),)
+        assert (reply.message.stop, reply.usage.output) == ("tool_use", 3)
+
+
+async def test_silence_ends_the_call_and_pings_do_not_count_as_silence(raw_server) -> None:
+    silent = [HEAD, chunk(says("he")), 30.0]
+    pinging = [HEAD, chunk(says("he")), *[0.05, chunk(b": ping\n\n")] * 8, chunk(says("llo", "stop") + DONE), END]
+    async with raw_server(silent, pinging) as server, chat(server.url, QUICK) as model:
+        error = await failure(model)
+        assert (error.kind, error.retryable) == ("stalled", True)
+        assert "0.15 s" in str(error)
+        _, reply = await ask(model)
+        assert reply.message.content == "hello"
+
+
+async def test_before_the_first_event_and_while_it_reasons_a_model_may_be_silent_longer(raw_server) -> None:
+    thought = event({"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]})
+    late = [0.25, HEAD, 0.05, chunk(thought), 0.25, chunk(says("hello", "stop") + DONE), END]
+    never = [30.0]
+    half = [HEAD, chunk(b"data: {"), *[0.1, chunk(b" ")] * 20]
+    async with raw_server(late, never, half) as server, chat(server.url, QUICK) as model:
+        assert (await ask(model))[1].message.content == "hello"
+        assert (await failure(model)).kind == "stalled"
+        assert (await failure(model)).kind == "stalled"  # bytes that make no event are no life
+
+
+async def test_a_slow_reader_is_not_taken_for_a_silent_provider(raw_server) -> None:
+    pieces = [HEAD, chunk(says("a")), chunk(says("b")), chunk(says("c", "stop") + DONE), END]
+    async with raw_server(pieces) as server, chat(server.url, QUICK) as model:
+        told = []
+        async for item in model.stream(Request("c", [user("hi")])):
+            await asyncio.sleep(0.3)
+            told.append(item)
+        assert isinstance(told[-1], Reply)
+
+
+async def test_a_call_left_early_or_cancelled_ends_and_the_next_one_works(raw_server) -> None:
+    open_end = [HEAD, chunk(says("he")), 30.0]
+    good = [HEAD, chunk(says("hello", "stop") + USAGE + DONE), END]
+    async with raw_server(open_end, open_end, good, good) as server, chat(server.url) as model:
+        async with aclosing(model.stream(Request("c", [user("hi")]))) as deltas:
+            assert await anext(deltas) == TextPart("he")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await ask(model)
+        assert (await ask(model))[1].message.content == "hello"
+        connections = server.connections
+        assert (await ask(model))[1].message.content == "hello"
+        assert server.connections == connections  # the finished one is used again
+
+
+async def test_a_stall_is_told_from_a_cancellation_that_comes_with_it(raw_server) -> None:
+    """Cancelling a stalled call cancels it; nothing of the watch is left behind in the task."""
+    async with raw_server([HEAD, chunk(says("he")), 30.0]) as server, chat(server.url, QUICK) as model:
+        assert (await failure(model)).kind == "stalled"
+        task = asyncio.current_task()
+        assert task
+        assert task.cancelling() == 0
+
+
+async def test_the_models_of_a_server(raw_server) -> None:
+    listing = {"data": [{"id": "a", "context_length": 4096}, {"id": "b"}]}
+    anthropic = {"data": [{"id": "claude-x", "display_name": "Claude X"}, {"id": "claude-opus-4-1-20250805"}]}
+    async with raw_server(page(json.dumps(listing).encode())) as server:
+        provider = OpenAICompatible.from_key("", base_url=server.url)
+        infos = await provider.models()
+        assert [(info.id, info.limits.window) for info in infos] == [("a", 4096), ("b", None)]
+        assert server.requests[0].startswith(b"GET /v1/models HTTP/1.1")
+        await provider.aclose()
+    async with raw_server(page(json.dumps(anthropic).encode()), page(b"{}", status=b"401 No")) as server:
+        provider = Anthropic.from_key("key-of-mine", base_url=f"{server.url}/v1/")
+        infos = await provider.models()
+        assert [(info.id, info.name, info.limits.max_output) for info in infos] == [
+            ("claude-x", "Claude X", None),
+            ("claude-opus-4-1-20250805", "", 32_000),
+        ]
+        assert server.requests[0].startswith(b"GET /v1/models?limit=1000 HTTP/1.1")
+        assert b"x-api-key: key-of-mine" in server.requests[0]
+        with pytest.raises(ModelError) as caught:
+            await provider.models()
+        assert caught.value.kind == "auth"
+        await provider.aclose()

@@ -1,0 +1,217 @@
+"""Whatever shape an error has, its kind, its words and the wait asked for come out, and the key stays in."""
+
+import json
+import time
+from email.utils import formatdate
+
+import pytest
+
+from sagent.errors import ModelError
+from sagent.providers.faults import Origin, error_in, from_event, from_status
+
+ORIGIN = Origin("acme", "big-1", "sk-very-secret-key", "ACME_API_KEY")
+
+
+def fault(status: int, body: object, headers: dict[str, str] | None = None) -> ModelError:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return from_status(ORIGIN, status, headers or {}, data)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, {"error": {"type": "invalid_request_error", "message": "bad"}}, "invalid_request"),
+        (400, {"error": {"message": "API key not valid. Please pass a valid API key."}}, "auth"),
+        (400, [{"error": {"code": 400, "message": "API_KEY_INVALID: api key not valid"}}], "auth"),
+        (400, {"code": "Client specified an invalid argument", "error": "Incorrect API key provided: sk-x"}, "auth"),
+        (400, {"error": {"message": "Model Not Exist"}}, "not_found"),
+        (401, {"detail": "Unauthorized"}, "auth"),
+        (402, {"error": {"message": "Insufficient credits"}}, "payment"),
+        (403, {"error": {"message": "no"}}, "permission"),
+        (404, {"error": "model 'x' not found"}, "not_found"),
+        (405, b"Method Not Allowed", "not_found"),
+        (413, b"<html><head><title>413 Request Entity Too Large</title></head></html>", "context_overflow"),
+        (422, {"detail": [{"loc": ["body", "messages"], "msg": "field required"}]}, "invalid_request"),
+        (429, {"error": {"message": "slow down"}}, "rate_limit"),
+        (429, {"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}, "payment"),
+        (429, {"error": {"type": "engine_overloaded_error", "message": "The engine is overloaded"}}, "overloaded"),
+        (
+            429,
+            {"error": {"code": 429, "message": "You exceeded your current quota", "status": "RESOURCE_EXHAUSTED"}},
+            "rate_limit",
+        ),
+        (500, {"error": {"message": "oops"}}, "server"),
+        (502, b"<html><body>Bad Gateway</body></html>", "server"),
+        (503, {"error": {"message": "Service Unavailable"}}, "server"),
+        (503, {"error": {"message": "The model is overloaded. Please try again later."}}, "overloaded"),
+        (504, b"", "server"),
+        (520, b"error code: 520", "server"),
+        (529, {"error": {"type": "overloaded_error", "message": "Overloaded"}}, "overloaded"),
+        (307, b"", "not_found"),
+        (418, b"teapot", "invalid_request"),
+    ],
+)
+def test_the_kind(status: int, body: object, kind: str) -> None:
+    error = fault(status, body)
+    assert (error.kind, error.status, error.provider, error.model) == (kind, status, "acme", "big-1")
+    assert error.args[0]
+    assert str(status) in str(error)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "prompt is too long: 208310 tokens > 200000 maximum",
+        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length",
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        "request (2009 tokens) exceeds the available context size (512 tokens), try increasing it",
+        "This model's maximum prompt length is 131072 but the request contains 200000 tokens.",
+        "Your request exceeded model token limit: 262144",
+        "invalid params, context window exceeds limit (2013)",
+        "Range of input length should be [1, 129024]",
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+        "Please reduce the length of the messages or completion.",
+        "prompt token count of 140000 exceeds the limit of 128000",
+        "the request exceeds the available context size. try increasing the context size",
+        "Prompt contains 65673 tokens, too large for model with 32768 maximum context length",
+        "tokens to keep from the initial prompt is greater than the context length",
+        "prompt too long; exceeded max context length by 4 tokens",
+        "Input tokens exceed the configured limit of 272000 tokens.",
+    ],
+)
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_an_overflow_is_known_by_its_words(words: str, status: int) -> None:
+    assert fault(status, {"error": {"message": words}}).kind == "context_overflow"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens",
+        "temperature: range: 0..1",
+        "messages.3: tool_use ids were found without tool_result blocks",
+        "Unknown parameter: 'context'",
+    ],
+)
+def test_other_refusals_are_no_overflow(words: str) -> None:
+    assert fault(400, {"error": {"message": words}}).kind == "invalid_request"
+
+
+def test_a_rate_limit_in_tokens_is_no_overflow_unless_it_can_never_fit() -> None:
+    told = "Rate limit reached for gpt-4 on tokens per min (TPM): Limit 10000, Used 9000, Requested 2000."
+    assert fault(429, {"error": {"code": "rate_limit_exceeded", "message": told}}).kind == "rate_limit"
+    never = "Request too large for gpt-4 on tokens per min (TPM): Limit 10, Requested 20. The input must be reduced."
+    assert fault(429, {"error": {"type": "tokens", "message": never}}).kind == "context_overflow"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"error": {"message": "a"}}, "a"),
+        ({"error": "b"}, "b"),
+        ({"message": "c", "object": "error"}, "c"),
+        ({"detail": "d"}, "d"),
+        ({"detail": [{"loc": ["body", 0], "msg": "e"}, {"msg": "f"}]}, "body.0: e; f"),
+        ({"errors": [{"message": "g"}]}, "g"),
+        ({"error": {"message": "Provider returned error", "metadata": {"raw": "h"}}}, "Provider returned error: h"),
+        ({"base_resp": {"status_code": 1004, "status_msg": "i"}}, "i"),
+        (b"plain words", "plain words"),
+        (b"", "no explanation was given"),
+        ({"error": {"message": "x" * 5000}}, "x" * 600 + "…"),
+    ],
+)
+def test_the_words(body: object, words: str) -> None:
+    assert fault(400, body).args[0] == words
+
+
+def test_a_page_of_html_is_told_in_a_few_words() -> None:
+    page = (
+        b"<!DOCTYPE html><html><head><title>502 Bad Gateway</title><style>p{}</style></head><body><h1>nginx</h1></body>"
+    )
+    said = fault(502, page, {"content-type": "text/html"}).args[0]
+    assert "502 Bad Gateway" in said
+    assert "nginx" in said
+    assert "<" not in said
+    assert "p{}" not in said
+
+
+def test_the_key_is_never_shown_and_its_variable_is_named() -> None:
+    error = fault(401, {"error": {"message": "Incorrect API key: sk-very-secret-key"}})
+    assert "sk-very" not in str(error)
+    assert "***" in str(error)
+    assert "ACME_API_KEY" in str(error)
+    assert "sk-very" not in repr(ORIGIN)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"x-ratelimit-reset-requests": "6m0s", "x-ratelimit-remaining-requests": "0"}, 360.0),
+        ({"x-ratelimit-reset-tokens": "120ms", "x-ratelimit-remaining-tokens": "0"}, 0.12),
+        (
+            {
+                "x-ratelimit-reset-tokens": "2s",
+                "x-ratelimit-remaining-tokens": "0",
+                "x-ratelimit-reset-requests": "1h2m",
+                "x-ratelimit-remaining-requests": "4",
+            },
+            2.0,
+        ),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-3"}, None),
+        ({}, None),
+    ],
+)
+def test_the_wait_asked_for(headers: dict[str, str], seconds: float | None) -> None:
+    assert fault(429, {"error": {"message": "no"}}, headers).retry_after == seconds
+
+
+def test_the_wait_as_a_moment() -> None:
+    soon = fault(429, b"", {"retry-after": formatdate(time.time() + 30, usegmt=True)}).retry_after
+    assert soon is not None
+    assert 25 < soon <= 30
+    epoch = fault(429, b"", {"x-ratelimit-reset": str(int((time.time() + 30) * 1000))}).retry_after
+    assert epoch is not None
+    assert 25 < epoch <= 30
+    assert fault(429, b"", {"retry-after": formatdate(time.time() - 30, usegmt=True)}).retry_after is None
+
+
+def test_the_wait_in_words_and_in_a_repeated_header() -> None:
+    assert fault(429, {"error": {"message": "Please try again in 1.25s. Visit"}}).retry_after == 1.25
+    assert fault(429, {"error": {"message": "Please try again in 6m12s."}}).retry_after == 372.0
+    told = {"error": {"message": "x", "code": 429, "metadata": {"headers": {"Retry-After": "3"}}}}
+    assert from_event(ORIGIN, told).retry_after == 3.0
+
+
+def test_nobody_waits_for_what_waiting_does_not_cure() -> None:
+    assert fault(400, {"error": {"message": "no"}}, {"retry-after": "5"}).retry_after is None
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "overloaded"),
+        ({"type": "error", "error": {"type": "rate_limit_error", "message": "x"}}, "rate_limit"),
+        ({"type": "error", "error": {"type": "api_error", "message": "x"}}, "server"),
+        ({"type": "error", "error": {"type": "invalid_request_error", "message": "x"}}, "invalid_request"),
+        ({"type": "error", "error": {"type": "something_new", "message": "x"}}, "server"),
+        ({"error": {"code": 502, "message": "Provider disconnected"}}, "server"),
+        ({"error": {"code": 429, "message": "busy"}}, "rate_limit"),
+        ({"error": {"code": "server_error", "message": "x"}}, "server"),
+        ({"error": "prompt is too long"}, "context_overflow"),
+        ({"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, "payment"),
+        ({"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}, "rate_limit"),
+    ],
+)
+def test_errors_inside_a_stream(data: dict[str, object], kind: str) -> None:
+    assert error_in(data)
+    assert from_event(ORIGIN, data).kind == kind
+
+
+@pytest.mark.parametrize("data", [{"error": None}, {"base_resp": {"status_code": 0}}, {"choices": []}, {"error": {}}])
+def test_what_is_no_error(data: dict[str, object]) -> None:
+    assert not error_in(data)

@@ -1,0 +1,267 @@
+"""Real traffic of real providers, replayed: read as the official SDKs read it, however it is cut.
+
+The recordings lie beside the checkout, not in it; without them these tests are skipped.
+"""
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagent.errors import ModelError
+from sagent.lib.json import as_object, json_thaw
+from sagent.messages import Message, Opaque, Thinking, user
+from sagent.model import Reply, Request, TextPart
+from sagent.providers import Anthropic, OpenAICompatible
+
+WIRE = next(
+    (path / "shared/wire" for path in Path(__file__).resolve().parents if (path / "shared/wire/dev").is_dir()), None
+)
+pytestmark = pytest.mark.skipif(WIRE is None, reason="the recordings in ../shared/wire are not here")
+KINDS = {401: {"auth"}, 404: {"not_found"}, 413: {"context_overflow"}, 529: {"overloaded"}}
+
+
+def recordings(endpoint: str, *, part: int = 0, parts: int = 1) -> list[Path]:
+    if WIRE is None:
+        return []
+    index = (json.loads(line) for line in (WIRE / "INDEX.jsonl").read_text().splitlines())
+    names = sorted(entry["file"] for entry in index if endpoint in entry["endpoints"])
+    return [WIRE / "dev" / name for name in names if (WIRE / "dev" / name).is_file()][part::parts]
+
+
+def serve(path: Path, **options: object):
+    sys.path.insert(0, str(WIRE))
+    try:
+        from replay_server import ReplayServer
+    finally:
+        sys.path.remove(str(WIRE))
+    return ReplayServer(str(path), want_diff=False, **options)
+
+
+def lines_of(server: object, endpoint: str) -> list[dict]:
+    return [line for line in server.lines if line["endpoint"] == endpoint]  # type: ignore[attr-defined]
+
+
+async def read_all(path: Path, endpoint: str, **options: object) -> list[tuple[dict, Reply | ModelError]]:
+    """Each exchange of a recording and what we make of its answer."""
+    read: list[tuple[dict, Reply | ModelError]] = []
+    async with serve(path, **options) as server:
+        kind = Anthropic if endpoint == "anthropic.messages" else OpenAICompatible
+        provider = kind.from_key("key-for-replay", base_url=server.url)
+        for number, line in enumerate(lines_of(server, endpoint)):
+            told = ""
+            try:
+                async for item in provider.model(line["model"] or "m").stream(Request(f"c{number}", [user("hi")])):
+                    if isinstance(item, TextPart):
+                        told += item.text
+                    elif isinstance(item, Reply):
+                        assert item.message.content == told
+                        read.append((line, item))
+            except ModelError as error:
+                read.append((line, error))
+        await provider.aclose()
+    return read
+
+
+def plain(message: Message) -> dict:
+    """What is comparable in a message."""
+    return {
+        "text": message.content,
+        "thinking": "".join(part.text for part in message.parts if isinstance(part, Thinking)),
+        "calls": [(call.id, call.name, json_thaw(call.arguments)) for call in message.calls],
+    }
+
+
+ENDPOINTS = ["anthropic.messages", "openai.chat"]
+
+
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_no_cut_changes_what_is_read(endpoint: str, part: int) -> None:
+    for path in recordings(endpoint, part=part, parts=4):
+        seen = []
+        for options in (
+            {"chunk": "event"},
+            {"chunk": "boundary", "newline": "crlf"},
+            {"chunk": "bytes:7", "keepalive": True, "newline": "cr"},
+        ):
+            read = await read_all(path, endpoint, **options)
+            seen.append(
+                [
+                    (found.message, found.usage) if isinstance(found, Reply) else (found.kind, str(found))
+                    for _, found in read
+                ]
+            )
+        assert seen[0] == seen[1] == seen[2], path.name
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_every_status_has_its_kind(endpoint: str) -> None:
+    seen = 0
+    for path in recordings(endpoint):
+        for line, found in await read_all(path, endpoint):
+            status = line["response"]["status"]
+            if status == 200:
+                continue
+            seen += 1
+            assert isinstance(found, ModelError), path.name
+            assert found.status == status
+            assert found.provider in str(found)
+            assert found.kind in KINDS.get(
+                status, {"invalid_request", "payment", "not_found", "context_overflow", "rate_limit", "server"}
+            )
+    assert seen >= 10
+
+
+async def test_anthropic_as_its_sdk_reads_it() -> None:
+    anthropic = pytest.importorskip("anthropic")
+    compared = 0
+    for path in recordings("anthropic.messages"):
+        ours = await read_all(path, "anthropic.messages", chunk="whole")
+        async with (
+            serve(path, chunk="whole") as server,
+            anthropic.AsyncAnthropic(api_key="k", base_url=server.url, max_retries=0) as client,
+        ):
+            for line, found in ours:
+                message = None
+                with contextlib.suppress(anthropic.AnthropicError, json.JSONDecodeError):
+                    message = await sdk_message(client, line)
+                if message is None or line["response"]["status"] != 200:
+                    assert isinstance(found, ModelError) or "openrouter" in path.name, (
+                        path.name
+                    )  # the SDK fails at [DONE]
+                    continue
+                assert isinstance(found, Reply), (path.name, found)
+                blocks = message["content"]
+                assert plain(found.message) == {
+                    "text": "".join(block["text"] for block in blocks if block["type"] == "text"),
+                    "thinking": "".join(block["thinking"] for block in blocks if block["type"] == "thinking"),
+                    "calls": [
+                        (block["id"], block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"
+                    ],
+                }, path.name
+                others = [
+                    block["type"]
+                    for block in blocks
+                    if block["type"] not in ("text", "thinking", "tool_use", "redacted_thinking")
+                ]
+                kept = [
+                    as_object(part.private.data)["type"] for part in found.message.parts if isinstance(part, Opaque)
+                ]
+                assert kept == others, path.name
+                check_anthropic_usage(message["usage"], found)
+                assert found.response_id == message["id"]
+                compared += 1
+    assert compared >= 200
+
+
+async def sdk_message(client, line: dict) -> dict:
+    arguments = {"model": "m", "max_tokens": 64, "messages": [{"role": "user", "content": "hi"}]}
+    if not streamed(line):
+        return (await client.messages.create(**arguments)).to_dict(warnings=False)
+    async with client.beta.messages.stream(**arguments) as stream:
+        return (await stream.get_final_message()).to_dict(warnings=False)
+
+
+def streamed(line: dict) -> bool:
+    return (line["response"].get("body") or "").lstrip()[:1] not in ("{", "[")
+
+
+def check_anthropic_usage(told: dict, found: Reply) -> None:
+    usage = found.usage
+    if told.get("iterations"):
+        rounds = told["iterations"]
+        billed = sum(charge.usage.total_input + charge.usage.output for charge in found.charges)
+        names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        assert billed == sum(entry.get(name) or 0 for entry in rounds for name in names)
+        return
+    assert usage.input == (told.get("input_tokens") or 0)
+    assert usage.output == (told.get("output_tokens") or 0)
+    assert usage.cache_read == (told.get("cache_read_input_tokens") or 0)
+    assert usage.cache_write + usage.cache_write_1h == (told.get("cache_creation_input_tokens") or 0)
+    assert [charge.usage for charge in found.charges] == [usage]
+
+
+async def test_chat_as_the_openai_sdk_reads_it() -> None:
+    openai = pytest.importorskip("openai")
+    compared = 0
+    for path in recordings("openai.chat"):
+        ours = await read_all(path, "openai.chat", chunk="whole")
+        async with (
+            serve(path, chunk="whole") as server,
+            openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as client,
+        ):
+            for line, found in ours:
+                theirs = None
+                with contextlib.suppress(openai.OpenAIError):
+                    theirs = await sdk_completion(client, line)
+                if theirs is None or line["response"]["status"] != 200:
+                    assert isinstance(found, ModelError), path.name
+                    continue
+                if isinstance(found, ModelError):  # empty streams, which the SDK takes for replies
+                    assert found.kind == "cut"
+                    assert theirs == {"text": "", "thinking": "", "calls": [], "usage": None}
+                    continue
+                usage = theirs.pop("usage")
+                mine = plain(found.message)
+                if any(call["legacy"] for call in theirs["calls"]):
+                    continue
+                theirs["calls"] = [
+                    (call["id"], call["name"], json.loads(call["arguments"] or "{}")) for call in theirs["calls"]
+                ]
+                assert mine == theirs, path.name
+                if usage:
+                    assert found.usage.total_input == usage.get("prompt_tokens", 0), path.name
+                    assert found.usage.output >= usage.get("completion_tokens", 0), path.name
+                else:
+                    assert found.charges[0].estimated, path.name
+                compared += 1
+    assert compared >= 500
+
+
+async def sdk_completion(client, line: dict) -> dict:
+    arguments = {"model": line["model"] or "m", "messages": [{"role": "user", "content": "hi"}]}
+    if not streamed(line):
+        completion = (await client.chat.completions.create(**arguments)).to_dict(warnings=False)
+        chunks = [
+            {
+                **completion,
+                "choices": [{**completion["choices"][0], "delta": completion["choices"][0].get("message") or {}}],
+            }
+        ]
+    else:
+        chunks = [
+            chunk.to_dict(warnings=False)
+            async for chunk in await client.chat.completions.create(stream=True, **arguments)
+        ]
+    text, thinking, calls, usage = "", "", {}, None
+    for chunk in chunks:
+        choice = (chunk.get("choices") or [{}])[0]
+        usage = chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage") or choice.get("usage") or usage
+        delta = choice.get("delta") or {}
+        text += content_text(delta.get("content")) + (delta.get("refusal") or "")
+        thinking += delta.get("reasoning_content") or delta.get("reasoning") or content_thinking(delta.get("content"))
+        for number, call in enumerate(delta.get("tool_calls") or ()):
+            kept = calls.setdefault(call.get("index", number), {"id": "", "name": "", "arguments": "", "legacy": False})
+            kept["id"] = kept["id"] or call.get("id") or ""
+            kept["name"] = kept["name"] or (call.get("function") or {}).get("name") or ""
+            kept["arguments"] += (call.get("function") or {}).get("arguments") or ""
+        if delta.get("function_call"):
+            calls["legacy"] = {"legacy": True}
+    return {"text": text, "thinking": thinking, "calls": list(calls.values()), "usage": usage}
+
+
+def content_text(content: object) -> str:
+    if isinstance(content, dict):
+        return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    if isinstance(content, list):
+        return "".join(item.get("text") or "" for item in content if item.get("type") == "text")
+    return content or ""  # type: ignore[return-value]
+
+
+def content_thinking(content: object) -> str:
+    if not isinstance(content, list):
+        return ""
+    return "".join(piece["text"] for item in content if item.get("type") == "thinking" for piece in item["thinking"])

@@ -1,0 +1,328 @@
+"""The direct transport against servers that say exactly these bytes, and against TLS and proxies."""
+
+import asyncio
+import datetime as dt
+import gzip
+import ipaddress
+import ssl
+import zlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.providers.disruption import Disrupted
+from sagent.providers.http1 import _Chunks
+from sagent.providers.transport import DirectTransport
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+async def fetch(transport: DirectTransport, url: str, body: bytes = b"{}") -> tuple[int, bytes]:
+    answer = await transport.post(f"{url}/v1/x?a=b", {"x-test": "1"}, body)
+    try:
+        return answer.status, b"".join([chunk async for chunk in answer.chunks])
+    finally:
+        await answer.aclose()
+
+
+@pytest.fixture
+async def transport() -> AsyncGenerator[DirectTransport]:
+    direct = DirectTransport(connect=5)
+    yield direct
+    await direct.aclose()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "body"),
+    [
+        ([OK], b"ok"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"], b""),
+        ([b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"], b"ok"),
+        (
+            [
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n",
+                b"3\r\nabc\r\n1;ext=1\r\nd\r\n0\r\nx: y\r\n\r\n",
+            ],
+            b"abcd",
+        ),
+        (
+            [
+                b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1",
+                b"0\r\n0123456789",
+                b"abcdef\r",
+                b"\n0\r",
+                b"\n\r\n",
+            ],
+            b"0123456789abcdef",
+        ),
+        ([b"HTTP/1.0 200 OK\r\n\r\nuntil the end", None], b"until the end"),
+        ([b"HTTP/1.1 200\r\ncontent-length: 2\r\n\r\nok"], b"ok"),
+        ([b"HTTP/1.1 204 No Content\r\n\r\n"], b""),
+    ],
+)
+async def test_every_framing(raw_server, transport, pieces, body) -> None:
+    async with raw_server(pieces) as server:
+        status, got = await fetch(transport, server.url)
+        assert (got, status in (200, 204)) == (body, True)
+        assert server.requests[0].startswith(b"POST /v1/x?a=b HTTP/1.1\r\n")
+        assert b"x-test: 1" in server.requests[0]
+        assert server.requests[0].endswith(b"\r\n\r\n{}")
+
+
+@pytest.mark.parametrize("encode", [gzip.compress, zlib.compress])
+async def test_a_compressed_body_is_inflated(raw_server, transport, encode) -> None:
+    data = encode(b"hello " * 100)
+    name = b"gzip" if encode is gzip.compress else b"deflate"
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: %s\r\ncontent-length: %d\r\n\r\n" % (name, len(data))
+    async with raw_server([head, data[:10], data[10:]]) as server:
+        assert await fetch(transport, server.url) == (200, b"hello " * 100)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "kind"),
+    [
+        ([b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", None], "cut"),
+        ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\nhalf", None], "cut"),
+        ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n", None], "cut"),
+        ([b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\n\x1f\x8b\x08\x00"], "cut"),
+        ([b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 2\r\n\r\nok"], "protocol"),
+        ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"], "protocol"),
+        ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-1\r\n"], "protocol"),
+        ([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nabc\r\n"], "protocol"),
+        ([b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n"], "protocol"),
+        ([b"SSH-2.0-OpenSSH_9.2\r\n\r\n", None], "protocol"),
+        ([b"SSH-2.0-OpenSSH_9.2\r\n", None], "protocol"),
+        ([None], "network"),
+    ],
+)
+async def test_what_breaks_is_named(raw_server, transport, pieces, kind) -> None:
+    async with raw_server(pieces) as server:
+        with pytest.raises(Disrupted) as caught:
+            await fetch(transport, server.url)
+        assert caught.value.kind == kind
+        assert caught.value.reason
+
+
+async def test_a_connection_is_used_again_and_a_broken_one_is_not(raw_server, transport) -> None:
+    cut = [b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", None]
+    closing = [b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok"]
+    async with raw_server([OK], [OK], cut, [OK], closing, [OK]) as server:
+        for _ in range(2):
+            assert await fetch(transport, server.url) == (200, b"ok")
+        assert server.connections == 1
+        with pytest.raises(Disrupted):
+            await fetch(transport, server.url)
+        for expected in (2, 2, 3):
+            assert await fetch(transport, server.url) == (200, b"ok")
+            assert server.connections == expected
+
+
+async def test_a_kept_connection_that_the_server_closed_is_replaced_unseen(raw_server, transport) -> None:
+    async with raw_server([OK], [None], [OK]) as server:
+        await fetch(transport, server.url)
+        assert await fetch(transport, server.url) == (200, b"ok")  # the second request was closed unanswered
+        assert server.connections == 2
+        assert len(server.requests) == 3
+
+
+async def test_an_answer_left_early_frees_its_connection_and_the_next_call_has_a_new_one(raw_server, transport) -> None:
+    slow = [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n", 60.0]
+    async with raw_server(slow, [OK]) as server:
+        answer = await transport.post(server.url, {}, b"")
+        assert await anext(aiter(answer.chunks)) == b"a"
+        await answer.aclose()
+        assert await fetch(transport, server.url) == (200, b"ok")
+        assert server.connections == 2
+
+
+async def test_a_large_body_goes_out_whole_and_the_answer_may_come_before_its_end(raw_server, transport) -> None:
+    async with raw_server([OK]) as server:
+        body = bytes(range(256)) * 20_000
+        assert await fetch(transport, server.url, body) == (200, b"ok")
+        assert server.requests[0].endswith(body)
+
+
+async def test_nobody_there(transport, unused_tcp_port) -> None:
+    with pytest.raises(Disrupted, match=str(unused_tcp_port)) as caught:
+        await fetch(transport, f"http://127.0.0.1:{unused_tcp_port}")
+    assert caught.value.kind == "network"
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://exa mple", "http://host:99999", "http://ü\u200d.x..y"])
+async def test_an_url_that_cannot_be_called(transport, url) -> None:
+    with pytest.raises(Disrupted) as caught:
+        await transport.post(url, {}, b"")
+    assert caught.value.kind == "network"
+
+
+def test_one_transport_serves_one_event_loop_after_another(listening) -> None:
+    transport = DirectTransport()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
+        await reader.read()
+
+    async def once() -> bytes:
+        async with listening(answer) as address:
+            got = await fetch(transport, f"http://{address}", b"")
+            await transport.aclose()
+            return got[1]
+
+    assert asyncio.run(once()) == b"ok"
+    assert asyncio.run(once()) == b"ok"
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20), max_size=6), st.data())
+def test_chunks_are_joined_however_they_are_cut(parts: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
+    chunks, buffer, got = _Chunks(), bytearray(), b""
+    for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
+        buffer += whole[start:end]
+        got += chunks.take(buffer)
+    assert (got, chunks.ended, bytes(buffer)) == (b"".join(parts), True, b"")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# TLS and proxies
+
+
+def write_certificate(folder: Path) -> Path:
+    """A self-signed certificate for 127.0.0.1 and localhost with its key, in one PEM file."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + dt.timedelta(1))
+        .add_extension(names, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path = folder / "server.pem"
+    path.write_bytes(pem)
+    return path
+
+
+@pytest.fixture
+def tls_server(listening):
+    """An https server with a certificate."""
+
+    @asynccontextmanager
+    async def opened(certificate: Path) -> AsyncGenerator[str]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(OK)
+
+        async with listening(answer, context) as address:
+            yield f"https://{address}"
+
+    return opened
+
+
+@pytest.fixture
+def proxy(listening):
+    """A proxy that leads on by CONNECT, and answers plain requests itself."""
+
+    @asynccontextmanager
+    async def opened(seen: list[str], status: int = 200) -> AsyncGenerator[str]:
+        async def lead(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                sink.write(data)
+            sink.close()
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            seen.append(head)
+            verb, target, _ = head.split(" ", 2)
+            if verb != "CONNECT" or status != 200:
+                writer.write(OK if verb != "CONNECT" else b"HTTP/1.1 %d No\r\ncontent-length: 0\r\n\r\n" % status)
+                await reader.read()
+                return
+            host, _, port = target.rpartition(":")
+            far_reader, far_writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            try:
+                await asyncio.gather(lead(reader, far_writer), lead(far_reader, writer))
+            finally:
+                far_writer.close()
+
+        async with listening(connected) as address:
+            yield address
+
+    return opened
+
+
+async def test_tls_trusts_the_authority_that_is_named_and_no_other(tmp_path, monkeypatch, tls_server) -> None:
+    certificate = write_certificate(tmp_path)
+    async with tls_server(certificate) as url:
+        stranger = DirectTransport()
+        with pytest.raises(Disrupted, match="SSL_CERT_FILE") as caught:
+            await fetch(stranger, url, b"")
+        assert caught.value.kind == "network"
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        transport = DirectTransport()
+        assert await fetch(transport, url, b"") == (200, b"ok")
+        assert await fetch(transport, url, b"") == (200, b"ok")
+        await transport.aclose()
+        await stranger.aclose()
+
+
+async def test_a_proxy_leads_to_https_by_connect(tmp_path, monkeypatch, tls_server, proxy) -> None:
+    certificate = write_certificate(tmp_path)
+    seen: list[str] = []
+    async with tls_server(certificate) as url, proxy(seen) as address:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        monkeypatch.setenv("HTTPS_PROXY", f"http://us%40er:pa%3Ass@{address}")
+        monkeypatch.setenv("NO_PROXY", "")
+        transport = DirectTransport()
+        assert await fetch(transport, url, b"") == (200, b"ok")
+        assert seen[0].startswith(f"CONNECT {url.removeprefix('https://')} HTTP/1.1")
+        assert "proxy-authorization: Basic dXNAZXI6cGE6c3M=" in seen[0]
+        await transport.aclose()
+
+
+async def test_a_proxy_passes_plain_requests_on_and_is_left_out_where_told(monkeypatch, raw_server, proxy) -> None:
+    seen: list[str] = []
+    async with proxy(seen) as address, raw_server([OK]) as server:
+        monkeypatch.setenv("http_proxy", address)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        transport = DirectTransport()
+        assert await fetch(transport, server.url) == (200, b"ok")
+        assert seen[0].startswith(f"POST {server.url}/v1/x?a=b HTTP/1.1")
+        assert not server.requests
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert await fetch(transport, server.url) == (200, b"ok")
+        assert len(server.requests) == 1
+        await transport.aclose()
+
+
+async def test_a_proxy_that_refuses_and_one_that_cannot_be_used(monkeypatch, proxy) -> None:
+    seen: list[str] = []
+    async with proxy(seen, 407) as address:
+        monkeypatch.setenv("NO_PROXY", "")
+        monkeypatch.setenv("HTTPS_PROXY", address)
+        transport = DirectTransport()
+        with pytest.raises(Disrupted, match="407"):
+            await fetch(transport, "https://example.invalid", b"")
+        monkeypatch.setenv("HTTPS_PROXY", "socks5://user:secret@127.0.0.1:1")
+        with pytest.raises(Disrupted, match="socks5") as caught:
+            await fetch(transport, "https://example.invalid", b"")
+        assert "secret" not in caught.value.reason
+        await transport.aclose()

@@ -1,0 +1,135 @@
+"""What is read off a log."""
+
+from decimal import Decimal
+
+import pytest
+
+from sagent.codec import encode_message, encode_result_part
+from sagent.errors import SessionCorrupt
+from sagent.messages import Image, Message, Text, ToolCall, ToolResult, assistant, user
+from sagent.session.entries import Bill, label, opened, read_spent, spent
+from sagent.session.folds import bills, branch, counts, history, origin, spend, title
+from sagent.session.log import MemoryLog
+from sagent.usage import Usage
+
+
+def say(log: MemoryLog, message: Message) -> None:
+    log.append("message", encode_message(message, lambda data: log.blobs.put(data).name))
+
+
+@pytest.fixture
+def log():
+    log = MemoryLog()
+    yield log
+    log.close()
+
+
+def test_history_is_what_was_said(log: MemoryLog):
+    call = ToolCall("1", "Read")
+    result = ToolResult("1", (Text("found"), Image("image/png", b"x")))
+    said = (
+        user("go"),
+        assistant("", call, stop="tool_use"),
+        Message("user", (result,)),
+        assistant("hm", stop="interrupted"),
+        user("on", sender="job:1"),
+    )
+    log.append("opened", opened(log.session_id, "root", "/", {}))
+    for message in said:
+        if message.results:
+            body = encode_result_part(result, lambda data: log.blobs.put(data).name)
+            log.append("result", {"result": body, "seconds": 1.5})
+        log.append("invented_later", {"x": 1})
+        say(log, message)
+    assert history(log.entries(), log.blobs.get) == said
+
+
+def test_history_follows_the_branch_taken(log: MemoryLog):
+    say(log, user("one"))
+    fork = log.head
+    say(log, user("not this"))
+    log.fork(fork)
+    say(log, user("two"))
+    assert [message.content for message in history(log.entries(), log.blobs.get)] == ["one", "two"]
+
+
+def test_a_result_nobody_asked_for_is_left_out(log: MemoryLog):
+    say(log, user("go"))
+    log.append("result", {"result": encode_result_part(ToolResult("9", ()), None)})
+    assert history(log.entries(), log.blobs.get) == (user("go"),)
+
+
+@pytest.mark.parametrize(("kind", "body"), [("message", {"role": "oracle"}), ("result", {"result": {"call_id": 1}})])
+def test_a_message_of_another_version_is_an_error_that_names_it(log: MemoryLog, kind: str, body: dict[str, object]):
+    say(log, assistant("", ToolCall("", "Read")))
+    entry = log.append(kind, body)
+    with pytest.raises(SessionCorrupt, match=entry.id):
+        history(log.entries(), log.blobs.get)
+
+
+def test_a_charge_survives_to_the_last_digit(log: MemoryLog):
+    every = [
+        Bill(
+            "root", "executor", "p", "m", Usage(1, 2, 3, 4, 5, 6), Decimal("0.1234567890123456789012345678901"), "batch"
+        ),
+        Bill("root/a", "advisor:x", "p", "n", Usage(), None, "", estimated=True),
+    ]
+    for bill in every:
+        log.append("spent", spent(bill))
+    assert list(bills(log.entries())) == every
+    assert read_spent({}) == Bill("", "", "", "", Usage(), None)
+
+
+def test_spend_is_summed_by_role_model_and_agent(log: MemoryLog):
+    def charge(agent: str, role: str, model: str, usd: str | None) -> None:
+        log.append("spent", spent(Bill(agent, role, "p", model, Usage(input=1), Decimal(usd) if usd else None)))
+
+    charge("root", "executor", "m", "0.1")
+    fork = log.head
+    charge("root", "advisor:wise", "n", "0.2")
+    log.fork(fork)
+    charge("root/a", "executor", "m", "0.3")
+    charge("root", "compactor", "m", "0.05")
+    charge("root", "executor", "new", None)
+    found = spend(log.entries())  # the branch that was left was paid too
+    assert found.cost.total == Decimal("0.65")
+    assert (found.cost.executor, found.cost.advisor, found.cost.other) == (
+        Decimal("0.4"),
+        Decimal("0.2"),
+        Decimal("0.05"),
+    )
+    assert found.cost.by_model == {"p/m": Decimal("0.45"), "p/n": Decimal("0.2"), "p/new": Decimal(0)}
+    assert found.cost.by_agent == {"root": Decimal("0.35"), "root/a": Decimal("0.3")}
+    assert found.cost.unpriced == ("p/new",)
+    assert (found.charges, found.usage) == (5, Usage(input=5))
+
+
+def test_a_title_is_the_first_prompt_unless_a_person_gave_one(log: MemoryLog):
+    assert title(log.entries()) == ""
+    say(log, user("news", sender="job:1"))
+    say(log, assistant("hello"))
+    say(log, user("fix  the\ntests", Image("image/png", b"x")))
+    say(log, user("and then"))
+    assert title(log.entries()) == "fix the tests"
+    assert title(log.entries(), 8) == "fix the…"
+    log.append("label", label("better"))
+    log.append("label", label("best"))
+    say(log, user("more"))
+    assert title(log.entries()) == "best"
+
+
+def test_an_empty_log_folds_to_nothing(log: MemoryLog):
+    assert branch(log.entries()) == ()
+    assert history(log.entries(), log.blobs.get) == ()
+    assert spend(log.entries()).cost.total == 0
+    assert (counts(log.entries()), origin(log.entries())) == ({}, {})
+    with pytest.raises(ValueError, match="no entry"):
+        branch(log.entries(), "0" * 64)
+
+
+def test_counts_and_origin(log: MemoryLog):
+    log.append("opened", opened("s", "root", "/work", {"git": {"commit": "abc", "dirty": True}}))
+    say(log, user("a"))
+    say(log, user("b"))
+    assert counts(log.entries()) == {"opened": 1, "message": 2}
+    assert origin(log.entries())["environment"] == {"git": {"commit": "abc", "dirty": True}}

@@ -1,0 +1,233 @@
+"""Sessions are made, found, locked, listed and deleted."""
+
+import os
+import re
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from sagent.codec import VERSION, encode_message
+from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
+from sagent.messages import user
+from sagent.session.entries import Bill, opened, spent
+from sagent.session.lock import Lock
+from sagent.session.store import Session, delete, find, latest, sessions, summaries
+from sagent.usage import Usage
+
+HOLDER = """
+import sys
+from pathlib import Path
+from sagent.session.store import Session
+
+with Session.open(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+def make(state: Path, cwd: Path, prompt: str = "do it") -> Path:
+    with Session.create(state, cwd) as session:
+        log = session.log()
+        log.append("opened", opened(session.id, "root", str(cwd), {}))
+        log.append("message", encode_message(user(prompt), None))
+    return session.path
+
+
+# -- one writer --------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_process_is_told_who_holds_the_session(state: Path, tmp_path: Path):
+    path = make(state, tmp_path)
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(SessionBusy) as caught:
+            Session.open(path)
+        assert f"process {holder.pid} " in str(caught.value)
+        assert re.search(r"since \d{4}-\d\d-\d\dT", str(caught.value))
+        with pytest.raises(SessionBusy):
+            delete(path)
+        assert [found.title for found in summaries(state)] == ["do it"]  # reading needs no lock
+        holder.kill()
+    Session.open(path).close()
+
+
+def test_one_process_cannot_open_a_session_twice_either(state: Path, tmp_path: Path):
+    path = make(state, tmp_path)
+    with Session.open(path), pytest.raises(SessionBusy, match=f"process {os.getpid()} "):
+        Session.open(path)
+    Session.open(path).close()
+
+
+def test_a_session_that_could_not_be_opened_is_not_held(state: Path, tmp_path: Path):
+    path = make(state, tmp_path)
+    good = (path / "root.jsonl").read_bytes()
+    (path / "root.jsonl").write_bytes(good.replace(b"do it", b"do at"))
+    with pytest.raises(SessionCorrupt):
+        Session.open(path)
+    (path / "root.jsonl").write_bytes(good)
+    Session.open(path).close()
+
+
+def test_a_holder_that_has_not_said_who_it_is_still_holds(tmp_path: Path):
+    lock = Lock(tmp_path)
+    (tmp_path / "lock").write_text("")
+    with pytest.raises(SessionBusy, match="another process"):
+        Lock(tmp_path)
+    lock.close()
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
+
+
+def test_ids_sort_by_time_and_name_directories_by_working_directory(state: Path, tmp_path: Path):
+    here, there = tmp_path / "a b" / "proj", tmp_path / "a-b" / "proj"
+    mine, theirs = make(state, here), make(state, there)
+    assert mine.parent != theirs.parent  # the same after slugging, yet not the same
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{6}", mine.name)
+    assert mine.parent.parent == state / "sessions"
+    assert list(sessions(state, here)) == [mine]
+    assert set(sessions(state)) == {mine, theirs}
+
+
+def test_a_working_directory_is_the_same_through_a_link(state: Path, tmp_path: Path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    path = make(state, tmp_path / "real")
+    assert latest(state, tmp_path / "link") == path
+
+
+def test_the_latest_is_the_one_last_written_to(state: Path, tmp_path: Path):
+    first, second = make(state, tmp_path), make(state, tmp_path)
+    os.utime(first / "root.jsonl", ns=(1, 1))
+    assert latest(state, tmp_path) == second
+    os.utime(second / "root.jsonl", ns=(0, 0))
+    assert latest(state, tmp_path) == first
+    with pytest.raises(SessionNotFound, match="--continue"):
+        latest(state, tmp_path / "elsewhere")
+
+
+def test_a_session_is_found_by_path_id_and_the_beginning_of_its_id(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = make(state, tmp_path)
+    monkeypatch.chdir(path.parent)
+    for name in (str(path), str(path / "root.jsonl"), path.name, path.name[:-3]):
+        assert find(state, name) == path
+    monkeypatch.chdir("/")
+    assert find(state, path.name) == path
+    for name in ("", "nope", str(tmp_path)):
+        with pytest.raises(SessionNotFound):
+            find(state, name)
+
+
+def test_an_id_that_fits_several_is_refused_unless_one_is_of_this_directory(state: Path, tmp_path: Path):
+    here, there = make(state, tmp_path / "here"), make(state, tmp_path / "there")
+    with pytest.raises(UsageError) as caught:
+        find(state, "2")
+    assert here.name in str(caught.value)
+    assert there.name in str(caught.value)
+    assert find(state, "2", tmp_path / "here") == here
+
+
+def test_a_session_may_be_at_any_new_path(tmp_path: Path):
+    Session.create_at(tmp_path / "deep" / "here").close()
+    Session.open(tmp_path / "deep" / "here").close()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("x")
+    with pytest.raises(UsageError, match="not empty"):
+        Session.create_at(tmp_path / "full")
+    with pytest.raises(UsageError, match="not empty"):
+        Session.create_at(tmp_path / "full" / "file")
+    with pytest.raises(SessionNotFound):
+        Session.open(tmp_path / "full")
+
+
+def test_a_state_directory_that_cannot_be_used_is_an_os_error(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        Session.create(tmp_path / "file" / "state", tmp_path)
+
+
+@pytest.mark.needs("not-root")
+def test_a_read_only_state_directory_is_an_os_error(tmp_path: Path):
+    (tmp_path / "state").mkdir(mode=0o500)
+    with pytest.raises(PermissionError):
+        Session.create(tmp_path / "state", tmp_path)
+
+
+def test_a_session_of_a_newer_version_is_refused(state: Path, tmp_path: Path):
+    with Session.create(state, tmp_path) as session:
+        session.log().append("opened", {"version": VERSION + 1})
+    with pytest.raises(UsageError, match="newer sagent"):
+        Session.open(session.path)
+
+
+def test_opening_removes_what_a_dead_process_was_writing(state: Path, tmp_path: Path):
+    path = make(state, tmp_path)
+    with Session.open(path) as session:
+        left = session.log().blobs.scratch()
+        left.write_bytes(b"half")
+        kept = session.log().blobs.put(b"whole")
+    with Session.open(path):
+        assert not left.exists()
+        assert kept.exists()
+
+
+# -- listing and deleting ----------------------------------------------------------------------------------------------
+
+
+def test_a_listing_tells_what_each_session_was_about(state: Path, tmp_path: Path):
+    old = make(state, tmp_path, "fix\n the   tests")
+    with Session.create(state, tmp_path) as session:
+        log = session.log()
+        log.append("opened", opened(session.id, "root", "/work", {}))
+        log.append("message", encode_message(user("x" * 200), None))
+        bill = Bill("root/a", "executor", "p", "m", Usage(1), Decimal("0.25"))
+        log.append("spent", spent(bill._replace(agent="root")))
+        log.child("root/a").append("spent", spent(bill))
+        last = log.child("root/a").append("spent", spent(bill._replace(model="n", usd=None)))
+        log.blobs.put(b"y" * 1000)
+    first, second = summaries(state)
+    assert (first.path, second.path) == (session.path, old)
+    assert (first.cwd, first.entries, first.usd, first.unpriced) == ("/work", 5, Decimal("0.5"), ("p/n",))
+    assert (first.last, first.problem) == (last.at, "")
+    assert first.size > 1000
+    assert first.title == "x" * 79 + "…"
+    assert second.title == "fix the tests"
+    assert summaries(state, tmp_path / "elsewhere") == []
+
+
+def test_a_damaged_session_is_listed_with_its_problem(state: Path, tmp_path: Path):
+    path = make(state, tmp_path)
+    file = path / "root.jsonl"
+    file.write_bytes(file.read_bytes() + b"{}\n")
+    (found,) = summaries(state)
+    assert found.title == "do it"
+    assert f"{file}, line 3" in found.problem
+
+
+def test_deleting_removes_a_session_and_nothing_else(state: Path, tmp_path: Path):
+    path, other = make(state, tmp_path), make(state, tmp_path)
+    with Session.open(path) as session:
+        session.log("root/a/b").append("opened", {})
+        session.log().blobs.put(b"x")
+    delete(path)
+    assert not path.exists()
+    assert list(sessions(state)) == [other]
+    with pytest.raises(SessionNotFound):
+        delete(path)
+    with pytest.raises(SessionNotFound):
+        delete(tmp_path)
+    (other / "notes.txt").write_text("mine")
+    delete(other)
+    assert [file.name for file in other.iterdir()] == ["notes.txt"]

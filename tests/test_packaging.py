@@ -1,0 +1,68 @@
+"""What is installed: the wheel has every file the program needs, and `import sagent` does no work."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_wheel_is_complete(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    done = subprocess.run([*build, str(tmp_path), str(ROOT)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        scripts = next(name for name in names if name.endswith("entry_points.txt"))
+        assert b"sagent = sagent.bin.cli:main" in archive.read(scripts)
+    tracked = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "sagent").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert tracked <= names
+    assert not [name for name in names if name.startswith("tests/")]
+
+
+def test_importing_does_no_work() -> None:
+    code = (
+        "import sys; before = set(sys.modules); opened = []\n"
+        "code = lambda path: str(path).endswith(('.py', '.pyc'))\n"
+        "sys.addaudithook(lambda e, a: opened.append(a[0]) if e == 'open' and not code(a[0]) else None)\n"
+        "import sagent; print(sorted(set(sys.modules) - before), opened)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['sagent'] []"
+
+
+def test_modules_before_the_first_request_stay_few() -> None:
+    code = (
+        "import sys\n"
+        "seen = []\n"
+        "sys.addaudithook(lambda e, a: seen.append(set(sys.modules)) if e == 'socket.connect' else None)\n"
+        "sys.argv = ['sagent', '--ephemeral', '--model', 'claude-sonnet-4-6', 'hello']\n"
+        "from sagent.bin.cli import main\n"
+        "main()\n"
+        "vendors = {'anthropic', 'openai', 'google', 'rich', 'prompt_toolkit', 'pydantic', 'genai_prices', 'httpx2'}\n"
+        "print(len(seen[0]), *(seen[0] & vendors))\n"
+    )
+    environment = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "SAGENT_MAX_RETRIES": "0"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
+        env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    count, *vendors = done.stdout.split()
+    assert vendors == []
+    assert int(count) <= 330
+    version = "import sys; from sagent.bin.cli import main\n"
+    version += "sys.argv = ['sagent', '--version']; main(); print(len(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", version],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout.split()[-1]) <= 60

@@ -1,0 +1,509 @@
+"""The Bash tool, on real shells."""
+
+import asyncio
+import hashlib
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sagent.errors import ToolError
+from sagent.lib.json import json_dump, json_freeze_object
+from sagent.tool import RunContext, ToolOutput, Workspace
+from sagent.tools import bash as bash_module
+from sagent.tools.bash import Bash, parse_exports
+from sagent.tools.capture import HEAD_CHARS, TAIL_CHARS, cut_head, cut_tail, legible
+
+pytestmark = pytest.mark.needs("bash")
+
+
+class Shelf:
+    """Blobs over a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.scratched = 0
+
+    def put(self, data: bytes) -> Path:
+        path = self.directory / hashlib.sha256(data).hexdigest()
+        path.write_bytes(data)
+        return path
+
+    def adopt(self, path: Path) -> Path:
+        return path.rename(self.directory / f"adopted-{path.name}")
+
+    def scratch(self) -> Path:
+        self.scratched += 1
+        return self.directory / f"scratch-{self.scratched}"
+
+
+class FullDisk(Shelf):
+    def put(self, data: bytes) -> Path:
+        raise OSError(28, "No space left on device")
+
+    def scratch(self) -> Path:
+        raise OSError(28, "No space left on device")
+
+
+class Desk:
+    """A Bash tool with a workspace, as an agent would use it."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.shelf = Shelf(tmp_path / "blobs")
+        self.shelf.directory.mkdir()
+        (tmp_path / "work").mkdir()
+        self.workspace = Workspace(tmp_path / "work")
+        self.tool = Bash()
+        self.seen: list[str] = []
+
+    async def call(self, command: str, **more: float) -> ToolOutput:
+        run = RunContext("root", "call", self.workspace, self.shelf, self.seen.append)
+        return await self.tool(json_freeze_object({"command": command, **more}), run)
+
+    async def text(self, command: str, **more: float) -> str:
+        output = await self.call(command, **more)
+        return "".join(part.text for part in output.content)  # type: ignore[union-attr]
+
+    @property
+    def kept(self) -> list[Path]:
+        return sorted(self.shelf.directory.iterdir())
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    await desk.tool.aclose()
+
+
+def living(marker: str) -> list[str]:
+    """The command lines of living processes that name the marker; zombies have none."""
+    found: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes()
+        except OSError:
+            continue
+        if marker.encode() in line:
+            found.append(line.replace(b"\0", b" ").decode())
+    return found
+
+
+def a_marker() -> str:
+    """An argument for `sleep` that no other process has."""
+    return f"3600.{uuid.uuid4().int % 10**15:015}"
+
+
+def test_what_the_model_reads_is_small_and_the_effect_is_to_execute(desk: Desk) -> None:
+    tool = desk.tool
+    assert tool.name == "Bash"
+    assert len((tool.name + tool.description + json_dump(tool.parameters)).encode()) <= 900
+    effect = tool.effect(json_freeze_object({"command": "git status"}), desk.workspace)
+    assert (effect.kind, effect.command) == ("execute", "git status")
+    with pytest.raises(ToolError, match="command"):
+        tool.effect(json_freeze_object({"command": " "}), desk.workspace)
+
+
+async def test_both_streams_come_merged_in_order(desk: Desk) -> None:
+    assert await desk.text("echo a; echo b >&2; echo c; echo d >&2") == "a\nb\nc\nd"
+
+
+async def test_a_script_that_opens_dev_stderr_cuts_nothing_off(desk: Desk) -> None:
+    assert (
+        await desk.text("echo a; (echo b; echo c) > /dev/stderr; echo d | tee /dev/stderr; echo e")
+        == "a\nb\nc\nd\nd\ne"
+    )
+
+
+async def test_a_quiet_command_says_so(desk: Desk) -> None:
+    output = await desk.call("true")
+    assert (output.content[0].text, output.is_error, output.summary) == ("(no output)", False, "exit 0, 0 lines")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("echo x; exit 3", "x\n[exit code 3]"),
+        ("printf x; false", "x\n[exit code 1]"),
+        ("kill -SEGV $$", "[killed by SIGSEGV]"),
+        ("(kill -9 $BASHPID)", "[exit code 137 (SIGKILL)]"),
+    ],
+)
+async def test_failure_is_an_error_that_names_code_or_signal(desk: Desk, command: str, says: str) -> None:
+    output = await desk.call(command)
+    assert output.is_error
+    assert output.content[0].text.endswith(says)  # type: ignore[union-attr]
+
+
+async def test_a_syntax_error_is_told_with_its_line(desk: Desk) -> None:
+    output = await desk.call("echo before\nif (\n")
+    assert output.is_error
+    assert "line 3: syntax error" in output.content[0].text  # type: ignore[union-attr]
+    assert output.summary.startswith("exit 2")
+
+
+async def test_there_is_no_terminal_and_no_input(desk: Desk) -> None:
+    text = await desk.text('cat; read -r x; echo "read: $?"; cat < /dev/tty; [ -t 0 ] || [ -t 1 ] || echo none')
+    assert "read: 1" in text
+    assert "/dev/tty" in text
+    assert text.endswith("none")
+
+
+async def test_the_positional_parameters_are_the_shells_own(desk: Desk) -> None:
+    assert await desk.text("echo $# $0 $LINENO") == "0 bash 1"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep {marker} & echo started",
+        "setsid sleep {marker} & echo started",
+        "nohup sleep {marker} & echo started",
+        "(while sleep 0.05; do echo tick; done; : {marker}) & echo started",
+        "(trap '' TERM; setsid sh -c 'sleep {marker} & sleep {marker}' & ) ; echo started",
+    ],
+)
+async def test_the_call_ends_with_the_shell_and_close_ends_the_rest(desk: Desk, command: str) -> None:
+    marker = a_marker()
+    async with asyncio.timeout(5):
+        text = await desk.text(command.format(marker=marker))
+    assert text.startswith("started\n[still running in the background; what it prints from now on goes to ")
+    await desk.tool.aclose()
+    assert living(marker) == []
+
+
+async def test_a_background_job_goes_on_across_calls_and_its_output_can_be_read(desk: Desk) -> None:
+    text = await desk.text("(while sleep 0.02; do echo tick; done) & echo started")
+    log = Path(text.partition("goes to ")[2].rstrip("]"))
+    await desk.text("true")
+    async with asyncio.timeout(5):
+        while log.read_text().count("tick\n") < 3:
+            await asyncio.sleep(0.02)
+
+
+async def test_what_a_process_substitution_prints_last_is_not_lost(desk: Desk) -> None:
+    assert await desk.text("echo x > >(sleep 0.01; cat)") == "x"
+
+
+async def test_streams_closed_early_do_not_end_the_call(desk: Desk) -> None:
+    await desk.text("exec >&- 2>&-; sleep 0.1; touch late")
+    assert (desk.workspace.cwd / "late").exists()
+
+
+async def test_directory_and_environment_are_kept(desk: Desk) -> None:
+    (desk.workspace.cwd / "sub").mkdir()
+    await desk.text("""cd sub; export A=$'two\\nlines "and" $more \\\\ \\t\\e' B="it's"; LOCAL=1; unset HOME""")
+    assert desk.workspace.cwd.name == "sub"
+    text = await desk.text('pwd; printf %s "$A"; echo; echo "$B ${LOCAL-no} ${HOME-no}"; cd - >/dev/null; pwd')
+    assert text.splitlines()[0].endswith("/work/sub")
+    assert (desk.workspace.environment or {})["A"] == 'two\nlines "and" $more \\ \t\x1b'
+    assert "it's no no" in text
+    assert desk.workspace.cwd.name == "work"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "exit 4",
+        "set -e; false; cd /",
+        "set -eux; echo $NOT_SET",
+        "trap 'echo bye' EXIT",
+        "if (",
+        "false",
+        "set -x",
+        "exit",
+    ],
+)
+async def test_state_survives_every_end_of_the_shell(desk: Desk, end: str) -> None:
+    output = await desk.call(f"cd /usr; export KEPT=1\n{end}")
+    assert "__sagent" not in output.content[0].text  # type: ignore[union-attr]
+    assert (desk.workspace.cwd, (desk.workspace.environment or {}).get("KEPT")) == (Path("/usr"), "1")
+
+
+@pytest.mark.parametrize("end", ["exec true", "kill -9 $$"])
+async def test_a_shell_that_is_gone_before_its_end_leaves_the_state_as_it_was(desk: Desk, end: str) -> None:
+    before = desk.workspace.cwd
+    await desk.call(f"cd /usr; export KEPT=1; {end}")
+    assert (desk.workspace.cwd, desk.workspace.environment) == (before, None)
+
+
+async def test_a_command_that_changes_nothing_leaves_the_environment_unset(desk: Desk) -> None:
+    await desk.text("LOCAL=1; true")
+    assert desk.workspace.environment is None
+
+
+async def test_a_directory_that_vanished_is_left_for_the_nearest_above(desk: Desk) -> None:
+    work = desk.workspace.cwd
+    assert "no longer exists" in await desk.text("mkdir -p a/b; cd a/b; rm -r ../../a")
+    assert desk.workspace.cwd == work
+    desk.workspace.cwd = work / "never" / "was"
+    assert await desk.text("pwd") == f"{work}\n[{work}/never/was no longer exists; the working directory is {work}]"
+
+
+async def test_a_directory_behind_a_symlink_keeps_its_name(desk: Desk) -> None:
+    work = desk.workspace.cwd
+    (work / "real").mkdir()
+    (work / "link").symlink_to("real")
+    await desk.text("cd link")
+    assert await desk.text("pwd") == str(work / "link")
+
+
+async def test_calls_at_once_both_work_and_both_leave_their_mark(desk: Desk) -> None:
+    texts = await asyncio.gather(
+        desk.text("sleep 0.05; cd /usr; echo one"), desk.text("export TWO=2; sleep 0.1; echo two")
+    )
+    assert texts[0].startswith("one")
+    assert texts[1] == "two"
+    assert (desk.workspace.cwd, (desk.workspace.environment or {})["TWO"]) == (Path("/usr"), "2")
+
+
+async def test_names_that_are_no_identifiers_stay_in_the_environment(desk: Desk) -> None:
+    desk.workspace.environment = {"PATH": os.environ["PATH"], "npm.config": "x"}
+    await desk.text("export NEW=1")
+    assert desk.workspace.environment["npm.config"] == "x"
+
+
+async def test_commands_get_quiet_programs_and_no_keys(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.setenv("PAGER", "less")
+    show = 'echo "$SAGENT $PAGER $TERM ${ANTHROPIC_API_KEY-none} ${OPENAI_API_KEY-none}"'
+    assert await desk.text(show) == "1 cat dumb none none"
+    await desk.text("export PAGER=more ANTHROPIC_API_KEY=mine")
+    assert await desk.text(show) == "1 more dumb mine none"
+    desk.workspace.environment = None
+    keeping = Bash(keep_keys=("OPENAI_API_KEY",))
+    desk.tool, closing = keeping, desk.tool
+    await closing.aclose()
+    assert await desk.text(show) == "1 cat dumb none secret"
+
+
+async def test_without_bash_it_runs_sh(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    await desk.text('cd /usr; export A="it\'s\n2"; exit 0')
+    assert await desk.text('pwd; echo "$A"; [ "$0" = sh ] && echo sh') == "/usr\nit's\n2\nsh"
+
+
+async def test_a_command_longer_than_an_argument_may_be(desk: Desk) -> None:
+    words = "x" * 200_000
+    assert await desk.text(f"cat > big <<'END'\n{words}\nEND\nwc -c < big; echo $#") == "200001\n0"
+    assert desk.kept == []
+
+
+@pytest.mark.parametrize("timeout", [0, -1, True, "10"])
+async def test_a_time_limit_must_be_a_positive_number(desk: Desk, timeout: float) -> None:
+    with pytest.raises(ToolError, match="timeout"):
+        await desk.call("true", timeout=timeout)
+
+
+async def test_what_cannot_be_started_is_a_tool_error(desk: Desk) -> None:
+    with pytest.raises(ToolError, match="not run"):
+        await desk.call("echo \0")
+
+
+async def test_after_the_time_limit_everything_it_started_is_gone(desk: Desk) -> None:
+    marker = a_marker()
+    output = await desk.call(f"echo early; cd /; trap '' TERM; setsid sleep {marker} & sleep {marker}", timeout=0.2)
+    assert output.is_error
+    assert output.content[0].text.startswith("early\n[timed out after 0.2 s")  # type: ignore[union-attr]
+    assert living(marker) == []
+    assert desk.workspace.cwd.name == "work"
+
+
+@pytest.mark.parametrize("command", ["setsid sleep {m} & sleep {m}", "trap '' TERM; yes {m}", "setsid sleep {m}"])
+async def test_a_cancelled_call_leaves_nothing_behind(desk: Desk, command: str) -> None:
+    marker = a_marker()
+    call = asyncio.create_task(desk.call(command.format(m=marker)))
+    while not living(marker):
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert living(marker) == []
+    assert desk.kept == []
+
+
+async def test_a_call_cancelled_twice_leaves_nothing_either(desk: Desk) -> None:
+    marker = a_marker()
+    call = asyncio.create_task(desk.call(f"trap '' TERM; setsid sleep {marker} & sleep {marker}"))
+    while len(living(marker)) < 3:  # the shell is the third
+        await asyncio.sleep(0.01)
+    call.cancel()
+    await asyncio.sleep(0.05)
+    call.cancel()
+    await asyncio.wait([call])
+    assert call.cancelled()
+    async with asyncio.timeout(5):
+        while living(marker):
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.needs("linux")
+async def test_calls_leave_no_descriptor_open(desk: Desk) -> None:
+    async def some() -> int:
+        await desk.call("echo x; sleep 5 >/dev/null & exit 1")
+        await desk.call("sleep 5", timeout=0.05)
+        await desk.call("sleep 5 &")
+        await desk.call("seq 1 100000")
+        await asyncio.wait([asyncio.create_task(desk.call("sleep 5"))], timeout=0.02)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+            await asyncio.wait([task])
+        return len(os.listdir("/proc/self/fd"))
+
+    assert await some() == await some()
+
+
+async def test_a_job_of_an_earlier_call_outlives_a_cancelled_one(desk: Desk) -> None:
+    earlier, later = a_marker(), a_marker()
+    await desk.text(f"sleep {earlier} >/dev/null 2>&1 &")
+    call = asyncio.create_task(desk.call(f"sleep {later}"))
+    while not living(later):
+        await asyncio.sleep(0.01)
+    call.cancel()
+    await asyncio.wait([call])
+    assert (len(living(earlier)), living(later)) == (1, [])
+
+
+async def test_long_output_keeps_both_ends_on_whole_lines_and_says_where_the_rest_is(desk: Desk) -> None:
+    text = await desk.text("seq 1 5000000")
+    assert len(text) < HEAD_CHARS + TAIL_CHARS + 1000
+    assert text.startswith("1\n2\n")
+    assert text.endswith("\n4999999\n5000000")
+    head, _, tail = text.partition("\n[... about ")
+    notice, _, tail = tail.partition(" ...]\n\n")
+    assert f"from line {int(head.splitlines()[-1]) + 1} on" in notice
+    assert tail.splitlines()[0].isdigit()
+    [kept] = desk.kept
+    assert f"the whole is in {kept}: Read it" in notice
+    assert kept.read_bytes().count(b"\n") == 5_000_000
+
+
+async def test_output_of_medium_size_is_kept_too(desk: Desk) -> None:
+    text = await desk.text("seq 1 10000")
+    [kept] = desk.kept
+    assert str(kept) in text
+    assert kept.read_text().splitlines() == [str(n) for n in range(1, 10_001)]
+
+
+async def test_output_that_fits_leaves_no_file(desk: Desk) -> None:
+    assert (await desk.text("seq 1 5000")).splitlines() == [str(n) for n in range(1, 5001)]
+    assert desk.kept == []
+
+
+async def test_one_long_line_is_cut(desk: Desk) -> None:
+    text = await desk.text("printf start; head -c 3000000 /dev/zero | tr '\\0' x; printf end")
+    assert len(text) < HEAD_CHARS + TAIL_CHARS + 1000
+    assert text.startswith("startx")
+    assert text.endswith("xend")
+
+
+async def test_binary_output_is_named_not_sent(desk: Desk) -> None:
+    text = await desk.text("printf '\\211PNG\\r\\n\\032\\n'; head -c 300000 /dev/urandom")
+    [kept] = desk.kept
+    assert text.startswith("[binary output: 300,008 bytes, PNG image; ")
+    assert str(kept) in text
+    assert len(text) < 400
+
+
+async def test_what_is_not_utf_8_is_replaced(desk: Desk) -> None:
+    assert (
+        await desk.text("printf 'caf\\351 and some more ordinary text\\n'") == "caf\ufffd and some more ordinary text"
+    )
+
+
+async def test_colours_go_and_progress_bars_collapse(desk: Desk) -> None:
+    text = await desk.text(r"printf '\e[1;31mred\e[0m\r\n 10%%\r 50%%\r100%%\r\n\e]0;title\abold\n'; find . -print0")
+    assert text == "red\n100%\nbold\n.␀"
+
+
+async def test_output_without_end_is_stopped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bash_module, "OUTPUT_LIMIT", 4 << 20)
+    marker = a_marker()
+    output = await desk.call(f"sleep {marker} & yes")
+    assert output.is_error
+    assert "killed: it printed more than 4 MiB" in output.summary
+    assert living(marker) == []
+
+
+async def test_without_a_place_for_the_whole_both_ends_are_still_shown(desk: Desk) -> None:
+    desk.shelf = FullDisk(desk.shelf.directory)
+    for count in (10_000, 300_000):
+        text = await desk.text(f"seq 1 {count}")
+        assert text.startswith("1\n2\n")
+        assert "the whole could not be kept: " in text
+        assert text.endswith(f"\n{count}")
+    assert "is lost" in await desk.text("sleep 5 & echo x")
+
+
+async def test_progress_is_shown_for_long_commands_only(desk: Desk) -> None:
+    await desk.text("echo short")
+    assert desk.seen == []
+    await desk.text("echo first; sleep 1.3; echo second; sleep 0.6")
+    assert desk.seen
+    assert desk.seen[0] == "first\n"
+    assert desk.seen[-1] == "first\nsecond\n"
+
+
+@pytest.mark.needs("linux")
+def test_much_output_takes_little_memory(tmp_path: Path) -> None:
+    script = f"""
+import asyncio, resource, sys
+from pathlib import Path
+sys.path[:0] = [{str(Path(__file__).parents[2])!r}, {str(Path(__file__).parent)!r}]
+from test_bash import Desk
+async def main():
+    desk = Desk(Path({str(tmp_path)!r}))
+    await desk.text("seq 1 100000")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    output = await desk.call("yes | head -c 150000000")
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, output.summary)
+    await desk.tool.aclose()
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    grown, _, summary = done.stdout.strip().partition(" ")
+    assert int(grown) <= 10_000
+    assert summary == "exit 0, 150.0 MB"
+
+
+NAMES = st.from_regex(r"V_[A-Za-z0-9_]{0,8}", fullmatch=True)
+VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=40)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(environment=st.dictionaries(NAMES, VALUES, max_size=8), shell=st.sampled_from(["bash", "sh"]))
+def test_every_environment_is_read_back(environment: dict[str, str], shell: str) -> None:
+    listing = subprocess.run(
+        [shell, "-c", "unset PWD OLDPWD SHLVL _; export -p"],
+        env={**environment, "PATH": os.environ["PATH"]},
+        capture_output=True,
+        check=True,
+    ).stdout
+    found = parse_exports(listing)
+    assert {name: value for name, value in found.items() if name.startswith("V_")} == environment
+
+
+@given(text=st.text(st.sampled_from("ab\n"), max_size=200), count=st.integers(1, 100))
+def test_cuts_are_ends_of_the_text_and_bounded(text: str, count: int) -> None:
+    head, tail = cut_head(text, count), cut_tail(text, count)
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert min(len(text), count // 2) <= len(head) <= count
+    assert min(len(text), count // 2) <= len(tail) <= count
+
+
+@given(st.binary(max_size=300))
+def test_what_is_legible_holds_no_control_sequences(data: bytes) -> None:
+    text = legible(data)
+    assert not set(text) & set("\r\b\0")
+    assert legible(text.encode()) == text

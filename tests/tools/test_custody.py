@@ -1,0 +1,254 @@
+"""No process that was started in custody outlives the process that started it."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sagent.tools.custody import MARK, Custody
+
+pytestmark = pytest.mark.needs("linux")
+
+AGENT = """
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from sagent.lib.json import json_freeze_object
+from sagent.tool import RunContext, Workspace
+from sagent.tools.bash import Bash
+
+class Shelf:
+    count = 0
+    def put(self, data): raise OSError
+    def adopt(self, path): raise OSError
+    def scratch(self):
+        self.count += 1
+        return Path({tmp!r}, f"scratch-{{self.count}}")
+
+async def main():
+    tool = Bash()
+    run = RunContext("root", "1", Workspace(Path({tmp!r})), Shelf(), print)
+    async def call(command):
+        await tool(json_freeze_object({{"command": command}}), run)
+{body}
+
+asyncio.run(main())
+"""
+
+
+def living(marker: str) -> dict[int, str]:
+    """The living processes (zombies have no command line) whose arguments hold the marker."""
+    found: dict[int, str] = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes()
+        except OSError:
+            continue
+        if marker.encode() in line and int(path.parent.name) != os.getpid():
+            found[int(path.parent.name)] = line.replace(b"\0", b" ").decode()
+    return found
+
+
+def sleeping(marker: str) -> list[int]:
+    return [pid for pid, line in living(marker).items() if line.startswith("sleep")]
+
+
+def children(pid: int) -> set[int]:
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def await_that(condition, what: str) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.fixture
+def marker() -> Iterator[str]:
+    """An argument for `sleep` that no other process has; nothing that bears it is left after the test."""
+    marker = f"3600.{uuid.uuid4().int % 10**15:015}"
+    yield marker
+    for pid in living(marker):
+        os.kill(pid, signal.SIGKILL)
+
+
+def an_agent(tmp_path: Path, body: str) -> subprocess.Popen[bytes]:
+    root = str(Path(__file__).parents[2])
+    source = AGENT.format(root=root, tmp=str(tmp_path), body=textwrap.indent(textwrap.dedent(body), "    "))
+    (tmp_path / "agent.py").write_text(source)
+    return subprocess.Popen([sys.executable, str(tmp_path / "agent.py")], start_new_session=True)
+
+
+STUBBORN = {
+    "background": "sleep {m} &",
+    "quiet": "sleep {m} >/dev/null 2>&1 &",
+    "setsid": "setsid sleep {m} &",
+    "nohup": "nohup sleep {m} >/dev/null 2>&1 &",
+    "double fork": "(setsid sh -c '(sleep {m} &) ; exit' >/dev/null 2>&1 &)",
+    "no environment": "(env -i setsid sleep {m} >/dev/null 2>&1 &)",
+    "closed files": "(setsid " + sys.executable + ' -c \'import subprocess; subprocess.run(["sleep", "{m}"])\' &)',
+    "deaf": "(trap '' TERM HUP INT; setsid sleep {m} &)",
+    "stopped": "setsid sleep {m} & sleep 0.1; kill -STOP $!",
+}
+
+
+@pytest.mark.parametrize("whole_group", [False, True], ids=["process", "group"])
+def test_kill_9_of_the_agent_leaves_no_orphan(tmp_path: Path, marker: str, whole_group) -> None:
+    commands = [command.format(m=marker) for command in STUBBORN.values()]
+    running = f"env -i sleep {marker} 219>&-"  # bears no mark; it is in the group of a running call
+    agent = an_agent(
+        tmp_path,
+        f"""
+        for command in {commands!r}:
+            await call(command)
+        await asyncio.gather(call({running!r}), call("sh -c 'sleep {marker}; true'"))
+        """,
+    )
+    try:
+        await_that(lambda: len(sleeping(marker)) == len(STUBBORN) + 2, "start")
+        helpers = children(agent.pid)
+    finally:
+        (os.killpg if whole_group else os.kill)(agent.pid, signal.SIGKILL)
+        agent.wait()
+    await_that(lambda: not living(marker), "orphans are left")
+    await_that(lambda: all(map(gone, helpers)), "the watchdog or another helper is left")
+
+
+@pytest.mark.parametrize(
+    "ending", ["await tool.aclose()", "tool.close()", "pass", "raise SystemExit(0)", "import os; os._exit(0)"]
+)
+def test_however_the_agent_ends_nothing_is_left(tmp_path: Path, marker: str, ending: str) -> None:
+    agent = an_agent(tmp_path, f"await call('setsid sleep {marker} & sleep {marker} &')\n{ending}")
+    assert agent.wait() == 0
+    await_that(lambda: not living(marker), "orphans are left")
+
+
+async def test_after_close_nothing_is_left_and_it_may_be_used_again(marker: str) -> None:
+    custody = Custody()
+    for _ in range(2):
+        ward = await start(custody, "sh", "-c", f"(trap '' TERM; setsid sleep {marker} &); sleep {marker} & exit 0")
+        await ward.ended()
+        ward.close()
+        await_that(lambda: len(sleeping(marker)) == 2, "start")
+        await custody.aclose()
+        assert living(marker) == {}
+    await custody.aclose()
+
+
+async def start(custody: Custody, *argv: str, **environment: str):
+    sink = os.open(os.devnull, os.O_WRONLY)
+    try:
+        return custody.start(argv, env={"PATH": os.environ["PATH"], **environment}, cwd=Path("/"), output=sink)
+    finally:
+        os.close(sink)
+
+
+async def test_a_process_is_alone_in_its_session_and_may_leave_notes() -> None:
+    custody = Custody()
+    ward = await start(custody, "sh", "-c", 'echo "$SAGENT_CUSTODY $(ps -o sid= -p $$) $$" >&0')
+    await ward.ended()
+    mark, session, pid = ward.notes().decode().split()
+    assert ward.code == 0
+    assert session == pid
+    assert mark.startswith("sagent-")
+    ward.close()
+    await custody.aclose()
+
+
+async def test_each_process_bears_a_mark_of_its_own_and_only_its_own_is_swept(marker: str) -> None:
+    custody = Custody()
+    wards = [await start(custody, "sleep", marker) for _ in range(11)]  # the mark of 1 begins those of 10, 11
+    await_that(lambda: len(living(marker)) == 11, "start")
+    await wards[0].kill()
+    assert len(living(marker)) == 10
+    await custody.aclose()
+    assert living(marker) == {}
+    for ward in wards:
+        await ward.ended()
+        assert ward.code < 0
+        ward.close()
+
+
+async def test_the_watchdog_holds_nothing_of_ours_and_bears_no_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MARK, "somebody else's")
+    before = children(os.getpid())
+    custody = Custody()
+    ward = await start(custody, "true")
+    await ward.ended()
+    ward.close()
+    [watchdog] = children(os.getpid()) - before
+    proc = Path(f"/proc/{watchdog}")
+    assert MARK.encode() not in (proc / "environ").read_bytes()
+    assert (proc / "cwd").readlink() == Path("/")
+    held = {int(fd.name): str(fd.readlink()) for fd in (proc / "fd").iterdir()}
+    assert held[0].startswith("pipe:")
+    assert (held[1], held[2]) == ("/dev/null", "/dev/null")
+    ours = {str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.exists()} - {held[0], "/dev/null"}
+    assert not ours & set(held.values())
+    assert os.getsid(watchdog) == watchdog
+    await custody.aclose()
+    assert gone(watchdog)
+
+
+async def test_a_watchdog_that_was_killed_is_replaced(marker: str) -> None:
+    before = children(os.getpid())
+    custody = Custody()
+    (await start(custody, "true")).close()
+    [watchdog] = children(os.getpid()) - before
+    os.kill(watchdog, signal.SIGKILL)
+    await_that(lambda: gone(watchdog), "it was killed")
+    ward = await start(custody, "setsid", "sleep", marker)
+    await_that(lambda: living(marker), "start")
+    await custody.aclose()
+    assert living(marker) == {}
+    ward.close()
+
+
+async def test_a_custody_that_is_dropped_ends_what_it_started(marker: str) -> None:
+    custody = Custody()
+    ward = await start(custody, "sh", "-c", f"setsid sleep {marker} &")
+    await ward.ended()
+    ward.close()
+    await_that(lambda: living(marker), "start")
+    del custody, ward
+    assert living(marker) == {}
+
+
+async def test_waiting_works_without_process_handles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(pid: int) -> int:
+        raise OSError("no such system call")
+
+    monkeypatch.setattr(os, "pidfd_open", missing)
+    custody = Custody()
+    ward = await start(custody, "sleep", "0.2")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await ward.ended()
+    await ward.ended()
+    assert ward.code == 0
+    ward.close()
+    await custody.aclose()
+
+
+async def test_what_a_forgotten_process_holds_is_killed_on_close(marker: str) -> None:
+    custody = Custody()
+    ward = await start(custody, "sleep", marker)
+    ward.close()
+    assert living(marker) == {}
+    await custody.aclose()

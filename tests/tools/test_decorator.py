@@ -1,0 +1,172 @@
+"""A typed function with a docstring is a tool: its signature the schema, its return value the result."""
+
+import dataclasses
+import datetime as dt
+import subprocess
+import sys
+import threading
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from sagent import tools
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, json_dump, json_thaw
+from sagent.tool import Effect, RunContext, ToolOutput, foresee
+from sagent.tools import FunctionTool, tool
+
+
+def text_of(output):
+    return "".join(getattr(part, "text", "") for part in output.content)
+
+
+class Point(BaseModel):
+    x: int
+    y: int = 0
+
+
+@tool
+async def weather(city: str, days: int = 1, unit: Literal["C", "F"] = "C", *, run: RunContext) -> str:
+    """What the weather will be.
+
+    Asks nobody.
+
+    Args:
+        city: where, in any language
+            or script
+        days (int): how many
+    """
+    return f"{run.agent}: {city} {days} {unit}"
+
+
+@tool(name="Add", description="Adds points.", effect="none")
+def add_points(
+    points: list[Point], scale: Annotated[float, Field(gt=0, description="a factor")] = 1.0
+) -> dict[str, float]:
+    """Not shown."""
+    assert threading.current_thread() is not threading.main_thread()
+    return {"x": scale * sum(point.x for point in points), "y": scale * sum(point.y for point in points)}
+
+
+def test_the_signature_becomes_the_schema() -> None:
+    assert isinstance(weather, FunctionTool)
+    assert (weather.name, weather.description) == ("weather", "What the weather will be.\n\nAsks nobody.")
+    assert json_thaw(weather.parameters) == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "where, in any language or script"},
+            "days": {"type": "integer", "default": 1, "description": "how many"},
+            "unit": {"type": "string", "enum": ["C", "F"], "default": "C"},
+        },
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    assert (add_points.name, add_points.description) == ("Add", "Adds points.")
+    assert '"a factor"' in json_dump(add_points.parameters)
+    assert "title" not in json_dump(add_points.parameters)
+
+
+async def test_it_is_called_with_typed_values_and_the_context(call) -> None:
+    assert text_of(await call(weather, city="Köln", days="2")) == "root: Köln 2 C"
+    assert text_of(await call(add_points, points=[{"x": 1}, {"x": 2, "y": 5}], scale=2)) == '{"x":6.0,"y":10.0}'
+
+
+async def test_wrong_arguments_are_told_with_their_place(call) -> None:
+    with pytest.raises(ToolError, match=r"points\.0\.x: .*, not 'a'"):
+        await add_points(JsonObject({"points": (JsonObject({"x": "a"}),)}), None)
+    with pytest.raises(ToolError, match=r"scale: .*greater than 0"):
+        await add_points(JsonObject({"points": (), "scale": -1}), None)
+
+
+async def test_anything_json_can_say_may_be_returned(call) -> None:
+    @dataclasses.dataclass
+    class Found:
+        when: dt.date
+
+    results = [
+        None,
+        3,
+        ["a", {"b": 1}],
+        ("t",),
+        Point(x=1),
+        Found(dt.date(2026, 1, 2)),
+        ToolOutput.of("as is"),
+        "text",
+    ]
+
+    @tool(effect="none")
+    async def give(index: int) -> object:
+        """Give one."""
+        return results[index]
+
+    texts = [text_of(await call(give, index=index)) for index in range(len(results))]
+    assert texts == ["null", "3", '["a",{"b":1}]', '["t"]', '{"x":1,"y":0}', '{"when":"2026-01-02"}', "as is", "text"]
+
+    @tool
+    async def odd() -> object:
+        """Give what JSON has no word for."""
+        return object()
+
+    with pytest.raises(ToolError, match="cannot be written as JSON"):
+        await call(odd)
+
+
+async def test_names_that_pydantic_keeps_for_itself_are_fine(call) -> None:
+    @tool
+    async def odd(model_config: int, json: str, _private: bool = False) -> str:
+        """Odd names.
+
+        :param json: some text
+        """
+        return f"{model_config} {json} {_private}"
+
+    assert text_of(await call(odd, model_config=1, json="x", _private=True)) == "1 x True"
+    assert json_thaw(odd.parameters)["properties"]["json"]["description"] == "some text"
+
+
+def test_effects_are_what_the_decorator_was_told(workspace) -> None:
+    assert foresee(weather, JsonObject(), workspace) == Effect("execute")
+    assert foresee(add_points, JsonObject(), workspace) == Effect("none")
+
+
+def test_functions_that_cannot_be_tools_are_refused_with_the_reason() -> None:
+    async def no_text(x: int) -> str:
+        return ""
+
+    async def no_type(x) -> str:
+        """Text."""
+        return ""
+
+    async def stars(*args: int) -> str:
+        """Text."""
+        return ""
+
+    async def unknown(x: "Nowhere") -> str:  # noqa: F821
+        """Text."""
+        return ""
+
+    for function, said in ((no_text, "docstring"), (no_type, "annotation"), (stars, "by name"), (unknown, "Nowhere")):
+        with pytest.raises(TypeError, match=said):
+            tool(function)
+
+
+def test_tools_load_only_what_is_used_and_stay_small() -> None:
+    script = (
+        "import sys\nfrom sagent import tools\nprint(tools.Read().name)\n"
+        "loaded = {name for name in sys.modules if name.startswith('sagent.tools.')}\n"
+        "assert loaded == {'sagent.tools.read'}, loaded\n"
+        "assert not {'pydantic', 'difflib', 'pypdfium2', 'pathspec'} & set(sys.modules)\n"
+        "tools.coding_tools()\n"
+        "assert not {'pydantic', 'difflib', 'pypdfium2', 'pathspec', 'tempfile'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("Read\n", 0), done.stderr
+    everything = tools.coding_tools()
+    assert tuple(item.name for item in everything) == tools.BUILTIN
+    described = [
+        {"name": item.name, "description": item.description, "input_schema": item.parameters} for item in everything
+    ]
+    assert len(json_dump(described)) < 6000
+    with pytest.raises(AttributeError, match="no attribute 'Nope'"):
+        _ = tools.Nope

@@ -1,0 +1,423 @@
+"""Finding files and text: what is found, in which order, and the same with ripgrep and without."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import sagent
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject
+from sagent.tools import Glob, Grep, List
+from sagent.tools.dialect import PatternError, translate
+
+SOURCE = str(Path(sagent.__file__).parents[1])
+NO_PROGRAMS = {"PATH": "/nonexistent"}
+
+
+def text_of(output):
+    return "".join(getattr(part, "text", "") for part in output.content)
+
+
+@pytest.fixture(params=["python", pytest.param("rg", marks=pytest.mark.needs("rg"))])
+def engine(request, workspace) -> str:
+    """Both ways of searching; every promise holds for either."""
+    workspace.environment = NO_PROGRAMS if request.param == "python" else None
+    return request.param
+
+
+def make(root, files: dict[str, str | bytes]) -> None:
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+PROJECT = {
+    ".gitignore": "*.log\n/build/\n!keep.log\nsecret.txt\n",
+    "src/app.py": "import os\n\ndef main():\n    return os.name\n",
+    "src/web/view.ts": "export const main = () => 1\n",
+    "src/web/.gitignore": "gen*\n!gen-keep.ts\n",
+    "src/web/gen.ts": "main\n",
+    "src/web/gen-keep.ts": "main kept\n",
+    "build/out.py": "main\n",
+    "debug.log": "main\n",
+    "keep.log": "main log\n",
+    ".hidden/conf.py": "main = 1\n",
+    ".git/HEAD": "main\n",
+    ".git/info/exclude": "local.txt\n",
+    "local.txt": "main\n",
+    "secret.txt": "main\n",
+    "bin.dat": b"main\0\1\2",
+    "only.bin": b"rare\0",
+    "README.md": "# Main\nrun main\r\nend\n",
+}
+
+
+async def test_grep_shows_lines_by_path_without_what_git_ignores(call, root, engine) -> None:
+    make(root, PROJECT)
+    assert text_of(await call(Grep(), pattern="main")).split("\n") == [
+        ".hidden/conf.py:1:main = 1",
+        "README.md:2:run main",
+        "keep.log:1:main log",
+        "src/app.py:3:def main():",
+        "src/web/gen-keep.ts:1:main kept",
+        "src/web/view.ts:1:export const main = () => 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        ({"pattern": "main$"}, ["README.md:2:run main"]),
+        ({"pattern": "MAIN", "ignore_case": True, "glob": "*.md"}, ["README.md:1:# Main", "README.md:2:run main"]),
+        ({"pattern": "(?i)# main"}, ["README.md:1:# Main"]),
+        ({"pattern": "main", "type": "py"}, [".hidden/conf.py:1:main = 1", "src/app.py:3:def main():"]),
+        (
+            {"pattern": "main", "glob": "src/**/*.{ts,tsx}", "output_mode": "files_with_matches"},
+            ["src/web/gen-keep.ts", "src/web/view.ts"],
+        ),
+        ({"pattern": "main", "glob": "!*.ts", "path": "src"}, ["src/app.py:3:def main():"]),
+        ({"pattern": "o", "output_mode": "count", "path": "src/app.py"}, ["src/app.py:2", "(In all 2 in 1 files.)"]),
+        (
+            {"pattern": "import os\n\ndef", "multiline": True},
+            ["src/app.py:1:import os", "src/app.py:2:", "src/app.py:3:def main():"],
+        ),
+        ({"pattern": "main\nend", "multiline": True}, ["README.md:2:run main", "README.md:3:end"]),
+        (
+            {"pattern": "def", "context": 1},
+            ["src/app.py-2-", "src/app.py:3:def main():", "src/app.py-4-    return os.name"],
+        ),
+        ({"pattern": "^(import|def)", "context": 0}, ["src/app.py:1:import os", "src/app.py:3:def main():"]),
+        (
+            {"pattern": "main", "limit": 1, "offset": 2},
+            ["keep.log:1:main log", "(There are more. Go on with offset 3.)"],
+        ),
+        ({"pattern": "main", "offset": 99}, ["No matches from offset 99 on; there are 6."]),
+        ({"pattern": "nowhere"}, ["No matches."]),
+        ({"pattern": "rare"}, ["No matches."]),
+        ({"pattern": "main", "path": "debug.log"}, ["debug.log:1:main"]),
+        ({"pattern": "out", "path": "build"}, ["No matches."]),
+        ({"pattern": "main", "path": "build"}, ["build/out.py:1:main"]),
+        ({"pattern": "main(?= kept)"}, ["src/web/gen-keep.ts:1:main kept"]),
+        ({"pattern": r"(e)\1", "path": "src"}, ["src/web/.gitignore:2:!gen-keep.ts"]),
+        ({"pattern": "main", "path": "bin.dat"}, ["No matches.", "(Not searched, for they are binary: bin.dat.)"]),
+    ],
+)  # fmt: skip
+async def test_grep_options(call, root, engine, arguments, lines) -> None:
+    make(root, PROJECT)
+    assert text_of(await call(Grep(), **arguments)).split("\n") == lines
+
+
+async def test_grep_context_of_neighbours_is_not_repeated_and_gaps_are_marked(call, root, engine) -> None:
+    make(root, {"f": "\n".join(f"{n} hit" if n in (2, 4, 9) else str(n) for n in range(1, 11)) + "\n"})
+    assert text_of(await call(Grep(), pattern="hit", context=1)).split("\n") == [
+        "f-1-1", "f:2:2 hit", "f-3-3", "f:4:4 hit", "f-5-5", "--", "f-8-8", "f:9:9 hit", "f-10-10",
+    ]  # fmt: skip
+
+
+async def test_grep_output_is_bounded_and_pages_meet(call, root, engine) -> None:
+    make(root, {f"d{n % 7}/f{n}.txt": "".join(f"hit {n} {i} {'y' * 90}\n" for i in range(60)) for n in range(20)})
+    offset, seen = 0, []
+    while True:
+        text = text_of(await call(Grep(), pattern=r"hit \d", limit=1000, offset=offset))
+        assert len(text) < 45_000
+        seen += [line for line in text.split("\n") if not line.startswith("(")]
+        if "Go on" not in text:
+            break
+        offset = int(text.rpartition("offset ")[2].rstrip(".)"))
+    assert len(seen) == len(set(seen)) == 1200
+    (root / "long.js").write_text("x" * 5000 + "NEEDLE" + "y" * 5000)
+    line = text_of(await call(Grep(), pattern="NEEDLE"))
+    assert "NEEDLE" in line
+    assert len(line) < 500
+
+
+async def test_grep_reads_utf16_and_broken_utf8(call, root, engine) -> None:
+    make(root, {"w.txt": "größe\r\nzwei\r\n".encode("utf-16"), "b.txt": "größe\n".encode("utf-8-sig")})
+    make(root, {"l.txt": b"caf\xe9 here\n"})
+    assert text_of(await call(Grep(), pattern="^größe$")).split("\n") == ["b.txt:1:größe", "w.txt:1:größe"]
+    assert text_of(await call(Grep(), pattern="caf")).startswith("l.txt:1:caf\ufffd here")
+    assert text_of(await call(Grep(), pattern="caf. here")) == "No matches."
+
+
+async def test_grep_finds_in_a_file_larger_than_a_block(call, root, engine) -> None:
+    line = "filler " * 20 + "\n"
+    count = 9_000_000 // len(line)
+    (root / "big.txt").write_text("first\n" + line * count + "needle here\nafter\n")
+    text = text_of(await call(Grep(), pattern="needle h.*e", context=1))
+    assert text.split("\n")[1:] == [f"big.txt:{count + 2}:needle here", f"big.txt-{count + 3}-after"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("(", r"missing \)"),
+        ("[a", "never closed"),
+        ("*a", "nothing to repeat"),
+        (r"\y", r"\\y means nothing"),
+        ("a\\", "single backslash"),
+        ("a\nb", "line break"),
+        (r"a\nb", "line break"),
+        ("(?x)a", "must be followed by a kind of group"),
+        (r"\p{Greek}", "general category"),
+        ("(?<=a+)b", "fixed-width"),
+        ("a{2,1}", "min repeat greater than max"),
+    ],
+)
+async def test_a_wrong_pattern_is_told_the_same_way(call, root, engine, pattern, why) -> None:
+    with pytest.raises(ToolError, match=why):
+        await call(Grep(), pattern=pattern)
+
+
+async def test_wrong_places_and_types_are_told(call, root, engine) -> None:
+    make(root, PROJECT)
+    with pytest.raises(ToolError, match=r"Did you mean src\?"):
+        await call(Grep(), pattern="x", path="scr")
+    with pytest.raises(ToolError, match=r"no file type 'cobol'.*py"):
+        await call(Grep(), pattern="x", type="cobol")
+    with pytest.raises(ToolError, match="not a directory"):
+        await call(Glob(), pattern="*", path="README.md")
+    with pytest.raises(ToolError, match="There is no file"):
+        await call(Glob(), pattern="nowhere/*.py")
+
+
+@pytest.mark.needs("linux")
+async def test_a_pattern_that_backtracks_without_end_blocks_nobody_and_dies_when_cancelled(call, root, engine) -> None:
+    make(root, {"f": "a" * 40 + "!\n"})
+    task = asyncio.create_task(call(Grep(), pattern="^(a+)+$(?<!b)"))
+    while not (children := _children(os.getpid())):
+        assert not task.done()
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert _children(os.getpid()).isdisjoint(children)
+
+
+@pytest.mark.needs("linux")
+def test_a_search_dies_with_an_agent_that_was_killed(root) -> None:
+    (root / "f").write_text("a" * 40 + "!\n")
+    script = (
+        "import asyncio, sys\nfrom pathlib import Path\n"
+        "from sagent.lib.json import JsonObject\nfrom sagent.tool import RunContext, Workspace\n"
+        "from sagent.tools import Grep\n"
+        "run = RunContext('root', '1', Workspace(Path(sys.argv[1])), None, print)\n"
+        "asyncio.run(Grep()(JsonObject({'pattern': '^(a+)+$(?<!b)'}), run))\n"
+    )
+    agent = subprocess.Popen([sys.executable, "-c", script, str(root)], env={**os.environ, "PYTHONPATH": SOURCE})
+    try:
+        while not (searches := _children(agent.pid)):
+            assert agent.poll() is None
+            time.sleep(0.02)
+    finally:
+        agent.kill()
+        agent.wait()
+    deadline = time.monotonic() + 20
+    while any(_is_running(search) for search in searches):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _is_running(process: str) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def _children(parent: int) -> set[str]:
+    """Python processes that a process has started."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+        except OSError:
+            continue
+        if "python" in name and rest.split()[1] == str(parent):
+            found.add(stat.parent.name)
+    return found
+
+
+async def test_a_search_in_a_thread_ends_when_cancelled(call, root) -> None:
+    from sagent.tools.walk import walk
+
+    make(root, {f"d{n}/f": "x" for n in range(50)})
+    stop = threading.Event()
+    found = walk(str(root), stop.is_set)
+    next(found)
+    stop.set()
+    assert len(list(found)) < 49
+
+
+async def test_glob_patterns(call, root, engine) -> None:
+    make(root, PROJECT)
+    for arguments, names in (
+        ({"pattern": "**/*.ts"}, ["src/web/gen-keep.ts", "src/web/view.ts"]),
+        ({"pattern": "src/**/*.{py,ts}"}, ["src/app.py", "src/web/gen-keep.ts", "src/web/view.ts"]),
+        ({"pattern": "*.md"}, ["README.md"]),
+        ({"pattern": "**/conf.*"}, [".hidden/conf.py"]),
+        ({"pattern": "web/*", "path": "src"}, ["src/web/.gitignore", "src/web/gen-keep.ts", "src/web/view.ts"]),
+        ({"pattern": "src/[a-m]*.p?"}, ["src/app.py"]),
+        ({"pattern": "src/[!a]*"}, ['No files match. "**/[!a]*" would match 3.']),
+        ({"pattern": "build/*.py"}, ["build/out.py"]),
+        ({"pattern": "view.ts"}, ['No files match. "**/view.ts" would match 1.']),
+        ({"pattern": f"{root}/src/*.py"}, ["src/app.py"]),
+        ({"pattern": "nothing*"}, ["No files match."]),
+        ({"pattern": "src/"}, ["src/app.py", "src/web/.gitignore", "src/web/gen-keep.ts", "src/web/view.ts"]),
+    ):
+        assert text_of(await call(Glob(), **arguments)).split("\n") == names, arguments
+
+
+async def test_glob_is_bounded_and_counts_the_rest(call, root, engine) -> None:
+    make(root, {f"f{n:04}.txt": "" for n in range(250)})
+    lines = text_of(await call(Glob(), pattern="*.txt")).split("\n")
+    assert lines[0] == "f0000.txt"
+    assert lines[-1] == "(And 50 more. Narrow the pattern or the path.)"
+    assert len(lines) == 201
+
+
+async def test_symlinks_are_not_followed(call, root, engine, tmp_path) -> None:
+    make(root, {"real/f.txt": "hit\n"})
+    (root / "loop").symlink_to(root)
+    (root / "link.txt").symlink_to("real/f.txt")
+    assert text_of(await call(Grep(), pattern="hit")) == "real/f.txt:1:hit"
+    assert text_of(await call(Glob(), pattern="**/*.txt")) == "real/f.txt"
+
+
+async def test_outside_the_working_directory_paths_are_absolute(call, root, engine, tmp_path) -> None:
+    make(tmp_path, {"other/f.txt": "hit\n"})
+    assert text_of(await call(Grep(), pattern="hit", path=str(tmp_path / "other"))) == f"{tmp_path}/other/f.txt:1:hit"
+    assert text_of(await call(Glob(), pattern=f"{tmp_path}/other/*")) == f"{tmp_path}/other/f.txt"
+
+
+async def test_list_shows_everything_of_one_directory(call, root) -> None:
+    make(root, {"b.txt": "12345", "a/x": "", ".hid": "", "ignored.log": "x", ".gitignore": "*.log"})
+    (root / "link").symlink_to("b.txt")
+    os.mkfifo(root / "pipe")
+    assert text_of(await call(List())).split("\n") == [
+        ".git/", ".gitignore  5", ".hid  0", "a/", "b.txt  5", "ignored.log  1", "link -> b.txt",
+        "pipe  (no regular file)",
+    ]  # fmt: skip
+    make(root, {f"many/{n:04}": "" for n in range(510)})
+    assert text_of(await call(List(), path="many")).endswith("(And 10 more. Use Glob to find some of them.)")
+    with pytest.raises(ToolError, match="Use Read"):
+        await call(List(), path="b.txt")
+    with pytest.raises(ToolError, match="Did you mean many"):
+        await call(List(), path="mony")
+    (root / "none").mkdir()
+    assert text_of(await call(List(), path="none")).endswith("is empty.")
+
+
+IGNORE_LINES = r"a,b/,/a,*.x,!a,!*.x,a/b,**/b,a/**,a/*,/*,!/b,[ab],[!a]*,?,a/**/b,\!a,# c,b ,!b/,*"
+IGNORE_LINE = st.sampled_from(IGNORE_LINES.split(","))
+PATHS = "a b c.x a.x !a b/a b/c.x a/b a/a/b a/b/c.x c/a c/b/a c/a.x"
+NAMES = st.sampled_from(PATHS.split())
+
+
+@pytest.mark.needs("rg")
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    ignores=st.dictionaries(st.sampled_from(["", "a/", "b/", "c/"]), st.lists(IGNORE_LINE, max_size=4), max_size=3),
+    names=st.sets(NAMES, min_size=1, max_size=8),
+    start=st.sampled_from([".", "a", "c"]),
+)
+async def test_both_engines_see_the_same_files(call, workspace, tmp_path_factory, ignores, names, start) -> None:
+    root = tmp_path_factory.mktemp("tree").resolve()
+    workspace.cwd = root
+    (root / ".git").mkdir()
+    (root / start).mkdir(exist_ok=True)
+    files = {f"{place}.gitignore": "\n".join(lines) + "\n" for place, lines in ignores.items()}
+    for name in sorted(names):
+        if not any((root / parent).is_file() for parent in _parents(name)) and not (root / name).is_dir():
+            make(root, {name: "x"})
+    for name, content in files.items():
+        if not any((root / parent).is_file() for parent in _parents(name)):
+            make(root, {name: content})
+    results = []
+    for environment in (NO_PROGRAMS, None):
+        workspace.environment = environment
+        results.append(text_of(await call(Glob(), pattern="**", path=start)))
+    assert results[0] == results[1], (ignores, sorted(names), start)
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+@pytest.mark.needs("git")
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(lines=st.lists(IGNORE_LINE, max_size=5), names=st.sets(NAMES, min_size=1, max_size=8))
+async def test_what_git_ignores_is_ignored(call, workspace, tmp_path_factory, lines, names) -> None:
+    root = tmp_path_factory.mktemp("repo").resolve()
+    subprocess.run(["git", "init", "-q", root], check=True)
+    (root / ".git" / "info" / "exclude").write_text("")
+    workspace.cwd, workspace.environment = root, NO_PROGRAMS
+    make(root, {".gitignore": "\n".join(lines) + "\n"})
+    for name in sorted(names):
+        if not any((root / parent).is_file() for parent in _parents(name)) and not (root / name).is_dir():
+            make(root, {name: "x"})
+    git = subprocess.run(
+        ["git", "-C", root, "ls-files", "--others", "--exclude-standard"], capture_output=True, text=True, check=True
+    )
+    found = text_of(await call(Glob(), pattern="**"))
+    assert sorted(git.stdout.split("\n")[:-1]) == ([] if found.startswith("No files") else found.split("\n"))
+
+
+ATOMS = r"""a b . \w \d \s \S \b [ab] [^a] [[:alpha:]_-] é \. { } (a|b) (?:a) ^ $ \x61 a{2} \" \< []a] [a&&b] \p{Lu}"""
+REPEATS = st.sampled_from(["", "", "*", "+", "?", "{1,2}", "+?"])
+PATTERN = st.lists(st.tuples(st.sampled_from(ATOMS.split()), REPEATS).map("".join), min_size=1, max_size=4)
+LINES = st.lists(st.text('ab é1_.{}"]&A\t\x1f\0', max_size=6), max_size=5)
+
+
+@pytest.mark.needs("rg")
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    parts=PATTERN,
+    contents=st.lists(LINES, min_size=1, max_size=3),
+    end=st.sampled_from(["\n", "\r\n"]),
+    multiline=st.booleans(),
+    ignore_case=st.booleans(),
+)
+async def test_both_engines_find_the_same(call, root, workspace, parts, contents, end, multiline, ignore_case) -> None:
+    pattern = "".join(parts)
+    try:
+        translate(pattern, multiline=multiline)
+    except PatternError:
+        return
+    for index in range(3):
+        (root / f"f{index}").unlink(missing_ok=True)
+    make(root, {f"f{index}": end.join(lines) for index, lines in enumerate(contents)})
+    results = []
+    for environment in (NO_PROGRAMS, None):
+        workspace.environment = environment
+        output = await call(Grep(), pattern=pattern, multiline=multiline, ignore_case=ignore_case, context=1)
+        results.append(text_of(output))
+    assert results[0] == results[1]
+
+
+def test_ripgrep_gets_what_it_can_do_and_nothing_else() -> None:
+    assert translate("foo.*bar$", multiline=False).rust == r"foo.*bar(?:\r?$)"
+    assert translate("interface{}", multiline=False).rust == r"interface\{\}"
+    for pattern in ("a(?=b)", r"(a)\1", "a++", "(?<!x)y", "(?>a)"):
+        assert translate(pattern, multiline=False).rust is None
+    assert translate("plain|text", multiline=False).steady
+    assert not translate("a+", multiline=False).steady
+
+
+def test_effects_name_the_place(workspace, root) -> None:
+    assert Glob().effect(JsonObject({"pattern": "src/**/*.py"}), workspace).paths == (root / "src",)
+    assert Glob().effect(JsonObject({"pattern": "/etc/*"}), workspace).paths == (type(root)("/etc"),)
+    assert Grep().effect(JsonObject({"pattern": "x", "path": "../y"}), workspace).paths == (root / "../y",)
+    assert List().effect(JsonObject(), workspace).kind == "read"

@@ -1,0 +1,261 @@
+"""Writing and editing: exact, atomic, and with everything nobody asked to change as it was."""
+
+import os
+import resource
+import stat
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sagent.errors import ToolError
+from sagent.tools import Edit, Read, Write
+from sagent.tools.replacement import Replacement, replace
+from sagent.tools.textfile import Text, decode
+
+
+def text_of(output):
+    return "".join(getattr(part, "text", "") for part in output.content)
+
+
+async def test_a_new_file_is_created_with_its_directories(call, root) -> None:
+    output = await call(Write(), file_path="a/b/c.txt", content="one\ntwo\n")
+    assert (root / "a/b/c.txt").read_bytes() == b"one\ntwo\n"
+    assert "Created a/b/c.txt (2 lines)" in text_of(output)
+    assert "+one" in output.diff
+    assert stat.S_IMODE((root / "a/b/c.txt").stat().st_mode) == 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+async def test_a_file_never_read_or_changed_since_is_not_overwritten(call, root) -> None:
+    file = root / "f.txt"
+    file.write_text("theirs\n")
+    with pytest.raises(ToolError, match="was not read"):
+        await call(Write(), file_path="f.txt", content="mine\n")
+    with pytest.raises(ToolError, match="was not read"):
+        await call(Edit(), file_path="f.txt", old_string="theirs", new_string="mine")
+    await call(Read(), file_path="f.txt")
+    file.write_text("changed by someone\n")
+    with pytest.raises(ToolError, match="has changed since"):
+        await call(Write(), file_path="f.txt", content="mine\n")
+    with pytest.raises(ToolError, match="has changed since"):
+        await call(Edit(), file_path="f.txt", old_string="changed", new_string="mine")
+    assert file.read_text() == "changed by someone\n"
+    await call(Read(), file_path="f.txt")
+    await call(Write(), file_path="f.txt", content="mine\n")
+    await call(Write(), file_path="f.txt", content="mine again\n")
+    await call(Edit(), file_path="f.txt", old_string="again", new_string="still")
+    assert file.read_text() == "mine still\n"
+
+
+async def test_mode_and_symlink_stay_and_no_draft_is_left(call, root) -> None:
+    target = root / "real.sh"
+    target.write_text("#!/bin/sh\n")
+    target.chmod(0o750)
+    (root / "link.sh").symlink_to("real.sh")
+    await call(Read(), file_path="link.sh")
+    await call(Write(), file_path="link.sh", content="#!/bin/sh\necho hi\n")
+    await call(Edit(), file_path="link.sh", old_string="hi", new_string="ho")
+    assert (root / "link.sh").is_symlink()
+    assert target.read_text() == "#!/bin/sh\necho ho\n"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o750
+    assert sorted(path.name for path in root.iterdir()) == [".git", "link.sh", "real.sh"]
+
+
+async def test_a_failed_write_leaves_the_old_file_and_no_draft(call, root) -> None:
+    file = root / "f.txt"
+    file.write_text("old\n")
+    await call(Read(), file_path="f.txt")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(ToolError, match="File too large"):
+            await call(Write(), file_path="f.txt", content="new\n" * 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert file.read_text() == "old\n"
+    assert sorted(path.name for path in root.iterdir()) == [".git", "f.txt"]
+
+
+async def test_what_is_not_a_file_is_not_written(call, root) -> None:
+    (root / "d").mkdir()
+    (root / "f").write_text("x")
+    os.mkfifo(root / "pipe")
+    for path, said in (("d", "is a directory"), ("pipe", "is a FIFO"), ("f/below", "Not a directory")):
+        with pytest.raises(ToolError, match=said):
+            await call(Write(), file_path=path, content="x")
+        with pytest.raises(ToolError, match=said):
+            await call(Edit(), file_path=path, old_string="x", new_string="y")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"a\r\nb\r\n", b"x\r\ny\r\n"),
+        (b"\xef\xbb\xbfa\n", b"\xef\xbb\xbfx\ny\n"),
+        ("a\r\n".encode("utf-16"), "x\r\ny\r\n".encode("utf-16")),
+        (b"\xfe\xff" + "a\n".encode("utf-16-be"), b"\xfe\xff" + "x\ny\n".encode("utf-16-be")),
+        ("caf\xe9\n".encode("latin-1"), b"x\ny\n"),
+        (b"a\r\nb\n", b"x\ny\n"),
+    ],
+)
+async def test_write_keeps_encoding_mark_and_line_ends(call, root, before, after) -> None:
+    (root / "f").write_bytes(before)
+    await call(Read(), file_path="f")
+    await call(Write(), file_path="f", content="x\ny\n")
+    assert (root / "f").read_bytes() == after
+
+
+async def test_write_turns_to_utf8_where_the_old_encoding_cannot_say_it_and_tells(call, root) -> None:
+    (root / "f").write_bytes("café\n".encode("cp1252"))
+    await call(Read(), file_path="f")
+    output = await call(Write(), file_path="f", content="→ é\n")
+    assert (root / "f").read_text("utf-8") == "→ é\n"
+    assert "was cp1252 and is UTF-8 now" in text_of(output)
+
+
+async def test_edit_in_an_encoding_that_cannot_say_it_changes_nothing(call, root) -> None:
+    (root / "f").write_bytes("café\n".encode("cp1252"))
+    await call(Read(), file_path="f")
+    with pytest.raises(ToolError, match="cannot hold '→'"):
+        await call(Edit(), file_path="f", old_string="caf", new_string="→")
+    await call(Edit(), file_path="f", old_string="é", new_string="è")
+    assert (root / "f").read_bytes() == "cafè\n".encode("cp1252")
+
+
+async def test_edits_are_applied_in_order_all_or_none(call, root) -> None:
+    (root / "f").write_text("one\ntwo\nthree\n")
+    await call(Read(), file_path="f")
+    with pytest.raises(ToolError, match=r"Edit 2 of 2.*not found.*f was not changed"):
+        await call(
+            Edit(),
+            file_path="f",
+            edits=[{"old_string": "one", "new_string": "1"}, {"old_string": "none", "new_string": "x"}],
+        )
+    assert (root / "f").read_text() == "one\ntwo\nthree\n"
+    output = await call(
+        Edit(),
+        file_path="f",
+        edits=[
+            {"old_string": "one", "new_string": "two"},
+            {"old_string": "two", "new_string": "2", "replace_all": True},
+        ],
+    )
+    assert (root / "f").read_text() == "2\n2\nthree\n"
+    assert "3 replacements" in text_of(output)
+    assert "1\t2\n2\t2\n3\tthree" in text_of(output)
+    assert "-one\n" in output.diff
+
+
+async def test_an_ambiguous_edit_names_the_lines(call, root) -> None:
+    (root / "f").write_text("x = 1\ny = 2\nx = 1\n")
+    await call(Read(), file_path="f")
+    with pytest.raises(ToolError, match=r"occurs 2 times \(at lines 1, 3\)"):
+        await call(Edit(), file_path="f", old_string="x = 1", new_string="x = 3")
+    await call(Edit(), file_path="f", old_string="x = 1", new_string="x = 3", replace_all=True)
+    assert (root / "f").read_text() == "x = 3\ny = 2\nx = 3\n"
+
+
+async def test_overlapping_matches_are_ambiguous_too(call, root) -> None:
+    (root / "f").write_text("a\nb\na\nb\na\n")
+    await call(Read(), file_path="f")
+    with pytest.raises(ToolError, match="occurs 2 times"):
+        await call(Edit(), file_path="f", old_string="a\nb\na", new_string="c")
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "hint"),
+    [
+        ("def f():\n    return 1\n", "def f():\n\treturn 1", "indentation"),
+        ("def f():   \n    return 1\n", "def f():\n    return 1", "white space at line ends"),
+        ("say('x')\n", "say(‘x’)", "quotes"),
+        ("Hello\n", "hello", "letter case"),
+        ("total = compute(alpha, beta)\n", "total = compute(alpha, gamma)", "nearest lines are:\n1\ttotal"),
+        ("a\nb\n", "1\ta\n2\tb", "line numbers"),
+        ("a\nb\n", "completely different", "nor anything like it"),
+        ('x = "a"\n', 'x = \\"a\\"', "escaped"),
+    ],
+)
+async def test_what_is_not_found_is_explained(call, root, text, old, hint) -> None:
+    (root / "f").write_text(text)
+    await call(Read(), file_path="f")
+    with pytest.raises(ToolError) as caught:
+        await call(Edit(), file_path="f", old_string=old, new_string="z")
+    assert hint in str(caught.value)
+    assert (root / "f").read_text() == text
+
+
+async def test_odd_arguments_are_told(call, root) -> None:
+    (root / "f").write_text("a\n")
+    await call(Read(), file_path="f")
+    edit = Edit()
+    for arguments, said in (
+        ({"old_string": "a", "new_string": "a"}, "are the same"),
+        ({"old_string": "", "new_string": "b"}, "exists"),
+        ({"old_string": "a"}, "Give both"),
+        ({}, "Give either"),
+        ({"old_string": "a", "new_string": "b", "edits": [{"old_string": "a", "new_string": "b"}]}, "Give either"),
+    ):
+        with pytest.raises(ToolError, match=said):
+            await call(edit, file_path="f", **arguments)
+    with pytest.raises(ToolError, match="Did you mean f"):
+        await call(edit, file_path="F", old_string="a", new_string="b")
+    await call(edit, file_path="new.txt", old_string="", new_string="fresh\n")
+    assert (root / "new.txt").read_text() == "fresh\n"
+
+
+async def test_quoted_lf_matches_crlf_and_the_new_lines_get_crlf(call, root) -> None:
+    (root / "f").write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    await call(Read(), file_path="f")
+    await call(Edit(), file_path="f", old_string="one\ntwo\n", new_string="1\n1.5\n2\n")
+    assert (root / "f").read_bytes() == b"1\r\n1.5\r\n2\r\nthree\r\n"
+
+
+CODECS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+LINE = st.text("abcé \t", max_size=6)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    before=st.lists(LINE, max_size=5),
+    after=st.lists(LINE, max_size=5),
+    end=st.sampled_from(["\n", "\r\n"]),
+    codec=CODECS,
+)
+async def test_an_edit_touches_nothing_else(call, root, workspace, before, after, end, codec) -> None:
+    old, new = "MARK\nmark", "Ça\nalors\n!"
+    pieces = ["".join(line + end for line in before), "".join(line + end for line in after)]
+    pieces[0] = "é" + end + pieces[0]  # else nothing tells cp1252 from UTF-8
+    text = pieces[0] + old.replace("\n", end) + pieces[1]
+    file = root / "f.txt"
+    file.write_bytes(text.encode(codec))
+    await call(Read(), file_path="f.txt")
+    await call(Edit(), file_path="f.txt", old_string=old, new_string=new)
+    assert file.read_bytes() == (pieces[0] + new.replace("\n", end) + pieces[1]).encode(codec)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.binary(max_size=60))
+def test_what_decodes_encodes_to_the_same_bytes(data: bytes) -> None:
+    decoded = decode(data)
+    if isinstance(decoded, Text):
+        assert decoded.encoding.encode(decoded.text) == data
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text("ab\r\n", max_size=20), st.text("ab\n", min_size=1, max_size=4))
+def test_replacing_all_with_a_word_leaves_none_and_keeps_the_rest(text: str, old: str) -> None:
+    try:
+        new, count = replace(text, Replacement(old, "Z", everywhere=True))
+    except ToolError:
+        assert old not in text
+        return
+    assert new.count("Z") == count > 0
+    assert len(new) <= len(text) - count * (len(old) - 1)
+    for piece in new.split("Z"):
+        assert piece in text
