@@ -66,6 +66,7 @@ class Agent:
             workspace=given.workspace or Workspace(Path.cwd()),
             ask=given.ask,
             resolve=given.resolve,
+            finish=given.finish,
             specs=specs_of(tools),
         )
         self._owns_log = given.log is None
@@ -231,6 +232,11 @@ class Agent:
     async def _finish(self, first: int, reason: str, failure: Failure | None) -> Result:
         """Close the books of a run: make the log durable, tell the result."""
         state = self._state
+        if state.finish is not None:
+            await state.finish()
+        if state.unsettled:
+            await asyncio.to_thread(state.ledger.prices.warm)
+            state.settle_all()
         if failure is not None:
             state.record("failed", {"kind": failure.kind, "message": failure.message})
         await state.make_durable()

@@ -67,8 +67,8 @@ async def _afford(state: State, partial: Attempt) -> Message:
         request = replace(request, max_output=reservation.max_output)
         try:
             reply = await _stream(state, request, partial)
-        except (ModelError, asyncio.CancelledError):
-            charges = _charges_of(state, partial, weight)
+        except (ModelError, asyncio.CancelledError) as error:
+            charges = _charges_of(state, partial, weight, error)
             if charges:
                 state.settle(reservation, charges)
             raise
@@ -133,23 +133,24 @@ async def _accept(state: State, reply: Reply, reservation: Reservation, weight: 
     return message
 
 
-def _charges_of(state: State, partial: Attempt, weight: int) -> tuple[Charge, ...]:
+def _charges_of(state: State, partial: Attempt, weight: int, error: BaseException) -> tuple[Charge, ...]:
     """The bill of a call that did not end well.
 
-    A provider that answered with an error status bills nothing. One that had begun to stream bills the input and what
-    it wrote; where it did not say how much, both are estimated, and the charge says so.
+    A provider that answers with an error, or cannot be reached, bills nothing. One that had begun bills its input and
+    what it wrote. What it did not tell is estimated, and then the charge says so: the ledger counts the whole
+    reservation towards the cap, for the true bill may be anything below it.
     """
     received = len(partial.text.encode("utf-8", "replace")) + partial.thought
-    if not partial.charges and not received:
+    silent = isinstance(error, ModelError) and error.kind not in ("cut", "stalled")
+    if not partial.charges and not received and silent:
         return ()
-    billed = sum((charge.usage for charge in partial.charges), Usage())
+    told = sum((charge.usage for charge in partial.charges), Usage())
     guess = Usage(
-        input=0 if billed.total_input else state.meter.estimate(weight),
-        output=max(0, received // 4 - billed.output),
+        input=0 if told.total_input else state.meter.estimate(weight),
+        output=max(0, received // 4 - told.output),
     )
-    if guess == Usage():
-        return partial.charges
-    return (*partial.charges, Charge(state.model.id, guess, estimated=True))
+    charges = (*partial.charges, Charge(state.model.id, guess)) if guess != Usage() else partial.charges
+    return tuple(replace(charge, estimated=True) for charge in charges)
 
 
 def _keep_partial(state: State, partial: Attempt) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TypeAlias
@@ -48,6 +48,7 @@ class Resources:
     ask: Asker | None = None
     path: str = "root"
     resolve: Callable[[str], Model] | None = None  # "provider/id" -> Model, for Switch
+    finish: Callable[[], Awaitable[None]] | None = None  # awaited when a run ends, before its result is told
 
 
 @dataclass(slots=True)
@@ -111,6 +112,10 @@ class State:
     meter: Meter = field(default_factory=Meter)
     run: Run = field(default_factory=Run)
     prompt_id: str = ""  # hash of the system prompt and tools last logged
+    unsettled: list[tuple[Reservation, tuple[Charge, ...]]] = field(
+        default_factory=list[tuple[Reservation, tuple[Charge, ...]]]
+    )
+    finish: Callable[[], Awaitable[None]] | None = None
     log_lost: bool = False
 
     def emit(self, event: Event) -> None:
@@ -154,14 +159,29 @@ class State:
                 )
             )
 
-    def settle(self, reservation: Reservation, charges: Iterable[Charge]) -> Decimal | None:
-        """Bill a call, in the ledger and the log; its price in USD, or None when that is not known."""
-        spent = reservation.settle(charges)
-        for record in spent:
-            self.record("spent", bill_body(_bill(record)))
-            self.run.usage += record.usage
-        prices = [record.usd for record in spent if record.usd is not None]
-        return sum(prices, Decimal(0)) if len(prices) == len(spent) else None
+    def settle(self, reservation: Reservation, charges: tuple[Charge, ...]) -> Decimal | None:
+        """Bill a call, in the ledger and the log; its price in USD, or None when that is not known, or not yet.
+
+        Prices load while the model thinks. Without a cap, a call that ends before they are there is billed with the
+        next one, or at the end of the run.
+        """
+        for charge in charges:
+            self.run.usage += charge.usage
+        self.unsettled.append((reservation, charges))
+        now = self.ledger.cap is not None or self.ledger.prices.is_warm
+        return self.settle_all() if now else None
+
+    def settle_all(self) -> Decimal | None:
+        """Bill what is not billed yet; the price of the last call."""
+        usd: Decimal | None = None
+        for reservation, charges in self.unsettled:
+            spent = reservation.settle(charges)
+            for record in spent:
+                self.record("spent", bill_body(_bill(record)))
+            prices = [record.usd for record in spent if record.usd is not None]
+            usd = sum(prices, Decimal(0)) if len(prices) == len(spent) else None
+        self.unsettled.clear()
+        return usd
 
     async def make_durable(self) -> None:
         """Have the log on the disk, not only with the kernel."""

@@ -1,6 +1,7 @@
 """Putting an agent together: session, prompt, tools, policy, ledger, model; and taking it apart again."""
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -12,12 +13,12 @@ from sagent import __version__, tools
 from sagent.agent import Agent, Bounds, Resources
 from sagent.app.choice import choose_model
 from sagent.config import Settings
-from sagent.context.instructions import gather
+from sagent.context.instructions import gather, repository_root
 from sagent.context.prompt import compose
 from sagent.cost.ledger import Ledger, Spent
 from sagent.cost.prices import PriceBook
 from sagent.errors import SessionNotFound, UsageError
-from sagent.events import Event, Notice, ReplyFinished, TextDelta
+from sagent.events import Event, Finished, Notice
 from sagent.lib.json import as_str
 from sagent.messages import Message
 from sagent.policy.permissions import PermissionPolicy
@@ -55,6 +56,8 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
         prices = PriceBook(settings.prices)
         ledger = Ledger(settings.max_budget_usd, prices)
         ledger.restore(Spent(*bill) for bill in past.bills)
+        aside = Aside(log, prices, settings.cwd, new=not past.messages)
+        stack.callback(aside.close)
         agent = Agent(
             choice.model,
             system=_system_prompt(settings, workspace, past, notices),
@@ -66,16 +69,16 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
             ),
             bounds=_bounds(settings),
             effort=settings.effort,
-            resources=Resources(log=log, ledger=ledger, workspace=workspace, resolve=choice.resolve),
+            resources=Resources(
+                log=log, ledger=ledger, workspace=workspace, resolve=choice.resolve, finish=aside.finish
+            ),
         )
         stack.push_async_callback(agent.aclose)
         agent.restore(past.messages)
         agent.listen(listener)
         for text in notices:
             listener(Notice(agent.path, "warning", text))
-        aside = Aside(agent, prices, settings.cwd, new=not past.messages)
         agent.listen(aside.on_event)
-        stack.push_async_callback(aside.finish)
         yield agent
 
 
@@ -173,47 +176,74 @@ def _environment() -> dict[str, object]:
 
 
 class Aside:
-    """Work that may not delay the first request and is not needed before it: prices, and the state of the repository.
+    """Work that may not delay the first request: loading prices, and the state of the git repository.
 
-    Listens, and begins when the request is on its way.
+    git starts at once, in a process of its own; prices load when the agent has been quiet for a moment, as it is while
+    a model thinks.
     """
 
-    def __init__(self, agent: Agent, prices: PriceBook, cwd: Path, *, new: bool) -> None:
-        self._agent = agent
+    QUIET = 0.1  # seconds
+
+    def __init__(self, log: Log, prices: PriceBook, cwd: Path, *, new: bool) -> None:
+        self._log = log
         self._prices = prices
-        self._cwd = cwd
-        self._new = new
-        self._task: asyncio.Task[None] | None = None
+        self._git = start_git_status(cwd) if new else None
+        self._last = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     def on_event(self, event: Event) -> None:
-        """Begin with the first event that shows the request went out."""
-        if self._task is None and isinstance(event, TextDelta | ReplyFinished):
-            self._task = asyncio.create_task(self._work())
+        """Note that the agent is busy."""
+        loop = asyncio.get_running_loop()
+        self._last = loop.time()
+        if self._timer is None and not isinstance(event, Finished):
+            self._timer = loop.call_later(self.QUIET, self._check)
+
+    def _check(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._last < self.QUIET:
+            self._timer = loop.call_later(self.QUIET, self._check)
+        elif not self._prices.is_warm:
+            loop.run_in_executor(None, self._prices.warm)
 
     async def finish(self) -> None:
-        """Wait for it, not for long."""
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=2.0)
+        """Log what git said; it had the whole run to say it."""
+        if self._git is None:
+            return
+        state, self._git = await asyncio.to_thread(read_git_status, self._git), None
+        with suppress(OSError):
+            self._log.append("environment", state)
 
-    async def _work(self) -> None:
-        await asyncio.to_thread(self._prices.warm)
-        if self._new:
-            state = await asyncio.to_thread(repository_state, self._cwd)
-            with suppress(OSError):
-                self._agent.log.append("environment", state)
+    def close(self) -> None:
+        """Stop what still runs."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._git is not None:
+            self._git.kill()
+            self._git.communicate()
 
 
-def repository_state(cwd: Path) -> dict[str, object]:
-    """The git commit of a directory and whether its tracked files differ from it; {} outside a repository."""
-    import subprocess
-
+def start_git_status(cwd: Path) -> subprocess.Popen[bytes] | None:
+    """Ask git for the commit and whether tracked files differ from it; None where there is nobody to ask."""
+    if repository_root(cwd) is None:
+        return None
     command = ["git", "-C", str(cwd), "--no-optional-locks", "status", "--porcelain=v2", "--branch", "-uno"]
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:
-        done = subprocess.run(command, capture_output=True, timeout=5, check=False, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired):
+        return subprocess.Popen(command, stdin=null, stdout=pipe, stderr=null, start_new_session=True)
+    except OSError:
+        return None
+
+
+def read_git_status(git: subprocess.Popen[bytes]) -> dict[str, object]:
+    """{"git_commit", "git_dirty"}, or {} when git cannot tell within two seconds."""
+    try:
+        out, _ = git.communicate(timeout=2.0)
+    except subprocess.TimeoutExpired:
+        git.kill()
+        git.communicate()
         return {}
-    if done.returncode:
+    if git.returncode:
         return {}
-    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    lines = out.decode("utf-8", "replace").splitlines()
     commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid")), "")
     return {"git_commit": commit, "git_dirty": any(not line.startswith("#") for line in lines)}

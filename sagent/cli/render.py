@@ -49,7 +49,9 @@ def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
             return StreamRenderer(out)
         case _:
             talk = settings.log_level in ("info", "debug") or (err.isatty() and settings.log_level != "error")
-            return TextRenderer(out, err, Transcript(err, text=not out.isatty(), diffs=True) if talk else None)
+            thinking = settings.log_level == "debug"
+            transcript = Transcript(err, text=not out.isatty(), thinking=thinking) if talk else None
+            return TextRenderer(out, err, transcript)
 
 
 class JsonRenderer:
@@ -119,21 +121,27 @@ class TextRenderer:
         self._err = err
         self._live = out.isatty()
         self._transcript = transcript
-        self._streamed = ""
+        self._open_line = False
 
     def on_event(self, event: Event) -> None:
         """Progress; and the text itself where a person watches stdout."""
         if isinstance(event, TextDelta) and self._live:
-            self._streamed += event.text
+            self._open_line = not event.text.endswith("\n")
             self._out.write(printable(event.text))
             self._out.flush()
             return
-        if self._streamed and not isinstance(event, ThinkingDelta):
+        if not isinstance(event, ThinkingDelta):
             self._end_line()
         if self._transcript is not None:
             self._transcript.on_event(event)
-        elif isinstance(event, Notice) and event.level != "info":
-            self._err.write(f"sagent: {event.text}\n")
+            return
+        match event:  # what a person should know even when they did not ask for progress
+            case Notice(_, "warning" | "error", text):
+                self._err.write(f"sagent: {printable(text)}\n")
+            case Retrying(_, reason, _, _, seconds, _):
+                self._err.write(f"sagent: {printable(reason)}; trying again in {seconds:.0f} s\n")
+            case _:
+                pass
 
     def on_result(self, result: Result) -> None:
         """The answer, unless it was streamed; and what went wrong, on stderr."""
@@ -149,19 +157,19 @@ class TextRenderer:
         self._err.flush()
 
     def _end_line(self) -> None:
-        if self._streamed and not self._streamed.endswith("\n"):
+        if self._open_line:
             self._out.write("\n")
             self._out.flush()
-        self._streamed = ""
+        self._open_line = False
 
 
 class Transcript:
     """A run as a person reads it in a terminal, line by line; nothing is ever repainted."""
 
-    def __init__(self, out: TextIO, *, text: bool = True, diffs: bool = False) -> None:
+    def __init__(self, out: TextIO, *, text: bool = True, thinking: bool = False) -> None:
         self._out = out
         self._text = text
-        self._diffs = diffs
+        self._thinking = thinking
         self._column = 0
 
     def on_event(self, event: Event) -> None:  # noqa: C901 -- one arm per event class is the clearest form
@@ -176,9 +184,8 @@ class Transcript:
                 mark = "✗" if result.is_error else "⎿"
                 took = f" ({seconds:.1f} s)" if seconds >= 1 else ""
                 self._line(f"  {mark} {printable(summary or call.name)}{took}")
-                if diff and self._diffs:
-                    for line in diff.splitlines():
-                        self._line("    " + printable(line))
+                for line in diff.splitlines():
+                    self._line("    " + printable(line))
             case Retrying(_, reason, _, attempt, seconds, _):
                 self._line(f"… {printable(reason)}; trying again in {seconds:.0f} s (attempt {attempt + 1})")
             case Denied(_, denial):
@@ -189,7 +196,10 @@ class Transcript:
                 self._line(f"→ {printable(what)}")
             case ReplyFinished():
                 self._end_line()
-            case SessionOpened() | Received() | ThinkingDelta() | ToolProgress() | Finished():
+            case ThinkingDelta(_, text):
+                if self._thinking:
+                    self._write(printable(text))
+            case SessionOpened() | Received() | ToolProgress() | Finished():
                 pass
             case _:
                 assert_never(event)

@@ -91,7 +91,7 @@ class Ledger:
         self._cap = cap
         self._prices = prices
         self._held = ZERO
-        self._counted = ZERO  # towards the cap: spent, and for a call with an unpriced charge its whole worst case
+        self._counted = ZERO  # towards the cap: spent, and of a call whose bill is not known for sure its worst case
         self._queue: deque[tuple[_Ask, asyncio.Future[Reservation]]] = deque()
         self._usd: dict[tuple[str, str, str], Decimal] = {}  # by agent, role, "provider/model"
         self._usage: dict[tuple[str, str], Usage] = {}
@@ -101,6 +101,11 @@ class Ledger:
     def cap(self) -> Decimal | None:
         """USD the whole tree may spend; None = no limit."""
         return self._cap
+
+    @property
+    def prices(self) -> PriceBook:
+        """What it bills by."""
+        return self._prices
 
     @property
     def held(self) -> Decimal:
@@ -143,7 +148,7 @@ class Ledger:
         for record in spent:
             self._add(record)
         counted = total(record.usd or ZERO for record in spent)
-        if any(record.usd is None for record in spent):
+        if any(record.usd is None or record.estimated for record in spent):
             counted = max(counted, reservation.held)
         self._counted = EXACT.add(self._counted, counted)
         self.release(reservation)

@@ -49,6 +49,11 @@ class PriceBook:
         self._warm = False
         self._lock = Lock()
 
+    @property
+    def is_warm(self) -> bool:
+        """Whether a price can be told without loading the data first."""
+        return self._warm
+
     def warm(self) -> None:
         """Load the data now, so that the first price need not wait for it; from any thread, as often as you like."""
         with self._lock:

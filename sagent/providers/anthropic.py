@@ -18,7 +18,7 @@ from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, T
 from sagent.providers.limits import limits_of
 from sagent.providers.media import IMAGES, base64_text, media_weight, stand_in
 from sagent.providers.transport import DirectTransport, Transport
-from sagent.providers.wire import Body, Piece, Scroll, Scrolls
+from sagent.providers.wire import Piece, Scroll, Scrolls
 
 VERSION = "2023-06-01"
 BASE_URL = "https://api.anthropic.com"
@@ -287,9 +287,9 @@ class AnthropicModel:
             **thought.members,
             **{name: value for name, value in request.options.items() if name not in ("tools", "betas")},
         }
-        data, digest = scroll.write(_head(request), b"]," + wire_bytes(members)[1:])
+        body = scroll.write(_head(request), b"]," + wire_bytes(members)[1:], _OVERHEAD)
         parameters = {name: value for name, value in members.items() if name not in ("model", "stream")}
-        witness = Witness(digest, len(data), self._id, frozen(parameters))
+        witness = Witness(body.sha256, body.size, self._id, frozen(parameters))
         betas = [*thought.betas, *map(str, as_array(request.options.get("betas")))]
         headers = {**self._provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
         if betas:
@@ -297,7 +297,7 @@ class AnthropicModel:
         return Call(
             messages_url(access.base_url),
             headers,
-            Body(data, digest, _OVERHEAD + len(_head(request)) + scroll.weight()),
+            body,
             witness,
             MessagesDraft(origin, self._provider.scrolls.family),
             origin,

@@ -18,7 +18,7 @@ from sagent.providers.limits import limits_of
 from sagent.providers.media import IMAGES, base64_text, media_weight, stand_in
 from sagent.providers.rows import Quirks, Row, built_in, row_for_url
 from sagent.providers.transport import DirectTransport, Transport
-from sagent.providers.wire import Body, Piece, Scrolls
+from sagent.providers.wire import Piece, Scrolls
 
 _IMAGE_TOKENS = 8_000  # in high detail: 1,536 patches times at most 2.46 at OpenAI; other providers count less
 _PAGE_TOKENS = 10_000  # a PDF page counts as its text and as an image
@@ -311,8 +311,7 @@ class ChatModel:
                 :32
             ]
         members |= {name: value for name, value in request.options.items() if name != "tools"}
-        head = _head(request)
-        data, digest = scroll.write(head, b"]," + wire_bytes(members)[1:])
+        body = scroll.write(_head(request), b"]," + wire_bytes(members)[1:], _OVERHEAD)
         parameters = {
             name: value for name, value in members.items() if name not in ("model", "stream", "stream_options")
         }
@@ -320,8 +319,8 @@ class ChatModel:
         return Call(
             f"{self._provider.url}/chat/completions",
             headers,
-            Body(data, digest, _OVERHEAD + len(head) + scroll.weight()),
-            Witness(digest, len(data), self._id, frozen(parameters)),
+            body,
+            Witness(body.sha256, body.size, self._id, frozen(parameters)),
             ChatDraft(origin, self._provider.scrolls.family),
             origin,
             self._provider.timeouts,

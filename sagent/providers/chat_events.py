@@ -364,10 +364,11 @@ def _usage(told: Mapping[str, object]) -> Usage:
     beside = as_int(told.get("total_tokens")) - prompt - completion
     if beside > 0 and reasoning in (0, beside):
         completion, reasoning = completion + beside, beside
+    read = min(read, prompt)
+    written = min(written, prompt - read)  # Gemini through OpenRouter counts the same tokens as read and as written
     hour = min(written, as_int(as_object(told.get("cache_creation")).get("ephemeral_1h_input_tokens")))
-    fresh = prompt - read - written
     return Usage(
-        input=fresh if fresh >= 0 else prompt,
+        input=prompt - read - written,
         cache_read=read,
         cache_write=written - hour,
         cache_write_1h=hour,

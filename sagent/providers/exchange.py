@@ -104,7 +104,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
     watch = _Watch(call)
     answer: Answer | None = None
     try:
-        answer = await watch.over(transport.post(call.url, call.headers, call.body.data))
+        answer = await watch.over(transport.post(call.url, call.headers, call.body.parts))
         if not 200 <= answer.status < 300:
             body = await _read(answer, _ERROR_BODY, watch)
             raise from_status(call.origin, answer.status, answer.headers, body)
@@ -200,10 +200,12 @@ async def _next(call: Call, answer: Answer, watch: "_Watch") -> bytes:
 
 
 def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]) -> ModelError | None:
-    """Read events up to an error, which is given back: what came before it is told first."""
+    """Read events up to the reply's end or an error, which is given back: what came before it is told first."""
     try:
         for name, data in events:
             _take_event(call, name, data, out)
+            if call.draft.closed:
+                break
     except ModelError as error:
         return error
     return None
@@ -226,9 +228,7 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
         raise call.origin.error("protocol", f"an event of the stream is not JSON: {_shown(text)}") from error
     fields = as_object(event) or as_object(next(iter(as_array(event)), None))
     if name == "error" or error_in(fields):
-        if not call.draft.closed:
-            raise from_event(call.origin, fields or {"error": text})
-        return
+        raise from_event(call.origin, fields or {"error": text})
     call.draft.feed(fields, out)
 
 

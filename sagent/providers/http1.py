@@ -82,10 +82,12 @@ class Connection(asyncio.Protocol):
             raise ConnectionError(self._ended or "the connection was lost in the TLS handshake")
         self._transport = secured
 
-    def send(self, head: bytes, body: bytes = b"") -> None:
+    def send(self, *parts: bytes) -> None:
         """Hand bytes to the kernel. A server may answer before it has taken all of them, so nobody waits for that."""
         if self._transport is not None:
-            self._transport.write(head + body)
+            self._transport.write(b"".join(parts[:2]))  # a small request is one packet
+            for part in parts[2:]:
+                self._transport.write(part)
 
     def abort(self) -> None:
         """Drop the connection at once."""

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from sagent import __version__
 from sagent.providers.disruption import Disrupted
 from sagent.providers.http1 import Connection
 
@@ -37,8 +38,8 @@ class Answer:
 class Transport(Protocol):
     """Posts and gets. Every method raises Disrupted, and nothing else, when it fails."""
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send a body; returns when the response's headers are there."""
+    async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
+        """Send a body, given in parts; returns when the response's headers are there."""
         ...
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
@@ -73,13 +74,13 @@ class DirectTransport:
         self._idle: dict[_Way, list[Connection]] = {}
         self._tls: ssl.SSLContext | None = None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send a body; returns when the response's headers are there."""
-        return await self._send("POST", url, {**headers, "content-length": str(len(body))}, body)
+    async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
+        """Send a body, given in parts; returns when the response's headers are there."""
+        return await self._send("POST", url, {**headers, "content-length": str(sum(map(len, body)))}, body)
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
         """Ask for something; returns when the response's headers are there."""
-        return await self._send("GET", url, headers, b"")
+        return await self._send("GET", url, headers, ())
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -90,7 +91,7 @@ class DirectTransport:
                     connection.abort()
             await asyncio.sleep(0)  # the sockets are closed in the loop's next round
 
-    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
         if (loop := asyncio.get_running_loop()) is not self._loop:  # connections of an ended loop are of no use
             self._loop, self._idle = loop, {}
         parts = urlsplit(url)
@@ -99,7 +100,7 @@ class DirectTransport:
         while True:
             connection = self._reuse(way) or await self._open(way)
             try:
-                connection.send(head, body)
+                connection.send(head, *body)
                 status, fields, keep = await connection.head()
                 break
             except Disrupted as error:
@@ -201,7 +202,8 @@ def _way(url: SplitResult) -> _Way:
 
 def _request_head(method: str, url: SplitResult, headers: Mapping[str, str], way: _Way) -> bytes:
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    fields = {"host": url.netloc.rpartition("@")[2], "accept-encoding": "identity", **headers}
+    usual = {"host": url.netloc.rpartition("@")[2], "user-agent": f"sagent/{__version__}", "accept-encoding": "identity"}
+    fields = {**usual, **headers}
     lines = [f"{name}: {value}" for name, value in fields.items()]
     if way.proxy and way.scheme == "http":
         target = f"http://{fields['host']}{target}"

@@ -10,16 +10,27 @@ from typing import Protocol
 from sagent.messages import Message
 from sagent.providers.handover import Handover, Rules, Turn, UserTurn
 
+_BLOCK = 65_536  # bytes: closed turns are joined once, into blocks of at least this size
 _CONVERSATIONS = 64  # kept; the least recently used are encoded anew when they come back
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A request body, its sha256, and an upper bound of its input tokens."""
+    """A request body in parts, its sha256, and an upper bound of its input tokens."""
 
-    data: bytes
+    parts: tuple[bytes, ...]
     sha256: str
     weight: int
+
+    @property
+    def data(self) -> bytes:
+        """The whole of it, joined."""
+        return b"".join(self.parts)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(map(len, self.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,9 @@ class Scroll:
         self._head = b""
         self._hash = hashlib.sha256()
         self._hashed = 0  # closed turns inside the hash
+        self._blocks: list[bytes] = []
+        self._joined = 0  # closed turns inside the blocks
+        self._loose = 0  # bytes of stable turns that are in no block
 
     def follow(self, messages: Sequence[Message]) -> bool:
         """Take what is new. False, and nothing done, when these messages do not begin with those known."""
@@ -97,38 +111,38 @@ class Scroll:
         """An upper bound of the tokens of all turns."""
         return self._weight + self._tail()[1].weight
 
-    def write(self, head: bytes, end: bytes) -> tuple[bytes, str]:
-        """The body `head`, turns, `end`, and its sha256, which is computed from where the last one left off."""
-        turn, tail = self._tail()
-        places = self._users if not isinstance(turn, UserTurn) else [*self._users, len(self._closed)]
-        pieces = [*self._closed, tail.data]
-        stable = len(self._closed)
-        for place in places[-2:]:
-            marked = self._dialect.mark(pieces[place])
-            if marked is not None:
-                pieces[place] = marked
-                stable = min(stable, place)
-        data = b"".join((head, b",".join(pieces), end))
-        digest = self._prefix_hash(head, stable)
-        for piece in pieces[stable:-1]:
-            digest.update(piece)
-            digest.update(b",")
-        digest.update(pieces[-1])
-        digest.update(end)
-        return data, digest.hexdigest()
+    def write(self, head: bytes, end: bytes, overhead: int) -> Body:
+        """The body `head`, turns, `end`. Only what may still change is joined and hashed again."""
+        turn, _ = self._tail()
+        users = [*self._users, len(self._closed)] if isinstance(turn, UserTurn) else self._users
+        marked = {place: self._dialect.mark(self._at(place)) for place in users[-2:]}
+        stable = min((place for place, data in marked.items() if data is not None), default=len(self._closed))
+        digest = self._settle(head, stable)
+        rest = [marked.get(place) or self._at(place) for place in range(self._joined, len(self._closed) + 1)]
+        fresh = b",".join(rest[stable - self._joined :]) + end
+        digest.update(fresh)
+        parts = (head, *self._blocks, b"".join((*(piece + b"," for piece in rest[: stable - self._joined]), fresh)))
+        return Body(parts, digest.hexdigest(), len(head) + self.weight() + overhead)
 
     def ends(self) -> tuple[bytes, Turn]:
         """The last closed turn (b"" where there is none), and the one still open."""
         return self._closed[-1] if self._closed else b"", self._handover.open()
 
-    def _prefix_hash(self, head: bytes, stable: int) -> "hashlib._Hash":
-        """The hash over the head and so many closed turns, each with its comma."""
-        if head != self._head or self._hashed > stable:
+    def _at(self, place: int) -> bytes:
+        return self._closed[place] if place < len(self._closed) else self._tail()[1].data
+
+    def _settle(self, head: bytes, stable: int) -> "hashlib._Hash":
+        """Hash and join what has become stable; the hash over the head and those turns, each with its comma."""
+        if head != self._head:
             self._head, self._hash, self._hashed = head, hashlib.sha256(head), 0
         for piece in self._closed[self._hashed : stable]:
             self._hash.update(piece)
             self._hash.update(b",")
+            self._loose += len(piece)
         self._hashed = stable
+        if self._loose >= _BLOCK and stable > self._joined:
+            self._blocks.append(b",".join((*self._closed[self._joined : stable], b"")))
+            self._joined, self._loose = stable, 0
         return self._hash.copy()
 
     def _tail(self) -> tuple[Turn, Piece]:

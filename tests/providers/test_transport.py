@@ -22,7 +22,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 async def fetch(transport: DirectTransport, url: str, body: bytes = b"{}") -> tuple[int, bytes]:
-    answer = await transport.post(f"{url}/v1/x?a=b", {"x-test": "1"}, body)
+    answer = await transport.post(f"{url}/v1/x?a=b", {"x-test": "1"}, [body[:3], body[3:]])
     try:
         return answer.status, b"".join([chunk async for chunk in answer.chunks])
     finally:
@@ -132,7 +132,7 @@ async def test_a_kept_connection_that_the_server_closed_is_replaced_unseen(raw_s
 async def test_an_answer_left_early_frees_its_connection_and_the_next_call_has_a_new_one(raw_server, transport) -> None:
     slow = [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n", 60.0]
     async with raw_server(slow, [OK]) as server:
-        answer = await transport.post(server.url, {}, b"")
+        answer = await transport.post(server.url, {}, ())
         assert await anext(aiter(answer.chunks)) == b"a"
         await answer.aclose()
         assert await fetch(transport, server.url) == (200, b"ok")
@@ -155,7 +155,7 @@ async def test_nobody_there(transport, unused_tcp_port) -> None:
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://exa mple", "http://host:99999", "http://ü\u200d.x..y"])
 async def test_an_url_that_cannot_be_called(transport, url) -> None:
     with pytest.raises(Disrupted) as caught:
-        await transport.post(url, {}, b"")
+        await transport.post(url, {}, ())
     assert caught.value.kind == "network"
 
 

@@ -1,0 +1,63 @@
+"""The cap's promise, over real HTTP, against a server that always bills the worst case."""
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+
+from sagent import tools
+from sagent.agent import Agent, Bounds, Resources
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import BudgetExceeded
+from sagent.events import Result
+from sagent.providers import Anthropic, OpenAICompatible
+from sagent.session.log import MemoryLog
+from sagent.testing.server import Call, Cut, FakeProviderServer, Received, Step, Turn
+
+CAP = Decimal("0.50")
+ROW = {"input": 3, "output": 15, "cache_read": Decimal("0.3"), "cache_write": Decimal("3.75"), "cache_write_1h": 6}
+
+
+def step(request: Received) -> Step:
+    """Tool turns, and now and then a stream that is cut."""
+    turn = Turn(text="Looking.", calls=(Call("Glob", {"pattern": "*.nothing"}),))
+    return Cut(turn, after_events=5) if len(request.body) % 7 == 0 else turn
+
+
+@pytest.mark.parametrize("family", ["anthropic", "chat"])
+async def test_fifty_concurrent_agents_never_pass_the_cap(family: str) -> None:
+    async with FakeProviderServer(step, bill="worst") as server:
+        if family == "anthropic":
+            provider = Anthropic.from_key("k", base_url=server.url)
+        else:
+            provider = OpenAICompatible.from_key("k", base_url=server.url + "/v1")
+        prices = PriceBook({f"{provider.name}/some-model": ROW})
+        ledger = Ledger(CAP, prices)
+
+        async def one(number: int) -> Result | BudgetExceeded:
+            agent = Agent(
+                provider.model("some-model"),
+                tools=[tools.Glob()],
+                bounds=Bounds(max_turns=10, max_retries=2, max_response_tokens=1000),
+                resources=Resources(ledger=ledger, log=MemoryLog(), path=f"root/{number}"),
+            )
+            try:
+                return await agent.run(f"go {number}")
+            except BudgetExceeded as error:
+                return error
+            finally:
+                await agent.aclose()
+
+        outcomes = await asyncio.gather(*(one(number) for number in range(50)))
+        await provider.aclose()
+        billed = sum(
+            ((prices.price(provider.name, "some-model", usage) or Decimal(0)) for usage in server.billed), Decimal(0)
+        )
+        total = ledger.totals()
+        assert 0 < total.total <= CAP
+        assert billed <= CAP
+        assert ledger.held == 0
+        assert any(isinstance(outcome, BudgetExceeded) for outcome in outcomes), "the cap was never near"
+        assert sum(total.by_agent.values()) == total.total
+        assert len(server.billed) >= 10

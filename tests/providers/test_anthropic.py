@@ -1,0 +1,471 @@
+"""The Messages API: what goes out, and events that recordings do not show."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from sagent.errors import ModelError
+from sagent.lib.json import as_object, json_freeze_object, sha256_hex
+from sagent.messages import (
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Private,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    user,
+)
+from sagent.model import Billed, Delta, Request, TextPart, ThinkingPart, ToolSpec
+from sagent.providers import Anthropic
+from sagent.providers.anthropic import generation, think
+from sagent.providers.anthropic_events import MessagesDraft
+from sagent.providers.exchange import Call
+from sagent.providers.faults import Origin
+from sagent.usage import Usage
+
+TOOLS = (ToolSpec("A", "a", json_freeze_object({"type": "object"})), ToolSpec("B", "b", json_freeze_object({})))
+MARK = {"type": "ephemeral"}
+
+
+def prepared(*messages: Message, model: str = "claude-sonnet-4-5", **more: object) -> Call:
+    request = Request("c", messages or (user("hi"),), **more)
+    return Anthropic.from_key("k" * 8).model(model).prepare(request)
+
+
+def body_of(*messages: Message, **more: object) -> dict:
+    return json.loads(prepared(*messages, **more).body.data)
+
+
+def drafted(*events: dict) -> tuple[MessagesDraft, list[Delta]]:
+    draft, out = MessagesDraft(Origin("anthropic", "claude-x")), []
+    for event in events:
+        draft.feed(event, out)
+    return draft, out
+
+
+def start(index: int, **block: object) -> dict:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def delta(index: int, **fields: object) -> dict:
+    return {"type": "content_block_delta", "index": index, "delta": fields}
+
+
+def stop(index: int) -> dict:
+    return {"type": "content_block_stop", "index": index}
+
+
+def ended(reason: str | None, **usage: object) -> list[dict]:
+    return [{"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}, {"type": "message_stop"}]
+
+
+def talk(turns: int) -> list[Message]:
+    history = [user("begin")]
+    for number in range(turns):
+        history.append(Message("assistant", (Text("look"), ToolCall(f"toolu_{number}", "A")), stop="tool_use"))
+        history.append(Message("user", (ToolResult(f"toolu_{number}", (Text("line\n" * 200),)),)))
+    return history
+
+
+def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
+    body = body_of(system="Be terse.", tools=TOOLS, max_output=9)
+    assert list(body) == ["tools", "system", "messages", "model", "max_tokens", "stream"]
+    assert (body["model"], body["max_tokens"], body["stream"]) == ("claude-sonnet-4-5", 9, True)
+    assert list(body_of()) == ["messages", "model", "max_tokens", "stream"]
+
+
+def test_breakpoints_on_tools_system_and_the_last_two_turns_of_the_user() -> None:
+    body = body_of(*talk(3), system="Be terse.", tools=TOOLS)
+    assert [tool.get("cache_control") for tool in body["tools"]] == [None, MARK]
+    assert body["system"][0]["cache_control"] == MARK
+    marked = [at for at, turn in enumerate(body["messages"]) for block in turn["content"] if "cache_control" in block]
+    assert marked == [4, 6]
+    assert body["messages"][6]["content"][-1]["cache_control"] == MARK
+
+
+def test_a_long_conversation_is_joined_from_what_was_kept_and_its_witness_holds() -> None:
+    provider = Anthropic.from_key("k" * 8)
+    model, history, before = provider.model("claude-sonnet-4-5"), talk(200), b""
+    for length in range(1, len(history) + 1, 2):
+        call = model.prepare(Request("c", history[:length], "Be terse.", TOOLS))
+        body = call.body.data
+        assert (call.witness.sha256, call.witness.size) == (sha256_hex(body), len(body))
+        plain = body.replace(b',"cache_control":{"type":"ephemeral"}', b"")
+        assert plain.startswith(before)
+        before = plain[: plain.rindex(b'],"model"')]
+    assert len(call.body.parts) > 3  # joined blocks
+    assert json.loads(body)["messages"] == body_of(*history, system="Be terse.", tools=TOOLS)["messages"]
+
+
+def test_the_same_request_twice_is_the_same_bytes_and_other_histories_do_not_mix_in() -> None:
+    model = Anthropic.from_key("k" * 8).model("claude-sonnet-4-5")
+    history = talk(2)
+    first = model.prepare(Request("c", history)).body.data
+    other = model.prepare(Request("c", [user("another"), *history[1:]])).body.data
+    assert b"another" in other
+    assert model.prepare(Request("c", list(history))).body.data == first
+    assert model.prepare(Request("d", history[:1])).body.data != first
+    system = model.prepare(Request("c", history, "new system")).body
+    assert system.sha256 == sha256_hex(system.data)
+    assert system.data.endswith(first.partition(b'"messages"')[2])
+
+
+def test_media_and_results() -> None:
+    call = Message("assistant", (ToolCall("1", "A"), ToolCall("2", "A")), stop="tool_use")
+    results = (
+        ToolResult("1", (Text("see"), Image("image/png", b"PNG"))),
+        ToolResult("2", (Text("no"),), is_error=True),
+        Document("application/pdf", b"%PDF", "a.pdf"),
+        Document("text/csv", b"a,b"),
+        Image("image/bmp", b"BM"),
+    )
+    blocks = body_of(user("hi"), call, Message("user", results))["messages"][2]["content"]
+    assert blocks[0]["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": "UE5H"}
+    assert "is_error" not in blocks[0]
+    assert (blocks[1]["content"], blocks[1]["is_error"]) == ("no", True)
+    assert (blocks[2]["type"], blocks[2]["title"], blocks[2]["source"]["media_type"]) == (
+        "document",
+        "a.pdf",
+        "application/pdf",
+    )
+    assert blocks[3]["source"] == {"type": "text", "media_type": "text/plain", "data": "a,b"}
+    assert "image/bmp" in blocks[4]["text"]
+
+
+def test_the_weight_bounds_text_by_its_bytes_and_media_by_what_they_count() -> None:
+    model = Anthropic.from_key("k" * 8).model("claude-sonnet-4-5")
+    text = Request("a", [user("x" * 10_000)])
+    assert 10_000 < model.weigh(text) < 12_000
+    image = Request("b", [user("", Image("image/png", b"x" * 3_000_000))])
+    assert 4_784 < model.weigh(image) < 7_000
+    pages = b"%PDF" + b"<< /Type /Page >>" * 3 + b"/Type /Pages" + b"x" * 900_000
+    assert 13_000 < model.weigh(Request("c", [user("", Document("application/pdf", pages))])) < 20_000
+    assert model.weigh(Request("d", [user("", Document("application/pdf", b"x" * 900_000))])) > 500_000
+    assert model.weigh(text) == model.prepare(text).body.weight
+
+
+def test_what_only_this_family_may_read_goes_back_as_it_came() -> None:
+    told, _ = drafted(
+        start(0, type="thinking", thinking="", signature=""),
+        delta(0, type="thinking_delta", thinking="Hm"),
+        delta(0, type="signature_delta", signature="c2ln"),
+        stop(0),
+        start(1, type="redacted_thinking", data="xx"),
+        stop(1),
+        start(2, type="server_tool_use", id="srvtoolu_1", name="web_search", input={}),
+        delta(2, type="input_json_delta", partial_json='{"query":'),
+        delta(2, type="input_json_delta", partial_json='"x"}'),
+        stop(2),
+        start(
+            3,
+            type="web_search_tool_result",
+            tool_use_id="srvtoolu_1",
+            content=[{"type": "web_search_result", "title": "T", "url": "u"}],
+        ),
+        stop(3),
+        start(4, type="text", text=""),
+        delta(4, type="citations_delta", citation={"type": "web", "cited_text": "a"}),
+        delta(4, type="text_delta", text="Done."),
+        stop(4),
+        start(5, type="new_thing", content="a", items=[1]),
+        delta(5, type="new_thing_delta", content="b", items=[2], more=3),
+        stop(5),
+        start(
+            6,
+            type="tool_use",
+            id="toolu_1",
+            name="A",
+            input={},
+            caller={"type": "code_execution_20250825", "tool_id": "srvtoolu_1"},
+        ),
+        stop(6),
+        *ended("tool_use"),
+    )
+    message = told.message()
+    opaque = [part for part in message.parts if isinstance(part, Opaque)]
+    assert [part.text for part in opaque] == ["", "T u", "ab"]
+    sent = body_of(user("hi"), message)["messages"][1]["content"]
+    assert sent == [
+        {"type": "thinking", "thinking": "Hm", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "xx"},
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
+        {
+            "type": "web_search_tool_result",
+            "tool_use_id": "srvtoolu_1",
+            "content": [{"type": "web_search_result", "title": "T", "url": "u"}],
+        },
+        {"type": "text", "text": "Done.", "citations": [{"type": "web", "cited_text": "a"}]},
+        {"type": "new_thing", "content": "ab", "items": [1, 2], "more": 3},
+        {
+            "type": "tool_use",
+            "id": "toolu_1",
+            "name": "A",
+            "input": {},
+            "caller": {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"},
+        },
+    ]
+
+
+def test_thinking_that_was_cut_off_is_shown_but_not_sent_back() -> None:
+    draft, _ = drafted(start(0, type="thinking", thinking=""), delta(0, type="thinking_delta", thinking="Hm"))
+    assert draft.message().parts == (Thinking("Hm"),)
+
+
+@pytest.mark.parametrize(
+    ("raw", "arguments", "malformed"),
+    [
+        (["", '{"a"', ":1}"], {"a": 1}, None),
+        ([], {}, None),
+        (['{"a":'], {}, '{"a":'),
+        (["[1]"], {}, "[1]"),
+        (['{"a":NaN}'], {}, '{"a":NaN}'),
+        (["[" * 100_000], {}, "[" * 100_000),
+    ],
+)
+def test_arguments(raw: list[str], arguments: dict, malformed: str | None) -> None:
+    pieces = [delta(0, type="input_json_delta", partial_json=piece) for piece in raw]
+    draft, _ = drafted(start(0, type="tool_use", id="1", name="A", input={}), *pieces, stop(0), *ended("tool_use"))
+    call = draft.message().calls[0]
+    assert (dict(call.arguments), call.malformed) == (arguments, malformed)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("end_turn", "end"),
+        ("max_tokens", "max_tokens"),
+        ("stop_sequence", "stop_sequence"),
+        ("pause_turn", "pause"),
+        ("refusal", "refusal"),
+        ("model_context_window_exceeded", "context_overflow"),
+        ("something_new", "end"),
+        (None, "end"),
+    ],
+)
+def test_why_it_ended(reason: str | None, expected: str) -> None:
+    draft, _ = drafted(start(0, type="text", text="x"), stop(0), *ended(reason))
+    assert draft.closed
+    assert draft.message().stop == expected
+
+
+def test_deltas_as_they_come_and_when_it_reasons() -> None:
+    draft, out = drafted(
+        {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 4, "output_tokens": 1}}},
+        {"type": "ping"},
+    )
+    assert isinstance(out[0], Billed)
+    assert out[0].charges[0].usage == Usage(input=4, output=1)
+    assert draft.reasoning
+    draft.feed(start(0, type="thinking", thinking="a"), out)
+    draft.feed(delta(0, type="thinking_delta", thinking="b"), out)
+    assert draft.reasoning
+    draft.feed(stop(0), out)
+    draft.feed(start(1, type="text", text="c"), out)
+    assert not draft.reasoning
+    draft.feed(stop(1), out)
+    draft.feed(start(2, type="server_tool_use", id="s", name="advisor", input={}), out)
+    draft.feed(stop(2), out)
+    assert draft.reasoning  # the advisor works, the stream is silent
+    assert out[1:] == [ThinkingPart("a"), ThinkingPart("b"), TextPart("c")]
+
+
+def test_events_that_are_not_as_promised_do_no_harm() -> None:
+    draft, out = drafted(
+        {"type": "whatever", "x": 1},
+        delta(7, type="text_delta", text="no start"),
+        {"type": "content_block_delta"},
+        {"type": "content_block_stop", "index": 99},
+        {"type": "message_delta"},
+        {"type": "message_stop"},
+    )
+    assert draft.message().content == "no start"
+    assert out == [TextPart("no start")]
+
+
+def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:
+    base = {
+        "cache_creation_input_tokens": 30,
+        "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20},
+    }
+    draft, _ = drafted(
+        {
+            "type": "message_start",
+            "message": {
+                "id": "m",
+                "usage": {
+                    "input_tokens": 5,
+                    "cache_read_input_tokens": 7,
+                    **base,
+                    "output_tokens": 1,
+                    "service_tier": "priority",
+                },
+            },
+        },
+        *ended("end_turn", output_tokens=50, output_tokens_details={"thinking_tokens": 40}, input_tokens=None),
+    )
+    bill = draft.bill()
+    assert bill.usage == Usage(5, 7, 10, 20, 50, 40)
+    assert [(charge.model, charge.tier) for charge in bill.charges] == [("claude-x", "priority")]
+    rounds = [
+        {"type": "message", "input_tokens": 100, "output_tokens": 10},
+        {"type": "advisor_message", "model": "claude-big", "input_tokens": 900, "output_tokens": 300},
+        {"type": "message", "input_tokens": 120, "output_tokens": 20},
+    ]
+    draft, _ = drafted(*ended("end_turn", input_tokens=220, output_tokens=30, iterations=rounds))
+    bill = draft.bill()
+    assert bill.usage == Usage(input=120, output=30)  # the size of the context as the last round read it
+    assert {charge.model: charge.usage for charge in bill.charges} == {
+        "claude-x": Usage(input=220, output=30),
+        "claude-big": Usage(input=900, output=300),
+    }
+
+
+def test_a_gateway_s_own_price_is_taken() -> None:
+    draft, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, cost=0.000112))
+    assert draft.bill().charges[0].usd == Decimal("0.000112")
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("claude-sonnet-4-5-20250929", ("sonnet", (4, 5))),
+        ("claude-sonnet-4-20250514", ("sonnet", (4, 0))),
+        ("claude-3-7-sonnet-latest", ("sonnet", (3, 7))),
+        ("anthropic/claude-haiku-4.5", ("haiku", (4, 5))),
+        ("claude-fable-5", ("fable", (5, 0))),
+        ("claude-mythos-preview", ("mythos", (5, 0))),
+        ("claude-opus-5-5", ("opus", (5, 5))),
+        ("MiniMax-M2.7", ("", (0, 0))),
+    ],
+)
+def test_the_generation_of_a_model(model: str, expected: tuple[str, tuple[int, int]]) -> None:
+    assert generation(model) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "thinking", "level", "noted"),
+    [
+        ("claude-3-5-haiku-latest", "high", None, None, True),
+        ("claude-sonnet-4-5", None, None, None, False),
+        ("claude-sonnet-4-5", "none", None, None, False),
+        ("claude-sonnet-4-5", "low", "enabled", None, False),
+        ("claude-sonnet-4-6", "high", "adaptive", "high", False),
+        ("claude-sonnet-4-6", "xhigh", "adaptive", "high", True),
+        ("claude-opus-4-7", "xhigh", "adaptive", "xhigh", False),
+        ("claude-opus-4-8", "none", None, None, False),
+        ("claude-opus-5", "none", "disabled", None, False),
+        ("claude-opus-5", "minimal", "adaptive", "low", True),
+        ("claude-sonnet-5-5", "none", "between_tools", None, False),
+        ("claude-haiku-5-5", "none", "disabled", None, False),
+        ("claude-opus-5-5", "none", "adaptive", "low", True),
+        ("claude-fable-5", "none", "adaptive", "low", True),
+        ("claude-fable-5-2", "max", "adaptive", "max", False),
+        ("claude-fable-5-2", None, "adaptive", None, False),
+        ("glm-5.2", "high", "enabled", None, False),
+        ("glm-5.2", "none", "disabled", None, False),
+    ],
+)
+def test_what_an_effort_means(
+    model: str, effort: str | None, thinking: str | None, level: str | None, noted: bool
+) -> None:
+    thought = think(model, effort, 32_000)
+    assert as_object(thought.members.get("thinking")).get("type") == thinking
+    assert as_object(thought.members.get("output_config")).get("effort") == level
+    assert bool(thought.notes) == noted
+
+
+def test_a_thinking_budget_leaves_room_for_the_answer() -> None:
+    assert as_object(think("claude-sonnet-4-5", "high", 10_000).members["thinking"])["budget_tokens"] == 7_500
+    assert think("claude-sonnet-4-5", "high", 10_000).notes
+    assert think("claude-sonnet-4-5", "high", 1_000).members == {}
+    assert think("claude-sonnet-4-5", "high", 1_000).notes
+
+
+def test_thinking_is_left_out_where_another_model_began_the_step() -> None:
+    call = Message("assistant", (ToolCall("1", "A"),), model="openai/x", stop="tool_use")
+    history = (user("hi"), call, Message("user", (ToolResult("1", (Text("ok"),)),)))
+    request = prepared(*history, effort="high")
+    assert "thinking" not in json.loads(request.body.data)
+    assert request.notes
+    signed = Thinking("hm", Private("anthropic", json_freeze_object({"signature": "s"})))
+    own = Message("assistant", (signed, ToolCall("1", "A")), stop="tool_use")
+    assert json.loads(prepared(history[0], own, history[2], effort="high").body.data)["thinking"]["type"] == "enabled"
+    assert (
+        json.loads(prepared(*history, user("go on"), effort="high", model="claude-opus-4-6").body.data)["thinking"][
+            "type"
+        ]
+        == "adaptive"
+    )
+
+
+def test_a_conversation_that_was_edited_is_allowed_to_lose_thoughts_bound_to_it() -> None:
+    call = prepared(model="claude-opus-5-5")
+    body = json.loads(call.body.data)
+    assert body["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
+    assert call.headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
+    assert "anthropic-beta" not in prepared(model="claude-opus-4-6").headers
+
+
+def test_the_output_limit() -> None:
+    assert body_of()["max_tokens"] == 32_000
+    assert body_of(effort="high", model="claude-opus-4-7")["max_tokens"] == 64_000
+    assert body_of(model="who-knows")["max_tokens"] == 8_192
+    assert body_of(model="claude-3-haiku-20240307")["max_tokens"] == 4_096
+    clamped = prepared(model="claude-3-haiku-20240307", max_output=50_000)
+    assert json.loads(clamped.body.data)["max_tokens"] == 4_096
+    assert clamped.notes
+
+
+def test_options_go_out_as_they_are_and_server_tools_beside_ours() -> None:
+    web = {"type": "web_search_20250305", "name": "web_search"}
+    options = json_freeze_object({"temperature": 0.5, "betas": ["x-1", "y-2"], "tools": [web]})
+    call = prepared(tools=TOOLS, options=options)
+    body = json.loads(call.body.data)
+    assert body["temperature"] == 0.5
+    assert [tool["name"] for tool in body["tools"]] == ["A", "B", "web_search"]
+    assert body["tools"][-1]["cache_control"] == MARK
+    assert call.headers["anthropic-beta"] == "x-1,y-2"
+    assert "betas" not in body
+
+
+def test_an_error_object_where_a_reply_belongs() -> None:
+    draft = MessagesDraft(Origin("anthropic", "x"))
+    draft.whole({"hello": 1}, [])
+    assert not draft.complete
+    draft.whole(
+        {"type": "message", "id": "m", "content": [{"type": "text", "text": "a"}], "stop_reason": "end_turn"}, []
+    )
+    assert draft.complete
+    assert draft.message().content == "a"
+
+
+def test_refusals_say_why() -> None:
+    draft, _ = drafted(
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "refusal", "stop_details": {"category": "cyber", "explanation": "no"}},
+            "usage": {},
+        }
+    )
+    assert draft.notes() == ("the provider refused to go on: cyber: no",)
+
+
+def test_a_switch_away_and_back_keeps_thoughts_apart() -> None:
+    foreign = Message(
+        "assistant",
+        (Thinking("x", Private("chat:moonshot", json_freeze_object({"field": "reasoning_content"}))), Text("y")),
+    )
+    assert body_of(user("hi"), foreign, user("go"))["messages"][1]["content"] == [{"type": "text", "text": "y"}]
+    assert body_of(user("hi"), assistant("ok"))["messages"][-1]["role"] == "user"
+
+
+async def test_errors_name_what_was_called() -> None:
+    model = Anthropic.from_key("k" * 8, base_url="http://127.0.0.1:9").model("claude-x")
+    with pytest.raises(ModelError, match="anthropic/claude-x") as caught:
+        await anext(model.stream(Request("c", [user("hi")])))
+    assert caught.value.kind == "network"

@@ -1,0 +1,200 @@
+"""Providers by name, by environment and by model; rows of data; limits."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sagent.errors import ConfigError, UsageError
+from sagent.messages import user
+from sagent.model import Limits, Request
+from sagent.providers import (
+    Anthropic,
+    DashScope,
+    MiniMax,
+    Moonshot,
+    OpenAI,
+    OpenAICompatible,
+    built_in,
+    infer,
+    provider_named,
+    read_rows,
+)
+from sagent.providers.anthropic import messages_url
+from sagent.providers.chat import chat_url
+from sagent.providers.limits import known_models, limits_of
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [
+        ("claude-opus-5-5", "anthropic"),
+        ("gpt-5.6-terra", "openai"),
+        ("chatgpt-4o-latest", "openai"),
+        ("o3-mini", "openai"),
+        ("o4-mini", "openai"),
+        ("kimi-k2.6", "moonshot"),
+        ("moonshot-v1-8k", "moonshot"),
+        ("qwen3.6-plus", "dashscope"),
+        ("Qwen3-Max", "dashscope"),
+        ("MiniMax-M2.7", "minimax"),
+        ("llama-3", None),
+        ("", None),
+    ],
+)
+def test_the_provider_a_model_points_to(model: str, provider: str | None) -> None:
+    assert infer(model) == provider
+
+
+def test_a_key_that_is_missing_is_named() -> None:
+    for kind, variable in ((OpenAI, "OPENAI"), (Moonshot, "MOONSHOT"), (DashScope, "DASHSCOPE"), (MiniMax, "MINIMAX")):
+        with pytest.raises(UsageError, match=f"set {variable}_API_KEY"):
+            kind.from_env(environ={})
+        assert kind.from_env(environ={f"{variable}_API_KEY": "k" * 8}).name == variable.lower()
+    with pytest.raises(UsageError, match="ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"):
+        Anthropic.from_env(environ={"ANTHROPIC_API_KEY": " "})
+    with pytest.raises(UsageError, match="OPENAI_COMPATIBLE_BASE_URL"):
+        OpenAICompatible.from_env(environ={"OPENAI_COMPATIBLE_API_KEY": "k" * 8})
+    with pytest.raises(UsageError, match="OPENAI_COMPATIBLE_API_KEY"):
+        OpenAICompatible.from_env(environ={"OPENAI_COMPATIBLE_BASE_URL": "https://models.example"})
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
+def test_a_server_on_this_machine_needs_no_key(host: str) -> None:
+    url = f"http://{host}:8080"
+    assert OpenAICompatible.from_env(environ={"OPENAI_COMPATIBLE_BASE_URL": url}).url == f"{url}/v1"
+    assert Anthropic.from_env(environ={"ANTHROPIC_BASE_URL": url}).access.base_url == url
+
+
+@pytest.mark.parametrize("key", ["sk-a\nb", "sk a", "schlüssel"])
+def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        OpenAI.from_key(key)
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["models.example", "ftp://models.example", "https://", "http://host:port"])
+def test_a_base_url_that_is_none(url: str) -> None:
+    with pytest.raises(UsageError, match="base URL"):
+        OpenAI.from_key("k" * 8, base_url=url)
+
+
+def test_how_the_key_is_sent() -> None:
+    assert Anthropic.from_key("k" * 8).headers()["x-api-key"] == "k" * 8
+    bearer = Anthropic.from_env(environ={"ANTHROPIC_AUTH_TOKEN": "t" * 8}).headers()
+    assert (bearer["authorization"], "x-api-key" in bearer) == (f"Bearer {'t' * 8}", False)
+    both = {"ANTHROPIC_API_KEY": "k" * 8, "ANTHROPIC_AUTH_TOKEN": "t" * 8}
+    assert Anthropic.from_env(environ=both).headers()["x-api-key"] == "k" * 8
+    assert Anthropic.from_env(environ=both, auth="bearer").headers()["authorization"] == f"Bearer {'t' * 8}"
+    only = {"ANTHROPIC_API_KEY": "k" * 8}
+    assert Anthropic.from_env(environ=only, auth="bearer").headers()["authorization"] == f"Bearer {'k' * 8}"
+    assert OpenAI.from_key("k" * 8).headers() == {"authorization": f"Bearer {'k' * 8}"}
+    assert "k" * 8 not in repr(OpenAI.from_key("k" * 8).access)
+
+
+@pytest.mark.parametrize(
+    ("base", "url"),
+    [
+        ("https://api.anthropic.com", "https://api.anthropic.com/v1/messages"),
+        ("https://api.anthropic.com/", "https://api.anthropic.com/v1/messages"),
+        ("https://api.minimax.io/anthropic/v1/", "https://api.minimax.io/anthropic/v1/messages"),
+        ("http://localhost:1/v1/messages", "http://localhost:1/v1/messages"),
+    ],
+)
+def test_where_messages_are_posted(base: str, url: str) -> None:
+    assert messages_url(base) == url
+
+
+@pytest.mark.parametrize(
+    ("base", "url"),
+    [
+        ("https://api.openai.com/v1", "https://api.openai.com/v1"),
+        ("https://api.openai.com/v1/", "https://api.openai.com/v1"),
+        ("http://localhost:8080", "http://localhost:8080/v1"),
+        ("http://localhost:8080/api/paas/v4", "http://localhost:8080/api/paas/v4"),
+        ("http://localhost:8080/v1/chat/completions", "http://localhost:8080/v1"),
+    ],
+)
+def test_where_chats_are_posted(base: str, url: str) -> None:
+    assert chat_url(base) == url
+
+
+def test_an_unknown_provider_is_answered_with_the_nearest_names() -> None:
+    with pytest.raises(UsageError, match="Did you mean anthropic"):
+        provider_named("antropic")
+    with pytest.raises(UsageError, match=r"Known are .*moonshot"):
+        provider_named("zzzzzz")
+    assert provider_named("OpenAI_Compatible", base_url="http://localhost:1", environ={}).name == "openai-compatible"
+
+
+def test_rows_of_a_user_s_own() -> None:
+    rows = read_rows(
+        {"acme": {"base_url": "https://acme.example/v1", "models": ["acme-"], "max_tokens": "max_completion_tokens"}},
+        "x",
+    )
+    provider = provider_named("acme", rows=rows, environ={"ACME_API_KEY": "k" * 8})
+    body = provider.model("acme-1").prepare(Request("c", [user("hi")], max_output=7)).body.data
+    assert b'"max_completion_tokens":7' in body
+    assert infer("acme-1", rows) == "acme"
+    claude = read_rows({"own": {"family": "anthropic", "base_url": "https://own.example"}}, "x")
+    assert isinstance(provider_named("own", key="k" * 8, rows=claude), Anthropic)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"famly": "chat"}, "famly: unknown; accepted are family"),
+        ({"family": "soap"}, "'soap' is not one of anthropic, chat"),
+        ({"images": "yes"}, "images: a true or false is needed"),
+        ({"models": "x-"}, "models: a list is needed"),
+    ],
+)
+def test_a_row_that_is_wrong_is_told_where_and_why(table: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=r"my\.toml: \[acme\]") as caught:
+        read_rows({"acme": table}, "my.toml")
+    assert words in str(caught.value)
+
+
+def test_a_known_server_behind_the_generic_provider_is_treated_as_what_it_is() -> None:
+    provider = OpenAICompatible.from_key("k" * 8, base_url="https://api.deepseek.com")
+    assert provider.row.quirks == built_in()["deepseek"].quirks
+    assert provider.name == "openai-compatible"
+
+
+def test_limits_by_the_longest_beginning() -> None:
+    assert limits_of("anthropic", "claude-opus-4-6-20260101") == Limits(1_000_000, 128_000)
+    assert limits_of("anthropic", "claude-opus-4-20250514") == Limits(200_000, 32_000)
+    assert limits_of("openai", "gpt-4o-mini") == Limits(128_000, 16_384)
+    assert limits_of("moonshot", "kimi-k2.6") == Limits(262_144, None)
+    assert limits_of("openai", "who-knows") == limits_of("acme", "gpt-5") == Limits()
+    assert any(info.id == "claude-sonnet-5-5" for info in known_models("anthropic"))
+
+
+def test_the_first_request_imports_no_sdk_and_few_modules() -> None:
+    """Start-up is counted in modules: times are noisy, counts are not."""
+    script = """
+import asyncio, sys
+from sagent.messages import user
+from sagent.model import Request
+from sagent.providers import Anthropic
+async def main():
+    model = Anthropic.from_key("key", base_url="http://127.0.0.1:9").model("claude-sonnet-4-6")
+    try:
+        async for _ in model.stream(Request("c", [user("hi")])):
+            pass
+    except Exception as error:
+        print(type(error).__name__, error.kind)
+asyncio.run(main())
+heavy = {"anthropic", "openai", "httpx2", "httpcore2", "pydantic", "anyio", "email", "urllib.request", "tomllib"}
+print(sorted(heavy & set(sys.modules)), len(sys.modules) < 200)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["ModelError network", "[] True"]
+
+
+def test_names_are_there_before_their_modules() -> None:
+    import sagent.providers
+
+    assert set(sagent.providers.__all__) >= {"Anthropic", "OpenAI", "provider_named"}
+    with pytest.raises(AttributeError, match="no attribute 'Nobody'"):
+        _ = sagent.providers.Nobody
