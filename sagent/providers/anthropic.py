@@ -181,7 +181,7 @@ def generation(model: str) -> tuple[str, tuple[int, int]]:
         return "", (0, 0)
     words = words[words.index("claude") + 1 :]
     numbers = [int(word) for word in words if word.isdecimal() and len(word) < 3]
-    family = next((word for word in words if word in ("opus", "sonnet", "haiku", "fable", "mythos", "instant")), "")
+    family = next((word for word in words if word in ("opus", "sonnet", "haiku", "fable", "mythos")), "claude")
     if not numbers:
         return family, (5, 0) if family in ("fable", "mythos") else (0, 0)
     return family, (numbers[0], numbers[1] if len(numbers) > 1 else 0)

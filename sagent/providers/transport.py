@@ -202,11 +202,11 @@ def _way(url: SplitResult) -> _Way:
 
 def _request_head(method: str, url: SplitResult, headers: Mapping[str, str], way: _Way) -> bytes:
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    usual = {"host": url.netloc.rpartition("@")[2], "user-agent": f"sagent/{__version__}", "accept-encoding": "identity"}
-    fields = {**usual, **headers}
+    host = url.netloc.rpartition("@")[2]
+    fields = {"host": host, "user-agent": f"sagent/{__version__}", "accept-encoding": "identity", **headers}
     lines = [f"{name}: {value}" for name, value in fields.items()]
     if way.proxy and way.scheme == "http":
-        target = f"http://{fields['host']}{target}"
+        target = f"http://{host}{target}"
         lines += _proxy_key(way.proxy)
     head = "\r\n".join((f"{method} {target} HTTP/1.1", *lines, "", ""))
     try:

@@ -9,6 +9,7 @@ in `connection`. From a shell: `python -m sagent.testing.server`.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -83,6 +84,7 @@ class FakeProviderServer:
         repeat_last: bool = False,
     ) -> None:
         self.requests: list[Received] = []
+        self.answered: list[float] = []  # when each answer was sent whole, as time.monotonic()
         self.charges: list[Charge] = []
         self.abandoned: list[Received] = []  # whose client was seen to hang up before the end of the answer
         self.errors: list[Exception] = []  # what the script raised
@@ -203,7 +205,9 @@ class FakeProviderServer:
             message = f"the script failed: {type(error).__name__}: {error}"
             delivery = failure(Fail(500, headers=_NO_RETRY, message=message), received)
         try:
-            return await link.perform(delivery) and received.headers.get("connection", "").lower() != "close"
+            survived = await link.perform(delivery)
+            self.answered.append(time.monotonic())
+            return survived and received.headers.get("connection", "").lower() != "close"
         except ConnectionError:
             self.abandoned.append(received)
             raise

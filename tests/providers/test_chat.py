@@ -1,0 +1,430 @@
+"""Chat Completions: what goes out to whom, and the dialects that call themselves compatible."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from sagent.errors import ModelError
+from sagent.lib.json import json_freeze_object
+from sagent.messages import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
+from sagent.model import Delta, Request, TextPart, ThinkingPart, ToolSpec
+from sagent.providers import built_in, provider_named
+from sagent.providers.chat import effort_members
+from sagent.providers.chat_events import ChatDraft
+from sagent.providers.exchange import Call
+from sagent.providers.faults import Origin
+from sagent.usage import Usage
+
+TOOLS = (ToolSpec("A", "a", json_freeze_object({"type": "object"})),)
+
+
+def prepared(*messages: Message, provider: str = "openai", model: str = "gpt-4.1", **more: object) -> Call:
+    request = Request("c", messages or (user("hi"),), **more)
+    base = "http://localhost:1" if not built_in()[provider].base_url else None
+    return provider_named(provider, key="k" * 8, base_url=base).model(model).prepare(request)
+
+
+def body_of(*messages: Message, **more: object) -> dict:
+    return json.loads(prepared(*messages, **more).body.data)
+
+
+def drafted(*chunks: dict, family: str = "chat:acme") -> tuple[ChatDraft, list[Delta]]:
+    draft, out = ChatDraft(Origin("acme", "m"), family), []
+    for chunk in chunks:
+        draft.feed(chunk, out)
+    return draft, out
+
+
+def says(**delta: object) -> dict:
+    return {"id": "c1", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+
+
+def ends(reason: str) -> dict:
+    return {"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+
+
+def calls(*deltas: dict) -> dict:
+    return says(tool_calls=list(deltas))
+
+
+def call(index: int | None, call_id: str | None = None, name: str | None = None, arguments: object = None) -> dict:
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    delta = {"function": function, **({"id": call_id} if call_id is not None else {})}
+    return delta if index is None else {"index": index, **delta}
+
+
+def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
+    body = body_of(system="Be terse.", tools=TOOLS, max_output=9)
+    assert list(body)[:3] == ["tools", "messages", "model"]
+    assert body["messages"][0] == {"role": "system", "content": "Be terse."}
+    assert body["tools"][0]["function"] == {"name": "A", "description": "a", "parameters": {"type": "object"}}
+    assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
+
+
+def test_what_providers_differ_in() -> None:
+    openai = body_of(max_output=9)
+    assert (openai["max_completion_tokens"], "max_tokens" in openai, len(openai["prompt_cache_key"])) == (9, False, 32)
+    moonshot = body_of(provider="moonshot", model="kimi-k2.6", max_output=9, effort="none")
+    assert (moonshot["max_tokens"], moonshot["thinking"]) == (9, {"type": "disabled"})
+    assert "max_tokens" not in body_of(provider="moonshot", model="kimi-k2.6")
+    assert body_of(provider="dashscope", model="qwen3.6-plus", effort="low")["enable_thinking"] is True
+    assert body_of(provider="minimax", model="MiniMax-M2.7")["reasoning_split"] is True
+    assert "stream_options" not in body_of(provider="mistral", model="mistral-large")
+    assert "prompt_cache_key" not in body_of(provider="openai-compatible", model="x")
+    assert body_of(provider="openrouter", model="x/y", effort="max")["reasoning"] == {"effort": "xhigh"}
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "tools", "sent", "noted"),
+    [
+        ("gpt-4.1", "high", False, None, True),
+        ("gpt-4.1", "none", False, None, False),
+        ("gpt-5", "none", False, "minimal", True),
+        ("gpt-5", "max", False, "high", True),
+        ("gpt-5.1", "minimal", True, "none", True),
+        ("gpt-5.2", "xhigh", True, "xhigh", False),
+        ("gpt-5.4", None, True, None, False),
+        ("gpt-5.4", "high", True, "none", True),
+        ("gpt-5.4", "high", False, "high", False),
+        ("gpt-5.6-terra", None, True, "none", False),
+        ("gpt-5.6-terra", "max", False, "max", False),
+        ("gpt-5-pro", "low", False, "high", True),
+        ("o3", "xhigh", True, "high", True),
+        ("o3", None, True, None, False),
+    ],
+)
+def test_reasoning_effort_at_openai(model: str, effort: str | None, tools: bool, sent: str | None, noted: bool) -> None:
+    members, notes = effort_members(model, "openai", effort, with_tools=tools)
+    assert members.get("reasoning_effort") == sent
+    assert bool(notes) == noted
+
+
+def test_what_cannot_be_told_is_noted() -> None:
+    assert prepared(provider="openai-compatible", model="x", effort="high").notes
+    assert not prepared(provider="openai-compatible", model="x").notes
+    assert prepared(model="gpt-4o", max_output=99_999).notes
+
+
+def test_media_go_where_they_can_be_seen() -> None:
+    parts = (
+        Image("image/png", b"PNG"),
+        Document("application/pdf", b"%PDF", "a.pdf"),
+        Document("text/plain", b"words", "n.txt"),
+    )
+    seen = body_of(user("look", *parts))["messages"][0]["content"]
+    assert seen[1]["image_url"]["url"] == "data:image/png;base64,UE5H"
+    assert seen[2]["file"] == {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}
+    assert seen[3]["text"] == "[n.txt]\nwords"
+    unseen = body_of(user("look", *parts), provider="deepseek", model="deepseek-v4-pro")["messages"][0]["content"]
+    assert isinstance(unseen, str)
+    assert "image/png" in unseen
+    assert "a.pdf" in unseen
+
+
+def test_the_weight() -> None:
+    model = provider_named("openai", key="k" * 8).model("gpt-5.2")
+    assert 1_000 < model.weigh(Request("a", [user("x" * 1_000)])) < 2_500
+    assert 8_000 < model.weigh(Request("b", [user("", Image("image/png", b"x" * 2_000_000))])) < 9_500
+
+
+def test_errors_of_tools_say_so_where_the_wire_has_no_word_for_it() -> None:
+    asked = Message("assistant", (ToolCall("1", "A"), ToolCall("2", "A")))
+    results = (
+        ToolResult("1", (Text("no such file"),), is_error=True),
+        ToolResult("2", (Text("Error: gone"),), is_error=True),
+    )
+    tools = [
+        turn["content"]
+        for turn in body_of(user("hi"), asked, Message("user", results))["messages"]
+        if turn["role"] == "tool"
+    ]
+    assert tools == ["Error: no such file", "Error: gone"]
+
+
+@pytest.mark.parametrize(
+    ("provider", "family", "expected"),
+    [
+        ("moonshot", "chat:moonshot", {"reasoning_content": "hm"}),
+        ("moonshot", "chat:other", {"reasoning_content": " "}),
+        ("openai", "chat:openai", {}),
+        ("groq", "chat:groq", {}),
+        ("openai-compatible", "chat:openai-compatible", {"reasoning_content": "hm"}),
+        ("openai-compatible", "chat:other", {}),
+    ],
+)
+def test_reasoning_goes_back_to_who_wants_it(provider: str, family: str, expected: dict) -> None:
+    draft, _ = drafted(says(reasoning_content="hm"), calls(call(0, "1", "A", "{}")), ends("tool_calls"), family=family)
+    message = draft.message()
+    sent = body_of(
+        user("hi"), message, Message("user", (ToolResult("1", (Text("ok"),)),)), provider=provider, model="m"
+    )["messages"][1]
+    assert {name: value for name, value in sent.items() if name.startswith("reasoning")} == expected
+    plain = drafted(says(reasoning_content="hm"), says(content="x"), ends("stop"), family=family)[0].message()
+    assert (
+        "reasoning_content" not in body_of(user("hi"), plain, user("go"), provider=provider, model="m")["messages"][1]
+    )
+
+
+def test_reasoning_details_go_back_joined_and_unchanged() -> None:
+    detail = {"type": "reasoning.text", "format": "anthropic", "index": 0}
+    draft, out = drafted(
+        says(reasoning="He", reasoning_details=[{**detail, "text": "He"}]),
+        says(reasoning="y", reasoning_details=[{**detail, "text": "y"}]),
+        says(reasoning_details=[{**detail, "signature": "sig"}]),
+        says(reasoning_details=[{"type": "reasoning.encrypted", "data": "xx", "index": 1}]),
+        calls(call(0, "1", "A", "{}")),
+        ends("tool_calls"),
+        family="chat:openrouter",
+    )
+    assert [delta for delta in out if isinstance(delta, ThinkingPart)] == [ThinkingPart("He"), ThinkingPart("y")]
+    sent = body_of(user("hi"), draft.message(), provider="openrouter", model="x/y")["messages"][1]
+    assert sent["reasoning_details"] == [
+        {**detail, "text": "Hey", "signature": "sig"},
+        {"type": "reasoning.encrypted", "data": "xx", "index": 1},
+    ]
+
+
+def test_details_that_repeat_all_that_was_said_are_told_once() -> None:
+    whole = "The person wants to know the weather."
+    draft, out = drafted(
+        *(says(reasoning_details=[{"type": "reasoning.text", "text": whole[:end]}]) for end in (20, 30, len(whole))),
+        says(content="x"),
+    )
+    assert "".join(delta.text for delta in out if isinstance(delta, ThinkingPart)) == whole
+    assert draft.message().parts[0].text == whole
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"reasoning_content": "hm"},
+        {"reasoning": "hm"},
+        {"reasoning": "hm", "reasoning_content": "hm"},
+        {"reasoning_content": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
+        {"reasoning_details": [{"type": "reasoning.summary", "summary": "hm"}]},
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]},
+        {"content": [{"type": "thinking", "thinking": "hm"}]},
+        {"content": None, "reasoning_content": "hm", "role": "assistant"},
+    ],
+)
+def test_reasoning_under_all_its_names(delta: dict) -> None:
+    draft, out = drafted(says(**delta), says(content="x"), ends("stop"))
+    assert out == [ThinkingPart("hm"), TextPart("x")]
+    assert [type(part) for part in draft.message().parts] == [Thinking, Text]
+
+
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [
+        (
+            [calls(call(0, "a", "A", "")), calls(call(0, None, None, '{"x"')), calls(call(0, None, None, ":1}"))],
+            [("a", "A", {"x": 1})],
+        ),
+        # the id comes late, is empty, or is repeated
+        ([calls(call(0, None, "A", "")), calls(call(0, "a", None, '{"x":1}'))], [("a", "A", {"x": 1})]),
+        ([calls(call(0, "a", "A", "")), calls(call(0, "", "", '{"x":1}'))], [("a", "A", {"x": 1})]),
+        ([calls(call(0, "a", "A", '{"x"')), calls(call(0, "a", "A", ":1}"))], [("a", "A", {"x": 1})]),
+        ([calls(call(0, "", "A", '{"x":1}'))], [("", "A", {"x": 1})]),
+        # two calls, by index or in one chunk
+        (
+            [
+                calls(call(0, "a", "A", ""), call(1, "b", "B", "")),
+                calls(call(1, None, None, "{}")),
+                calls(call(0, None, None, '{"x":1}')),
+            ],
+            [("a", "A", {"x": 1}), ("b", "B", {})],
+        ),
+        # every call has the index 0, with ids and without
+        ([calls(call(0, "a", "A", "{}")), calls(call(0, "b", "B", '{"y":2}'))], [("a", "A", {}), ("b", "B", {"y": 2})]),
+        (
+            [calls(call(0, "", "A", '{"x":1}')), calls(call(0, "", "A", '{"x":2}'))],
+            [("", "A", {"x": 1}), ("", "A", {"x": 2})],
+        ),
+        # no index at all
+        ([calls(call(None, "a", "A", '{"x"')), calls(call(None, None, None, ":1}"))], [("a", "A", {"x": 1})]),
+        ([calls(call(None, "a", "A", "{}")), calls(call(None, "b", "B", "{}"))], [("a", "A", {}), ("b", "B", {})]),
+        ([calls(call(None, None, "A", "{}"), call(None, None, "B", "{}"))], [("", "A", {}), ("", "B", {})]),
+        # arguments as an object, null, or none
+        ([calls(call(0, "a", "A", {"x": 1}))], [("a", "A", {"x": 1})]),
+        ([calls({"index": 0, "id": "a", "function": {"name": "A", "arguments": None}})], [("a", "A", {})]),
+        ([calls(call(0, "a", "A"))], [("a", "A", {})]),
+        # one call that is not in a list; the function call of old
+        ([says(tool_calls=call(0, "a", "A", "{}"))], [("a", "A", {})]),
+        (
+            [says(function_call={"name": "A", "arguments": '{"x"'}), says(function_call={"arguments": ":1}"})],
+            [("", "A", {"x": 1})],
+        ),
+    ],
+)
+def test_calls_as_servers_send_them(deltas: list[dict], expected: list[tuple]) -> None:
+    draft, _ = drafted(*deltas, ends("stop"))
+    message = draft.message()
+    assert [(each.id, each.name, dict(each.arguments)) for each in message.calls] == expected
+    assert message.stop == "tool_use"
+
+
+def test_arguments_that_are_no_object_are_kept_as_they_came() -> None:
+    draft, _ = drafted(calls(call(0, "a", "A", '{"x": tru')), ends("length"))
+    message = draft.message()
+    assert (message.calls[0].malformed, message.stop) == ('{"x": tru', "max_tokens")
+
+
+def test_thought_signatures_of_a_call_go_back() -> None:
+    extra = {"google": {"thought_signature": "xx"}}
+    draft, _ = drafted(
+        calls({**call(0, "a", "A", "{}"), "extra_content": extra}), ends("stop"), family="chat:openai-compatible"
+    )
+    sent = body_of(user("hi"), draft.message(), provider="openai-compatible", model="m")["messages"][1]
+    assert sent["tool_calls"][0]["extra_content"] == extra
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("stop", "end"),
+        ("length", "max_tokens"),
+        ("content_filter", "content_filter"),
+        ("tool_calls", "end"),
+        ("eos", "end"),
+        ("new", "end"),
+    ],
+)
+def test_why_it_ended(reason: str, expected: str) -> None:
+    draft, _ = drafted(says(content="x"), ends(reason))
+    assert draft.complete
+    assert draft.message().stop == expected
+
+
+def test_a_refusal_is_shown_and_named() -> None:
+    draft, out = drafted(says(refusal="I can"), says(refusal="not."), ends("stop"))
+    assert (draft.message().content, draft.message().stop, len(out)) == ("I cannot.", "refusal", 2)
+
+
+@pytest.mark.parametrize(
+    ("choice", "kind"),
+    [
+        ({"finish_reason": "error", "error": {"code": 502, "message": "upstream"}}, "server"),
+        ({"finish_reason": "insufficient_system_resource"}, "overloaded"),
+        ({"finish_reason": "abort"}, "server"),
+    ],
+)
+def test_reasons_that_are_errors(choice: dict, kind: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        drafted({"choices": [{"index": 0, "delta": {}, **choice}]})
+    assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}, Usage(input=10, output=5)),
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 5,
+                "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3},
+            },
+            Usage(input=3, cache_read=4, cache_write=3, output=5),
+        ),
+        (
+            {"prompt_tokens": 10, "completion_tokens": 5, "prompt_cache_hit_tokens": 6},
+            Usage(input=4, cache_read=6, output=5),
+        ),
+        ({"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 6}, Usage(input=4, cache_read=6, output=5)),
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 5,
+                "total_tokens": 15,
+                "completion_tokens_details": {"reasoning_tokens": 3},
+            },
+            Usage(input=10, output=5, reasoning=3),
+        ),
+        (  # xAI: reasoning beside the completion
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 1,
+                "total_tokens": 18,
+                "completion_tokens_details": {"reasoning_tokens": 7},
+            },
+            Usage(input=10, output=8, reasoning=7),
+        ),
+        (  # Google's compatible endpoint does not even name it
+            {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 18},
+            Usage(input=10, output=8, reasoning=7),
+        ),
+        (  # the same tokens counted as read and as written
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 1,
+                "prompt_tokens_details": {"cached_tokens": 9, "cache_write_tokens": 9},
+            },
+            Usage(input=0, cache_read=9, cache_write=1, output=1),
+        ),
+        ({"prompt_tokens": None, "completion_tokens": 2, "prompt_tokens_details": None}, Usage(output=2)),
+    ],
+)
+@pytest.mark.parametrize("place", ["usage", "x_groq", "choice"])
+def test_usage_wherever_it_is(told: dict, expected: Usage, place: str) -> None:
+    last: dict = {
+        "usage": {"choices": [], "usage": told},
+        "x_groq": {"choices": [], "x_groq": {"usage": told}},
+        "choice": {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": told}]},
+    }[place]
+    draft, _ = drafted(says(content="x"), last)
+    assert draft.bill().usage == expected
+
+
+@pytest.mark.parametrize(
+    ("chunk", "usd"),
+    [
+        ({"usage": {"prompt_tokens": 1, "cost": 0.0003287}}, "0.0003287"),
+        ({"usage": {"prompt_tokens": 1, "cost": {"total_cost": 0.00504}}}, "0.00504"),
+        ({"usage": {"prompt_tokens": 1, "cost_in_usd_ticks": 1_466_250}}, "0.000146625"),
+        ({"usage": {"prompt_tokens": 1}, "cost": {"usd": 0.5, "diem": 0}}, "0.5"),
+    ],
+)
+def test_a_provider_s_own_price(chunk: dict, usd: str) -> None:
+    draft, _ = drafted({"choices": [], **chunk})
+    assert draft.bill().charges[0].usd == Decimal(usd)
+
+
+def test_nothing_told_is_nothing_billed_here() -> None:
+    assert drafted(says(content="x"))[0].bill().usage is None
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {},
+        {"choices": None},
+        {"choices": [None]},
+        {"choices": [{}]},
+        says(),
+        says(content=None, tool_calls=None),
+        says(content=""),
+        {"choices": [{"index": 1, "delta": {"content": "other"}}]},
+    ],
+)
+def test_chunks_that_say_nothing(chunk: dict) -> None:
+    draft, out = drafted(chunk)
+    assert out == []
+    assert not draft.complete
+
+
+def test_a_stream_that_ends_by_repeating_itself_says_it_once() -> None:
+    repeated = {
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}]
+    }
+    draft, _ = drafted(says(content="hello"), repeated)
+    assert (draft.message().content, draft.complete) == ("hello", True)
+
+
+def test_done_alone_is_no_reply() -> None:
+    draft, _ = drafted()
+    draft.done()
+    assert not draft.complete
+    draft.feed(says(content="x"), [])
+    draft.done()
+    assert draft.closed
