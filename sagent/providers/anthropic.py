@@ -48,6 +48,10 @@ class MessagesDialect:
         """Ids match ^[a-zA-Z0-9_-]+$, 64 characters at most."""
         return Rules(self.family)
 
+    def head(self, request: Request) -> bytes:
+        """Tools and system prompt, each with a cache breakpoint; a server tool comes in the option `tools`."""
+        return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
+
     def encode(self, turn: Turn) -> Piece:
         """One JSON message."""
         match turn:
@@ -264,8 +268,8 @@ class AnthropicModel:
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
-        scroll = self._provider.scrolls.unroll(request.conversation, request.messages)
-        return _OVERHEAD + len(_head(request)) + scroll.weight()
+        scroll = self._provider.scrolls.unroll(request)
+        return _OVERHEAD + scroll.weight()
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call."""
@@ -275,7 +279,7 @@ class AnthropicModel:
         """The request as it goes out, and what will read its answer. No network."""
         access = self._provider.access
         origin = Origin(access.name, self._id, access.key, access.variable)
-        scroll = self._provider.scrolls.unroll(request.conversation, request.messages)
+        scroll = self._provider.scrolls.unroll(request)
         max_tokens, notes = self._max_tokens(request)
         thought = think(self._id, request.effort, max_tokens)
         if "budget_tokens" in as_object(thought.members.get("thinking")) and not _may_think(scroll):
@@ -287,7 +291,7 @@ class AnthropicModel:
             **thought.members,
             **{name: value for name, value in request.options.items() if name not in ("tools", "betas")},
         }
-        body = scroll.write(_head(request), b"]," + wire_bytes(members)[1:], _OVERHEAD)
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD)
         parameters = {name: value for name, value in members.items() if name not in ("model", "stream")}
         witness = Witness(body.sha256, body.size, self._id, frozen(parameters))
         betas = [*thought.betas, *map(str, as_array(request.options.get("betas")))]
@@ -313,11 +317,6 @@ class AnthropicModel:
         if most and request.max_output > most:
             return most, (f"{self._id} writes at most {most} tokens: {request.max_output} were asked for",)
         return max(1, request.max_output), ()
-
-
-def _head(request: Request) -> bytes:
-    """The body's beginning; a server tool (web search, say) comes in the option `tools`."""
-    return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
 
 
 def _may_think(scroll: Scroll) -> bool:

@@ -241,9 +241,11 @@ class MessagesDraft:
                 return Text(text, private) if text else None
             case "thinking":
                 signature = block.signature or as_str(block.start.get("signature"))
-                if not block.whole and not signature:
-                    return Thinking(text) if text else None
-                return Thinking(text, self._private({"signature": signature}))
+                if signature:
+                    return Thinking(text, self._private({"signature": signature}))
+                if block.whole and self._family != "anthropic":  # services that sign nothing may want it back
+                    return Thinking(text, self._private({"type": "thinking"}))
+                return Thinking(text) if text else None
             case "redacted_thinking":
                 return Thinking("", self._private(block.start))
             case "tool_use":

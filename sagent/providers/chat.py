@@ -43,6 +43,10 @@ class ChatDialect:
         """A provider gets its own ids back as it gave them."""
         return Rules(self.family, self.quirks.longest_id, self.own)
 
+    def head(self, request: Request) -> bytes:
+        """Tools, and the system prompt as the first message; a server tool comes in the option `tools`."""
+        return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
+
     def encode(self, turn: Turn) -> Piece:
         """One or more JSON messages, joined by commas."""
         match turn:
@@ -286,8 +290,8 @@ class ChatModel:
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 8,000 and a page of a PDF as 10,000."""
-        scroll = self._provider.scrolls.unroll(request.conversation, request.messages)
-        return _OVERHEAD + len(_head(request)) + scroll.weight()
+        scroll = self._provider.scrolls.unroll(request)
+        return _OVERHEAD + scroll.weight()
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call."""
@@ -297,7 +301,7 @@ class ChatModel:
         """The request as it goes out, and what will read its answer. No network."""
         access, quirks = self._provider.access, self._provider.row.quirks
         origin = Origin(access.name, self._id, access.key, access.variable)
-        scroll = self._provider.scrolls.unroll(request.conversation, request.messages)
+        scroll = self._provider.scrolls.unroll(request)
         effort, notes = effort_members(self._id, quirks.effort, request.effort, with_tools=bool(request.tools))
         members: dict[str, object] = {"model": self._id, "stream": True}
         if quirks.stream_usage:
@@ -311,7 +315,7 @@ class ChatModel:
                 :32
             ]
         members |= {name: value for name, value in request.options.items() if name != "tools"}
-        body = scroll.write(_head(request), b"]," + wire_bytes(members)[1:], _OVERHEAD)
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD)
         parameters = {
             name: value for name, value in members.items() if name not in ("model", "stream", "stream_options")
         }
@@ -334,10 +338,6 @@ class ChatModel:
         if most and request.max_output > most:
             return most, (f"{self._id} writes at most {most} tokens: {request.max_output} were asked for",)
         return max(1, request.max_output), ()
-
-
-def _head(request: Request) -> bytes:
-    return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
 
 
 class ChatProvider:

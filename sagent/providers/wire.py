@@ -8,6 +8,7 @@ from operator import is_
 from typing import Protocol
 
 from sagent.messages import Message
+from sagent.model import Request
 from sagent.providers.handover import Handover, Rules, Turn, UserTurn
 
 _BLOCK = 65_536  # bytes: closed turns are joined once, into blocks of at least this size
@@ -49,6 +50,10 @@ class Dialect(Protocol):
         """What it accepts."""
         ...
 
+    def head(self, request: Request) -> bytes:
+        """The beginning of a body, up to the first turn."""
+        ...
+
     def encode(self, turn: Turn) -> Piece:
         """A turn's bytes."""
         ...
@@ -66,13 +71,14 @@ class Scrolls:
         self.family = dialect.rules.family
         self._kept: OrderedDict[str, Scroll] = OrderedDict()
 
-    def unroll(self, conversation: str, messages: Sequence[Message]) -> "Scroll":
-        """The conversation with exactly these messages; only what is new is encoded."""
-        scroll = self._kept.get(conversation)
-        if scroll is None or not scroll.follow(messages):
-            scroll = self._kept[conversation] = Scroll(self._dialect)
-            scroll.follow(messages)
-        self._kept.move_to_end(conversation)
+    def unroll(self, request: Request) -> "Scroll":
+        """The request's conversation, with exactly its messages; only what is new is encoded."""
+        scroll = self._kept.get(request.conversation)
+        if scroll is None or not scroll.follow(request.messages):
+            scroll = self._kept[request.conversation] = Scroll(self._dialect)
+            scroll.follow(request.messages)
+        scroll.begin(request)
+        self._kept.move_to_end(request.conversation)
         if len(self._kept) > _CONVERSATIONS:
             self._kept.popitem(last=False)
         return scroll
@@ -89,6 +95,7 @@ class Scroll:
         self._users: list[int] = []  # where the last two closed turns of the user are
         self._weight = 0
         self._open: tuple[Turn, Piece] | None = None
+        self._made_of: object = None
         self._head = b""
         self._hash = hashlib.sha256()
         self._hashed = 0  # closed turns inside the hash
@@ -107,22 +114,33 @@ class Scroll:
                 self._close(turn)
         return True
 
-    def weight(self) -> int:
-        """An upper bound of the tokens of all turns."""
-        return self._weight + self._tail()[1].weight
+    def begin(self, request: Request) -> None:
+        """Write the head, unless system prompt and tools are those of last time."""
+        made_of = (request.system, request.tools, request.options.get("tools"))
+        if made_of != self._made_of:
+            self._made_of, self._head = made_of, self._dialect.head(request)
+            self._hash, self._hashed = hashlib.sha256(self._head), 0
 
-    def write(self, head: bytes, end: bytes, overhead: int) -> Body:
-        """The body `head`, turns, `end`. Only what may still change is joined and hashed again."""
+    def weight(self) -> int:
+        """An upper bound of the tokens of head and turns."""
+        return len(self._head) + self._weight + self._tail()[1].weight
+
+    def write(self, end: bytes, overhead: int) -> Body:
+        """The body: head, turns, `end`. Only what may still change is joined and hashed again."""
         turn, _ = self._tail()
         users = [*self._users, len(self._closed)] if isinstance(turn, UserTurn) else self._users
         marked = {place: self._dialect.mark(self._at(place)) for place in users[-2:]}
         stable = min((place for place, data in marked.items() if data is not None), default=len(self._closed))
-        digest = self._settle(head, stable)
+        digest = self._settle(stable)
         rest = [marked.get(place) or self._at(place) for place in range(self._joined, len(self._closed) + 1)]
         fresh = b",".join(rest[stable - self._joined :]) + end
         digest.update(fresh)
-        parts = (head, *self._blocks, b"".join((*(piece + b"," for piece in rest[: stable - self._joined]), fresh)))
-        return Body(parts, digest.hexdigest(), len(head) + self.weight() + overhead)
+        parts = (
+            self._head,
+            *self._blocks,
+            b"".join((*(piece + b"," for piece in rest[: stable - self._joined]), fresh)),
+        )
+        return Body(parts, digest.hexdigest(), self.weight() + overhead)
 
     def ends(self) -> tuple[bytes, Turn]:
         """The last closed turn (b"" where there is none), and the one still open."""
@@ -131,10 +149,8 @@ class Scroll:
     def _at(self, place: int) -> bytes:
         return self._closed[place] if place < len(self._closed) else self._tail()[1].data
 
-    def _settle(self, head: bytes, stable: int) -> "hashlib._Hash":
+    def _settle(self, stable: int) -> "hashlib._Hash":
         """Hash and join what has become stable; the hash over the head and those turns, each with its comma."""
-        if head != self._head:
-            self._head, self._hash, self._hashed = head, hashlib.sha256(head), 0
         for piece in self._closed[self._hashed : stable]:
             self._hash.update(piece)
             self._hash.update(b",")

@@ -79,7 +79,7 @@ ENDPOINTS = ["anthropic.messages", "openai.chat"]
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 async def test_no_cut_changes_what_is_read(endpoint: str) -> None:
-    for path in recordings(endpoint)[::4]:
+    for path in recordings(endpoint)[::6]:
         seen = []
         for options in (
             {"chunk": "event"},
@@ -117,7 +117,7 @@ async def test_every_status_has_its_kind(endpoint: str) -> None:
 async def test_anthropic_as_its_sdk_reads_it() -> None:
     anthropic = pytest.importorskip("anthropic")
     compared = 0
-    for path in recordings("anthropic.messages")[::3]:  # all of them agree; a third is quick
+    for path in recordings("anthropic.messages")[::6]:  # all of them agree; a sixth is quick
         ours = await read_all(path, "anthropic.messages", chunk="whole")
         async with (
             serve(path, chunk="whole") as server,
@@ -155,7 +155,7 @@ async def test_anthropic_as_its_sdk_reads_it() -> None:
                 check_anthropic_usage(message["usage"], found)
                 assert found.response_id == message["id"]
                 compared += 1
-    assert compared >= 60
+    assert compared >= 25
 
 
 async def sdk_message(client, line: dict) -> dict:
@@ -188,7 +188,7 @@ def check_anthropic_usage(told: dict, found: Reply) -> None:
 async def test_chat_as_the_openai_sdk_reads_it() -> None:
     openai = pytest.importorskip("openai")
     compared = 0
-    for path in recordings("openai.chat")[::3]:
+    for path in recordings("openai.chat")[::6]:
         ours = await read_all(path, "openai.chat", chunk="whole")
         async with (
             serve(path, chunk="whole") as server,
@@ -217,7 +217,7 @@ async def test_chat_as_the_openai_sdk_reads_it() -> None:
                 else:
                     assert found.charges[0].estimated, path.name
                 compared += 1
-    assert compared >= 150
+    assert compared >= 70
 
 
 async def sdk_completion(client, line: dict) -> dict:
