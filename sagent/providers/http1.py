@@ -1,13 +1,11 @@
-"""HTTP/1.1 as a client needs it for one request after another: a connection, and the reading of responses (RFC 9112).
-
-Written here because the libraries cost more than the whole start-up may: httpcore2 brings 130 modules and 55 ms, and
-three times the CPU for each chunk of a stream.
-"""
+"""One HTTP/1.1 connection as a client: h11 decides what the bytes mean, asyncio carries them."""
 
 import asyncio
 from asyncio.trsock import TransportSocket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import TYPE_CHECKING
+
+import h11
 
 from sagent.providers.disruption import Disrupted
 
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
 
 _HEAD = 256 * 1024  # bytes of status line and headers, at most
 _HIGH_WATER = 1024 * 1024  # bytes received and not yet read, above which the socket is left alone
-_NO_BODY = (204, 304)
 _CLOSED = "the server closed the connection"
 
 
@@ -25,6 +22,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._exchange = _begin()
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._waiter: asyncio.Future[None] | None = None
@@ -82,12 +80,19 @@ class Connection(asyncio.Protocol):
             raise ConnectionError(self._ended or "the connection was lost in the TLS handshake")
         self._transport = secured
 
-    def send(self, *parts: bytes) -> None:
-        """Hand bytes to the kernel. A server may answer before it has taken all of them, so nobody waits for that."""
+    def send(self, method: str, target: str, headers: list[tuple[str, str]], body: Sequence[bytes] = ()) -> None:
+        """Hand a request to the kernel. A server may answer before it has taken all of it, so nobody waits for that.
+
+        Raises Disrupted for what HTTP cannot say.
+        """
+        try:
+            head = self._exchange.send(h11.Request(method=method, target=target, headers=headers))
+            data = self._exchange.send(h11.Data(data=b"".join(body))) if body else b""
+            self._exchange.send(h11.EndOfMessage())
+        except (h11.LocalProtocolError, UnicodeEncodeError) as error:
+            raise Disrupted("network", f"the URL or a header cannot be sent: {error}") from error
         if self._transport is not None:
-            self._transport.write(b"".join(parts[:2]))  # a small request is one packet
-            for part in parts[2:]:
-                self._transport.write(part)
+            self._transport.write(b"".join(part for part in (head, data) if part))  # a small request is one packet
 
     def abort(self) -> None:
         """Drop the connection at once."""
@@ -96,135 +101,87 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         self._wake()
 
-    async def head(self) -> tuple[int, dict[str, str], bool]:
-        """Status, headers in lower case, and whether the connection may be kept. Raises Disrupted."""
+    async def head(self) -> tuple[int, dict[str, str]]:
+        """Status, and headers in lower case. Raises Disrupted."""
         while True:
-            found = self._buffer.find(b"\r\n\r\n")
-            if found >= 0:
-                status, headers, keep = _parse_head(bytes(self._buffer[:found]))
-                del self._buffer[: found + 4]
-                if status >= 200 or status == 101:
-                    return status, headers, keep
-                continue  # 1xx: the real one follows
-            if len(self._buffer) > _HEAD:
-                raise Disrupted("protocol", "the answer's headers do not end")
-            if not await self._more():
-                if self._buffer:
-                    raise Disrupted("protocol", f"the answer is not HTTP: {bytes(self._buffer[:60])!r}")
+            event = self._next_event()
+            if isinstance(event, h11.Response):
+                return event.status_code, _readable(event.headers)
+            if event is h11.NEED_DATA and not await self._more():
+                if self._exchange.trailing_data[0]:
+                    raise Disrupted("protocol", "the answer is not HTTP: it ends within its headers")
                 raise Disrupted("network", self._ended or _CLOSED)
 
-    async def body(self, status: int, headers: Mapping[str, str]) -> AsyncGenerator[bytes]:
-        """The body as it comes. Raises Disrupted("cut") when it ends early."""
-        if status in _NO_BODY:
-            return
-        if "chunked" in headers.get("transfer-encoding", "").lower():
-            chunks = _Chunks()
-            while not chunks.ended:
-                if data := chunks.take(self._buffer):
-                    yield data
-                elif not chunks.ended and not await self._more():
-                    raise self._cut()
-            return
-        length = headers.get("content-length", "").strip()
-        if length and not (length.isascii() and length.isdecimal()):
-            raise Disrupted("protocol", f"the answer's length is {length!r}")
-        left = int(length) if length else None
-        while left != 0:
-            if not self._buffer and not await self._more():
-                if left is None and self._ended == _CLOSED:
-                    return
-                raise self._cut()
-            data = bytes(self._buffer[:left])
-            del self._buffer[:left]
-            left = None if left is None else left - len(data)
-            yield data
+    async def body(self) -> AsyncGenerator[bytes]:
+        """The body as it comes; what came together is one piece. Raises Disrupted("cut") when it ends early."""
+        while True:
+            pieces: list[bytes] = []
+            while isinstance(event := self._next_event(), h11.Data):
+                pieces.append(bytes(event.data))
+            if pieces:
+                yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if event is not h11.NEED_DATA or (not await self._more() and self._may_end()):
+                return
 
-    def _cut(self) -> Disrupted:
-        return Disrupted("cut", f"the connection was lost in the middle of the answer: {self._ended}")
+    def renew(self) -> bool:
+        """Get ready for another request; false when the last exchange, or the server, does not allow one."""
+        if not self.alive or self._exchange.trailing_data[0]:
+            return False
+        try:
+            self._exchange.start_next_cycle()
+        except h11.LocalProtocolError:  # closing was agreed on, or the exchange is not complete
+            return False
+        self.used, self.idle_since = True, self._loop.time()
+        return True
+
+    def begin_tunnel(self) -> None:
+        """What follows is another conversation, with whoever a proxy has led to."""
+        self._exchange = _begin()
+
+    def _may_end(self) -> bool:
+        """The bytes have ended: true where that is how a body ends. Raises Disrupted where it is too early."""
+        try:
+            if self._ended == _CLOSED:
+                self._exchange.receive_data(b"")
+                return isinstance(self._exchange.next_event(), h11.EndOfMessage)
+        except h11.RemoteProtocolError:
+            pass
+        raise Disrupted("cut", f"the connection was lost in the middle of the answer: {self._ended}")
+
+    def _next_event(self) -> object:
+        if self._buffer:
+            self._exchange.receive_data(bytes(self._buffer))
+            self._buffer.clear()
+        try:
+            return self._exchange.next_event()
+        except h11.RemoteProtocolError as error:
+            raise Disrupted("protocol", f"the answer is not HTTP: {error}") from error
 
     async def _more(self) -> bool:
         """Wait for further bytes; False when none will come."""
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
-        before = len(self._buffer)
-        if self._ended is None:
+        if self._ended is None and not self._buffer:
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
-        return len(self._buffer) > before
+        return bool(self._buffer)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
 
-class _Chunks:
-    """The chunked coding, taken apart as it arrives."""
-
-    __slots__ = ("_left", "_trailer", "ended")
-
-    def __init__(self) -> None:
-        self._left = 0  # bytes of the current chunk that have not come, the line end after it included
-        self._trailer = False
-        self.ended = False
-
-    def take(self, buffer: bytearray) -> bytes:
-        """What the buffer holds of the body; what was understood is removed from it."""
-        data = bytes(buffer)
-        taken: list[bytes] = []
-        at, size = 0, len(data)
-        while at < size and not self.ended:
-            if self._left > 2:
-                piece = data[at : at + self._left - 2]
-                taken.append(piece)
-                at += len(piece)
-                self._left -= len(piece)
-            elif self._left:
-                given = data[at : at + self._left]
-                if given != b"\r\n"[2 - self._left :][: len(given)]:
-                    raise Disrupted("protocol", "a chunk of the answer is longer than it says")
-                at += len(given)
-                self._left -= len(given)
-            else:
-                end = data.find(b"\r\n", at)
-                if end < 0:
-                    if size - at > _HEAD:
-                        raise Disrupted("protocol", "a chunk of the answer has no size")
-                    break
-                self._line(data[at:end])
-                at = end + 2
-        del buffer[:at]
-        return taken[0] if len(taken) == 1 else b"".join(taken)
-
-    def _line(self, line: bytes) -> None:
-        if self._trailer:
-            self.ended = not line
-            return
-        digits = line.partition(b";")[0].strip()
-        try:
-            size = int(digits, 16) if digits[:1].isalnum() else -1
-        except ValueError:
-            size = -1
-        if size < 0:
-            raise Disrupted("protocol", f"a chunk of the answer has the size {line[:40]!r}")
-        self._left, self._trailer = size + 2 if size else 0, not size
+def _begin() -> h11.Connection:
+    return h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD)
 
 
-def _parse_head(data: bytes) -> tuple[int, dict[str, str], bool]:
-    first, *lines = data.decode("latin-1").split("\r\n")
-    version, _, rest = first.partition(" ")
-    code = rest[:3]
-    if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdecimal() and len(code) == 3):
-        raise Disrupted("protocol", f"the answer is not HTTP: {first[:60]!r}")
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, _, value = line.partition(":")
-        name, value = name.strip().lower(), value.strip()
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    said = headers.get("connection", "").lower()
-    keep = "close" not in said and (version != "HTTP/1.0" or "keep-alive" in said)
-    framed = "transfer-encoding" in headers or "content-length" in headers or int(code) in _NO_BODY
-    return int(code), headers, keep and framed
+def _readable(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found

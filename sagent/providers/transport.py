@@ -96,12 +96,12 @@ class DirectTransport:
             self._loop, self._idle = loop, {}
         parts = urlsplit(url)
         way = _way(parts)
-        head = _request_head(method, parts, headers, way)
+        target, fields = _request_head(parts, headers, way)
         while True:
             connection = self._reuse(way) or await self._open(way)
             try:
-                connection.send(head, *body)
-                status, fields, keep = await connection.head()
+                connection.send(method, target, fields, body)
+                status, found = await connection.head()
                 break
             except Disrupted as error:
                 connection.abort()
@@ -111,8 +111,8 @@ class DirectTransport:
             except BaseException:
                 connection.abort()
                 raise
-        stream = self._body(connection, way, status, fields, keep=keep)
-        chunks = _inflate(stream, fields.get("content-encoding", ""))
+        stream = self._body(connection, way)
+        chunks = _inflate(stream, found.get("content-encoding", ""))
 
         async def close() -> None:
             await chunks.aclose()
@@ -120,18 +120,15 @@ class DirectTransport:
             if not connection.idle_since:
                 connection.abort()
 
-        return Answer(status, fields, chunks, close)
+        return Answer(status, found, chunks, close)
 
-    async def _body(
-        self, connection: Connection, way: _Way, status: int, headers: Mapping[str, str], *, keep: bool
-    ) -> AsyncGenerator[bytes]:
+    async def _body(self, connection: Connection, way: _Way) -> AsyncGenerator[bytes]:
         connection.idle_since = 0.0
-        async with aclosing(connection.body(status, headers)) as chunks:
+        async with aclosing(connection.body()) as chunks:
             async for chunk in chunks:
                 yield chunk
         idle = self._idle.setdefault(way, [])
-        if keep and connection.alive and len(idle) < _IDLE_CONNECTIONS:
-            connection.used, connection.idle_since = True, asyncio.get_running_loop().time()
+        if len(idle) < _IDLE_CONNECTIONS and connection.renew():
             idle.append(connection)
         else:
             connection.abort()
@@ -183,11 +180,11 @@ class DirectTransport:
             await connection.secure(self._tls, proxy.hostname or "")
         if way.scheme == "https":
             target = f"{_bracketed(way.host)}:{way.port}"
-            lines = [f"CONNECT {target} HTTP/1.1", f"host: {target}", *_proxy_key(way.proxy)]
-            connection.send("\r\n".join((*lines, "", "")).encode("latin-1", "replace"))
-            status, _, _ = await connection.head()
+            connection.send("CONNECT", target, [("host", target), *_proxy_key(way.proxy)])
+            status, _ = await connection.head()
             if not 200 <= status < 300:
                 raise Disrupted("network", f"the proxy {proxy.hostname} answered {status} to CONNECT {target}")
+            connection.begin_tunnel()
 
 
 def _way(url: SplitResult) -> _Way:
@@ -200,21 +197,16 @@ def _way(url: SplitResult) -> _Way:
     return _Way(url.scheme, url.hostname or "", port, _proxy_for(url))
 
 
-def _request_head(method: str, url: SplitResult, headers: Mapping[str, str], way: _Way) -> bytes:
+def _request_head(url: SplitResult, headers: Mapping[str, str], way: _Way) -> tuple[str, list[tuple[str, str]]]:
+    """The target and the headers of a request."""
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     host = url.netloc.rpartition("@")[2]
     fields = {"host": host, "user-agent": f"sagent/{__version__}", "accept-encoding": "identity", **headers}
-    lines = [f"{name}: {value}" for name, value in fields.items()]
+    lines = list(fields.items())
     if way.proxy and way.scheme == "http":
         target = f"http://{host}{target}"
         lines += _proxy_key(way.proxy)
-    head = "\r\n".join((f"{method} {target} HTTP/1.1", *lines, "", ""))
-    try:
-        return head.encode("ascii")
-    except UnicodeEncodeError as error:
-        raise Disrupted(
-            "network", f"the URL or a header holds {error.object[error.start]!r}, which cannot be sent"
-        ) from error
+    return target, lines
 
 
 def _proxy_for(url: SplitResult) -> str:
@@ -238,14 +230,14 @@ def _proxy_for(url: SplitResult) -> str:
     return proxy
 
 
-def _proxy_key(proxy: str) -> list[str]:
+def _proxy_key(proxy: str) -> list[tuple[str, str]]:
     parts = urlsplit(proxy)
     if not parts.username:
         return []
     from binascii import b2a_base64
 
     pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return [f"proxy-authorization: Basic {b2a_base64(pair.encode(), newline=False).decode()}"]
+    return [("proxy-authorization", f"Basic {b2a_base64(pair.encode(), newline=False).decode()}")]
 
 
 def _bracketed(host: str) -> str:

@@ -11,11 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sagent.providers.disruption import Disrupted
-from sagent.providers.http1 import _Chunks
 from sagent.providers.transport import DirectTransport
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -175,17 +172,6 @@ def test_one_transport_serves_one_event_loop_after_another(listening) -> None:
 
     assert asyncio.run(once()) == b"ok"
     assert asyncio.run(once()) == b"ok"
-
-
-@given(st.lists(st.binary(min_size=1, max_size=20), max_size=6), st.data())
-def test_chunks_are_joined_however_they_are_cut(parts: list[bytes], data: st.DataObject) -> None:
-    whole = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
-    chunks, buffer, got = _Chunks(), bytearray(), b""
-    for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
-        buffer += whole[start:end]
-        got += chunks.take(buffer)
-    assert (got, chunks.ended, bytes(buffer)) == (b"".join(parts), True, b"")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
