@@ -6,6 +6,7 @@ Money is reserved for every attempt, not once around all of them: a stream that 
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from sagent.agent.state import State
@@ -178,8 +179,13 @@ def _wait_before_retry(state: State, error: ModelError, attempt: int) -> float |
     """
     if not error.retryable or attempt >= state.bounds.max_retries:
         return None
+    if error.retry_after is not None and error.retry_after > state.bounds.longest_wait:
+        until = datetime.now().astimezone() + timedelta(seconds=error.retry_after)
+        text = f"{error.provider} asks to wait until {until:%Y-%m-%d %H:%M %Z}; that is not waited for."
+        state.emit(Notice(state.path, "warning", text))
+        return None
     if error.retry_after is not None:
-        return None if error.retry_after > state.bounds.longest_wait else error.retry_after
+        return error.retry_after
     import random
 
     return random.uniform(LEAST_WAIT / 2, min(MOST_WAIT, LEAST_WAIT * 2**attempt))  # noqa: S311 -- not a secret
