@@ -23,10 +23,10 @@ from sagent.lib.json import as_str
 from sagent.messages import Message
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
-from sagent.session.entries import Bill, opened
+from sagent.session.entries import Bill, Entry, opened
 from sagent.session.folds import bills, history
 from sagent.session.log import FileLog, Log, MemoryLog
-from sagent.session.store import Session, find, is_session, latest
+from sagent.session.store import Session, delete, find, is_session, latest
 from sagent.tool import Tool, Workspace
 
 
@@ -112,28 +112,43 @@ def _bounds(settings: Settings) -> Bounds:
 
 def _open_log(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> tuple[Log, Past]:
     """The session's log and what is in it. A new session that cannot be written becomes one in memory, and says so."""
-    if settings.ephemeral:
-        log: Log = MemoryLog()
-        stack.callback(log.close)
-        return log, Past()
-    try:
-        session, resumed = _open_session(settings)
-    except OSError as error:
-        where = error.filename or settings.state_dir
-        notices.append(
-            f"The session cannot be kept: {error.strerror or error} ({where}). The run goes on; nothing of it stays."
-        )
-        log = MemoryLog()
-        stack.callback(log.close)
-        return log, Past()
-    stack.callback(session.close)
-    file_log = session.log()
-    if file_log.torn:
-        notices.append(f"The last run was killed while writing its log; {file_log.torn} incomplete bytes were cut off.")
+    if not settings.ephemeral:
+        try:
+            return _open_file_log(settings, stack, notices)
+        except OSError as error:
+            where = error.filename or settings.state_dir
+            notices.append(
+                f"The session cannot be kept: {error.strerror or error} ({where}). The run goes on; nothing of it stays."
+            )
+    log = MemoryLog()
+    stack.callback(log.close)
+    return log, Past()
+
+
+def _open_file_log(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> tuple[Log, Past]:
+    session, resumed = _open_session(settings)
+    log = session.log()
     if resumed:
-        return file_log, _read_past(file_log)
-    file_log.append("opened", opened(session.id, "root", str(settings.cwd), _environment()))
-    return file_log, Past()
+        stack.callback(session.close)
+        if log.torn:
+            notices.append(f"The last run was killed while writing its log; {log.torn} incomplete bytes were cut off.")
+        return log, _read_past(log)
+    try:
+        first = log.append("opened", opened(session.id, "root", str(settings.cwd), _environment()))
+    except OSError:
+        session.close()
+        raise
+    stack.callback(_close_new, session, first)
+    return log, Past()
+
+
+def _close_new(session: Session, first: Entry) -> None:
+    """Close it; one in which nothing happened, because no model was found for instance, leaves no trace."""
+    empty = session.log().head == first.id
+    session.close()
+    if empty:
+        with suppress(OSError):
+            delete(session.path)
 
 
 def _open_session(settings: Settings) -> tuple[Session, bool]:

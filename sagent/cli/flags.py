@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting."""
-        raise UsageError(f"{message}{self._nearest(message)}. See {self.prog} --help.")
+        raise UsageError(f"{message.rstrip('.')}.{self._nearest(message)} See {self.prog} --help.")
 
     def _nearest(self, message: str) -> str:
         if "unrecognized arguments:" not in message:
@@ -34,8 +34,8 @@ class Parser(argparse.ArgumentParser):
 
         known = [flag for action in self._actions for flag in action.option_strings]
         wrong = message.partition(":")[2].split()[0].partition("=")[0]
-        near = difflib.get_close_matches(wrong, known, 3, 0.5)
-        return f"; did you mean {', '.join(near)}?" if near else ""
+        near = difflib.get_close_matches(wrong, known, 3, 0.6)
+        return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def run_parser() -> Parser:

@@ -324,6 +324,11 @@ def test_a_session_has_one_writer(shell: Shell) -> None:
     assert str(first.pid) in done.err
 
 
+def test_a_run_that_could_not_begin_leaves_no_session(shell: Shell) -> None:
+    assert shell.run("hi").code == 2
+    assert "No sessions" in shell.run("sessions", "list", "--all", model="").out
+
+
 def test_ephemeral_leaves_nothing(shell: Shell) -> None:
     shell.serve([Turn(text="ok")])
     done = shell.run("--ephemeral", "--output-format", "json", "hi")
