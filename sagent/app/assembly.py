@@ -118,7 +118,7 @@ def _open_log(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> 
         except OSError as error:
             where = error.filename or settings.state_dir
             notices.append(
-                f"The session cannot be kept: {error.strerror or error} ({where}). The run goes on; nothing of it stays."
+                f"The session cannot be kept: {error.strerror or error} ({where}). Nothing of this run stays."
             )
     log = MemoryLog()
     stack.callback(log.close)
