@@ -86,6 +86,11 @@ class Agent:
         return self._state.model
 
     @property
+    def running(self) -> bool:
+        """Whether a run is in progress."""
+        return self._task is not None
+
+    @property
     def messages(self) -> Sequence[Message]:
         """The conversation so far."""
         return tuple(self._state.history)

@@ -45,11 +45,12 @@ def failed(error: SagentError) -> Result:
 
 
 class Interrupter:
-    """Turns SIGINT, SIGTERM and SIGHUP into an interrupt of the run; the second one leaves at once."""
+    """Turns SIGINT, SIGTERM and SIGHUP into an interrupt of the run, or an end of waiting; the second leaves at once."""
 
     def __init__(self) -> None:
         self.received: int | None = None
         self.agent: Agent | None = None
+        self._task = asyncio.current_task()
 
     def install(self) -> None:
         """Take the signals over from Python, in the running loop."""
@@ -67,47 +68,58 @@ class Interrupter:
         if self.received is not None:
             os._exit(128 + number)
         self.received = number
-        if self.agent is not None:
+        if self.agent is not None and self.agent.running:
             self.agent.interrupt()
+        elif self._task is not None:
+            self._task.cancel()
 
 
 def run_headless(settings: "Settings", words: list[str]) -> int:
     """Answer the prompt of the command line, or the messages on stdin, and return the exit code."""
-    return asyncio.run(_run(settings, words))
-
-
-async def _run(settings: "Settings", words: list[str]) -> int:
-    out = binary_safe(sys.stdout)
-    renderer = renderer_for(settings, out, binary_safe(sys.stderr))
-    interrupter = Interrupter()
-    interrupter.install()
-    if isinstance(renderer, StreamRenderer):
-        renderer.attach(asyncio.get_running_loop().call_soon, interrupter.on_reader_gone)
+    renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
     try:
-        return await _answer_all(settings, words, renderer, interrupter)
+        # Stdin is read before the loop takes over the signals: Ctrl-C must end a wait for input.
+        prompt = None if settings.input_format == "stream-json" else read_prompt(words, sys.stdin, sys.stderr)
+        return asyncio.run(_run(settings, words, prompt, renderer))
     except UsageError as error:
         if settings.output_format != "text":
             renderer.on_result(failed(error))
         raise
+
+
+async def _run(settings: "Settings", words: list[str], prompt: str | None, renderer: Renderer) -> int:
+    interrupter = Interrupter()
+    interrupter.install()
+    if isinstance(renderer, StreamRenderer):
+        renderer.attach(asyncio.get_running_loop().call_soon, interrupter.on_reader_gone)
+    prompts = messages(sys.stdin, words) if prompt is None else one(prompt)
+    try:
+        return await _answer_all(settings, prompts, renderer, interrupter)
+    except asyncio.CancelledError:
+        if interrupter.received is None:
+            raise
+        renderer.on_result(Result("", (), "interrupted", Failure("interrupted", "interrupted before it began")))
+        return 128 + interrupter.received
     except BrokenPipeError:
         interrupter.on_reader_gone()
         return 128 + signal.SIGPIPE
 
 
-async def _answer_all(settings: "Settings", words: list[str], renderer: Renderer, interrupter: Interrupter) -> int:
+async def _answer_all(
+    settings: "Settings", prompts: AsyncIterator[str], renderer: Renderer, interrupter: Interrupter
+) -> int:
     from sagent.app import open_agent
 
-    prompt = None if settings.input_format == "stream-json" else read_prompt(words, sys.stdin, sys.stderr)
     worst = EXIT_DONE
     async with open_agent(settings, renderer.on_event) as agent:
         interrupter.agent = agent
-        async for text in one(prompt) if prompt is not None else messages(sys.stdin, words):
-            if interrupter.received is not None:
-                break
+        async for text in prompts:
             result = await _answer(agent, text)
             renderer.on_result(result)
             worst = worst or exit_code(result, interrupter.received)
-    return worst or (128 + interrupter.received if interrupter.received else EXIT_DONE)
+            if interrupter.received is not None:
+                break
+    return worst
 
 
 async def _answer(agent: Agent, text: str) -> Result:

@@ -379,6 +379,24 @@ def test_signals_stop_tools_and_leave_a_valid_log(
     assert shell.run("--continue", "go on").out == "Going on.\n"
 
 
+@pytest.mark.parametrize("flags", [[], ["--input-format", "stream-json"]])
+def test_a_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
+    shell.serve([])
+    reading, writing = os.pipe()
+    child = subprocess.Popen(
+        [*PROGRAM, "--model", "claude-sonnet-4-6", *flags],
+        cwd=shell.cwd, env=shell.environment, stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    shell.children.append(child)
+    time.sleep(1.0)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=10)
+    os.close(reading)
+    os.close(writing)
+    assert child.returncode == 130, err
+    assert b"Traceback" not in err
+
+
 def test_a_signal_while_the_model_writes_keeps_what_was_written(shell: Shell) -> None:
     server = shell.serve([Stall(Turn(text="Once upon a time", pieces=4), after_events=6)])
     child = shell.start("--output-format", "json", "tell")
