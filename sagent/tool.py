@@ -166,7 +166,7 @@ class Foreseeable(Protocol):
 
 def foresee(tool: Tool, arguments: JsonObject, workspace: Workspace) -> Effect:
     """What a call would do, as far as its tool can say."""
-    if isinstance(tool, Foreseeable):
+    if isinstance(tool, Foreseeable) and callable(tool.effect):
         return tool.effect(arguments, workspace)
     return Effect("execute")
 

@@ -1,6 +1,7 @@
 """The Agent: one conversation with one model at a time, its tools, its log and its purse."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -51,6 +52,9 @@ class Agent:
     ) -> None:
         given = resources or Resources()
         by_name = {tool.name: tool for tool in tools}
+        for name in by_name:
+            if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
+                raise UsageError(f"{name!r} cannot be a tool's name: providers take 1 to 64 letters, digits, _ and -")
         if len(by_name) != len(tools):
             raise UsageError(f"two tools have the same name: {', '.join(tool.name for tool in tools)}")
         self._state = State(
@@ -125,7 +129,11 @@ class Agent:
             finally:
                 await self.aclose()
 
-        return asyncio.run(once())
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(once())
+        raise UsageError("run_sync is for code without an event loop; here, await run() instead")
 
     async def stream(self, prompt: str | Mapping[str, object] | Message) -> AsyncIterator[Event]:
         """The same as events, as they happen; the last is Finished with the result. Errors are told in it, not raised.
@@ -198,33 +206,49 @@ class Agent:
             self._state.log.close()
 
     async def _run(self, prompt: str | Mapping[str, object] | Message) -> tuple[Result, SagentError | None]:
-        state = self._state
-        if self._task is not None:
-            raise UsageError(f"agent {self.path} is running; send() it the message, or wait")
         message = to_message(prompt)
+        await self._let_go()
         self._task, self._interrupted = asyncio.current_task(), False
-        state.run = Run()
-        self._announce()
-        first = len(state.history)
-        error: SagentError | None = None
+        self._state.run = Run()
+        first = len(self._state.history)
         try:
-            state.inbox.put(message)
-            reason = await take_turn(state)
-            failure = _limit_failure(reason, state.run, state.bounds)
-        except (ModelError, BudgetExceeded) as caught:
-            error, reason = caught, "budget" if isinstance(caught, BudgetExceeded) else "error"
-            failure = Failure(caught.kind, str(caught))
+            reason, failure, error = await self._work(message)
+            self._interrupted = True  # nothing is left to interrupt
+            return await self._finish(first, reason, failure), error
         except asyncio.CancelledError:
-            if not self._interrupted:
-                await self._finish(first, "interrupted", Failure("interrupted", "cancelled"))
-                raise
-            if self._task is not None:
-                self._task.uncancel()
-            reason, failure = "interrupted", Failure("interrupted", "the run was interrupted")
+            self._interrupted = True
+            await self._finish(first, "interrupted", Failure("interrupted", "the run was cancelled"))
+            raise
         finally:
             self._task = None
-        result = await self._finish(first, reason, failure)
-        return result, error
+
+    async def _work(self, message: Message) -> tuple[str, Failure | None, SagentError | None]:
+        """Take the turn: why it ended, and what went wrong."""
+        state = self._state
+        try:
+            self._announce()
+            state.inbox.put(message)
+            reason = await take_turn(state)
+            return reason, _limit_failure(reason, state.run, state.bounds), None
+        except (ModelError, BudgetExceeded) as error:
+            reason = "budget" if isinstance(error, BudgetExceeded) else "error"
+            return reason, Failure(error.kind, str(error)), error
+        except asyncio.CancelledError:
+            if not self._interrupted or self._task is None:
+                raise
+            self._task.uncancel()
+            return "interrupted", Failure("interrupted", "the run was interrupted"), None
+
+    async def _let_go(self) -> None:
+        """Wait for a stream that its reader has left: the loop closes it in its next rounds. Raises UsageError."""
+        for _ in range(3):
+            if self._task is None:
+                return
+            await asyncio.sleep(0)
+        if self._task is not None and self._task.cancelling():
+            await asyncio.wait([self._task])
+        if self._task is not None:
+            raise UsageError(f"agent {self.path} is running; send() it the message, or wait")
 
     def _announce(self) -> None:
         state = self._state
@@ -272,10 +296,11 @@ def to_message(prompt: str | Mapping[str, object] | Message) -> Message:
         return prompt
     if isinstance(prompt, str):
         return user(prompt)
+    if not isinstance(prompt, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers are not all typed
+        raise UsageError(f"a prompt is a string, a mapping with a prompt, or a Message, not {type(prompt).__name__}")
     text = prompt.get("prompt")
-    unknown = [key for key in prompt if key != "prompt"]
-    if not isinstance(text, str) or unknown:
-        raise UsageError(f'a prompt mapping is {{"prompt": text}}; it has {", ".join(map(repr, prompt)) or "nothing"}')
+    if not isinstance(text, str) or len(prompt) != 1:
+        raise UsageError(f'a prompt mapping is {{"prompt": "text"}}, not {dict(prompt)!r:.200}')
     return user(text)
 
 

@@ -93,9 +93,11 @@ async def _prepare(state: State, call: ToolCall, reply: Message) -> Ready | Tool
         return _error(f"Invalid arguments for {call.name}: {'; '.join(wrong)}. Call it again with corrected arguments.")
     try:
         effect = foresee(tool, arguments, state.workspace)
+        reason = await _judge(state, call, effect)
     except ToolError as error:
         return _error(str(error))
-    reason = await _judge(state, call, effect)
+    except Exception as error:  # neither a tool nor a policy may end a run; what cannot be judged is not done
+        return _error(f"{call.name} was not run: {type(error).__name__}: {error}")
     if reason is None:
         return Ready(call, tool, arguments, effect)
     denial = Denial(call.name, call.id, reason)
@@ -146,7 +148,11 @@ async def _invoke(state: State, item: Ready) -> ToolOutput:
         return bound_output(output, state.log.blobs)
     except ToolError as error:
         return _error(str(error))
-    except Exception as error:  # the tool is not ours; its failure is the model's to read
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise
+        return _error(f"{call.name} was cancelled from within")
+    except (Exception, SystemExit) as error:  # the tool is not ours; its failure is the model's to read
         return _error(f"{call.name} failed: {type(error).__name__}: {error}")
 
 

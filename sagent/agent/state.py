@@ -119,9 +119,18 @@ class State:
     log_lost: bool = False
 
     def emit(self, event: Event) -> None:
-        """Tell every listener."""
-        for listener in self.listeners:
-            listener(event)
+        """Tell every listener. One that fails is reported to the loop's handler and does not disturb the run.
+
+        A broken pipe is not a failure: it says that nobody listens any more, and ends the run.
+        """
+        for listener in tuple(self.listeners):
+            try:
+                listener(event)
+            except BrokenPipeError:
+                raise
+            except Exception as error:
+                context = {"message": f"a listener failed on {type(event).__name__}", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
 
     def add(self, message: Message) -> None:
         """Let the history grow by a message, in memory and in the log."""

@@ -451,3 +451,82 @@ async def test_events_tell_the_whole_story() -> None:
     assert all(event.agent == "root" for event in events)
     assert isinstance(events[3], ReplyFinished) and isinstance(events[5], ToolFinished)
     assert events[5].result.content == (Text("ok"),)
+
+
+async def test_after_breaking_out_of_a_stream_the_agent_can_run_again() -> None:
+    agent = Agent(ScriptedModel(("Once", 60.0), "Hello."))
+    async for event in agent.stream("tell"):
+        if isinstance(event, TextDelta):
+            break
+    assert (await agent.run("hi")).content == "Hello."
+    check_pairing(agent.messages)
+
+
+async def test_a_listener_that_fails_does_not_disturb_the_run() -> None:
+    reports: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context["message"]))
+
+    def broken(event: Event) -> None:
+        raise ValueError("listener")
+
+    agent = Agent(ScriptedModel("Hello.", "Again."))
+    agent.listen(broken)
+    assert (await agent.run("hi")).content == "Hello."
+    assert (await agent.run("hi")).content == "Again."
+    assert "a listener failed on TextDelta" in reports
+
+
+class Odd(Probe):
+    """A tool that fails where tools are not expected to."""
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        raise KeyError("effect")
+
+
+def leave() -> str:
+    raise SystemExit(3)
+
+
+def give_up() -> str:
+    raise asyncio.CancelledError
+
+
+class Broken(Judge):
+    """A policy that cannot make up its mind."""
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        raise RuntimeError("policy")
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [(Odd("T"), "KeyError"), (Probe("T", leave), "SystemExit"), (Probe("T", give_up), "cancelled from within")],
+)
+async def test_whatever_a_tool_raises_is_an_error_result(tool: Probe, words: str) -> None:
+    agent = Agent(ScriptedModel(calls(call("T")), "I see."), tools=[tool])
+    assert (await agent.run("go")).content == "I see."
+    assert words in agent.messages[2].results[0].text
+
+
+async def test_a_call_that_cannot_be_judged_is_not_made() -> None:
+    probe = Probe("T")
+    agent = Agent(ScriptedModel(calls(call("T")), "I see."), tools=[probe], policy=Broken(Allow()))
+    assert (await agent.run("go")).content == "I see."
+    assert agent.messages[2].results[0].is_error
+    assert not probe.calls
+
+
+@pytest.mark.parametrize("prompt", [None, 5, ["x"], b"x", {"prompt": 5}, {"prompt": "x", "more": 1}])
+async def test_prompts_that_are_none_are_refused(prompt: object) -> None:
+    with pytest.raises(UsageError, match="prompt"):
+        await Agent(ScriptedModel()).run(prompt)  # type: ignore[arg-type]
+
+
+def test_tool_names_no_provider_takes_are_refused() -> None:
+    with pytest.raises(UsageError, match="bad tool!"):
+        Agent(ScriptedModel(), tools=[Probe("bad tool!")])
+
+
+async def test_run_sync_inside_a_loop_says_what_to_do() -> None:
+    with pytest.raises(UsageError, match="await run"):
+        Agent(ScriptedModel()).run_sync("hi")
