@@ -165,7 +165,8 @@ def _answer(state: State, call: ToolCall, output: ToolOutput, seconds: float, re
 
 
 def _error(text: str) -> ToolOutput:
-    return ToolOutput((Text(text),), is_error=True, summary=text.split("\n", 1)[0][:120])
+    line = text.split("\n", 1)[0]
+    return ToolOutput((Text(text),), is_error=True, summary=line if len(line) <= 200 else line[:199] + "…")
 
 
 def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> str:

@@ -40,8 +40,11 @@ class Choice:
         """A model by "provider/id" or "id". Raises UsageError, for a provider that is not allowed too."""
         provider, model_id = split_model(name, None, _rows(self.settings))
         if provider is None:
+            head, slash, rest = name.partition("/")
+            if slash and rest:
+                row_named(head, _rows(self.settings))  # says which providers there are
             raise UsageError(
-                f"{name!r} does not tell its provider. Say provider/model, as in openai/{name}, or give --provider."
+                f"{name!r} does not tell its provider. Say provider/model, as in openai/gpt-5.5, or give --provider."
             )
         return self.provider(provider).model(model_id)
 
@@ -73,6 +76,8 @@ class Choice:
 async def choose_model(settings: Settings, earlier: str = "") -> Choice:
     """The model to begin with; `earlier` is the one a resumed session used last. Raises UsageError."""
     choice = Choice(settings)
+    for allowed in settings.allow_providers or ():
+        row_named(allowed, _rows(settings))
     name = settings.model or ("" if settings.provider or settings.base_url else earlier)
     if name:
         choice.model = _named(choice, name)

@@ -8,6 +8,7 @@ if __name__ == "__main__":  # run as a file: the checkout takes the place of thi
 
 def main() -> int:
     """Run the command line; returns the exit code."""
+    _open_standard_streams()
     argv = sys.argv[1:]
     if argv in (["--version"], ["-V"]):
         from sagent import __version__
@@ -17,6 +18,20 @@ def main() -> int:
     from sagent.cli.main import run
 
     return run(argv)
+
+
+def _open_standard_streams() -> None:
+    """Where the caller closed a standard stream, nothing is there instead: no file we open may take its place."""
+    import os
+
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            while (opened := os.open(os.devnull, os.O_RDWR)) < number:
+                pass
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,9 @@ def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
         port_file = Path(directory) / "port"
         script = HERE / "demo_script.json"
         argv = [sys.executable, "-m", "sagent.testing.server", "--script", str(script), "--port-file", str(port_file)]
-        server = subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        # its stdin is a pipe that ends with this process, however that ends; then the server ends too
+        argv.append("--until-eof")
+        server = subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
         try:
             url = server.stdout.readline().strip() if server.stdout else ""
             if not url:
@@ -69,8 +71,9 @@ def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
         finally:
             server.terminate()
             server.wait()
-            if server.stdout:
-                server.stdout.close()
+            for stream in (server.stdin, server.stdout):
+                if stream:
+                    stream.close()
 
 
 def _show(project: Path, environment: dict[str, str], code: int) -> int:

@@ -45,10 +45,11 @@ def failed(error: SagentError) -> Result:
 
 
 class Interrupter:
-    """Turns SIGINT, SIGTERM and SIGHUP into an interrupt of the run, or an end of waiting; the second leaves at once."""
+    """Turns SIGINT, SIGTERM and SIGHUP into an interrupt of the run, or an end of waiting; the second one leaves."""
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self.output_error: OSError | None = None
         self.agent: Agent | None = None
         self._task = asyncio.current_task()
 
@@ -58,16 +59,19 @@ class Interrupter:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal, number)
 
-    def on_reader_gone(self) -> None:
-        """Whoever read our output has hung up: stop, as SIGPIPE would have it, and let what is buffered go nowhere."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if self.received is None:
-            self._on_signal(signal.SIGPIPE)
+    def on_output_failed(self, error: OSError) -> None:
+        """Our output cannot be written, because its reader hung up for instance: stop, there is nobody to tell."""
+        if self.output_error is None:
+            self.output_error = error
+            self._stop()
 
     def _on_signal(self, number: int) -> None:
         if self.received is not None:
             os._exit(128 + number)
         self.received = number
+        self._stop()
+
+    def _stop(self) -> None:
         if self.agent is not None and self.agent.running:
             self.agent.interrupt()
         elif self._task is not None:
@@ -81,7 +85,7 @@ def run_headless(settings: "Settings", words: list[str]) -> int:
         # Stdin is read before the loop takes over the signals: Ctrl-C must end a wait for input.
         prompt = None if settings.input_format == "stream-json" else read_prompt(words, sys.stdin, sys.stderr)
         return asyncio.run(_run(settings, words, prompt, renderer))
-    except UsageError as error:
+    except SagentError as error:
         if settings.output_format != "text":
             renderer.on_result(failed(error))
         raise
@@ -91,18 +95,18 @@ async def _run(settings: "Settings", words: list[str], prompt: str | None, rende
     interrupter = Interrupter()
     interrupter.install()
     if isinstance(renderer, StreamRenderer):
-        renderer.attach(asyncio.get_running_loop().call_soon, interrupter.on_reader_gone)
+        renderer.attach(asyncio.get_running_loop().call_soon, interrupter.on_output_failed)
     prompts = messages(sys.stdin, words) if prompt is None else one(prompt)
     try:
-        return await _answer_all(settings, prompts, renderer, interrupter)
+        code = await _answer_all(settings, prompts, renderer, interrupter)
     except asyncio.CancelledError:
-        if interrupter.received is None:
+        if interrupter.received is None and interrupter.output_error is None:
             raise
+        code = 128 + (interrupter.received or signal.SIGINT)
         renderer.on_result(Result("", (), "interrupted", Failure("interrupted", "interrupted before it began")))
-        return 128 + interrupter.received
-    except BrokenPipeError:
-        interrupter.on_reader_gone()
-        return 128 + signal.SIGPIPE
+    if interrupter.output_error is not None:
+        raise interrupter.output_error
+    return code
 
 
 async def _answer_all(
@@ -117,7 +121,7 @@ async def _answer_all(
             result = await _answer(agent, text)
             renderer.on_result(result)
             worst = worst or exit_code(result, interrupter.received)
-            if interrupter.received is not None:
+            if interrupter.received is not None or interrupter.output_error is not None:
                 break
     return worst
 

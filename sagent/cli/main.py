@@ -11,15 +11,33 @@ from sagent.errors import SagentError, UsageError
 def run(argv: list[str]) -> int:
     """Carry out a command line. Never raises for what a user or a provider did."""
     try:
-        return _dispatch(argv)
+        return _flushed(_dispatch(argv))
     except SagentError as error:
         sys.stderr.write(f"sagent: {error}\n")
         return 2 if isinstance(error, UsageError) else 1
+    except SystemExit as ended:  # argparse, after --help
+        return _flushed(ended.code if isinstance(ended.code, int) else 0)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        return _output_failed(error)
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return _output_failed(error)
+    return code
+
+
+def _output_failed(error: OSError) -> int:
+    """Nobody reads our output any more, or it has no room. What is buffered goes nowhere, or Python would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
         return 128 + signal.SIGPIPE
+    sys.stderr.write(f"sagent: the output could not be written: {error.strerror or error}\n")
+    return 1
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -28,10 +46,18 @@ def _dispatch(argv: list[str]) -> int:
         return _command(command, argv[1:])
     flags = vars(run_parser().parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
-    from sagent.cli.headless import run_headless
+    from sagent.cli.headless import failed, run_headless
     from sagent.cli.settings import load_settings
 
-    return run_headless(load_settings(flags), words)
+    try:
+        settings = load_settings(flags)
+    except SagentError as error:
+        if flags.get("output_format") in ("json", "stream-json"):
+            from sagent.cli.render import JsonRenderer, binary_safe
+
+            JsonRenderer(binary_safe(sys.stdout)).on_result(failed(error))
+        raise
+    return run_headless(settings, words)
 
 
 def _command(name: str, argv: list[str]) -> int:

@@ -44,7 +44,7 @@ def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
     """The renderer of the output format. Progress is told on a terminal, or where the log level asks for it."""
     match settings.output_format:
         case "json":
-            return JsonRenderer(out)
+            return JsonRenderer(out, err)
         case "stream-json":
             return StreamRenderer(out)
         case _:
@@ -55,13 +55,16 @@ def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
 
 
 class JsonRenderer:
-    """One object when all is over."""
+    """One object when all is over; warnings on stderr."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, err: TextIO | None = None) -> None:
         self._out = out
+        self._err = err
 
     def on_event(self, event: Event) -> None:
-        """Nothing is shown before the end."""
+        """Nothing is shown before the end but what a person should know in any case."""
+        if self._err is not None:
+            warn(event, self._err)
 
     def on_result(self, result: Result) -> None:
         """The object."""
@@ -75,13 +78,13 @@ class StreamRenderer:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._defer: Callable[[Callable[[], None]], object] | None = None
-        self._on_gone: Callable[[], None] | None = None
+        self._on_failure: Callable[[OSError], None] | None = None
         self._lines: list[str] = []
 
-    def attach(self, defer: Callable[[Callable[[], None]], object], on_gone: Callable[[], None]) -> None:
-        """Have bursts written through `loop.call_soon`, and `on_gone` called when nobody reads them any more."""
+    def attach(self, defer: Callable[[Callable[[], None]], object], on_failure: Callable[[OSError], None]) -> None:
+        """Have bursts written through `loop.call_soon`, and `on_failure` called when they cannot be."""
         self._defer = defer
-        self._on_gone = on_gone
+        self._on_failure = on_failure
 
     def on_event(self, event: Event) -> None:
         """A line."""
@@ -107,10 +110,10 @@ class StreamRenderer:
         try:
             self._out.write(text)
             self._out.flush()
-        except BrokenPipeError:
-            if self._on_gone is None:
+        except OSError as error:
+            if self._on_failure is None:
                 raise
-            self._on_gone()
+            self._on_failure(error)
 
 
 class TextRenderer:
@@ -135,13 +138,7 @@ class TextRenderer:
         if self._transcript is not None:
             self._transcript.on_event(event)
             return
-        match event:  # what a person should know even when they did not ask for progress
-            case Notice(_, "warning" | "error", text):
-                self._err.write(f"sagent: {printable(text)}\n")
-            case Retrying(_, reason, _, _, seconds, _):
-                self._err.write(f"sagent: {printable(reason)}; trying again in {seconds:.0f} s\n")
-            case _:
-                pass
+        warn(event, self._err)
 
     def on_result(self, result: Result) -> None:
         """The answer, unless it was streamed; and what went wrong, on stderr."""
@@ -150,7 +147,7 @@ class TextRenderer:
         elif result.content:
             self._out.write(result.content + "\n")
         self._out.flush()
-        for denial in result.denials:
+        for denial in result.denials if self._transcript is None else ():
             self._err.write(f"sagent: denied {denial.tool}: {denial.reason}\n")
         if result.error is not None:
             self._err.write(f"sagent: {result.error.message}\n")
@@ -163,6 +160,23 @@ class TextRenderer:
         self._open_line = False
 
 
+def warn(event: Event, err: TextIO) -> None:
+    """Write what a person should know even when they did not ask for progress."""
+    match event:
+        case Notice(_, "warning" | "error", text):
+            err.write(f"sagent: {printable(text)}\n")
+        case Retrying(_, reason, _, _, seconds, _):
+            err.write(f"sagent: {printable(reason)}; trying again in {waiting(seconds)}\n")
+        case _:
+            return
+    err.flush()
+
+
+def waiting(seconds: float) -> str:
+    """A wait in words: "0.4 s", "12 s"."""
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
 class Transcript:
     """A run as a person reads it in a terminal, line by line; nothing is ever repainted."""
 
@@ -171,6 +185,7 @@ class Transcript:
         self._text = text
         self._thinking = thinking
         self._column = 0
+        self._last_call = ""
 
     def on_event(self, event: Event) -> None:  # noqa: C901 -- one arm per event class is the clearest form
         """Write what there is to see."""
@@ -180,16 +195,17 @@ class Transcript:
                     self._write(printable(text))
             case ToolStarted(_, call):
                 self._line(f"⏺ {call.name}({essence(call)})")
+                self._last_call = call.id
             case ToolFinished(_, call, result, seconds, summary, diff):
                 mark = "✗" if result.is_error else "⎿"
                 took = f" ({seconds:.1f} s)" if seconds >= 1 else ""
-                self._line(f"  {mark} {printable(summary or call.name)}{took}")
+                which = "" if self._last_call == call.id else f"{call.name}({essence(call, 40)}): "
+                self._line(f"  {mark} {which}{printable(summary or call.name)}{took}")
+                self._last_call = ""
                 for line in diff.splitlines():
                     self._line("    " + printable(line))
             case Retrying(_, reason, _, attempt, seconds, _):
-                self._line(f"… {printable(reason)}; trying again in {seconds:.0f} s (attempt {attempt + 1})")
-            case Denied(_, denial):
-                self._line(f"  ✗ denied: {printable(denial.reason)}")
+                self._line(f"… {printable(reason)}; trying again in {waiting(seconds)} (attempt {attempt + 1})")
             case Notice(_, _, text):
                 self._line(f"! {printable(text)}")
             case Switched(_, what):
@@ -199,7 +215,7 @@ class Transcript:
             case ThinkingDelta(_, text):
                 if self._thinking:
                     self._write(printable(text))
-            case SessionOpened() | Received() | ToolProgress() | Finished():
+            case SessionOpened() | Received() | ToolProgress() | Denied() | Finished():
                 pass
             case _:
                 assert_never(event)

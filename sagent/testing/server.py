@@ -287,6 +287,7 @@ def main() -> None:
     parser.add_argument("--chunks", default="event", help="what one write holds: event, whole, bytes, or so many bytes")
     parser.add_argument("--bill", choices=("script", "worst"), default="script")
     parser.add_argument("--lenient", action="store_true", help="accept requests that the real API refuses")
+    parser.add_argument("--until-eof", action="store_true", help="end when standard input does")
     given = parser.parse_args()
     steps = [Turn(text="You are talking to a fake provider.")] if given.script is None else read_script(given.script)
     server = FakeProviderServer(
@@ -297,17 +298,20 @@ def main() -> None:
         repeat_last=given.repeat_last or given.script is None,
     )
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve_forever(server, given.port_file))
+        asyncio.run(_serve_forever(server, given.port_file, until_eof=given.until_eof))
 
 
-async def _serve_forever(server: FakeProviderServer, port_file: Path | None) -> None:
+async def _serve_forever(server: FakeProviderServer, port_file: Path | None, *, until_eof: bool) -> None:
     async with server:
         if port_file is not None:
             partial = port_file.with_name(port_file.name + ".partial")
             partial.write_text(server.url.rpartition(":")[2])
             partial.replace(port_file)  # whoever waits for the file finds it complete
         print(server.url, flush=True)
-        await asyncio.Event().wait()
+        end = asyncio.Event()
+        if until_eof:
+            asyncio.get_running_loop().add_reader(0, end.set)
+        await end.wait()
 
 
 if __name__ == "__main__":

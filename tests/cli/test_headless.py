@@ -498,3 +498,68 @@ def test_files_are_private(shell: Shell) -> None:
     path = Path(str(shell.run("--output-format", "json", "hi").json["session_path"]))
     assert (path / "root.jsonl").stat().st_mode & 0o777 == 0o600
     assert path.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("redirect", "code"),
+    [(">/dev/full", 1), (">&-", 0), ("2>&-", 0), ("<&-", 0), (">&- 2>&- <&-", 0)],
+)
+def test_standard_streams_may_be_full_or_closed(shell: Shell, redirect: str, code: int) -> None:
+    shell.serve([Turn(text="ok")], repeat_last=True)
+    for output in ("text", "json", "stream-json"):
+        command = f'exec "$@" --output-format {output} --model claude-sonnet-4-6 hi {redirect}'
+        done = subprocess.run(
+            ["sh", "-c", command, "sh", *PROGRAM],
+            cwd=shell.cwd, env=shell.environment, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (done.returncode, b"Traceback" in done.stderr) == (code, False), (output, done.stderr)
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" --help {redirect}', "sh", *PROGRAM],
+        cwd=shell.cwd, env=shell.environment, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, b"xception" in done.stderr) == (code, False), done.stderr
+
+
+@pytest.mark.parametrize("flags", [["--max-turns", "x"], ["--session", "{held}"]])
+def test_every_failure_is_an_object_in_json(shell: Shell, flags: list[str]) -> None:
+    server = shell.serve([Turn(text="slow", delay=30.0)])
+    held = str(shell.cwd / "held")
+    shell.start("--session", held, "a")
+    while not server.requests:
+        time.sleep(0.02)
+    done = shell.run("--output-format", "json", *(word.format(held=held) for word in flags), "hi")
+    assert done.code in (1, 2)
+    assert done.json["is_error"] is True
+
+
+def test_json_tells_warnings_on_stderr(shell: Shell, tmp_path: Path) -> None:
+    shell.serve([Turn(text="ok")])
+    (tmp_path / "file").write_text("")
+    shell.environment["SAGENT_STATE_DIR"] = str(tmp_path / "file" / "state")
+    done = shell.run("--output-format", "json", "hi")
+    assert done.json["result"] == "ok"
+    assert "cannot be kept" in done.err
+
+
+def test_a_provider_nobody_knows_names_the_nearest(shell: Shell) -> None:
+    shell.serve([])
+    for argv in (["--model", "anthropc/claude"], ["--allow-providers", "anthropc"]):
+        done = shell.run(*argv, "hi", model="" if "--model" in argv else "claude-x")
+        assert done.code == 2
+        assert "Did you mean anthropic" in done.err
+
+
+def test_kill_9_of_the_demo_leaves_no_server(shell: Shell, processes: Callable[[str], list[int]]) -> None:
+    shell.environment["TMPDIR"] = str(shell.cwd)
+    child = subprocess.Popen(
+        [*PROGRAM, "demo"], cwd=shell.cwd, env=shell.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    shell.children.append(child)
+    while not (servers := processes(f"--port-file\0{shell.cwd}")):
+        assert child.poll() is None
+        time.sleep(0.01)
+    child.kill()
+    deadline = time.monotonic() + 10
+    while set(servers) & set(processes(f"--port-file\0{shell.cwd}")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not processes(f"--port-file\0{shell.cwd}")
