@@ -128,7 +128,7 @@ def _open_log(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> 
 def _open_file_log(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> tuple[Log, Past]:
     session, resumed = _open_session(settings)
     log = session.log()
-    if resumed:
+    if resumed and log.head:
         stack.callback(session.close)
         if log.torn:
             notices.append(f"The last run was killed while writing its log; {log.torn} incomplete bytes were cut off.")
