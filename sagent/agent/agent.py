@@ -74,7 +74,8 @@ class Agent:
             specs=specs_of(tools),
         )
         self._owns_log = given.log is None
-        self._task: asyncio.Task[object] | None = None
+        self._task: asyncio.Task[object] | None = None  # which a run is in
+        self._ended: asyncio.Event | None = None  # of the run in progress, or of the last one
         self._interrupted = False
         self._announced = False
         self._last: Result | None = None
@@ -179,8 +180,8 @@ class Agent:
 
     async def wait(self) -> Result:
         """The result of the run in progress, or of the last one."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        if self._ended is not None:
+            await self._ended.wait()
         if self._last is None:
             raise UsageError(f"agent {self.path} has not run yet")
         return self._last
@@ -208,7 +209,7 @@ class Agent:
     async def _run(self, prompt: str | Mapping[str, object] | Message) -> tuple[Result, SagentError | None]:
         message = to_message(prompt)
         await self._let_go()
-        self._task, self._interrupted = asyncio.current_task(), False
+        self._task, self._interrupted, self._ended = asyncio.current_task(), False, asyncio.Event()
         self._state.run = Run()
         first = len(self._state.history)
         try:
@@ -221,6 +222,7 @@ class Agent:
             raise
         finally:
             self._task = None
+            self._ended.set()
 
     async def _work(self, message: Message) -> tuple[str, Failure | None, SagentError | None]:
         """Take the turn: why it ended, and what went wrong."""
@@ -245,8 +247,8 @@ class Agent:
             if self._task is None:
                 return
             await asyncio.sleep(0)
-        if self._task is not None and self._task.cancelling():
-            await asyncio.wait([self._task])
+        if self._task is not None and self._ended is not None and self._task.cancelling():
+            await self._ended.wait()
         if self._task is not None:
             raise UsageError(f"agent {self.path} is running; send() it the message, or wait")
 

@@ -453,6 +453,21 @@ async def test_events_tell_the_whole_story() -> None:
     assert events[5].result.content == (Text("ok"),)
 
 
+async def test_waiting_is_for_the_run_not_for_whoever_started_it() -> None:
+    agent = Agent(ScriptedModel((0.01, "Hello.")))
+
+    async def caller() -> None:
+        await agent.run("hi")
+        await asyncio.sleep(60)
+
+    task = asyncio.create_task(caller())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        assert (await agent.wait()).content == "Hello."
+    task.cancel()
+    await asyncio.wait([task])
+
+
 async def test_after_breaking_out_of_a_stream_the_agent_can_run_again() -> None:
     agent = Agent(ScriptedModel(("Once", 60.0), "Hello."))
     async for event in agent.stream("tell"):
