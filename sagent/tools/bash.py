@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -30,19 +31,25 @@ _QUIET: Mapping[str, str] = {
     "NO_COLOR": "1",
 }
 _SHELLS_OWN = frozenset({MARK, "PWD", "SHLVL", "_"})  # variables that a shell sets by itself
+_NEEDED = frozenset({"PATH", "PWD"})  # go on, however many others there are
 _GRACE = 0.05  # seconds that `>(tee log)` and the like get to finish after the shell
 _FIRST_PROGRESS, _NEXT_PROGRESS = 1.0, 0.5
 _LONGEST_ARGUMENT = 100_000  # bytes; Linux takes 128 KiB in one argument
+_LONGEST_VARIABLE = 131_000  # bytes of name and value; Linux takes 128 KiB, with what stands around them
+_LARGEST_ENVIRONMENT = 800_000  # bytes; Linux takes 2 MiB together with the arguments, macOS 1 MiB
+_SMALLEST_ENVIRONMENT = 100_000  # what is left of one that the system has refused
 
 # The shell leaves its directory and exported variables on the descriptor that came as its standard input: after the
 # command, and at EXIT for a command that calls `exit`. Both, since a command may set an EXIT trap of its own.
+# `plain` is "builtin" or "command", past functions of the command that bear the same name. All of it is parsed before
+# the command runs: a quote that is open at its end would upset the parser for a line that follows.
 _SCRIPT = (
     "exec {notes}>&0 </dev/null; "
-    '__sagent_keep() {{ [ -z "${{__sagent_kept-}}" ] || return 0; __sagent_kept=1; '
-    "{{ command pwd; printf '\\0'; export -p; }} >&{notes}; }}; "
-    "trap '{{ set +x; __sagent_keep; }} 2>/dev/null' EXIT; "
-    '__sagent_command=$1; set --; eval "$__sagent_command"\n'
-    "{{ __sagent_code=$?; set +exu; __sagent_keep; }} 2>/dev/null; exit $__sagent_code"
+    '__sagent_keep() {{ case ${{__sagent_kept-}} in "") __sagent_kept=1; '
+    "{{ {plain} pwd; {plain} printf '\\0'; {plain} export -p; }} >&{notes};; esac; }}; "
+    "trap '{{ {plain} set +x; __sagent_keep; }} 2>/dev/null' EXIT; "
+    '__sagent_command=$1; set --; eval "$__sagent_command"; '
+    "{{ __sagent_code=$?; {plain} set +exu; __sagent_keep; }} 2>/dev/null; {plain} exit $__sagent_code"
 )
 
 
@@ -92,7 +99,7 @@ class Bash:
         _return_to_ground(run.workspace, notices)
         start = self._environment(run.workspace)
         with contextlib.ExitStack() as held:
-            capture, ward = self._launch(command, run, start, held)
+            capture, ward = self._launch(command, run, start, notices, held)
             try:
                 in_time = await _attend(ward, capture, timeout, run)
                 if capture.flooded or not in_time:
@@ -100,6 +107,8 @@ class Bash:
                 await capture.settle(_GRACE)
             except asyncio.CancelledError:
                 await ward.kill()
+                if capture.size:
+                    run.progress(capture.recent())
                 raise
             if capture.flooded:
                 stopped = f"killed: it printed more than {OUTPUT_LIMIT >> 20:,} MiB"
@@ -128,11 +137,17 @@ class Bash:
         self._custody.close()
 
     def _launch(
-        self, command: str, run: RunContext, start: Mapping[str, str], held: contextlib.ExitStack
+        self,
+        command: str,
+        run: RunContext,
+        start: dict[str, str],
+        notices: list[str],
+        held: contextlib.ExitStack,
     ) -> tuple[Capture, Ward]:
         self._shell = self._shell or _find_shell()
         name = Path(self._shell).name
-        script = _SCRIPT.format(notes=SHELVED if name == "bash" else 9)  # others know one digit only
+        others = {"notes": 9, "plain": "command"}  # they know one digit only
+        script = _SCRIPT.format_map({"notes": SHELVED, "plain": "builtin"} if name == "bash" else others)
         try:
             capture = held.enter_context(contextlib.closing(Capture(run.blobs, limit=OUTPUT_LIMIT)))
             if len(encoded := os.fsencode(command)) > _LONGEST_ARGUMENT:
@@ -141,8 +156,15 @@ class Bash:
                 scratch.write_bytes(encoded)
                 command = f". {_quoted(str(scratch))}"
             argv = [self._shell, "-c", script, name, command]
-            ward = self._custody.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
-        except (OSError, ValueError) as error:  # no such directory, no more processes, a NUL in the command
+            try:
+                ward = self._custody.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
+            except OSError as error:
+                if error.errno != errno.E2BIG:
+                    raise
+                _shrink(start, _SMALLEST_ENVIRONMENT, notices)
+                run.workspace.environment = dict(start)
+                ward = self._custody.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
+        except (OSError, ValueError) as error:  # no such directory, no more processes, a NUL in a variable
             raise ToolError(f"The command was not run: {error}") from error
         held.callback(ward.close)
         capture.begin(ward.strike)
@@ -194,6 +216,15 @@ def _command(arguments: JsonObject) -> str:
     command = arguments.get("command")
     if not isinstance(command, str) or not command.strip():
         raise ToolError("`command` must be the text of a shell command.")
+    try:
+        os.fsencode(command)
+    except UnicodeEncodeError as error:
+        raise ToolError(
+            f"`command` holds {command[error.start]!r} at character {error.start + 1}, half of a surrogate pair, which"
+            " no shell can be given. Send the whole character, or let `printf` make the bytes."
+        ) from error
+    if "\0" in command:
+        raise ToolError("`command` holds a NUL character, which no shell can be given. Let `printf '\\0'` make it.")
     return command
 
 
@@ -202,8 +233,8 @@ def _timeout(arguments: JsonObject) -> float:
     if timeout is None:
         return DEFAULT_TIMEOUT
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise ToolError(f"`timeout` must be a number of seconds above 0, not {timeout!r}.")
-    return min(float(timeout), LONGEST_TIMEOUT)
+        raise ToolError(f"`timeout` must be a number of seconds above 0, not {str(timeout)[:40]!r}.")
+    return float(min(timeout, LONGEST_TIMEOUT))  # in this order: an integer may be larger than any float
 
 
 def _outcome(word: str, code: int) -> str:
@@ -249,7 +280,8 @@ def _is_there(directory: Path) -> bool:
 def _remember(workspace: Workspace, notes: bytes, start: Mapping[str, str], notices: list[str]) -> None:
     """Take over the directory and the variables the shell ended with, as far as the command changed them."""
     directory, ended, exports = notes.partition(b"\0")
-    if not ended:  # `exec`, or killed from within
+    if not ended:  # `exec`, killed from within, an EXIT trap of its own and `exit`
+        notices.append("the shell ended without a report: working directory and variables are as before this command")
         return
     cwd = os.fsdecode(directory.removesuffix(b"\n"))
     if cwd.startswith("/") and cwd != start["PWD"]:
@@ -261,7 +293,27 @@ def _remember(workspace: Workspace, notes: bytes, start: Mapping[str, str], noti
     kept = {name: value for name, value in start.items() if name in _SHELLS_OWN or not name.isidentifier()}
     kept.update((name, value) for name, value in found.items() if name not in _SHELLS_OWN)
     if found and kept != start:
+        _shrink(kept, _LARGEST_ENVIRONMENT, notices)
         workspace.environment = kept
+
+
+def _shrink(environment: dict[str, str], limit: int, notices: list[str]) -> None:
+    """Take out what the system would refuse to start a process with: variables too long, the largest of too many."""
+    sizes = {name: len(os.fsencode(name)) + len(os.fsencode(value)) for name, value in environment.items()}
+    total = sum(sizes.values())
+    dropped: list[str] = []
+    for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        if sizes[name] < _LONGEST_VARIABLE:
+            if total <= limit:
+                break
+            if name in _NEEDED:
+                continue
+        total -= sizes[name]
+        del environment[name]
+        dropped.append(name)
+    if dropped:
+        named = ", ".join(name[:80] for name in dropped[:5]) + (" and others" if len(dropped) > 5 else "")
+        notices.append(f"too large to be kept in the environment: {named}. Use a file")
 
 
 def parse_exports(listing: bytes) -> dict[str, str]:

@@ -83,7 +83,8 @@ class Capture:
         """What a model should see. What leaves something out says where the whole is: it goes to the blob store."""
         head, tail = bytes(self._start), self._tail(min(_EDGE, max(self.size - _EDGE, 0)))
         if kind := _binary_kind(head[:8192]):
-            return f"[binary output: {self.size:,} bytes, {kind}; {await self._whereabouts()}]"
+            whereabouts = await self._whereabouts("use a command on it")
+            return f"[binary output: {self.size:,} bytes, {kind}; {whereabouts}]"
         complete = self.size == len(head)
         text = legible(head if complete else head[:_EDGE])
         if complete and len(text) <= HEAD_CHARS + TAIL_CHARS:
@@ -93,7 +94,8 @@ class Capture:
         left_out = max(self.size - len(first.encode()) - len(last.encode()), 0)
         line = first.count("\n") + 1
         notice = f"about {left_out:,} of {self.size:,} bytes left out here, from line {line} on"
-        return f"{end_line(first)}\n[... {notice}; {await self._whereabouts()} ...]\n\n{last}"
+        whereabouts = await self._whereabouts("Read it with offset and limit, or Grep it")
+        return f"{end_line(first)}\n[... {notice}; {whereabouts} ...]\n\n{last}"
 
     def measure(self) -> str:
         """How much it was: "12 lines", "1 line", "300.0 MB"."""
@@ -109,8 +111,8 @@ class Capture:
         os.close(self.source)
         self._forget_file()
 
-    async def _whereabouts(self) -> str:
-        """Keep the whole, and say where it is."""
+    async def _whereabouts(self, advice: str) -> str:
+        """Keep the whole, and say where it is and what to do with it."""
         try:
             if self.trouble:
                 raise OSError(self.trouble)
@@ -122,7 +124,7 @@ class Capture:
                 self._path = None
         except OSError as error:
             return f"the whole could not be kept: {error}"
-        return f"the whole is in {path}: Read it with offset and limit, or Grep it"
+        return f"the whole is in {path}: {advice}"
 
     def _pump(self) -> None:
         for _ in range(_CHUNKS_AT_ONCE):

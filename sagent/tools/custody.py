@@ -28,8 +28,9 @@ class Custody:
     A watchdog, one small shell in a session of its own, waits on a pipe that only this process holds open: when this
     process ends, by SIGKILL too, the kernel ends the pipe and the watchdog kills whatever carries the custody's mark:
     background jobs, `setsid` and `nohup` children, double forks. On systems without /proc it goes by process groups
-    and by what `ps` shows of environments. Out of reach: what changed its user, a daemon that hides from /proc (as
-    ssh-agent does), and the time while a fork of this process lives on without an exec, since it holds the pipe too.
+    and by what `ps` shows of environments. Out of reach: a daemon that drops both marks and leaves its group, what
+    changed its user or hides from /proc (as ssh-agent does), and the time while a fork of this process lives on
+    without an exec, since it holds the pipe too.
     The watchdog starts with the first process. Not for use from several threads at once.
     """
 

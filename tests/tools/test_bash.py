@@ -149,6 +149,13 @@ async def test_a_syntax_error_is_told_with_its_line(desk: Desk) -> None:
     assert output.summary.startswith("exit 2")
 
 
+@pytest.mark.parametrize("command", ["echo 'unclosed", "echo `ls", 'echo "$(echo', "(echo", "if true; then"])
+async def test_a_command_cut_short_is_told_of_itself_only(desk: Desk, command: str) -> None:
+    output = await desk.call(command)
+    lines = output.content[0].text.splitlines()  # type: ignore[union-attr]
+    assert [line.partition(": line ")[0] for line in lines] == ["bash: eval", "[exit code 2]"]
+
+
 async def test_there_is_no_terminal_and_no_input(desk: Desk) -> None:
     text = await desk.text('cat; read -r x; echo "read: $?"; cat < /dev/tty; [ -t 0 ] || [ -t 1 ] || echo none')
     assert "read: 1" in text
@@ -219,6 +226,10 @@ async def test_directory_and_environment_are_kept(desk: Desk) -> None:
         "false",
         "set -x",
         "exit",
+        "echo 'unclosed",
+        "trap 'exit 3' EXIT",
+        "printf() { :; }; command() { :; }; export() { :; }; pwd() { :; }; set() { :; }",
+        "exit() { :; }; printf() { :; }",
     ],
 )
 async def test_state_survives_every_end_of_the_shell(desk: Desk, end: str) -> None:
@@ -227,16 +238,39 @@ async def test_state_survives_every_end_of_the_shell(desk: Desk, end: str) -> No
     assert (desk.workspace.cwd, (desk.workspace.environment or {}).get("KEPT")) == (Path("/usr"), "1")
 
 
-@pytest.mark.parametrize("end", ["exec true", "kill -9 $$"])
-async def test_a_shell_that_is_gone_before_its_end_leaves_the_state_as_it_was(desk: Desk, end: str) -> None:
+@pytest.mark.parametrize("end", ["exec true", "kill -9 $$", "exec 219>&-", "trap 'exit 3' EXIT; exit"])
+async def test_a_shell_that_cannot_report_leaves_the_state_as_it_was_and_says_so(desk: Desk, end: str) -> None:
     before = desk.workspace.cwd
-    await desk.call(f"cd /usr; export KEPT=1; {end}")
+    text = await desk.text(f"cd /usr; export KEPT=1; {end}")
+    assert "[the shell ended without a report: working directory and variables are as before this command]" in text
     assert (desk.workspace.cwd, desk.workspace.environment) == (before, None)
 
 
 async def test_a_command_that_changes_nothing_leaves_the_environment_unset(desk: Desk) -> None:
     await desk.text("LOCAL=1; true")
     assert desk.workspace.environment is None
+
+
+async def test_a_variable_too_large_to_be_passed_on_is_left_out_and_named(desk: Desk) -> None:
+    text = await desk.text("export KEPT=1 B=$(head -c 140000 /dev/zero | tr '\\0' b); cd /usr")
+    assert "too large to be kept in the environment: B. " in text
+    assert await desk.text("pwd; echo $KEPT ${B-gone}") == "/usr\n1 gone"
+
+
+async def test_the_largest_of_too_many_variables_are_left_out(desk: Desk) -> None:
+    big = "for n in 1 2 3 4 5 6 7 8; do export B$n=$(head -c 12${n}000 /dev/zero | tr '\\0' b); done; export KEPT=1"
+    assert "too large to be kept in the environment: B8, B7. " in await desk.text(big)
+    assert await desk.text("echo ${#B1} ${#B6} ${B7-gone} ${B8-gone} $KEPT") == "121000 126000 gone gone 1"
+
+
+async def test_an_environment_that_the_system_refuses_is_cut_down_once(desk: Desk) -> None:
+    desk.workspace.environment = {"PATH": os.environ["PATH"], "B": "b" * 140_000, "SMALL": "1"}
+    assert await desk.text("echo $SMALL ${B-gone}") == (
+        "1 gone\n[too large to be kept in the environment: B. Use a file]"
+    )
+    desk.workspace.environment |= {f"B{n}": "b" * 100 for n in range(30_000)}
+    assert "too large to be kept in the environment: B" in await desk.text("true")
+    assert await desk.text("ls; echo $SMALL ${B29999-gone}") == "1 gone"
 
 
 async def test_a_directory_that_vanished_is_left_for_the_nearest_above(desk: Desk) -> None:
@@ -305,9 +339,21 @@ async def test_a_time_limit_must_be_a_positive_number(desk: Desk, timeout: float
         await desk.call("true", timeout=timeout)
 
 
+async def test_a_time_limit_beyond_all_measure_is_the_longest(desk: Desk) -> None:
+    assert await desk.text("echo x", timeout=10**400) == "x"
+
+
+@pytest.mark.parametrize(("command", "says"), [("echo \0", "NUL"), ("echo \ud800", "surrogate")])
+async def test_text_that_no_shell_can_be_given_is_a_tool_error(desk: Desk, command: str, says: str) -> None:
+    with pytest.raises(ToolError, match=says) as raised:
+        await desk.call(command)
+    assert "codec" not in str(raised.value)
+
+
 async def test_what_cannot_be_started_is_a_tool_error(desk: Desk) -> None:
+    desk.workspace.environment = {"PATH": os.environ["PATH"], "B": "\0"}
     with pytest.raises(ToolError, match="not run"):
-        await desk.call("echo \0")
+        await desk.call("true")
 
 
 async def test_after_the_time_limit_everything_it_started_is_gone(desk: Desk) -> None:
@@ -331,6 +377,16 @@ async def test_a_cancelled_call_leaves_nothing_behind(desk: Desk, command: str) 
         await call
     assert living(marker) == []
     assert desk.kept == []
+
+
+async def test_what_a_cancelled_call_printed_is_shown(desk: Desk) -> None:
+    marker = a_marker()
+    call = asyncio.create_task(desk.call(f"echo early; sleep {marker}"))
+    while not any(line.startswith("sleep") for line in living(marker)):
+        await asyncio.sleep(0.01)
+    call.cancel()
+    await asyncio.wait([call])
+    assert desk.seen[-1] == "early\n"
 
 
 async def test_a_call_cancelled_twice_leaves_nothing_either(desk: Desk) -> None:
@@ -412,7 +468,7 @@ async def test_binary_output_is_named_not_sent(desk: Desk) -> None:
     text = await desk.text("printf '\\211PNG\\r\\n\\032\\n'; head -c 300000 /dev/urandom")
     [kept] = desk.kept
     assert text.startswith("[binary output: 300,008 bytes, PNG image; ")
-    assert str(kept) in text
+    assert f"the whole is in {kept}: use a command on it" in text
     assert len(text) < 400
 
 

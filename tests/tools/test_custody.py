@@ -139,6 +139,31 @@ def test_however_the_agent_ends_nothing_is_left(tmp_path: Path, marker: str, end
     await_that(lambda: not living(marker), "orphans are left")
 
 
+def test_an_agent_that_leaves_at_once_while_it_stops_a_deaf_command_leaves_nothing(tmp_path: Path, marker: str) -> None:
+    deaf = f"trap '' TERM INT HUP; setsid sleep {marker} & sleep {marker}"
+    agent = an_agent(
+        tmp_path,
+        f"""
+        import os, signal
+        running = asyncio.ensure_future(call({deaf!r}))
+        def leave():
+            running.cancel()
+            asyncio.get_running_loop().call_later(0.1, os._exit, 130)  # before SIGKILL is due
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, leave)
+        await call({f"(trap '' TERM INT; setsid sleep {marker} >/dev/null 2>&1 &)"!r})
+        await running
+        """,
+    )
+    try:
+        await_that(lambda: len(sleeping(marker)) == 3, "start")
+        os.kill(agent.pid, signal.SIGINT)
+        assert agent.wait() == 130
+    finally:
+        agent.kill()
+        agent.wait()
+    await_that(lambda: not living(marker), "orphans are left")
+
+
 async def test_after_close_nothing_is_left_and_it_may_be_used_again(marker: str) -> None:
     custody = Custody()
     for _ in range(2):
