@@ -12,6 +12,8 @@ from sagent.lib.json import JsonObject
 from sagent.messages import Document, Image, Text
 
 Media: TypeAlias = Text | Image | Document
+Veil: TypeAlias = Callable[[str, Path], Callable[[str], bool]]
+"""For a tool's name and a directory that it searches: which of the files there, by relative path, it must not show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,14 @@ class Workspace:
     """Where an agent's tools work: its directory, the roots it belongs to, and what it has seen of the files there.
 
     `environment` is what shell commands start with: None means this process's own, until a command has changed it.
+    `hidden` is the policy's word on files inside a directory that was itself allowed: Grep and Glob pass those over.
     """
 
     cwd: Path
     roots: tuple[Path, ...] = ()
     environment: dict[str, str] | None = None
     seen: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
+    hidden: Veil | None = None
 
     def __post_init__(self) -> None:
         self.roots = self.roots or (self.cwd,)
@@ -68,8 +72,12 @@ class Workspace:
     def resolve(self, path: str) -> Path:
         """An absolute path; `~` is the home, relative paths start at `cwd`. Symlinks are left for the policy to follow.
 
-        Raises ToolError for what cannot be a path.
+        Names as tools quote them, `$'a\\nb'`, are those names. Raises ToolError for what cannot be a path.
         """
+        if "$'" in path:
+            from sagent.lib.names import unquote_path
+
+            path = unquote_path(path)
         if not path or "\0" in path:
             raise ToolError(f"not a path: {path!r}")
         return Path(self.cwd, Path(path).expanduser())

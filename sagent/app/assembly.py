@@ -48,6 +48,9 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
     """
     notices = list(settings.warnings)
     workspace = Workspace(settings.cwd, (settings.cwd, *settings.add_dirs))
+    rules = Rules.parse(settings.allow, settings.deny)
+    policy = PermissionPolicy(settings.permission_mode, rules, private=(settings.config_dir,))
+    workspace.hidden = policy.hidden(workspace)
     offered = choose_tools(settings)
     async with AsyncExitStack() as stack:
         log, past = _open_log(settings, stack, notices)
@@ -62,11 +65,7 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
             choice.model,
             system=_system_prompt(settings, workspace, past, notices),
             tools=offered,
-            policy=PermissionPolicy(
-                settings.permission_mode,
-                Rules.parse(settings.allow, settings.deny),
-                private=(settings.config_dir,),
-            ),
+            policy=policy,
             bounds=_bounds(settings),
             effort=settings.effort,
             resources=Resources(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sagent.config import Settings
 from sagent.errors import ModelError, UsageError
 from sagent.model import Model, Provider
+from sagent.providers.access import either
 from sagent.providers.exchange import Timeouts
 from sagent.providers.registry import has_key, infer, provider_named, row_named
 from sagent.providers.rows import Row, built_in
@@ -139,7 +140,7 @@ async def _local(choice: Choice) -> Model:
     for model in await asyncio.gather(*finds):
         if model is not None:
             return model
-    variables = "\n".join(f"  {row.key:22} for {name}" for name, row in built_in().items() if row.default)
+    variables = "\n".join(f"  {either(row.key):34} for {name}" for name, row in built_in().items() if row.default)
     raise UsageError(NOTHING.format(variables=variables, servers=" or ".join(LOCAL_SERVERS)))
 
 

@@ -12,7 +12,7 @@ from sagent.config.settings import Settings
 from sagent.context.instructions import repository_root
 from sagent.errors import ConfigError
 
-_OTHER_VARIABLES = ("SAGENT_CONFIG",)
+_OTHER_VARIABLES = ("SAGENT_CONFIG", "SAGENT_CUSTODY")  # the second marks sagent's own commands
 _NEVER = "a project's file may not set it"
 
 
@@ -25,7 +25,7 @@ def load(
     accepted. What a project's file may not set is left out, with a warning.
     """
     environ = os.environ if environ is None else environ
-    cwd = Path.cwd() if cwd is None else cwd
+    cwd = _own_directory(flags or {}, environ) if cwd is None else cwd
     home = Path(environ.get("HOME") or Path("~").expanduser())
     draft = _Draft(environ, cwd, home)
     user = read_file(draft.user_file)
@@ -41,6 +41,19 @@ def load(
     for field, value in given:
         draft.take(field, value, f"--{field.flag_name}", Place(cwd, home))
     return draft.settings()
+
+
+def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> Path:
+    """This process's directory; where it was deleted, the one that is asked for, if it needs no other to start from."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        named = Path(str(flags.get("cwd") or environ.get("SAGENT_CWD") or "")).expanduser()
+        if named.is_absolute():
+            return named
+        raise ConfigError(
+            "The working directory no longer exists; cd to one that does, or give --cwd with an absolute path."
+        ) from None
 
 
 def _by_field(flags: Mapping[str, object]) -> list[tuple[Field, object]]:
@@ -107,7 +120,23 @@ class _Draft:
 
     def take(self, field: Field, value: object, origin: str, place: Place) -> None:
         """A value of a trusted layer. Raises ConfigError."""
-        self._set(field, self._read(field, value, origin, place), origin)
+        found = self._read(field, value, origin, place)
+        self._check_rules(field, found, origin)
+        self._set(field, found, origin)
+
+    def _check_rules(self, field: Field, value: object, where: str) -> None:
+        """Warn of rules that are about no tool: nobody meant to write those."""
+        if field.name not in ("allow", "deny"):
+            return
+        from fnmatch import fnmatchcase
+
+        from sagent.tools import BUILTIN
+
+        for rule in cast("tuple[str, ...]", value):
+            tool = rule.partition("(")[0]
+            if not tool.startswith("mcp__") and not any(fnmatchcase(name, tool) for name in BUILTIN):
+                hint = nearest(tool, BUILTIN) or f"; the tools are {', '.join(BUILTIN)}."
+                self.warnings.append(f"{where}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
 
     def _read(self, field: Field, value: object, origin: str, place: Place) -> object:
         try:
@@ -155,13 +184,18 @@ class _Draft:
                 self._take_table(file, key, value)
 
     def _take_key(self, file: File, keys: tuple[str, ...], field: Field, value: object, *, trusted: bool) -> None:
+        if keys[0] == "permissions" and isinstance(value, str):
+            raise ConfigError(f'{file.where(*keys)}: {".".join(keys)} must be a list: write {keys[-1]} = ["..."].')
         if trusted:
             value = _expanded(file, keys, value, self.environ)
-            self._set(field, self._read_in(file, keys, field, value), str(file.path))
+            found = self._read_in(file, keys, field, value)
+            self._check_rules(field, found, file.where(*keys))
+            self._set(field, found, str(file.path))
         elif (refusal := self._refusal(file, keys, field, value)) is not None:
             self.warnings.append(f"{file.where(*keys)}: {field.name} is ignored: {refusal}.")
         else:
             found = self._read_in(file, keys, field, value)
+            self._check_rules(field, found, file.where(*keys))
             if field.name == "deny" and isinstance(found, tuple):
                 from sagent.policy.rules import Rule
 

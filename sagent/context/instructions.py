@@ -108,7 +108,8 @@ class _Reader:
         if cut:
             text = text[: text.rfind("\n") + 1] or text
             self.notices.append(f"{path} is longer than {FILE_LIMIT:,} bytes; only its beginning is used.")
-        return text.replace("\r\n", "\n").replace("\r", "\n").strip()
+        text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+        return f"{text}\n\n{_cut_mark(path)}" if cut else text
 
     def fit(self, found: Sequence[tuple[Path, str]]) -> dict[Path, str]:
         """The sections for which there is room, those first in `found` first; the one at the edge is cut."""
@@ -118,7 +119,9 @@ class _Reader:
             section = f"# Instructions from {path}\n\n{text}"
             size = len(section.encode(errors="replace"))
             if size > room:
-                kept = section.encode(errors="replace")[:room].decode(errors="ignore")
+                mark = _cut_mark(path)
+                space = max(0, room - len(mark.encode(errors="replace")) - 2)
+                kept = section.encode(errors="replace")[:space].decode(errors="ignore")
                 kept = kept[: kept.rfind("\n") + 1].rstrip()
                 whole = "the rest of it" if len(kept) > len(str(path)) + 40 else "it"
                 self.notices.append(
@@ -127,7 +130,7 @@ class _Reader:
                 room = 0
                 if whole == "it":
                     continue
-                section = kept
+                section = f"{kept}\n\n{mark}"
             chosen[path] = section
             room = max(0, room - size)
         return chosen
@@ -142,6 +145,11 @@ def _refusal(real: Path, border: Path | None, *, included: bool) -> str:
     if not stat.S_ISREG(real.stat().st_mode):
         return "it is not a regular file"
     return ""
+
+
+def _cut_mark(path: Path) -> str:
+    """What the model reads where a file was cut: it may need the rest."""
+    return f"(The rest of this file was left out; read {path} for it.)"
 
 
 def _read_start(path: Path) -> bytes:

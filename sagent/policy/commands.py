@@ -1,13 +1,16 @@
 """The judgement of command lines, part by part: every part must be allowed, and no part denied."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 
 from sagent.policy import Ask, Deny
 from sagent.policy.harmless import SEARCHES, is_plain_repository, only_looks
 from sagent.policy.paths import Obstacle, PathJudge
+from sagent.policy.places import env_files
 from sagent.policy.rules import EDITS, Rule
 from sagent.policy.shell import SHELLS, Part, Redirect, Word, program, split, unwrap
+from sagent.policy.trees import Trees, is_asked_for, trees
 from sagent.policy.wrappers import INTERPRETERS, WRAPPERS, bare_text, is_opaque, runs
 
 # Variables that change how much a program says, and not what it does.
@@ -38,26 +41,29 @@ class CommandJudge:
     def denied(self) -> Deny | Ask | None:
         """What the deny rules say, in every mode. Where they cannot be sure it is a question."""
         places = _Directories(self._paths, loops=False)
+        below: list[str] = []
         for part in self._parts:
             if denied := self._denied_path(part, places.known or (self._paths.cwd,)):
                 return denied
+            moved = part.looped and len(places.known or ()) > 1  # each time round it may be elsewhere
+            below += self._denied_trees(part, None if moved else places.known)
             places.follow(unwrap(part.words))
-        rules = [rule for rule in self._paths.rules.deny if rule.tool == "Bash" and rule.pattern]
-        if not rules:
-            return None
         doubts: list[str] = []
-        for part in self._parts:
+        rules = [rule for rule in self._paths.rules.deny if rule.tool == "Bash" and rule.pattern]
+        for part in self._parts if rules else ():
             for words, sure in runs(part):
                 if sure and (rule := next((rule for rule in rules if rule.denies_command(words) == "yes"), None)):
                     return Deny(f"The rule {rule} denies `{_shown(words)}`.")
                 doubts += _suspicions(words, rules, sure=sure)
-        if self._script.broken:
+        if rules and self._script.broken:
             doubts.append(f"The command cannot be read with certainty: {self._script.doubt}.")
         doubts += self._mentions(rules)
-        if not doubts:
+        if not doubts and not below:
             return None
         if self._paths.mode == "plan":
-            return Deny(doubts[0])
+            return Deny((doubts or below)[0])
+        if not doubts:
+            return Ask(below[0], "Name a narrower directory, or use Grep, which leaves denied files out.")
         return Ask(doubts[0], "Write plain commands, each with its program's name, so that deny rules can be checked.")
 
     def _mentions(self, rules: Sequence[Rule]) -> Iterator[str]:
@@ -82,6 +88,39 @@ class CommandJudge:
                 if rule := self._paths.denying(path, tools):
                     return Deny(f"The rule {rule} denies `{_shown(part.words)}`: it names {word.raw}.")
         return None
+
+    def _denied_trees(self, part: Part, known: Sequence[str] | None) -> Iterator[str]:
+        """Commands that read whole directories, in which a path rule may deny something."""
+        rule = next((rule for rule in self._paths.rules.deny if rule.pattern and rule.tool in ("Read", "Grep")), None)
+        if rule is None:
+            return
+        for words, _ in runs(part):
+            found = trees(words)
+            if found is None:
+                continue
+            directories = self._directories(found, known)
+            if directories is None:
+                yield f"What `{_shown(words)}` reads is only known when it runs; the rule {rule} may deny some of it."
+            for directory in directories or ():
+                if below := self._paths.denying_below(directory, ("Read", "Grep")):
+                    yield f"`{_shown(words)}` may read what the rule {below} denies."
+
+    def _directories(self, found: Trees, known: Sequence[str] | None) -> list[str] | None:
+        """The directories that are read to their depths, or None where that is not certain."""
+        if any(word.kind == "dynamic" for word in found.places):
+            return None
+        if known is None:
+            if found.here or any(not word.text.startswith(("/", "~/")) for word in found.places):
+                return None
+            known = ()
+        directories = list(known) if found.here else []
+        for word in found.places:
+            text = _expanded(word.text, self._paths.places.home)
+            if word.kind == "glob":  # whatever it names is below the directory before the first wildcard
+                text = re.split(r"[*?\[]", text, maxsplit=1)[0]
+                text = text[: text.rfind("/") + 1] or "."
+            directories += [text] if text.startswith("/") else [f"{place}/{text}" for place in known]
+        return [directory for directory in directories if os.path.isdir(directory)]  # noqa: PTH112 -- paths are texts here
 
     def obstacle(self) -> Obstacle | None:
         """The first thing in the command that is not allowed."""
@@ -144,7 +183,8 @@ class CommandJudge:
             return Obstacle(f"Where {shown} would run is not certain.", remedy)
         if words[0].text == "git" and not all(map(is_plain_repository, places.known)):
             return Obstacle(f"{shown} would run in a bare repository, whose configuration may run programs.", remedy)
-        searches = words[0].text in SEARCHES
+        tree = trees(words)
+        searches = tree is not None or words[0].text in SEARCHES
         looked = [*places.known] if searches else []
         for word in words[1:]:
             spelled = list(self._spellings(word, places.known))
@@ -155,6 +195,9 @@ class CommandJudge:
             looked += spelled
         is_bad = self._paths.places.holds_secrets if searches else self._paths.places.is_secret
         secret = next((path for path in looked if is_bad(path)), None)
+        if secret is None and tree is not None and tree.hidden:
+            found = (file for place in self._directories(tree, places.known) or () for file in env_files(place))
+            secret = next((file for file in found if is_asked_for(file.rpartition("/")[2], words)), None)
         if secret is None:
             return None
         return Obstacle(f"{shown} would look at {secret}, which may hold keys or passwords.", remedy)

@@ -2,11 +2,11 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from sagent.policy.places import Places
+from sagent.policy.places import Places, env_files
 from sagent.policy.rules import EDITS, PATH_TOOLS, Rule, Rules, is_inside
 from sagent.tool import Workspace
 
@@ -43,13 +43,68 @@ class PathJudge:
 
     def denying(self, path: str, tools: Sequence[str]) -> Rule | None:
         """The deny rule for any of these tools that a path falls under, as spelled or as it really is."""
-        for rule in self.rules.deny:
-            if rule.pattern and rule.tool in tools and rule.tool in PATH_TOOLS:
-                roots = tuple(dict.fromkeys((*map(os.path.normpath, self._spelled_roots), *self.roots)))
-                for spelled in (os.path.normpath(path), os.path.realpath(path)):
-                    if rule.matches_path(spelled, roots, self.places.home, anywhere=True):
-                        return rule
+        for rule in self._path_rules(tools):
+            for spelled in (os.path.normpath(path), os.path.realpath(path)):
+                if rule.matches_path(spelled, self._all_roots, self.places.home, anywhere=True):
+                    return rule
         return None
+
+    def denying_below(self, directory: str, tools: Sequence[str]) -> Rule | None:
+        """The deny rule for any of these tools that a directory, or something below it, may fall under."""
+        for rule in self._path_rules(tools):
+            for spelled in (os.path.normpath(directory), os.path.realpath(directory)):
+                if rule.reaches_below(spelled, self._all_roots, self.places.home):
+                    return rule
+        return self.denying(directory, tools)
+
+    def _path_rules(self, tools: Sequence[str]) -> Iterator[Rule]:
+        return (rule for rule in self.rules.deny if rule.pattern and rule.tool in tools and rule.tool in PATH_TOOLS)
+
+    @cached_property
+    def _all_roots(self) -> tuple[str, ...]:
+        """The roots as spelled, and as they really lie."""
+        return tuple(dict.fromkeys((*map(os.path.normpath, self._spelled_roots), *self.roots)))
+
+    def veil(self, directory: str, tool: str) -> Callable[[str], bool]:
+        """Which files below a directory, by relative path, a search of it must not show; symlinks are not followed.
+
+        The directory was judged by itself: where it lies among keys, reading those was allowed.
+        """
+        tools = ("Read", tool)
+        starts = tuple(dict.fromkeys((os.path.normpath(directory), os.path.realpath(directory))))
+        regexes = [
+            regex
+            for rule in self._path_rules(tools)
+            for regex in rule.regexes(self._all_roots, self.places.home, anywhere=True)
+        ]
+        denied = re.compile("|".join(f"(?:{regex})" for regex in regexes) or "(?!)", re.DOTALL)
+        judged = self.mode == "full" or self.places.is_secret(directory)
+        keys = [] if judged else [self.places.keys_below(start) for start in starts]
+
+        def hides(relative: str) -> bool:
+            paths = [f"{start.rstrip('/')}/{relative}" for start in starts]
+            if any(denied.fullmatch(path) for path in paths):
+                return True
+            if not any(has_keys(path) for has_keys, path in zip(keys, paths, strict=False)):
+                return False
+            return not self._allowed(paths[-1], tools, self.places.is_secret)
+
+        return hides
+
+    def search_obstacle(self, directory: str, tool: str) -> Obstacle | None:
+        """Searching a directory shows all that is below it, where nothing hides files from the search."""
+        if rule := self.denying_below(directory, ("Read", tool)):
+            return Obstacle(f"{tool} in {directory} may show what the rule {rule} denies.", "Search a narrower path.")
+        if self.mode == "full":
+            return None
+        env = next(env_files(directory), None)
+        if env is None and not self.places.holds_secrets(directory):
+            return None
+        where = env or f"places below {directory}"
+        return Obstacle(
+            f"{tool} in {directory} may show {where}, where keys or passwords lie.",
+            "Search a narrower path, or run with --permission-mode full.",
+        )
 
     def read_obstacle(self, path: str, tool: str = "Read") -> Obstacle | None:
         """Reading is free, except where keys lie."""

@@ -13,9 +13,12 @@ from sagent.policy import Allow, Ask, Deny, Turn, Verdict
 from sagent.policy.paths import MODES, Mode, Obstacle, PathJudge
 from sagent.policy.places import Places
 from sagent.policy.rules import EDITS, Rules
-from sagent.tool import Effect, Workspace
+from sagent.tool import Effect, Veil, Workspace
 
 __all__ = ["MODES", "Mode", "PermissionPolicy"]
+
+_FLAT = frozenset({"Read", "List"})  # tools that show one file, or the names in one directory
+_HIDING = frozenset({"Grep", "Glob"})  # tools that ask `Workspace.hidden`
 
 
 class PermissionPolicy:
@@ -46,22 +49,34 @@ class PermissionPolicy:
             case "none":
                 return Allow()
             case "read" | "write":
-                return self._paths(call, effect, judge)
+                hides = call.name in _HIDING and workspace.hidden is not None
+                return self._paths(call, effect, judge, searches=effect.kind == "read" and not hides)
             case "execute":
                 return self._command(call, effect, judge)
+
+    def hidden(self, workspace: Workspace) -> Veil:
+        """For `Workspace.hidden`: a search of a directory that is allowed passes over the files in it that are not.
+
+        Without it such a search is a question, where the directory holds what is denied or may be keys.
+        """
+        return lambda tool, root: PathJudge(self.mode, self.rules, self._places, workspace).veil(str(root), tool)
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         """Nothing follows."""
         del turn
         return ()
 
-    def _paths(self, call: ToolCall, effect: Effect, judge: PathJudge) -> Verdict:
-        """A call that reads or writes files."""
+    def _paths(self, call: ToolCall, effect: Effect, judge: PathJudge, *, searches: bool) -> Verdict:
+        """A call that reads or writes files; `searches`: of a directory it may show everything."""
         writes = effect.kind == "write"
         tools = EDITS if writes else ("Read", call.name)
         for path in map(str, effect.paths):
             if rule := judge.denying(path, tools):
                 return Deny(f"The rule {rule} denies {call.name} on {path}.")
+        if searches and call.name not in _FLAT:
+            below = (judge.search_obstacle(str(path), call.name) for path in effect.paths if path.is_dir())
+            if (obstacle := next((found for found in below if found is not None), None)) is not None:
+                return self._verdict(effect, obstacle)
         if self.mode == "full":
             return Allow()
         hinder = judge.write_obstacle if writes else judge.read_obstacle

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +22,7 @@ _RUN_BY_THEMSELVES = (
     ".config/systemd", ".config/autostart", ".config/environment.d", "Library/LaunchAgents", ".local/bin", "bin",
 )  # fmt: skip
 _GUARDED_DIRECTORIES = frozenset({".git", ".hg", ".svn", ".sagent"})
+_MOST_DIRECTORIES = 300  # to look into for .env files: some 10 ms
 _ENV_EXAMPLES = frozenset({".env.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults"})
 
 
@@ -44,8 +46,7 @@ class Places:
         return self._has_keys(os.path.normpath(path)) or self._has_keys(os.path.realpath(path))
 
     def _has_keys(self, path: str) -> bool:
-        name = path.rpartition("/")[2]
-        if (name == ".env" or name.startswith(".env.")) and name not in _ENV_EXAMPLES:
+        if is_env(path.rpartition("/")[2]):
             return True
         if re.fullmatch(r"/proc/[^/]+(/task/[^/]+)?/(environ|mem)|/etc/g?shadow-?", path):
             return True
@@ -56,6 +57,13 @@ class Places:
         real = os.path.realpath(path)
         return self.is_secret(path) or real == "/proc" or any(is_inside(place, real) for place in self._secrets)
 
+    def keys_below(self, directory: str) -> Callable[[str], bool]:
+        """`is_secret` for many absolute paths below a directory, neither of which holds a symlink: fast."""
+        if any(is_inside(place, directory) or is_inside(directory, place) for place in ("/proc", "/etc")):
+            return self._has_keys
+        places = tuple(place for place in self._secrets if is_inside(place, directory) or is_inside(directory, place))
+        return lambda path: is_env(path.rpartition("/")[2]) or any(is_inside(path, place) for place in places)
+
     def is_guarded(self, path: str) -> bool:
         """Whether writing there plants what runs by itself, changes what sagent may do, or touches keys."""
         for spelled in (os.path.normpath(path), os.path.realpath(path)):
@@ -64,6 +72,29 @@ class Places:
             if any(is_inside(spelled, place) for place in self._guarded):
                 return True
         return self.is_secret(path)
+
+
+def is_env(name: str) -> bool:
+    """Whether a file of this name holds a program's environment, and so its keys."""
+    return (name == ".env" or name.startswith(".env.")) and name not in _ENV_EXAMPLES
+
+
+def env_files(directory: str) -> Iterator[str]:
+    """Such files below a directory, the nearest first. It looks into some hundred directories at most."""
+    waiting = deque([directory])
+    for _ in range(_MOST_DIRECTORIES):
+        if not waiting:
+            return
+        try:
+            entries = list(os.scandir(waiting.popleft()))
+        except OSError:
+            continue
+        yield from (entry.path for entry in entries if is_env(entry.name))
+        waiting.extend(
+            entry.path
+            for entry in entries
+            if entry.name not in (".git", "node_modules") and entry.is_dir(follow_symlinks=False)
+        )
 
 
 def _below(home: str, names: Sequence[str]) -> frozenset[str]:

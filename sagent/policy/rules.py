@@ -112,7 +112,20 @@ class Rule:
         """
         if not self.pattern:
             return anywhere or any(is_inside(path, root) for root in roots)
-        return any(re.fullmatch(regex, path, re.DOTALL) for regex in self._regexes(roots, home, anywhere=anywhere))
+        return any(re.fullmatch(regex, path, re.DOTALL) for regex in self.regexes(roots, home, anywhere=anywhere))
+
+    def reaches_below(self, directory: str, roots: Sequence[str], home: str) -> bool:
+        """Whether something below an absolute directory may be under the pattern; when in doubt it may."""
+        if self._floats:
+            return True
+        for pattern in _absolute(self.pattern, roots, home):
+            literal, _, rest = _cut_literal(pattern)
+            for place in (literal, os.path.realpath(literal)):
+                if is_inside(place, directory) and os.path.lexists(place):
+                    return True
+                if rest and is_inside(directory, place):
+                    return True
+        return False
 
     def literal_places(self, roots: Sequence[str], home: str) -> Iterator[str]:
         """The absolute paths before the pattern's first wildcard: what the rule names letter by letter."""
@@ -120,9 +133,14 @@ class Rule:
             literal = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
             yield literal.rstrip("/")
 
-    def _regexes(self, roots: Sequence[str], home: str, *, anywhere: bool) -> Iterator[str]:
-        floating = "/" not in self.pattern or self.pattern.startswith("**/")
-        if floating:
+    @property
+    def _floats(self) -> bool:
+        """Whether the pattern names something at any depth."""
+        return "/" not in self.pattern or self.pattern.startswith("**/")
+
+    def regexes(self, roots: Sequence[str], home: str, *, anywhere: bool) -> Iterator[str]:
+        """Regular expressions, one of which matches every path that is under the pattern, with `re.DOTALL`."""
+        if self._floats:
             name = _regex(self.pattern.removeprefix("**/"))
             for root in ("",) if anywhere else roots:
                 yield f"{re.escape(root.rstrip('/'))}/(?:.*/)?{name}"

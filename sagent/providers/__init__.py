@@ -4,19 +4,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sagent.providers.anthropic import Anthropic
-    from sagent.providers.chat import ChatProvider, DashScope, MiniMax, Moonshot, OpenAI, OpenAICompatible
+    from sagent.providers.chat import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
     from sagent.providers.exchange import Timeouts
+    from sagent.providers.google import Google
     from sagent.providers.registry import infer, provider_named, row_named
+    from sagent.providers.responses import OpenAI, ResponsesProvider
     from sagent.providers.rows import Row, built_in, read_rows
 
 __all__ = [
     "Anthropic",
     "ChatProvider",
     "DashScope",
+    "Google",
     "MiniMax",
     "Moonshot",
     "OpenAI",
     "OpenAICompatible",
+    "ResponsesProvider",
     "Row",
     "Timeouts",
     "built_in",
@@ -28,7 +32,10 @@ __all__ = [
 
 _HOMES = {
     "Anthropic": "anthropic",
+    "Google": "google",
     "Timeouts": "exchange",
+    "OpenAI": "responses",
+    "ResponsesProvider": "responses",
     "infer": "registry",
     "provider_named": "registry",
     "row_named": "registry",

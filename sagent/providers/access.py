@@ -23,7 +23,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """The environment variables of one provider; `token` holds a key that is sent as a bearer token."""
+    """The environment variables of one provider; `token` holds a key that is sent as a bearer token.
+
+    Several names, with spaces between them, are alternatives: the first one set counts.
+    """
 
     key: str
     base_url: str
@@ -44,17 +47,28 @@ def access_from_env(
     `auth` is "key" or "bearer". A server on this machine needs no key.
     """
     environ = os.environ if environ is None else environ
-    key, token = environ.get(variables.key, "").strip(), environ.get(variables.token, "").strip()
+    (key_name, key), (_, token) = first_set(variables.key, environ), first_set(variables.token, environ)
     bearer = auth == "bearer" if auth else not key and bool(token)
     secret = (token or key) if bearer else (key or token)
-    url = base_url or environ.get(variables.base_url, "").strip() or default_url
+    url = base_url or first_set(variables.base_url, environ)[1] or default_url
     if not url:
-        raise UsageError(f"{name} has no address of its own: set {variables.base_url}, or give --base-url.")
-    variable = variables.token if secret and secret == token != key else variables.key
+        raise UsageError(f"{name} has no address of its own: set {either(variables.base_url)}, or give --base-url.")
+    variable = variables.token if secret and secret == token != key else key_name
     if not secret and not loopback(url):
-        or_token = f" or {variables.token}" if variables.token else ""
-        raise UsageError(f"No key for {name}: set {variables.key}{or_token}.")
+        raise UsageError(f"No key for {name}: set {either(variables.key, variables.token)}.")
     return access_from_key(name, secret, url, variable=variable, bearer=bearer)
+
+
+def first_set(names: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """The first of some variables that is set, and its value; the first of them and "" where none is."""
+    alternatives = names.split()
+    found = ((name, value) for name in alternatives if (value := environ.get(name, "").strip()))
+    return next(found, (next(iter(alternatives), ""), ""))
+
+
+def either(*names: str) -> str:
+    """The names of variables as a sentence has them: "A or B"."""
+    return " or ".join(" ".join(names).split())
 
 
 def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", bearer: bool = True) -> Access:
@@ -62,8 +76,8 @@ def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", b
     key, base_url = key.strip(), base_url.strip().rstrip("/")
     if not key.isascii() or not key.isprintable() or " " in key:
         raise UsageError(f"{variable or 'The key'} for {name} holds characters that no key has; set it again.")
-    parts = urlsplit(base_url)
     try:
+        parts = urlsplit(base_url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         usable = False
@@ -76,5 +90,8 @@ def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", b
 
 def loopback(url: str) -> bool:
     """Whether a URL points to this machine."""
-    host = urlsplit(url).hostname or ""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
     return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.") or host.endswith(".localhost")  # noqa: S104 -- compared, not bound

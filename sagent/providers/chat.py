@@ -1,29 +1,33 @@
 """OpenAI-compatible Chat Completions: requests out. What providers differ in is data (providers.toml)."""
 
-import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self, assert_never
-from urllib.parse import urlsplit
+from typing import ClassVar, assert_never
 
-from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, wire_bytes
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Delta, Effort, Limits, ModelInfo, Reply, Request, ToolSpec, Witness
-from sagent.providers.access import NO_KEY, Access, Variables, access_from_env, access_from_key
+from sagent.model import Delta, Effort, Limits, Reply, Request, ToolSpec, Witness
+from sagent.providers.access import Access
 from sagent.providers.chat_events import ChatDraft
-from sagent.providers.exchange import Call, Timeouts, exchange, fetch, frozen
-from sagent.providers.faults import Origin
+from sagent.providers.exchange import Call, Timeouts, exchange, frozen
 from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, Turn, UserTurn
 from sagent.providers.limits import limits_of
-from sagent.providers.media import IMAGES, base64_text, media_weight, stand_in
-from sagent.providers.rows import Quirks, Row, built_in, row_for_url
-from sagent.providers.transport import DirectTransport, Transport
+from sagent.providers.media import IMAGES, data_url, media_weight, stand_in
+from sagent.providers.openai_endpoint import OpenAIEndpoint
+from sagent.providers.openai_models import (
+    IMAGE_TOKENS,
+    PAGE_TOKENS,
+    cache_key,
+    efforts_of,
+    gpt_version,
+    nearest,
+    output_limit,
+)
+from sagent.providers.rows import Quirks, Row
+from sagent.providers.transport import Transport
 from sagent.providers.wire import Piece, Scrolls
 
-_IMAGE_TOKENS = 8_000  # in high detail: 1,536 patches times at most 2.46 at OpenAI; other providers count less
-_PAGE_TOKENS = 10_000  # a PDF page counts as its text and as an image
 _OVERHEAD = 500  # what frames messages and tools
-_USUAL_OUTPUT = 32_000  # tokens asked for where the model's own limit is known and nobody set one
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -125,12 +129,9 @@ class ChatDialect:
             case Text(text, _):
                 return {"type": "text", "text": text}
             case Image(media_type, data) if self.quirks.images and data and media_type in IMAGES:
-                return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{base64_text(data)}"}}
+                return {"type": "image_url", "image_url": {"url": data_url(media_type, data)}}
             case Document("application/pdf", data, name) if self.quirks.documents == "file" and data:
-                file = {
-                    "filename": name or "document.pdf",
-                    "file_data": f"data:application/pdf;base64,{base64_text(data)}",
-                }
+                file = {"filename": name or "document.pdf", "file_data": data_url("application/pdf", data)}
                 return {"type": "file", "file": file}
             case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
                 return {"type": "text", "text": f"[{name or 'document'}]\n{data.decode('utf-8', 'replace')}"}
@@ -141,7 +142,7 @@ class ChatDialect:
 
     def _weight(self, part: Shown) -> int:
         sent = self._block(part)["type"] in ("image_url", "file") if not isinstance(part, Text) else False
-        return media_weight(part, _IMAGE_TOKENS, _PAGE_TOKENS) if sent else 0
+        return media_weight(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
 
 
 def _tool_message(answer: Answered) -> Mapping[str, object]:
@@ -183,7 +184,6 @@ def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[obje
 # ---------------------------------------------------------------------------------------------------------------------
 # How hard a model thinks
 
-_LEVELS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS: Mapping[Effort, int] = {
     "minimal": 1_024,
     "low": 4_096,
@@ -223,8 +223,7 @@ def _openai_effort(
     model: str, effort: Effort | None, *, with_tools: bool
 ) -> tuple[Mapping[str, object], tuple[str, ...]]:
     """OpenAI's `reasoning_effort`. From GPT-5.5 on this endpoint takes tools only with the effort none, said aloud."""
-    name = model.rpartition("/")[2]
-    version = _gpt_version(name)
+    version = gpt_version(model.rpartition("/")[2])
     if with_tools and version >= (5, 4):
         if version >= (5, 5) or effort is not None:
             note = f"{model} does not reason here: Chat Completions takes tools only without reasoning"
@@ -232,33 +231,14 @@ def _openai_effort(
         return EMPTY, ()
     if effort is None:
         return EMPTY, ()
-    if "pro" in name.split("-"):
-        return _nearest(model, effort, ("high",))
-    if version >= (5, 6):
-        return _nearest(model, effort, ("none", "low", "medium", "high", "xhigh", "max"))
-    if version >= (5, 2):
-        return _nearest(model, effort, ("none", "low", "medium", "high", "xhigh"))
-    if version >= (5, 1):
-        return _nearest(model, effort, ("none", "low", "medium", "high"))
-    if version >= (5, 0) and "chat" not in name:
-        return _nearest(model, effort, ("minimal", "low", "medium", "high"))
-    if name[:2] in ("o1", "o3", "o4"):
-        return _nearest(model, effort, ("low", "medium", "high"))
+    if accepted := efforts_of(model):
+        return _nearest(model, effort, accepted)
     return EMPTY, (f"{model} does not reason: effort {effort} was left out",) if effort != "none" else ()
 
 
-def _gpt_version(name: str) -> tuple[int, int]:
-    words = name.split("-")
-    if words[0] != "gpt" or len(words) < 2:
-        return (0, 0)
-    major, _, minor = words[1].partition(".")
-    return (int(major), int(minor) if minor.isdecimal() else 0) if major.isdecimal() else (0, 0)
-
-
 def _nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Mapping[str, object], tuple[str, ...]]:
-    at = _LEVELS.index(effort)
-    best = min(accepted, key=lambda level: abs(_LEVELS.index(level) - at))
-    return {"reasoning_effort": best}, (f"{model} has no effort {effort}: {best} is used",) if best != effort else ()
+    best, notes = nearest(model, effort, accepted)
+    return {"reasoning_effort": best}, notes
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -299,21 +279,19 @@ class ChatModel:
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
-        access, quirks = self._provider.access, self._provider.row.quirks
-        origin = Origin(access.name, self._id, access.key, access.variable)
+        quirks = self._provider.row.quirks
+        origin = self._provider.origin(self._id)
         scroll = self._provider.scrolls.unroll(request)
         effort, notes = effort_members(self._id, quirks.effort, request.effort, with_tools=bool(request.tools))
         members: dict[str, object] = {"model": self._id, "stream": True}
         if quirks.stream_usage:
             members["stream_options"] = {"include_usage": True}
-        limit, clamped = self._limit(request)
+        limit, clamped = output_limit(self._id, self._limits, request.max_output)
         if limit:
             members[quirks.max_tokens] = limit
         members |= {**effort, **quirks.body}
         if quirks.cache_key:
-            members["prompt_cache_key"] = hashlib.sha256(request.conversation.encode("utf-8", "replace")).hexdigest()[
-                :32
-            ]
+            members["prompt_cache_key"] = cache_key(request.conversation)
         members |= {name: value for name, value in request.options.items() if name != "tools"}
         body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD)
         parameters = {
@@ -331,16 +309,8 @@ class ChatModel:
             (*clamped, *notes),
         )
 
-    def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
-        most = self._limits.max_output
-        if request.max_output is None:
-            return min(most, _USUAL_OUTPUT) if most else None, ()
-        if most and request.max_output > most:
-            return most, (f"{self._id} writes at most {most} tokens: {request.max_output} were asked for",)
-        return max(1, request.max_output), ()
 
-
-class ChatProvider:
+class ChatProvider(OpenAIEndpoint):
     """A provider of the Chat Completions family, as its row describes it. Its models share its connections."""
 
     row_name: ClassVar[str] = "openai-compatible"
@@ -353,88 +323,12 @@ class ChatProvider:
         transport: Transport | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        self.row = row
-        self.access = access
-        self.url = chat_url(access.base_url)
-        self.timeouts = timeouts or Timeouts()
-        self.transport: Transport = transport or DirectTransport(connect=self.timeouts.connect)
+        super().__init__(row, access, transport=transport, timeouts=timeouts)
         self.scrolls = Scrolls(ChatDialect(f"chat:{row.name}", f"{row.name}/", row.quirks))
-
-    @classmethod
-    def from_env(
-        cls,
-        *,
-        base_url: str | None = None,
-        environ: Mapping[str, str] | None = None,
-        transport: Transport | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> Self:
-        """By NAME_API_KEY and NAME_BASE_URL. Raises UsageError naming the variable that is missing.
-
-        A server on this machine needs no key.
-        """
-        row = built_in()[cls.row_name]
-        access = access_from_env(
-            row.name, Variables(row.key, row.base, row.token), row.base_url, base_url=base_url, environ=environ
-        )
-        return cls(settled(row, access), access, transport=transport, timeouts=timeouts)
-
-    @classmethod
-    def from_key(
-        cls,
-        key: str,
-        *,
-        base_url: str | None = None,
-        transport: Transport | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> Self:
-        """With a key. Raises UsageError when it cannot be one, or when there is no address."""
-        row = built_in()[cls.row_name]
-        access = access_from_key(row.name, key, base_url or row.base_url)
-        return cls(settled(row, access), access, transport=transport, timeouts=timeouts)
-
-    @property
-    def name(self) -> str:
-        """The provider's name."""
-        return self.row.name
 
     def model(self, model_id: str) -> ChatModel:
         """A model by id; any id is accepted."""
         return ChatModel(self, model_id)
-
-    async def models(self) -> Sequence[ModelInfo]:
-        """The server's own listing. Raises ModelError."""
-        origin = Origin(self.name, "", self.access.key, self.access.variable)
-        data = await fetch(self.transport, f"{self.url}/models", self.headers(), origin, self.timeouts)
-        listed = as_array(as_object(data).get("data")) or as_array(as_object(data).get("models")) or as_array(data)
-        return tuple(self._info(as_object(entry)) for entry in listed)
-
-    def headers(self) -> dict[str, str]:
-        """What every request carries. A server on this machine that wants a key takes any."""
-        return {"authorization": f"Bearer {self.access.key or NO_KEY}"}
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self.transport.aclose()
-
-    def _info(self, entry: Mapping[str, object]) -> ModelInfo:
-        model_id = as_str(entry.get("id")) or as_str(entry.get("name"))
-        known = limits_of(self.name, model_id)
-        top = as_object(entry.get("top_provider"))
-        names = ("context_length", "context_window", "max_model_len", "max_context_length", "loaded_context_length")
-        window = next((size for name in names if (size := as_int(entry.get(name)))), known.window)
-        output = (
-            as_int(top.get("max_completion_tokens")) or as_int(entry.get("max_completion_tokens")) or known.max_output
-        )
-        return ModelInfo(
-            model_id, Limits(window, output), as_str(entry.get("name")) or as_str(entry.get("display_name"))
-        )
-
-
-class OpenAI(ChatProvider):
-    """OpenAI: OPENAI_API_KEY, OPENAI_BASE_URL."""
-
-    row_name = "openai"
 
 
 class Moonshot(ChatProvider):
@@ -459,17 +353,3 @@ class OpenAICompatible(ChatProvider):
     """Any other compatible server: OPENAI_COMPATIBLE_BASE_URL, and OPENAI_COMPATIBLE_API_KEY where it wants a key."""
 
     row_name = "openai-compatible"
-
-
-def settled(row: Row, access: Access) -> Row:
-    """The row to go by: the generic one takes over the quirks of a provider we know at that address."""
-    from dataclasses import replace
-
-    known = row_for_url(access.base_url) if row.name == "openai-compatible" else None
-    return replace(row, quirks=known.quirks) if known else row
-
-
-def chat_url(base_url: str) -> str:
-    """The API's root, from a base URL with or without its last path; a bare host means /v1."""
-    base = base_url.rstrip("/").removesuffix("/chat/completions")
-    return f"{base}/v1" if urlsplit(base).path in ("", "/") else base

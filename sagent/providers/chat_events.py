@@ -1,7 +1,6 @@
 """Chat Completions: chunks in. Pure reading of plain JSON, of the many dialects that call themselves compatible."""
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, json_freeze, mend_text
@@ -9,9 +8,12 @@ from sagent.messages import Message, Private, StopReason, Text, Thinking, ToolCa
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.exchange import Bill, frozen, parse_arguments
 from sagent.providers.faults import Origin, error_in, from_event
+from sagent.providers.openai_usage import disjoint, first_count, own_price, tier_named
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from sagent.messages import Part
 
 _STOPS: Mapping[str, StopReason] = {
@@ -37,7 +39,6 @@ _STOPS: Mapping[str, StopReason] = {
 # Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
-_TICK = Decimal("1e-10")  # xAI's unit of money, in USD
 
 
 class _Pending:
@@ -140,8 +141,7 @@ class ChatDraft:
         if not self._usage:
             return Bill(None, ())
         usage = _usage(self._usage)
-        tier = "" if self._tier in ("default", "standard", "auto", "on_demand") else self._tier
-        return Bill(usage, (Charge(self._origin.model, usage, tier, self._cost),))
+        return Bill(usage, (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),))
 
     def notes(self) -> tuple[str, ...]:
         """Nothing so far."""
@@ -309,12 +309,8 @@ class ChatDraft:
 
     def _bill(self, usage: Mapping[str, object], event: Mapping[str, object], out: list[Delta]) -> None:
         self._usage.update((name, value) for name, value in usage.items() if value is not None)
-        for cost in (usage.get("cost"), event.get("cost")):
-            if (usd := _usd(cost)) is not None:
-                self._cost = usd
-        ticks = usage.get("cost_in_usd_ticks")
-        if isinstance(ticks, int):
-            self._cost = ticks * _TICK
+        if (usd := own_price(usage, event)) is not None:
+            self._cost = usd
         if self._usage:
             out.append(Billed(self.bill().charges))
 
@@ -332,51 +328,28 @@ def _texts(value: object) -> list[str]:
     return _texts(fields.get("text") or fields.get("content")) if fields else []
 
 
-def _usd(cost: object) -> Decimal | None:
-    """A provider's own price: a number (OpenRouter), or an object (Perplexity's `total_cost`, Venice's `usd`)."""
-    fields = as_object(cost)
-    value = fields.get("total_cost", fields.get("usd")) if fields else cost
-    if isinstance(value, str):
-        value = float(value) if value.replace(".", "", 1).isdecimal() else None
-    return Decimal(str(value)) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _usage(told: Mapping[str, object]) -> Usage:
-    """Tokens, from the names in use. Cached tokens are inside `prompt_tokens`; reasoning is mostly inside
-    `completion_tokens`, but beside them at xAI and in Google's compatible endpoint: the total tells."""
+    """Tokens, from the names in use."""
     details = as_object(told.get("prompt_tokens_details"))
-    prompt, completion = as_int(told.get("prompt_tokens")), as_int(told.get("completion_tokens"))
-    read = _some(
-        details.get("cached_tokens"),
-        told.get("prompt_cache_hit_tokens"),
-        told.get("cached_tokens"),
-        told.get("cache_read_input_tokens"),
-        told.get("num_cached_tokens"),
+    return disjoint(
+        as_int(told.get("prompt_tokens")),
+        as_int(told.get("completion_tokens")),
+        total=as_int(told.get("total_tokens")),
+        read=first_count(
+            details.get("cached_tokens"),
+            told.get("prompt_cache_hit_tokens"),
+            told.get("cached_tokens"),
+            told.get("cache_read_input_tokens"),
+            told.get("num_cached_tokens"),
+        ),
+        written=first_count(
+            details.get("cache_write_tokens"),
+            details.get("cache_creation_tokens"),
+            details.get("cache_creation_input_tokens"),
+            told.get("cache_creation_input_tokens"),
+        ),
+        hour=as_int(as_object(told.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+        reasoning=first_count(
+            as_object(told.get("completion_tokens_details")).get("reasoning_tokens"), told.get("reasoning_tokens")
+        ),
     )
-    written = _some(
-        details.get("cache_write_tokens"),
-        details.get("cache_creation_tokens"),
-        details.get("cache_creation_input_tokens"),
-        told.get("cache_creation_input_tokens"),
-    )
-    spent = as_object(told.get("completion_tokens_details"))
-    reasoning = _some(spent.get("reasoning_tokens"), told.get("reasoning_tokens"))
-    beside = as_int(told.get("total_tokens")) - prompt - completion
-    if beside > 0 and reasoning in (0, beside):
-        completion, reasoning = completion + beside, beside
-    read = min(read, prompt)
-    written = min(written, prompt - read)  # Gemini through OpenRouter counts the same tokens as read and as written
-    hour = min(written, as_int(as_object(told.get("cache_creation")).get("ephemeral_1h_input_tokens")))
-    return Usage(
-        input=prompt - read - written,
-        cache_read=read,
-        cache_write=written - hour,
-        cache_write_1h=hour,
-        output=completion,
-        reasoning=min(reasoning, completion),
-    )
-
-
-def _some(*values: object) -> int:
-    """The first count that is not zero."""
-    return next((count for value in values if (count := as_int(value)) > 0), 0)

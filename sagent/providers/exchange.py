@@ -242,11 +242,18 @@ def _take_whole(call: Call, answer: Answer, body: bytes) -> list[Delta]:
         raise call.origin.error(
             "protocol", f"the answer is not JSON: {_shown(body[:200].decode('utf-8', 'replace'))}"
         ) from error
-    fields = as_object(data)
-    if error_in(fields) or not fields:
+    fields, chunks = as_object(data), [as_object(item) for item in as_array(data)]
+    if error_in(fields) or not (fields or chunks):
         raise from_event(call.origin, data)
     out: list[Delta] = []
-    call.draft.whole(fields, out)
+    if fields:
+        call.draft.whole(fields, out)
+    for chunk in chunks:  # a stream as one array (Google's, where no events were asked for)
+        if error_in(chunk):
+            raise from_event(call.origin, chunk)
+        call.draft.feed(chunk, out)
+    if chunks and not (out or call.draft.complete):
+        raise from_event(call.origin, data)
     if not call.draft.complete:
         raise call.origin.error(
             "protocol", f"the answer is not a reply: {_shown(body[:200].decode('utf-8', 'replace'))}"

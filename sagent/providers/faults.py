@@ -26,6 +26,7 @@ _OVERFLOW = (
 _PAYMENT = (
     r"insufficient[_ ](quota|balance|credit|fund)|credit balance is too low|exceeded_current_quota|billing_error"
     r"|billing_not_active|billing hard limit|arrearage|payment_required|payment required|requires more credits"
+    r"|quota exceeded for metric: [^,]*, limit: 0(?![.\d])"  # Google: the free tier has none of this model
 )
 _BAD_KEY = (
     r"api[_ ]key[_ ](not valid|invalid)|(incorrect|invalid)[_ ](x-)?api[_ -]key|authentication_error"
@@ -58,6 +59,8 @@ _BY_TYPE: Mapping[str, ModelErrorKind] = {
     "not_found_error": "not_found",
     "invalid_request_error": "invalid_request",
     "invalid_argument": "invalid_request",
+    "resource_exhausted": "rate_limit",
+    "unavailable": "overloaded",
 }
 _BY_STATUS: Mapping[int, ModelErrorKind] = {
     400: "invalid_request",
@@ -216,9 +219,38 @@ def _status_inside(data: object) -> int | None:
 
 
 def _headers_inside(data: object) -> dict[str, str]:
-    """Headers of the upstream provider, which OpenRouter repeats in the body."""
-    metadata = as_object(as_object(_first(data).get("error")).get("metadata"))
-    return {name.lower(): str(value) for name, value in as_object(metadata.get("headers")).items()}
+    """Headers of the upstream provider, which OpenRouter repeats in the body; and what Google says of a wait."""
+    error = as_object(_first(data).get("error"))
+    metadata = as_object(error.get("metadata"))
+    wait = _retry_info([as_object(detail) for detail in as_array(error.get("details"))])
+    held = {} if wait is None else {"retry-after": str(wait)}
+    return {**held, **{name.lower(): str(value) for name, value in as_object(metadata.get("headers")).items()}}
+
+
+def _retry_info(details: Sequence[Mapping[str, object]]) -> float | None:
+    """Seconds by Google's RetryInfo ("3.5s"). Where the quota of a day is spent they last until it is filled again, at
+    midnight Pacific time (ai.google.dev, rate limits), whatever RetryInfo says."""
+    wait = next(
+        (span for detail in details if (span := _span(as_str(detail.get("retryDelay")) or "-")) is not None), None
+    )
+    quotas = [as_object(each) for detail in details for each in as_array(detail.get("violations"))]
+    if any("perday" in as_str(quota.get("quotaId")).lower() for quota in quotas):
+        return max(wait or 0.0, _until_pacific_midnight())
+    return wait
+
+
+def _until_pacific_midnight() -> float:
+    """Seconds; from the winter's clock where this machine has no time zones."""
+    from datetime import datetime, timedelta, timezone, tzinfo
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        zone: tzinfo = ZoneInfo("America/Los_Angeles")
+    except ZoneInfoNotFoundError:
+        zone = timezone(timedelta(hours=-8))
+    now = datetime.now(zone)
+    day = datetime(now.year, now.month, now.day, tzinfo=zone) + timedelta(days=1)
+    return max(0.0, day.timestamp() - now.timestamp())
 
 
 def _words(data: object) -> str:

@@ -13,6 +13,11 @@ def base64_text(data: bytes) -> str:
     return b2a_base64(data, newline=False).decode()
 
 
+def data_url(media_type: str, data: bytes) -> str:
+    """Bytes as a URL."""
+    return f"data:{media_type};base64,{base64_text(data)}"
+
+
 def media_weight(part: Text | Image | Document, image: int, page: int) -> int:
     """What to add to a part's encoded size so that the sum bounds its tokens, given what an image and a page count."""
     if isinstance(part, Text):

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sagent.errors import UsageError
-from sagent.providers.access import Access, Variables, access_from_env, access_from_key
+from sagent.providers.access import Access, Variables, access_from_env, access_from_key, either, first_set
 from sagent.providers.exchange import Timeouts
 from sagent.providers.rows import Row, built_in
 
 if TYPE_CHECKING:
     from sagent.model import Provider
     from sagent.providers.transport import Transport
+
+_OWN_HEADER = ("anthropic", "google")  # families with a header of their own for keys
 
 
 def provider_named(
@@ -35,7 +37,16 @@ def provider_named(
         from sagent.providers.anthropic import Anthropic
 
         return Anthropic(access, transport=transport, timeouts=timeouts)
-    from sagent.providers.chat import ChatProvider, settled
+    if row.family == "google":
+        from sagent.providers.google import Google
+
+        return Google(access, transport=transport, timeouts=timeouts)
+    if row.family == "responses":
+        from sagent.providers.responses import ResponsesProvider
+
+        return ResponsesProvider(row, access, transport=transport, timeouts=timeouts)
+    from sagent.providers.chat import ChatProvider
+    from sagent.providers.openai_endpoint import settled
 
     return ChatProvider(settled(row, access), access, transport=transport, timeouts=timeouts)
 
@@ -71,15 +82,15 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None) -> str | None:
 def has_key(row: Row, environ: Mapping[str, str] | None = None) -> bool:
     """Whether the environment holds a key of this provider."""
     environ = os.environ if environ is None else environ
-    return any(name and environ.get(name, "").strip() for name in (row.key, row.token))
+    return bool(first_set(f"{row.key} {row.token}", environ)[1])
 
 
 def _access(
     row: Row, key: str | None, base_url: str | None, auth: str | None, environ: Mapping[str, str] | None
 ) -> Access:
     if key is not None:
-        bearer = row.family != "anthropic" or auth == "bearer"
-        return access_from_key(row.name, key, base_url or row.base_url, variable=row.key, bearer=bearer)
+        bearer = row.family not in _OWN_HEADER or auth == "bearer"
+        return access_from_key(row.name, key, base_url or row.base_url, variable=either(row.key), bearer=bearer)
     variables = Variables(row.key, row.base, row.token)
-    auth = auth if row.family == "anthropic" else "bearer"
+    auth = auth if row.family in _OWN_HEADER else "bearer"
     return access_from_env(row.name, variables, row.base_url, base_url=base_url, auth=auth, environ=environ)

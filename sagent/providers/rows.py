@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from sagent.errors import ConfigError
 from sagent.lib.json import EMPTY, JsonObject, as_object, json_freeze
 
-FAMILIES = ("anthropic", "chat")
+FAMILIES = ("anthropic", "chat", "responses", "google")
 _SAID: Mapping[type, str] = {str: "string", bool: "true or false", int: "number", list: "list", dict: "table"}
 
 T = TypeVar("T")
@@ -34,7 +34,9 @@ class Quirks:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One provider. `key` and `base` are the names of environment variables; `models` the beginnings of its ids."""
+    """One provider. `key` and `base` name environment variables (a space between alternatives); `models` holds the
+    beginnings of its ids.
+    """
 
     name: str
     family: str = "chat"
@@ -62,10 +64,10 @@ def read_rows(tables: Mapping[str, object], where: str) -> Mapping[str, Row]:
 
 
 def row_for_url(url: str) -> Row | None:
-    """The built-in chat row whose own address is at this host, for the quirks of a server reached by its URL."""
+    """The built-in row whose own address is at this host, for its quirks as a server of Chat Completions."""
     host = urlsplit(url).hostname
     for row in built_in().values():
-        if row.family == "chat" and host and urlsplit(row.base_url).hostname == host:
+        if row.family in ("chat", "responses") and host and urlsplit(row.base_url).hostname == host:
             return row
     return None
 

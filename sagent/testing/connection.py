@@ -14,6 +14,8 @@ from sagent.testing.delivery import Delivery
 from sagent.testing.families import family_of
 from sagent.testing.script import Cut, Received, Stall
 
+_MARKS = {"anthropic-version": "anthropic", "x-goog-api-key": "google"}  # headers that tell the family of a listing
+
 
 class Reader(asyncio.StreamReader):
     """A stream reader that tells when the client hangs up, also while nobody reads."""
@@ -56,7 +58,7 @@ class Connection:
         if version == "HTTP/1.0":
             headers.setdefault("connection", "close")
         path, _, query = target.partition("?")
-        family = family_of(path) or ("anthropic" if "anthropic-version" in headers else "chat")
+        family = family_of(path) or next((name for mark, name in _MARKS.items() if mark in headers), "chat")
         now = time.monotonic()
         return Received(method, path, query, headers, body, _parse(body), now, self.serial, family)
 

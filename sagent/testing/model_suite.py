@@ -36,6 +36,8 @@ from sagent.usage import Usage
 MakeModel: TypeAlias = Callable[[Sequence[Step]], AbstractAsyncContextManager[Model]]
 OpenModel: TypeAlias = Callable[[str], AbstractAsyncContextManager[Model]]
 
+_TURNS = ("messages", "input", "contents")  # the member that holds them, in one family or another
+_SYSTEM = ("system", "instructions", "systemInstruction")
 PATIENCE = 20.0  # seconds after which a hanging model fails its test
 _READ = ToolSpec(
     "Read",
@@ -135,7 +137,9 @@ def texts(deltas: Iterable[Delta]) -> str:
 
 @pytest.mark.asyncio
 class ModelSuite:
-    """What every Model promises. Override `make_model`."""
+    """What every Model promises. Override `make_model`, and `billed` where a wire lacks one of its buckets."""
+
+    billed = Usage(input=10, cache_read=200, cache_write=30, output=50, reasoning=7)
 
     @pytest.fixture
     def make_model(self) -> MakeModel:
@@ -187,7 +191,7 @@ class ModelSuite:
 
     async def test_usage_is_in_disjoint_buckets_and_the_charges_sum_to_it(self, make_model: MakeModel) -> None:
         """Cached tokens are counted once, reasoning inside the output; the last Billed is not above the bill."""
-        usage = Usage(input=10, cache_read=200, cache_write=30, output=50, reasoning=7)
+        usage = self.billed
         async with make_model([Turn("x", thinking="y", usage=usage)]) as model:
             deltas, reply = await collect(model, ask())
         assert reply.usage == usage
@@ -353,7 +357,7 @@ class ModelSuite:
                 history += [reply.message, answer(reply.message)]
         bodies = self.bodies()
         for first, second in pairwise(bodies):
-            head, _, _ = first.partition(b'"messages":')
+            head = min((first.partition(b'"%b":[' % name.encode())[0] for name in _TURNS), key=len)
             assert head != first, "the body has no messages"
             assert second.startswith(head), "what stands before the messages has changed"
             before, after = prefix(first), prefix(second)
@@ -440,8 +444,8 @@ def prefix(body: bytes) -> list[str]:
     """The tools, system prompt and messages of a body, one string each, without the marks of a cached prefix."""
     fields = as_object(json.loads(body))
     return [
-        json.dumps([fields.get("tools"), _unmarked(fields.get("system"))]),
-        *(json.dumps(_unmarked(message)) for message in as_array(fields.get("messages"))),
+        json.dumps([_unmarked(fields.get(name)) for name in ("tools", *_SYSTEM)]),
+        *(json.dumps(_unmarked(turn)) for name in _TURNS for turn in as_array(fields.get(name))),
     ]
 
 

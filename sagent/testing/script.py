@@ -118,7 +118,8 @@ class Received:
     """A request as the server got it. `headers` have lower-case names; `json` is {} unless the body is a JSON object.
 
     `at` is `time.monotonic()` when the body was complete; `connection` counts TCP connections from 1, so that equal
-    numbers prove that a connection was used again; `family` is the name of the wire format ("anthropic", "chat").
+    numbers prove that a connection was used again; `family` is the name of the wire format ("anthropic", "responses",
+    "google", "chat").
     """
 
     method: str

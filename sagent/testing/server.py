@@ -271,7 +271,8 @@ class FakeProviderServer:
 
 def _has_key(headers: Mapping[str, str]) -> bool:
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    return bool(headers.get("x-api-key") or token.strip() or (scheme and scheme.lower() != "bearer"))
+    own = headers.get("x-api-key") or headers.get("x-goog-api-key")
+    return bool(own or token.strip() or (scheme and scheme.lower() != "bearer"))
 
 
 def main() -> None:

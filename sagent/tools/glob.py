@@ -3,9 +3,11 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, as_str, json_freeze_object, mend_text
+from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.lib.names import quote_path
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 
 _MOST = 200  # paths
@@ -40,6 +42,7 @@ class Glob:
         from sagent.tools.offload import offload
         from sagent.tools.paths import missing, short
         from sagent.tools.ripgrep import list_files
+        from sagent.tools.walk import walk
 
         root, pattern = _split(arguments, run.workspace)
         if not root.is_dir():
@@ -49,7 +52,12 @@ class Glob:
         files = await list_files(str(root), run.workspace.environment)
         label = short(root, run.workspace)
         label = "" if label == "." else f"{label.rstrip('/')}/"
-        return await offload(lambda stop: _select(files, str(root), pattern, label, stop.is_set))
+        hidden = run.workspace.hidden and run.workspace.hidden(self.name, root)
+
+        def select(stop: Event) -> ToolOutput:
+            return _select(list(walk(str(root), stop.is_set)) if files is None else files, pattern, label, hidden)
+
+        return await offload(select)
 
 
 def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
@@ -66,29 +74,27 @@ def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
     return root, "/".join(parts)
 
 
-def _select(files: list[str] | None, root: str, pattern: str, label: str, stop: Callable[[], bool]) -> ToolOutput:
+def _select(files: list[str], pattern: str, label: str, hidden: Callable[[str], bool] | None) -> ToolOutput:
     from sagent.tools.globs import glob_regex
+    from sagent.tools.search import passed_over
 
-    if files is None:
-        from sagent.tools.walk import walk
-
-        files = list(walk(root, stop))
     if not pattern or pattern.endswith("/"):
         pattern += "**"
     regex = re.compile(glob_regex(pattern), re.DOTALL)
-    found = sorted(path for path in files if regex.fullmatch(path))
-    if not found:
-        return ToolOutput.of(_nothing(files, pattern), summary="no files")
-    lines = [mend_text(label + path) for path in found[:_MOST]]
+    matching = sorted(path for path in files if regex.fullmatch(path))
+    found = [path for path in matching if not hidden(path)] if hidden else matching
+    lines = [quote_path(label + path) for path in found[:_MOST]] or [_nothing(files, pattern, hidden)]
     if len(found) > _MOST:
         lines.append(f"(And {len(found) - _MOST} more. Narrow the pattern or the path.)")
-    return ToolOutput.of("\n".join(lines), summary=f"{len(found)} files")
+    if len(found) < len(matching):
+        lines.append(passed_over(len(matching) - len(found), "not shown"))
+    return ToolOutput.of("\n".join(lines), summary=f"{len(found)} files" if found else "no files")
 
 
-def _nothing(files: list[str], pattern: str) -> str:
+def _nothing(files: list[str], pattern: str, hidden: Callable[[str], bool] | None) -> str:
     from sagent.tools.globs import glob_regex
 
     deeper = re.compile(glob_regex(f"**/{pattern}"), re.DOTALL)
-    count = sum(1 for path in files if deeper.fullmatch(path))
+    count = sum(1 for path in files if deeper.fullmatch(path) and not (hidden and hidden(path)))
     hint = f' "**/{pattern}" would match {count}.' if count else ""
     return f"No files match.{hint}"

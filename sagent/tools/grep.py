@@ -1,7 +1,9 @@
 """The Grep tool: a regular expression over the files of a directory."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
@@ -86,6 +88,9 @@ async def _query(arguments: JsonObject, dialect: "Dialect", workspace: Workspace
         options.append("--ignore-case" if ignore_case else "--case-sensitive")
         likely = names or ([glob] if glob and not set(glob) & set("!/,\\") else [])
         files = await files_matching(dialect.rust, options, likely, root, workspace.environment)
+    hidden = 0
+    if workspace.hidden is not None and path.is_dir():
+        files, hidden = await _unveil(root, files, (glob, names), workspace.hidden("Grep", path), workspace)
     return Query(
         root=root,
         label=label,
@@ -102,7 +107,35 @@ async def _query(arguments: JsonObject, dialect: "Dialect", workspace: Workspace
         context=min(50, as_int(arguments.get("context"))),
         limit=min(1000, as_int(arguments.get("limit"), _LIMIT)),
         offset=as_int(arguments.get("offset")),
+        hidden=hidden,
     )
+
+
+async def _unveil(
+    root: str,
+    files: list[str] | None,
+    wanted: tuple[str, list[str]],
+    hidden: Callable[[str], bool],
+    workspace: Workspace,
+) -> tuple[list[str], int]:
+    """The files to search without those to hide, and how many are hidden of all that were asked for by name.
+
+    They are counted whatever is in them: the count must not tell whether the pattern matches there.
+    """
+    from sagent.tools.offload import offload
+    from sagent.tools.ripgrep import list_files
+    from sagent.tools.search import name_filter
+    from sagent.tools.walk import walk
+
+    listed = await list_files(root, workspace.environment)
+
+    def choose(stop: Event) -> tuple[list[str], int]:
+        everything = list(walk(root, stop.is_set)) if listed is None else listed
+        is_wanted = name_filter(*wanted)
+        count = sum(1 for file in everything if is_wanted(file) and hidden(file))
+        return [file for file in (everything if files is None else files) if not hidden(file)], count
+
+    return await offload(choose)
 
 
 def _place(path: Path, workspace: Workspace) -> tuple[str, str, list[str] | None]:

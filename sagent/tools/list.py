@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, as_str, json_freeze_object, mend_text
+from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.lib.names import quote_path
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 
 _MOST = 500  # entries
@@ -46,17 +47,18 @@ class List:
         lines = [_line(entry) for entry in found[:_MOST]]
         if len(found) > _MOST:
             lines.append(f"(And {len(found) - _MOST} more. Use Glob to find some of them.)")
-        return ToolOutput.of(mend_text("\n".join(lines)), summary=f"{len(found)} entries")
+        return ToolOutput.of("\n".join(lines), summary=f"{len(found)} entries")
 
 
 def _line(entry: "os.DirEntry[str]") -> str:
+    name = quote_path(entry.name)
     try:
         if entry.is_symlink():
-            return f"{entry.name} -> {Path(entry.path).readlink()}"
+            return f"{name} -> {quote_path(str(Path(entry.path).readlink()))}"
         if entry.is_dir(follow_symlinks=False):
-            return f"{entry.name}/"
+            return f"{name}/"
         if entry.is_file(follow_symlinks=False):
-            return f"{entry.name}  {entry.stat(follow_symlinks=False).st_size}"
+            return f"{name}  {entry.stat(follow_symlinks=False).st_size}"
     except OSError:  # gone meanwhile
-        return entry.name
-    return f"{entry.name}  (no regular file)"
+        return name
+    return f"{name}  (no regular file)"

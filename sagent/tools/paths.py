@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sagent.errors import ToolError
+from sagent.lib.names import quote_path
 from sagent.tool import Workspace
 
 
@@ -17,6 +18,9 @@ def missing(path: Path, workspace: Workspace) -> ToolError:
     while not parent.is_dir() and parent != parent.parent:
         parent = parent.parent
     wanted = path.relative_to(parent).parts[0]
+    if (parent / wanted).is_symlink():
+        leads = quote_path(str((parent / wanted).readlink()))
+        return ToolError(f"{parent / wanted} is a symlink that leads nowhere: to {leads}, which does not exist.")
     try:
         names = [entry.name for entry in parent.iterdir()]
     except OSError:
@@ -41,4 +45,4 @@ def _near(wanted: str, names: list[str], parent: Path, workspace: Workspace) -> 
     near += sorted(name for name in names if stem and name.lower().partition(".")[0] == stem and name not in near)[:3]
     if not near:
         return ""
-    return f" Did you mean {' or '.join(short(parent / name, workspace) for name in near[:3])}?"
+    return f" Did you mean {' or '.join(quote_path(short(parent / name, workspace)) for name in near[:3])}?"

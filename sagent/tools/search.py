@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from sagent.lib.json import mend_text
+from sagent.lib.names import quote_path
 from sagent.tools.globs import glob_regex
 
 PATIENCE = 30  # seconds for a search in a process of its own
@@ -41,6 +42,7 @@ class Query(NamedTuple):
     context: int
     limit: int
     offset: int
+    hidden: int = 0  # how many files that were asked for are not in `files`, because the policy hides them
 
 
 class Report(NamedTuple):
@@ -89,6 +91,12 @@ def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
     return wanted
 
 
+def passed_over(count: int, deed: str) -> str:
+    """That some files were left out because of what the policy says: `(2 files not searched: ...)`."""
+    files, are = (f"{count} files", "they are") if count > 1 else ("1 file", "it is")
+    return f"({files} {deed}: {are} denied, or may hold keys.)"
+
+
 def serve() -> None:
     """Read a query, one line of JSON, from standard input; write its report to standard output."""
     import json
@@ -130,7 +138,7 @@ class _Page:
         self.begin("")
 
     def begin(self, path: str) -> None:
-        self._path = mend_text(self._query.label + path)
+        self._path = quote_path(self._query.label + path)
         self._before: deque[tuple[int, str]] = deque(maxlen=self._query.context)
         self._after = 0
         self._last = 0
@@ -256,7 +264,10 @@ class _Finder:
             (self._too_large, f"are too large for this search (over {_MOST_WHOLE // 1_000_000} MB)"),
             (self._binary if self._query.single else [], "are binary"),
         )
-        return [f"(Not searched, for they {why}: {_some(paths)}.)" for paths, why in kinds if paths]
+        notes = [f"(Not searched, for they {why}: {_some(paths)}.)" for paths, why in kinds if paths]
+        if self._query.hidden:
+            notes.append(passed_over(self._query.hidden, "not searched"))
+        return notes
 
     def _lines(self, text: str, lines: list[str], number: int, regex: "re.Pattern[str]", page: _Page) -> bool:
         if not self._query.multiline:
@@ -347,7 +358,7 @@ def _cut(text: str, column: int) -> str:
 
 
 def _some(paths: list[str]) -> str:
-    return ", ".join(map(mend_text, paths[:5])) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+    return ", ".join(map(quote_path, paths[:5])) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
 
 
 def _open(path: str, flags: int) -> int:

@@ -1,5 +1,6 @@
 """Settings from files, environment and flags: who wins, what a project may say, and what a bad value is told."""
 
+import os
 import subprocess
 import sys
 from decimal import Decimal
@@ -281,3 +282,50 @@ def test_without_files_nothing_heavy_is_imported(place):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_variables_that_sagent_sets_for_its_commands_are_no_unknown_settings(place):
+    found = place.load(environ={"SAGENT": "1", "SAGENT_CUSTODY": "deadbeef", "SAGENT_CUSTODIAN": "x"})
+    assert [warning.split(":")[0] for warning in found.warnings] == ["SAGENT_CUSTODIAN"]
+
+
+def test_a_directory_that_is_gone_is_told_and_another_may_be_given(place):
+    code = (
+        "import os, sys; from sagent.config import load; from sagent.errors import ConfigError\n"
+        "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n"
+        "try: load({}, {'HOME': '/'})\n"
+        "except ConfigError as error: print(error)\n"
+        "print(load({'cwd': sys.argv[1]}, {'HOME': '/'}).cwd)\n"
+        "print(load({}, {'HOME': '/', 'SAGENT_CWD': sys.argv[1]}).cwd)\n"
+    )
+    command = [sys.executable, "-c", code, str(place.tree)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=place.home, env=environment, capture_output=True, text=True, check=False)
+    said, *given = done.stdout.splitlines()
+    assert "working directory no longer exists" in said, done.stderr
+    assert "--cwd" in said
+    assert given == [str(place.tree)] * 2
+
+
+def test_rules_in_a_file_are_lists(place):
+    for key in ("allow", "deny"):
+        with pytest.raises(ConfigError) as raised:
+            place.load(user=f"[permissions]\n\n{key} = 'Read'")
+        assert str(raised.value).startswith(f"{place.user_file}:3:")
+        assert "list" in str(raised.value)
+
+
+def test_a_rule_for_a_tool_that_is_not_there_is_warned_of(place):
+    found = place.load(
+        user="[permissions]\nallow = ['Read', 'mcp__db__*', '*']\ndeny = ['Wrtie']",
+        project="[permissions]\ndeny = ['Nothing*']",
+        allow=["bash"],
+    )
+    assert found.deny == ("Wrtie", "Nothing*")
+    written, wild, flag = sorted(found.warnings, key=lambda text: ("--allow" in text, "Nothing" in text))
+    assert written.startswith(f"{place.user_file}:3: ")
+    assert "Wrtie" in written
+    assert "Did you mean Write?" in written
+    assert wild.startswith(f"{place.project_file}:2: ")
+    assert flag.startswith("--allow: ")
+    assert "Did you mean Bash?" in flag

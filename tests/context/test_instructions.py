@@ -148,7 +148,10 @@ def test_a_long_file_is_cut_at_a_line_with_a_notice(tree, user):
     (tree / "AGENTS.md").write_text("é" * 50 + "\n" + ("ü" * 99 + "\n") * 1000)
     found = gather(tree, user)
     assert FILE_LIMIT - 300 < len(found.text.encode()) < FILE_LIMIT + 300
-    assert found.text.endswith("ü" * 99)
+    kept, _, said = found.text.rpartition("\n\n")
+    assert kept.endswith("ü" * 99)
+    assert "rest of this file" in said
+    assert str(tree / "AGENTS.md") in said
     assert "�" not in found.text
     assert f"{FILE_LIMIT:,} bytes" in found.notices[0]
 
@@ -161,5 +164,6 @@ def test_when_all_is_too_much_the_persons_own_and_the_nearest_stay(tree, user):
     assert len(found.text.encode()) <= TOTAL_LIMIT + 10
     assert "BEGIN user" in found.text
     assert "BEGIN b" in found.text
+    assert f"The rest of this file was left out; read {tree}/a/AGENTS.md" in found.text
     assert found.files == (user / "AGENTS.md", tree / "a/AGENTS.md", tree / "a/b/AGENTS.md")
     assert [notice.split(":")[0] for notice in found.notices] == [f"{tree}/a/AGENTS.md", f"{tree}/AGENTS.md"]

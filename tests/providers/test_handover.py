@@ -23,7 +23,7 @@ from sagent.messages import (
     user,
 )
 from sagent.model import Request, ToolSpec
-from sagent.providers import Anthropic, OpenAI, OpenAICompatible
+from sagent.providers import Anthropic, Moonshot, OpenAI, OpenAICompatible
 from sagent.providers.handover import CONTINUE, EMPTY, INTERRUPTED, Handover, ModelTurn, Rules, UserTurn
 
 SIGNED = Private("anthropic", json_freeze_object({"signature": "sig"}))
@@ -187,7 +187,7 @@ def test_anthropic_accepts_every_history(history: list[Message]) -> None:
 @settings(max_examples=250, deadline=None)
 @given(histories)
 def test_chat_accepts_every_history(history: list[Message]) -> None:
-    check_chat(json.loads(body_of(OpenAI.from_key("k" * 8), history)))
+    check_chat(json.loads(body_of(Moonshot.from_key("k" * 8), history)))
 
 
 def closed_part(body: bytes) -> bytes:
@@ -202,12 +202,12 @@ def closed_part(body: bytes) -> bytes:
 
 @settings(max_examples=150, deadline=None)
 @given(histories, messages)
-@pytest.mark.parametrize("kind", [Anthropic, OpenAI])
+@pytest.mark.parametrize("kind", [Anthropic, Moonshot])
 def test_what_is_closed_never_changes(kind: type, history: list[Message], further: Message) -> None:
     provider = kind.from_key("k" * 8)
     before = body_of(provider, history)
     after = body_of(provider, [*history, further])
-    if isinstance(provider, OpenAI):  # results are messages of their own: the last turn may be several
+    if isinstance(provider, Moonshot):  # results are messages of their own: the last turn may be several
         plain = before.split(b'],"model"')[0]
         turns = json.loads(before)["messages"]
         while turns and turns[-1]["role"] in ("user", "tool"):
@@ -221,7 +221,7 @@ def test_what_is_closed_never_changes(kind: type, history: list[Message], furthe
 
 @settings(max_examples=100, deadline=None)
 @given(histories)
-@pytest.mark.parametrize("kind", [Anthropic, OpenAI])
+@pytest.mark.parametrize("kind", [Anthropic, Moonshot, OpenAI])
 def test_what_was_kept_is_what_would_be_written_anew(kind: type, history: list[Message]) -> None:
     kept, fresh = kind.from_key("k" * 8), kind.from_key("k" * 8)
     for length in range(len(history) + 1):

@@ -21,8 +21,8 @@ from sagent.providers import (
     read_rows,
 )
 from sagent.providers.anthropic import messages_url
-from sagent.providers.chat import chat_url
 from sagent.providers.limits import known_models, limits_of
+from sagent.providers.openai_endpoint import api_root
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_where_messages_are_posted(base: str, url: str) -> None:
     ],
 )
 def test_where_chats_are_posted(base: str, url: str) -> None:
-    assert chat_url(base) == url
+    assert api_root(base) == url
 
 
 def test_an_unknown_provider_is_answered_with_the_nearest_names() -> None:

@@ -268,3 +268,13 @@ async def test_bad_pdfs_and_page_lists_are_told(call, root) -> None:
     ):
         with pytest.raises(ToolError, match=said):
             parse_pages(pages, 9 if pages != "1-11" else 20)
+
+
+async def test_a_symlink_that_leads_nowhere_is_called_one(call, root) -> None:
+    (root / "dangling").symlink_to("../gone/file")
+    for tool, arguments in ((Read(), {"file_path": "dangling"}), (Read(), {"file_path": "dangling/below"})):
+        with pytest.raises(ToolError) as raised:
+            await call(tool, **arguments)
+        said = str(raised.value)
+        assert f"{root}/dangling is a symlink that leads nowhere: to ../gone/file" in said
+        assert "Did you mean" not in said

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import sagent
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject
-from sagent.tools import Glob, Grep, List
+from sagent.tools import Glob, Grep, List, Read
 from sagent.tools.dialect import PatternError, translate
 
 SOURCE = str(Path(sagent.__file__).parents[1])
@@ -421,3 +421,65 @@ def test_effects_name_the_place(workspace, root) -> None:
     assert Glob().effect(JsonObject({"pattern": "/etc/*"}), workspace).paths == (type(root)("/etc"),)
     assert Grep().effect(JsonObject({"pattern": "x", "path": "../y"}), workspace).paths == (root / "../y",)
     assert List().effect(JsonObject(), workspace).kind == "read"
+
+
+async def test_strange_names_are_shown_on_one_line_and_can_be_read_back(call, root, engine) -> None:
+    names = [b"line\nbreak.txt", b"caf\xe9.txt", b"tab\t'quote'.txt"]
+    try:
+        make(root / "sub", {os.fsdecode(name): "needle\n" for name in names})
+    except OSError:
+        pytest.skip("this file system takes only UTF-8")
+    (root / "sub" / "plain").symlink_to("line\nbreak.txt")
+    by_grep = text_of(await call(Grep(), pattern="needle", output_mode="files_with_matches")).split("\n")
+    by_glob = text_of(await call(Glob(), pattern="**/*.txt")).split("\n")
+    lines = text_of(await call(List(), path="sub")).split("\n")
+    by_list = [f"sub/{line.rpartition('  ')[0]}" for line in lines if "->" not in line]
+    assert len(by_grep) == len(by_glob) == len(by_list) == 3
+    for name in (*by_grep, *by_glob, *by_list):
+        assert "�" not in name
+        assert text_of(await call(Read(), file_path=name)) == "1\tneedle"
+    assert [line for line in lines if "->" in line] == [r"plain -> $'line\nbreak.txt'"]
+    assert r"$'sub/line\nbreak.txt':1:needle" in text_of(await call(Grep(), pattern="needle")).split("\n")
+
+
+def veil(*names: str):
+    """A judgement that hides these names, and notes what it was asked about."""
+
+    def hidden(tool: str, root: Path):
+        return lambda path: path.rpartition("/")[2] in names
+
+    return hidden
+
+
+async def test_hidden_files_are_passed_over_and_counted(call, root, workspace, engine) -> None:
+    make(root, {"a.py": "KEY = 1\n", ".env": "KEY=secret\n", "sub/.env": "nothing\n", "sub/b.py": "no\n"})
+    workspace.hidden = veil(".env")
+    note = "(2 files not searched: they are denied, or may hold keys.)"
+    assert text_of(await call(Grep(), pattern="KEY")).split("\n") == ["a.py:1:KEY = 1", note]
+    assert text_of(await call(Grep(), pattern="secret")).split("\n") == ["No matches.", note]
+    assert text_of(await call(Grep(), pattern="(K)EY(?==)")).split("\n") == ["No matches.", note]
+    assert text_of(await call(Grep(), pattern="KEY", glob="*.py")) == "a.py:1:KEY = 1"
+    assert text_of(await call(Glob(), pattern="**/*")).split("\n") == [
+        "a.py",
+        "sub/b.py",
+        "(2 files not shown: they are denied, or may hold keys.)",
+    ]
+    assert text_of(await call(Glob(), pattern="**/.env")).split("\n") == [
+        "No files match.",
+        "(2 files not shown: they are denied, or may hold keys.)",
+    ]
+    assert text_of(await call(Glob(), pattern="*.py")) == "a.py"
+
+
+async def test_what_is_said_of_hidden_files_does_not_depend_on_what_is_in_them(call, root, workspace, engine) -> None:
+    make(root, {".env": "KEY=secret\n", "a.txt": "x\n"})
+    workspace.hidden = veil(".env")
+    for pattern in ("secret", "other", r"(?<==)s", r"(?<==)t"):
+        found = text_of(await call(Grep(), pattern=pattern))
+        assert found == "No matches.\n(1 file not searched: it is denied, or may hold keys.)"
+
+
+async def test_a_file_that_is_named_was_judged_by_itself(call, root, workspace, engine) -> None:
+    make(root, {".env": "KEY=1\n"})
+    workspace.hidden = veil(".env")
+    assert text_of(await call(Grep(), pattern="KEY", path=".env")) == ".env:1:KEY=1"

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from sagent.testing.families.answer import Answer, Bill, Family
 from sagent.testing.families.anthropic import ANTHROPIC
 from sagent.testing.families.chat import CHAT
+from sagent.testing.families.google import GOOGLE
+from sagent.testing.families.responses import RESPONSES
 
 __all__ = ["FAMILIES", "Answer", "Bill", "Family", "family_of"]
 
-FAMILIES: Mapping[str, Family] = {"anthropic": ANTHROPIC, "chat": CHAT}
+FAMILIES: Mapping[str, Family] = {"anthropic": ANTHROPIC, "chat": CHAT, "responses": RESPONSES, "google": GOOGLE}
 
 
 def family_of(path: str) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sagent.lib.json import as_int, as_str, json_dump
+from sagent.lib.json import as_int, as_object, as_str, json_dump
 from sagent.testing.script import Call, ErrorEvent, Fail, Listed, Received, Turn
 from sagent.usage import Usage
 
@@ -32,12 +32,13 @@ class Answer:
     @property
     def model(self) -> str:
         """The model that the reply names: the turn's, or the one that was asked for."""
-        return self.turn.model or as_str(self.request.json.get("model")) or "fake-model"
+        in_path, _, method = self.request.path.rpartition("/")[2].partition(":")  # Google's way
+        return self.turn.model or as_str(self.request.json.get("model")) or (in_path if method else "fake-model")
 
     @property
     def streamed(self) -> bool:
-        """Whether the request's body asks for a stream."""
-        return self.request.json.get("stream") is True
+        """Whether the request's body, or at Google its path, asks for a stream."""
+        return self.request.json.get("stream") is True or self.request.path.endswith(":streamGenerateContent")
 
     @property
     def stop(self) -> str:
@@ -108,6 +109,8 @@ def _usage(turn: Turn, received: Received, bill: Bill) -> Usage:
         reasoning=len(turn.thinking) // 4,
     )
     if bill == "worst":
-        limits = (as_int(received.json.get(name)) for name in ("max_completion_tokens", "max_tokens"))
+        told = {**received.json, **as_object(received.json.get("generationConfig"))}
+        names = ("max_output_tokens", "max_completion_tokens", "max_tokens", "maxOutputTokens")
+        limits = (as_int(told.get(name)) for name in names)
         return Usage(input=len(received.body), output=next(filter(None, limits), counted.output))
     return counted if turn.usage is None else turn.usage

@@ -1,0 +1,45 @@
+"""Names of files as text that can be shown on one line, and read back.
+
+A name may hold line breaks, control characters and bytes that are no UTF-8. Such a path is written as bash writes it,
+`$'a\\nb\\xff'`; all others stay as they are.
+"""
+
+import re
+
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
+
+
+def quote_path(path: str) -> str:
+    """The path as it is, or in `$'...'` where it would not be read as the same again."""
+    if path.isprintable() and "$'" not in path:
+        return path
+    strange = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+    if not re.search(strange, path) and unquote_path(path) == path:
+        return path
+
+    def escape(match: "re.Match[str]") -> str:
+        character = match.group()
+        data = character.encode("utf-8", "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass")
+        return _SHORT.get(character) or "".join(f"\\x{byte:02x}" for byte in data)
+
+    return "$'" + re.sub(rf"{strange}|[\\']", escape, path) + "'"
+
+
+def unquote_path(text: str) -> str:
+    """The path that `quote_path` wrote; also where a directory or a further name was joined to it with a slash."""
+    if "$'" not in text or "\\" not in text:
+        return text
+    quoted = r"(?:(?<=/)|^)\$'((?=[^']*\\)(?:[^'\\]|\\.)*)'(?=/|\Z)"
+    return re.sub(quoted, lambda match: _plain(match.group(1)), text, flags=re.DOTALL)
+
+
+def _plain(quoted: str) -> str:
+    short = {written: character for character, written in _SHORT.items()}
+
+    def read(match: "re.Match[str]") -> str:
+        found = match.group()
+        if found in short:
+            return short[found]
+        return bytes.fromhex(found.replace("\\x", "")).decode("utf-8", "surrogateescape")
+
+    return re.sub(r"(?:\\x[0-9a-fA-F]{2})+|\\[ntr\\']", read, quoted)

@@ -1,0 +1,61 @@
+"""What OpenAI's models take, whichever endpoint they are asked through: efforts, output limits, sizes of media."""
+
+import hashlib
+from collections.abc import Sequence
+
+from sagent.model import Effort, Limits
+
+IMAGE_TOKENS = 8_000  # in high detail: 1,536 patches times at most 2.46 at OpenAI; other providers count less
+PAGE_TOKENS = 10_000  # a PDF page counts as its text and as an image
+_USUAL_OUTPUT = 32_000  # tokens asked for where the model's own limit is known and nobody set one
+_LEVELS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def efforts_of(model: str) -> tuple[Effort, ...]:
+    """The efforts a model takes; none where it does not reason (developers.openai.com, models, as of 2026-11)."""
+    name = model.rpartition("/")[2]
+    version = gpt_version(name)
+    if "pro" in name.split("-"):
+        return ("high",)
+    if version >= (5, 6):
+        return ("none", "low", "medium", "high", "xhigh", "max")
+    if version >= (5, 2):
+        return ("none", "low", "medium", "high", "xhigh")
+    if version >= (5, 1):
+        return ("none", "low", "medium", "high")
+    if version >= (5, 0) and "chat" not in name:
+        return ("minimal", "low", "medium", "high")
+    if name[:2] in ("o1", "o3", "o4") or name.startswith(("codex-", "gpt-oss")):
+        return ("low", "medium", "high")
+    return ()
+
+
+def nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Effort, tuple[str, ...]]:
+    """The accepted effort nearest to a wish, and a note where it is another one."""
+    at = _LEVELS.index(effort)
+    best = min(accepted, key=lambda level: abs(_LEVELS.index(level) - at))
+    return best, (f"{model} has no effort {effort}: {best} is used",) if best != effort else ()
+
+
+def gpt_version(name: str) -> tuple[int, int]:
+    """(5, 6) for "gpt-5.6-terra"; (0, 0) for what is no numbered GPT."""
+    words = name.split("-")
+    if words[0] != "gpt" or len(words) < 2:
+        return (0, 0)
+    major, _, minor = words[1].partition(".")
+    return (int(major), int(minor) if minor.isdecimal() else 0) if major.isdecimal() else (0, 0)
+
+
+def output_limit(model: str, limits: Limits, wanted: int | None) -> tuple[int | None, tuple[str, ...]]:
+    """The output limit to send (None: no word about it), and a note where it is not what was wanted."""
+    most = limits.max_output
+    if wanted is None:
+        return min(most, _USUAL_OUTPUT) if most else None, ()
+    if most and wanted > most:
+        return most, (f"{model} writes at most {most} tokens: {wanted} were asked for",)
+    return max(1, wanted), ()
+
+
+def cache_key(conversation: str) -> str:
+    """A conversation's `prompt_cache_key`: requests with the same one meet the same cache."""
+    return hashlib.sha256(conversation.encode("utf-8", "replace")).hexdigest()[:32]

@@ -1,0 +1,59 @@
+"""Bills as OpenAI and its followers write them: counts inside one another, tiers, sometimes a price of their own."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from sagent.lib.json import as_int, as_object
+from sagent.usage import Usage
+
+_TICK = Decimal("1e-10")  # xAI's unit of money, in USD
+_STANDARD = ("default", "standard", "auto", "on_demand")
+
+
+def disjoint(prompt: int, completion: int, *, total: int, read: int, written: int, hour: int, reasoning: int) -> Usage:
+    """Disjoint buckets. Cached tokens are inside the prompt; `hour` of the written ones are kept for an hour.
+
+    Reasoning is mostly inside the completion, but beside it at xAI and Google's compatible endpoint: the total tells.
+    """
+    beside = total - prompt - completion
+    if beside > 0 and reasoning in (0, beside):
+        completion, reasoning = completion + beside, beside
+    read = min(read, prompt)
+    written = min(written, prompt - read)  # Gemini through OpenRouter counts the same tokens as read and as written
+    hour = min(hour, written)
+    return Usage(
+        input=prompt - read - written,
+        cache_read=read,
+        cache_write=written - hour,
+        cache_write_1h=hour,
+        output=completion,
+        reasoning=min(reasoning, completion),
+    )
+
+
+def first_count(*values: object) -> int:
+    """The first count that is not zero."""
+    return next((count for value in values if (count := as_int(value)) > 0), 0)
+
+
+def tier_named(told: str) -> str:
+    """A service tier, "" for the standard one under any of its names."""
+    return "" if told in _STANDARD else told
+
+
+def own_price(usage: Mapping[str, object], event: Mapping[str, object]) -> Decimal | None:
+    """A provider's own price in USD: in the usage (OpenRouter, Perplexity, xAI), or beside it (Venice)."""
+    ticks = usage.get("cost_in_usd_ticks")
+    if isinstance(ticks, int):
+        return ticks * _TICK
+    found = [usd for cost in (usage.get("cost"), event.get("cost")) if (usd := _usd(cost)) is not None]
+    return found[-1] if found else None
+
+
+def _usd(cost: object) -> Decimal | None:
+    """A number (OpenRouter), or an object (Perplexity's `total_cost`, Venice's `usd`)."""
+    fields = as_object(cost)
+    value = fields.get("total_cost", fields.get("usd")) if fields else cost
+    if isinstance(value, str):
+        value = float(value) if value.replace(".", "", 1).isdecimal() else None
+    return Decimal(str(value)) if isinstance(value, int | float) and not isinstance(value, bool) else None

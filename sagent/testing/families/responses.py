@@ -1,0 +1,303 @@
+"""OpenAI Responses: what a turn looks like there, and what the API refuses.
+
+Shapes: platform.openai.com/docs/api-reference/responses and .../responses-streaming
+"""
+
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.testing.families.answer import CREATED, Answer, Family, encode, is_name, pieces, tool_name_complaints
+from sagent.testing.families.chat import CHAT
+from sagent.testing.script import ErrorEvent, Fail, Received
+from sagent.usage import Usage
+
+_INCOMPLETE = {"max_tokens": "max_output_tokens", "context_overflow": "max_output_tokens"}
+_COMPLETED = ("end", "tool_use", "stop_sequence", "refusal", "pause")
+
+_Item = Mapping[str, object]
+
+
+def _render(answer: Answer) -> list[bytes] | bytes:
+    items = list(_items(answer))
+    body = _response(answer, items)
+    if not answer.streamed:
+        return encode(body)
+    begun = {**_response(answer, []), "status": "in_progress", "incomplete_details": None, "usage": None}
+    told: list[dict[str, object]] = [
+        {"type": "response.created", "response": begun},
+        {"type": "response.in_progress", "response": begun},
+    ]
+    for index, item in enumerate(items):
+        place = {"item_id": item["id"], "output_index": index}
+        told.append({"type": "response.output_item.added", "output_index": index, "item": _opening(item)})
+        told += [{**event, **place} for event in _progress(item, answer.turn.pieces)]
+        told.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    told.append({"type": f"response.{body['status']}", "response": body})
+    return [_event({**event, "sequence_number": number}) for number, event in enumerate(told)]
+
+
+def _event(value: Mapping[str, object]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (as_str(value["type"]).encode(), encode(value))
+
+
+def _response(answer: Answer, items: Sequence[_Item]) -> Mapping[str, object]:
+    broken = "" if answer.stop in _COMPLETED else _INCOMPLETE.get(answer.stop, answer.stop)
+    return {
+        "id": f"resp_{answer.nonce}",
+        "object": "response",
+        "created_at": CREATED,
+        "status": "incomplete" if broken else "completed",
+        "error": None,
+        "incomplete_details": {"reason": broken} if broken else None,
+        "instructions": answer.request.json.get("instructions"),
+        "model": answer.model,
+        "output": items,
+        "parallel_tool_calls": True,
+        "service_tier": "default",
+        "store": answer.request.json.get("store") is not False,
+        "tool_choice": "auto",
+        "tools": answer.request.json.get("tools") or [],
+        "usage": _usage(answer.usage),
+    }
+
+
+def _usage(usage: Usage) -> Mapping[str, object]:
+    """Cache reads and writes are inside the input's tokens here, reasoning inside the output's."""
+    written = usage.cache_write + usage.cache_write_1h
+    return {
+        "input_tokens": usage.total_input,
+        "input_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": written},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.total_input + usage.output,
+    }
+
+
+def _items(answer: Answer) -> Iterator[_Item]:
+    turn = answer.turn
+    if turn.thinking:
+        item: dict[str, object] = {"type": "reasoning", "id": f"rs_{answer.nonce}"}
+        item["summary"] = [{"type": "summary_text", "text": turn.thinking}]
+        if "reasoning.encrypted_content" in as_array(answer.request.json.get("include")):
+            item["encrypted_content"] = _encrypted(turn.thinking)
+        yield item
+    if turn.text:
+        part: Mapping[str, object] = {"type": "output_text", "text": turn.text, "annotations": [], "logprobs": []}
+        if turn.stop == "refusal":
+            part = {"type": "refusal", "refusal": turn.text}
+        yield {
+            "type": "message",
+            "id": f"msg_{answer.nonce}",
+            "status": "completed",
+            "role": "assistant",
+            "phase": "commentary" if turn.calls else "final_answer",
+            "content": [part],
+        }
+    for number, (call_id, name, arguments) in enumerate(answer.calls("call_")):
+        yield {
+            "type": "function_call",
+            "id": f"fc_{answer.nonce}{number:08x}",
+            "call_id": call_id,
+            "name": name,
+            "arguments": arguments,
+            "status": "completed",
+        }
+
+
+def _opening(item: _Item) -> _Item:
+    """An item as it is announced: with nothing in it yet. (Its encrypted content may be there, and not be the last.)"""
+    empty: Mapping[str, object] = {"summary": [], "content": [], "arguments": "", "status": "in_progress"}
+    opened = {name: empty.get(name, value) for name, value in item.items()}
+    return {**opened, "encrypted_content": "half"} if "encrypted_content" in item else opened
+
+
+def _progress(item: _Item, size: int) -> Iterator[dict[str, object]]:
+    """The events between an item's announcement and its end."""
+    if item["type"] == "function_call":
+        arguments = as_str(item["arguments"])
+        for piece in pieces(arguments, size):
+            yield {"type": "response.function_call_arguments.delta", "delta": piece}
+        yield {"type": "response.function_call_arguments.done", "arguments": arguments}
+        return
+    thinks = item["type"] == "reasoning"
+    number = {"summary_index": 0} if thinks else {"content_index": 0}
+    part = as_object(as_array(item["summary" if thinks else "content"])[0])
+    kind, member = as_str(part["type"]), "refusal" if part["type"] == "refusal" else "text"
+    owner, name = ("reasoning_summary_part", "reasoning_summary_text") if thinks else ("content_part", kind)
+    yield {"type": f"response.{owner}.added", "part": {**part, member: ""}, **number}
+    for piece in pieces(as_str(part[member]), size):
+        yield {"type": f"response.{name}.delta", "delta": piece, **number}
+    yield {"type": f"response.{name}.done", member: part[member], **number}
+    yield {"type": f"response.{owner}.done", "part": part, **number}
+
+
+def _encrypted(thinking: str) -> str:
+    """The content this server encrypts, and recognises when its item comes back."""
+    return f"fake-encrypted-{binascii.crc32(thinking.encode('utf-8', 'backslashreplace')):08x}"
+
+
+def _error_event(step: ErrorEvent) -> bytes:
+    error = as_object(CHAT.error(Fail(500, type=step.type, message=step.message))["error"])
+    return _event({"type": "error", "sequence_number": 2, "error": error})
+
+
+# What the Responses API refuses with 400, in about its words.
+
+_LONGEST = 64
+_ID_STARTS = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
+_CONTENT = {
+    "assistant": ("output_text", "refusal"),
+    "user": ("input_text", "input_image", "input_file", "input_audio"),
+    "system": ("input_text", "input_image", "input_file"),
+    "developer": ("input_text", "input_image", "input_file"),
+}
+
+
+def _complaints(received: Received) -> Iterator[str]:
+    body = received.json
+    model = as_str(body.get("model"))
+    if not model:
+        yield "Missing required parameter: 'model'."
+    limit = body.get("max_output_tokens")
+    if limit is not None and as_int(limit) < 16:
+        yield (
+            "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got"
+            f" {as_int(limit)} instead."
+        )
+    if "messages" in body:
+        yield "Unsupported parameter: 'messages'. In the Responses API, this parameter has moved to 'input'."
+    if model.startswith(("gpt-4", "gpt-3")):
+        if "reasoning.encrypted_content" in as_array(body.get("include")):
+            yield "Encrypted content is not supported with this model."
+        if body.get("reasoning"):
+            yield "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+    tools = [as_object(tool) for tool in as_array(body.get("tools"))]
+    yield from tool_name_complaints("Invalid 'tools[{}].name'", [tool for tool in tools if _is_function(tool)])
+    if not body.get("input"):
+        yield "Missing required parameter: 'input'."
+    items = [as_object(item) for item in as_array(body.get("input"))]
+    for number, item in enumerate(items):
+        yield from _item_complaints(f"input[{number}]", item, stored=body.get("store") is not False)
+    yield from _pairing_complaints(items)
+
+
+def _is_function(tool: Mapping[str, object]) -> bool:
+    return tool.get("type") == "function"
+
+
+def _item_complaints(where: str, item: _Item, *, stored: bool) -> Iterator[str]:
+    kind = as_str(item.get("type"), "message")
+    yield from _id_complaints(where, kind, item)
+    match kind:
+        case "message":
+            yield from _message_complaints(where, item)
+        case "function_call" | "function_call_output":
+            yield from _call_complaints(where, item)
+        case "reasoning" | "item_reference":
+            own = as_str(item.get("encrypted_content"))
+            if not (stored or own or item.get("content")):
+                yield (
+                    f"Item with id '{as_str(item.get('id'))}' not found. Items are not persisted when `store` is set to"
+                    " false. Try again with `store` set to true, or remove this item from your input."
+                )
+            summary = "".join(as_str(as_object(part).get("text")) for part in as_array(item.get("summary")))
+            if kind == "reasoning" and "summary" not in item:
+                yield f"Missing required parameter: '{where}.summary'."
+            if own == "half" or (own.startswith("fake-encrypted-") and own != _encrypted(summary)):
+                yield "The encrypted content could not be verified. Reason: it could not be decrypted or parsed."
+        case _:
+            pass
+
+
+def _id_complaints(where: str, kind: str, item: _Item) -> Iterator[str]:
+    told, start = item.get("id"), _ID_STARTS.get(kind, "")
+    if told is None:
+        return
+    told = as_str(told)
+    if len(told) > _LONGEST:
+        yield _too_long(f"{where}.id", told)
+    if not is_name(told) or not told.startswith(start):
+        yield f"Invalid '{where}.id': {told!r}. Expected an ID that begins with {start!r}."
+
+
+def _too_long(where: str, text: str) -> str:
+    return (
+        f"Invalid '{where}': string too long. Expected a string with maximum length {_LONGEST}, but got a string with"
+        f" length {len(text)} instead."
+    )
+
+
+def _message_complaints(where: str, item: _Item) -> Iterator[str]:
+    role, content = as_str(item.get("role")), item.get("content")
+    if role not in _CONTENT:
+        yield f"Invalid value: {role!r}. Supported values are: {', '.join(map(repr, _CONTENT))}."
+    if not isinstance(content, str | list):
+        yield f"Invalid type for '{where}.content': expected one of an array of objects or string."
+    for number, part in enumerate(as_array(item.get("content"))):
+        kind = as_str(as_object(part).get("type"))
+        if kind not in _CONTENT.get(role, (kind,)):
+            supported = " and ".join(map(repr, _CONTENT[role]))
+            yield f"Invalid value: {kind!r} ({where}.content[{number}]). Supported values are: {supported}."
+
+
+def _call_complaints(where: str, item: _Item) -> Iterator[str]:
+    call_id = item.get("call_id")
+    if not isinstance(call_id, str) or not call_id:
+        yield f"Invalid '{where}.call_id': empty string. Expected a string with minimum length 1."
+    elif len(call_id) > _LONGEST:
+        yield _too_long(f"{where}.call_id", call_id)
+    if item.get("type") == "function_call_output":
+        output = item.get("output")
+        if not isinstance(output, str | list) or output == []:
+            yield f"Invalid type for '{where}.output': expected one of an array of objects or string."
+        kinds = [as_str(as_object(part).get("type")) for part in as_array(item.get("output"))]
+        if wrong := next((kind for kind in kinds if kind not in _CONTENT["user"]), None):
+            yield f"Invalid value: {wrong!r} ({where}.output)."
+        return
+    for name in ("name", "arguments"):
+        if not isinstance(item.get(name), str):
+            yield f"Missing required parameter: '{where}.{name}'."
+
+
+def _pairing_complaints(items: Sequence[_Item]) -> Iterator[str]:
+    """Calls and their outputs, reasoning and what it led to, and no item twice."""
+    called: list[str] = []
+    answered: list[str] = []
+    for item in items:
+        call_id = as_str(item.get("call_id"))
+        if item.get("type") == "function_call":
+            called.append(call_id)
+        elif item.get("type") == "function_call_output":
+            if call_id not in called:
+                yield f"No tool call found for function call output with call_id {call_id}."
+            answered.append(call_id)
+    if missing := next((call_id for call_id in called if call_id not in answered), None):
+        yield f"No tool output found for function call {missing}."
+    if len(set(called)) < len(called) or len(set(answered)) < len(answered):
+        yield "Duplicate item found: two function calls, or two outputs, have the same call_id."
+    ids = [as_str(item.get("id")) for item in items if item.get("id") is not None]
+    if twice := next((each for number, each in enumerate(ids) if each in ids[:number]), None):
+        yield f"Duplicate item found with id {twice}. Remove duplicate items from your input and try again."
+    for item, follower in pairwise([*items, {"role": "user"}]):
+        if item.get("type") == "reasoning" and _is_users(follower):
+            own = as_str(item.get("id"))
+            yield f"Item '{own}' of type 'reasoning' was provided without its required following item."
+
+
+def _is_users(item: _Item) -> bool:
+    return item.get("role") in ("user", "system", "developer") or item.get("type") == "function_call_output"
+
+
+RESPONSES = Family(
+    ("/responses",),
+    _render,
+    _complaints,
+    CHAT.error,
+    _error_event,
+    CHAT.statuses,
+    CHAT.listing,
+    b": ping\n\n",
+    CHAT.no_key,
+)

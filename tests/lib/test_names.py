@@ -1,0 +1,35 @@
+"""Names of files as text: on one line, and read back as they were."""
+
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagent.lib.names import quote_path, unquote_path
+
+pieces = st.lists(
+    st.sampled_from([b"$'", b"'", b"\\", b"n", b"x41", b"\n", b"\xff", "é".encode(), b"/", b" ", b"\x1b"])
+)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=12) | pieces.map(b"".join))
+def test_any_name_is_shown_on_one_valid_line_and_read_back(raw):
+    path = os.fsdecode(raw)
+    shown = quote_path(path)
+    assert shown.encode().decode() == shown
+    assert len(shown.splitlines()) <= 1
+    assert unquote_path(shown) == path
+    assert unquote_path(f"some/dir/{shown}") == f"some/dir/{path}"
+    assert unquote_path(f"{shown}/file") == f"{path}/file"
+
+
+@pytest.mark.parametrize("path", ["a b.txt", "größe/日本.md", "it's", "C:\\new", "$HOME/x", "$'x'", ""])
+def test_ordinary_names_stay_as_they_are(path):
+    assert quote_path(path) == path == unquote_path(path)
+
+
+def test_strange_names_are_written_as_bash_writes_them():
+    assert quote_path("a\nb\\") == r"$'a\nb\\'"
+    assert quote_path(os.fsdecode(b"\xff.txt")) == r"$'\xff.txt'"

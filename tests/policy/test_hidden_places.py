@@ -1,0 +1,224 @@
+"""Searches of whole directories: what is denied or may be keys is not shown by them, nor read by commands."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sagent.lib.json import json_freeze_object
+from sagent.messages import ToolCall
+from sagent.policy import Allow, Ask, Deny, Verdict
+from sagent.policy.permissions import Mode, PermissionPolicy
+from sagent.policy.rules import Rules
+from sagent.tool import Effect, RunContext, Workspace
+from sagent.tools import Glob, Grep
+
+HOME = (".aws/credentials", ".ssh/id_rsa", ".netrc", "notes.txt", "project/.env", "project/a.py")
+TREE = ("secrets/a", "secrets/deep/b", "src/a.py", "src/keys.pem", "pkg/.env", "pkg/.env.example")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return fill(tmp_path / "home", HOME)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return fill(tmp_path / "tree", TREE)
+
+
+def fill(root: Path, names: tuple[str, ...]) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("KEYx\n")
+    return root
+
+
+def policy(home: Path, mode: Mode = "edit", allow: tuple[str, ...] = (), deny: tuple[str, ...] = ()):
+    return PermissionPolicy(mode, Rules.parse(allow, deny), home=home)
+
+
+def judge(judging: PermissionPolicy, tool: str, effect: Effect, workspace: Workspace) -> Verdict:
+    waiting = judging.before_tool(ToolCall("1", tool), effect, workspace)
+    with pytest.raises(StopIteration) as stopped:
+        waiting.send(None)
+    return stopped.value.value
+
+
+def bash(judging: PermissionPolicy, command: str, tree: Path) -> Verdict:
+    return judge(judging, "Bash", Effect("execute", command=command), Workspace(tree))
+
+
+async def found(judging: PermissionPolicy, tool: Grep | Glob, root: Path, cwd: Path) -> set[str]:
+    """The files that a search shows after the policy allowed it."""
+    workspace = Workspace(cwd)
+    workspace.hidden = judging.hidden(workspace)
+    given = {"pattern": "KEY", "output_mode": "files_with_matches"} if tool.name == "Grep" else {"pattern": "**/*"}
+    arguments = json_freeze_object({**given, "path": str(root)})
+    assert judge(judging, tool.name, tool.effect(arguments, workspace), workspace) == Allow()
+    output = await tool(arguments, RunContext("root", "1", workspace, None, lambda text: None))  # pyright: ignore[reportArgumentType]
+    lines = "".join(getattr(part, "text", "") for part in output.content).split("\n")
+    return {os.path.relpath(cwd / line, root) for line in lines if not line.startswith(("(", "No "))}
+
+
+@pytest.mark.parametrize("tool", [Grep(), Glob()])
+async def test_a_search_from_above_shows_no_keys(tool, home, tree):
+    assert await found(policy(home), tool, home, tree) == {"notes.txt", "project/a.py"}
+    assert await found(policy(home, "full"), tool, home, tree) == set(HOME)
+    (tree.parent / "door").symlink_to(home)
+    assert await found(policy(home), tool, tree.parent / "door", tree) == {"notes.txt", "project/a.py"}
+    linked = policy(tree.parent / "door")
+    assert await found(linked, tool, home, tree) == {"notes.txt", "project/a.py"}
+
+
+@pytest.mark.parametrize("tool", [Grep(), Glob()])
+async def test_what_a_rule_allows_by_name_is_shown(tool, home, tree):
+    shown = await found(policy(home, allow=("Read(~/.aws/**)", "Read(/**)")), tool, home, tree)
+    assert shown == {"notes.txt", "project/a.py", ".aws/credentials"}
+
+
+@pytest.mark.parametrize("tool", [Grep(), Glob()])
+@pytest.mark.parametrize("mode", ["plan", "edit", "full"])
+@pytest.mark.parametrize(
+    ("rule", "hidden"),
+    [
+        ("Read(secrets/**)", {"secrets/a", "secrets/deep/b"}),
+        ("{tool}(secrets/**)", {"secrets/a", "secrets/deep/b"}),
+        ("Read(*.pem)", {"src/keys.pem"}),
+        ("Read(**/deep)", {"secrets/deep/b"}),
+        ("Read(door/**)", {"secrets/a", "secrets/deep/b"}),
+        ("Edit(src/**)", set()),
+    ],
+)
+async def test_deny_rules_hold_for_files_inside_a_searched_directory(tool, mode, rule, hidden, home, tree):
+    (tree / "door").symlink_to("secrets")
+    judging = policy(home, mode, deny=(rule.format(tool=tool.name),))
+    keys = set() if mode == "full" else {"pkg/.env"}
+    assert await found(judging, tool, tree, tree) == {*TREE} - hidden - keys
+
+
+async def test_where_reading_keys_was_allowed_the_search_shows_them(home, tree):
+    workspace = Workspace(tree)
+    hides = policy(home, deny=("Read(*.old)",)).hidden(workspace)("Grep", home / ".aws")
+    assert not hides("credentials")
+    assert hides("credentials.old")
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    parts=st.lists(st.sampled_from(["secrets", "src", ".env", ".env.local", ".ssh", "x.pem", "a\nb", "é"]), min_size=1)
+)
+def test_a_search_hides_exactly_what_reading_would_not_be_allowed(parts, home):
+    workspace = Workspace(home)
+    judging = policy(home, deny=("Read(secrets/**)", "Read(*.pem)"))
+    path = "/".join(parts)
+    read = judge(judging, "Read", Effect("read", (home / path,)), workspace)
+    assert judging.hidden(workspace)("Grep", home)(path) == (not isinstance(read, Allow))
+
+
+@pytest.mark.parametrize("tool", ["Grep", "Glob", "strange"])
+def test_where_nothing_hides_files_a_search_of_what_holds_them_is_a_question(tool, home, tree):
+    workspace = Workspace(tree)
+    if tool == "strange":  # a tool that knows nothing of hidden files
+        workspace.hidden = policy(home).hidden(workspace)
+
+    def ask(path: Path, mode: Mode = "edit", *deny: str) -> Verdict:
+        return judge(policy(home, mode, deny=deny), tool, Effect("read", (path,)), workspace)
+
+    for path in (home, Path("/"), home.parent, tree, tree / "pkg"):
+        verdict = ask(path)
+        assert isinstance(verdict, Ask), path
+        assert "narrower" in verdict.remedy
+    for path in (tree / "src", tree / "pkg/.env.example"):
+        assert ask(path) == Allow(), path
+    assert ask(home, "full") == Allow()
+    assert isinstance(ask(tree, "full", "Read(secrets/**)"), Ask)
+    assert isinstance(ask(tree, "full", "Read(**/a)"), Ask)
+    assert isinstance(ask(tree / "secrets", "full", "Read(secrets/*)"), Ask | Deny)
+    assert ask(tree / "src", "full", "Read(secrets/**)") == Allow()
+    assert judge(policy(home), "List", Effect("read", (home,)), workspace) == Allow()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "grep -r KEYx .",
+        "grep -rn KEYx",
+        "grep -rA 3 src",
+        "grep --recursive KEYx *",
+        "grep -r -e KEYx src sec*",
+        "grep KEYx -r ./s*",
+        "grep -r KEYx /*",
+        "grep $FLAGS KEYx .",
+        "grep -r KEYx $WHERE",
+        "rg KEYx",
+        "rg -t py src",
+        "rg KEYx ..",
+        "git grep KEYx",
+        "find . -type f -exec cat {} +",
+        "find . -type f | xargs cat",
+        "timeout 5 grep -r KEYx .",
+        "bash -c 'grep -r KEYx .'",
+        "cd src && grep -r KEYx ..",
+        "source x; grep -r KEYx src",
+        "cp -r . /tmp/copy",
+        "tar cf - .",
+        "diff -r . /tmp",
+    ],
+)
+def test_commands_that_read_whole_directories_are_a_question_where_something_is_denied(command, home, tree):
+    for mode in ("edit", "full"):
+        verdict = bash(policy(home, mode, deny=("Read(secrets/**)",), allow=("Bash",)), command, tree)
+        assert isinstance(verdict, Ask | Deny), verdict
+        assert "secrets" in verdict.reason
+    assert isinstance(bash(policy(home, "plan", deny=("Read(secrets/**)",)), command, tree), Deny)
+    assert bash(policy(home, "full"), command, tree) == Allow()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "grep -rn KEYx src",
+        "grep -rn -A 3 KEYx src",
+        "grep -re KEYx src --include=*.py",
+        "grep KEYx src/a.py",
+        "rg -t py KEYx src pkg",
+        "find . -name '*.py'",
+        "find src -exec cat {} +",
+        "ls -R",
+        "cp src/a.py src/b.py",
+        "tar xf src/a.tgz",
+    ],
+)
+def test_narrow_commands_are_free_beside_what_is_denied(command, home, tree):
+    assert bash(policy(home, "full", deny=("Read(secrets/**)",)), command, tree) == Allow()
+
+
+def test_recursive_commands_are_not_harmless_where_keys_lie(home, tree):
+    edit = policy(home)
+    included = (
+        "grep -r '--exclude=.env*' --include=.env KEYx",
+        "grep -r --exclude=x '--include=*.py' KEYx",
+        "grep -r '--exclude=.env*' --include .env KEYx",
+    )
+    for command in (
+        "grep -r KEYx .",
+        "grep -rn KEYx pkg",
+        "rg -uu KEYx",
+        "rg --hidden KEYx .",
+        "grep -r KEYx ~",
+        *included,
+    ):
+        assert isinstance(bash(edit, command, tree), Ask), command
+    assert isinstance(bash(edit, f"diff -r {home} src", tree), Ask)
+    for command in (
+        "grep -r KEYx src",
+        "rg KEYx",
+        "rg -n KEYx pkg",
+        "grep -r --include=*.py KEYx .",
+        "grep -r '--exclude=.env*' KEYx",
+        "grep KEYx src/a.py",
+    ):
+        assert bash(edit, command, tree) == Allow(), command
