@@ -6,13 +6,11 @@ import subprocess
 import sys
 
 PROGRAMS = {"rg": "ripgrep", "git": "git", "unshare": "util-linux", "bash": "bash", "ps": "procps"}
-OTHER_NAMES = {"fd": ("fd", "fdfind")}
-PACKAGES = {**PROGRAMS, "fd": "fd-find"}
 
 
 def main() -> int:
     """Install what is missing. Never fails: the suite itself decides what may be skipped."""
-    missing = [name for name in PACKAGES if not any(map(shutil.which, OTHER_NAMES.get(name, (name,))))]
+    missing = [name for name in PROGRAMS if not shutil.which(name)]
     if not missing:
         return 0
     if os.geteuid() != 0 or not shutil.which("apt-get"):
@@ -20,7 +18,7 @@ def main() -> int:
         sys.stdout.write(f"Not installed, and not installable from here: {names}; tests needing them skip.\n")
         return 0
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", *(PACKAGES[m] for m in missing)]):
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", *(PROGRAMS[m] for m in missing)]):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.stdout.write(f"{' '.join(command)} failed: {done.stderr.strip()[-500:]}\n")

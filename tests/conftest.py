@@ -24,7 +24,6 @@ def _has_network_namespaces() -> bool:
 
 FACILITIES: dict[str, Callable[[], bool]] = {
     "rg": lambda: bool(shutil.which("rg")),
-    "fd": lambda: bool(shutil.which("fd") or shutil.which("fdfind")),
     "git": lambda: bool(shutil.which("git")),
     "bash": lambda: bool(shutil.which("bash")),
     "linux": lambda: sys.platform == "linux",
