@@ -162,8 +162,12 @@ def _check_allowed(settings: Settings, name: str) -> None:
 
 def _rows(settings: Settings) -> Mapping[str, Row]:
     """The person's own providers, as rows."""
-    families = {"openai": "chat", "anthropic": "anthropic"}
     return {
-        name: Row(name, families[own.family], own.base_url, key=f"{name.upper().replace('-', '_')}_API_KEY")
+        name: Row(
+            name,
+            "chat" if own.family == "openai" else own.family,
+            own.base_url,
+            key=f"{name.upper().replace('-', '_')}_API_KEY",
+        )
         for name, own in settings.providers.items()
     }

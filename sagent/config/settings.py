@@ -10,7 +10,8 @@ from sagent.model import Effort
 from sagent.policy.permissions import Mode
 
 Auth: TypeAlias = Literal["key", "bearer"]
-Family: TypeAlias = Literal["openai", "anthropic"]
+Family: TypeAlias = Literal["openai", "anthropic", "responses", "google"]
+"""The API a server speaks; "openai" is Chat Completions, which nearly all of them do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,11 @@ def read_providers(file: File, table: Mapping[str, Mapping[str, object]]) -> Map
 def _value(file: File, name: str, key: str, value: object) -> str:
     """A value of a provider. A key is never quoted in a message."""
     readers = {field.name: field.read for field in FIELDS}
-    read = {"base_url": readers["base_url"], "family": choice("openai", "anthropic"), "api_key": readers["system"]}[key]
+    read = {
+        "base_url": readers["base_url"],
+        "family": choice("openai", "anthropic", "responses", "google"),
+        "api_key": readers["system"],
+    }[key]
     try:
         return str(read(value, _NOWHERE))
     except RefusedError as error:

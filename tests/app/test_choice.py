@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from sagent.agent import Agent
 from sagent.app import choice as choices
 from sagent.app.choice import choose_model, split_model
 from sagent.config import load
 from sagent.errors import UsageError
 from sagent.providers.rows import Row
-from sagent.testing.server import FakeProviderServer, Listed
+from sagent.testing.server import FakeProviderServer, Listed, Turn
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,21 @@ async def test_a_resumed_session_keeps_its_model_unless_told_otherwise(
     told = await choose_model(load({"model": "claude-x"}, environ, tmp_path), "openai/gpt-5.5")
     assert told.model.provider == "anthropic"
     for choice in (kept, told):
+        await choice.aclose()
+
+
+@pytest.mark.parametrize(
+    ("family", "path"), [("anthropic", ""), ("responses", "/v1"), ("google", ""), ("openai", "/v1")]
+)
+async def test_a_provider_of_ones_own_may_speak_any_family(tmp_path: Path, family: str, path: str) -> None:
+    async with FakeProviderServer([Turn(text="ok")]) as server:
+        file = tmp_path / "config.toml"
+        file.write_text(f'[providers.acme]\nbase_url = "{server.url}{path}"\napi_key = "k"\nfamily = "{family}"\n')
+        choice = await choose_model(
+            load({"model": "acme/m"}, {"HOME": str(tmp_path), "SAGENT_CONFIG": str(file)}, tmp_path)
+        )
+        assert (await Agent(choice.model).run("hi")).content == "ok"
+        assert server.requests[0].family == ("chat" if family == "openai" else family)
         await choice.aclose()
 
 
