@@ -3,22 +3,23 @@
 The wire is that of `anthropic-version: 2023-06-01`, which compatible services follow too.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Delta, Effort, Limits, ModelInfo, Reply, Request, ToolSpec, Witness
+from sagent.model import Effort, Limits, ModelInfo, Request, ToolSpec, Witness
 from sagent.providers.access import NO_KEY, Access, Variables, access_from_env, access_from_key
 from sagent.providers.anthropic_events import MessagesDraft
-from sagent.providers.exchange import Call, Timeouts, exchange, fetch, frozen
+from sagent.providers.exchange import Call, Timeouts, fetch, frozen
 from sagent.providers.faults import Origin
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
 from sagent.providers.limits import limits_of
 from sagent.providers.media import IMAGES, base64_text, media_weight, stand_in
 from sagent.providers.transport import DirectTransport, Transport
 from sagent.providers.wire import Piece, Scroll, Scrolls
+from sagent.providers.wire_model import WireModel
 
 VERSION = "2023-06-01"
 BASE_URL = "https://api.anthropic.com"
@@ -243,37 +244,17 @@ def _adaptive(model: str, family: str, version: tuple[int, int], effort: Effort 
 # Model and provider
 
 
-class AnthropicModel:
+class AnthropicModel(WireModel):
     """One model behind the Messages API."""
 
     def __init__(self, provider: "Anthropic", model_id: str) -> None:
+        super().__init__(provider, model_id, listed_as="anthropic")
         self._provider = provider
-        self._id = model_id
-        self._limits = limits_of("anthropic", model_id)
-
-    @property
-    def provider(self) -> str:
-        """The provider's name."""
-        return self._provider.name
-
-    @property
-    def id(self) -> str:
-        """The model's id."""
-        return self._id
-
-    @property
-    def limits(self) -> Limits:
-        """Sizes, where known."""
-        return self._limits
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
         scroll = self._provider.scrolls.unroll(request)
         return _OVERHEAD + scroll.weight()
-
-    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call."""
-        return exchange(self._provider.transport, lambda: self.prepare(request))
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""

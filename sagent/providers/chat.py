@@ -1,17 +1,16 @@
 """OpenAI-compatible Chat Completions: requests out. What providers differ in is data (providers.toml)."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, assert_never
 
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Delta, Effort, Limits, Reply, Request, ToolSpec, Witness
+from sagent.model import Effort, Request, ToolSpec, Witness
 from sagent.providers.access import Access
 from sagent.providers.chat_events import ChatDraft
-from sagent.providers.exchange import Call, Timeouts, exchange, frozen
+from sagent.providers.exchange import Call, Timeouts, frozen
 from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, Turn, UserTurn
-from sagent.providers.limits import limits_of
 from sagent.providers.media import IMAGES, data_url, media_weight, stand_in
 from sagent.providers.openai_endpoint import OpenAIEndpoint
 from sagent.providers.openai_models import (
@@ -26,6 +25,7 @@ from sagent.providers.openai_models import (
 from sagent.providers.rows import Quirks, Row
 from sagent.providers.transport import Transport
 from sagent.providers.wire import Piece, Scrolls
+from sagent.providers.wire_model import WireModel
 
 _OVERHEAD = 500  # what frames messages and tools
 
@@ -245,37 +245,17 @@ def _nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Ma
 # Model and provider
 
 
-class ChatModel:
+class ChatModel(WireModel):
     """One model behind a Chat Completions endpoint."""
 
     def __init__(self, provider: "ChatProvider", model_id: str) -> None:
+        super().__init__(provider, model_id, listed_as=provider.name)
         self._provider = provider
-        self._id = model_id
-        self._limits = limits_of(provider.name, model_id)
-
-    @property
-    def provider(self) -> str:
-        """The provider's name."""
-        return self._provider.name
-
-    @property
-    def id(self) -> str:
-        """The model's id."""
-        return self._id
-
-    @property
-    def limits(self) -> Limits:
-        """Sizes, where known."""
-        return self._limits
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 8,000 and a page of a PDF as 10,000."""
         scroll = self._provider.scrolls.unroll(request)
         return _OVERHEAD + scroll.weight()
-
-    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call."""
-        return exchange(self._provider.transport, lambda: self.prepare(request))
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""

@@ -1,15 +1,15 @@
 """Google's generateContent: requests out. The wire is that of `v1beta`: only there do aliases of models exist."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 from urllib.parse import quote, urlencode
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Delta, Effort, Limits, ModelInfo, Reply, Request, ToolSpec, Witness
+from sagent.model import Effort, Limits, ModelInfo, Request, ToolSpec, Witness
 from sagent.providers.access import NO_KEY, Access, Variables, access_from_env, access_from_key
-from sagent.providers.exchange import Call, Timeouts, exchange, fetch, frozen
+from sagent.providers.exchange import Call, Timeouts, fetch, frozen
 from sagent.providers.faults import Origin
 from sagent.providers.google_events import NAMELESS, GenerateDraft
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
@@ -17,6 +17,7 @@ from sagent.providers.limits import limits_of
 from sagent.providers.media import base64_text, media_weight, stand_in
 from sagent.providers.transport import DirectTransport, Transport
 from sagent.providers.wire import Piece, Scrolls
+from sagent.providers.wire_model import WireModel
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 VARIABLES = Variables("GOOGLE_API_KEY GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL GEMINI_BASE_URL")
@@ -277,37 +278,17 @@ def _budget(model: str, kind: str, effort: Effort | None) -> tuple[Mapping[str, 
 # Model and provider
 
 
-class GoogleModel:
+class GoogleModel(WireModel):
     """One model behind generateContent."""
 
     def __init__(self, provider: "Google", model_id: str) -> None:
+        super().__init__(provider, model_id, listed_as="google")
         self._provider = provider
-        self._id = model_id
-        self._limits = limits_of("google", model_id)
         self._scrolls = provider.scrolls if recent(model_id) else provider.older_scrolls
-
-    @property
-    def provider(self) -> str:
-        """The provider's name."""
-        return self._provider.name
-
-    @property
-    def id(self) -> str:
-        """The model's id."""
-        return self._id
-
-    @property
-    def limits(self) -> Limits:
-        """Sizes, where known."""
-        return self._limits
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 4,000."""
         return _OVERHEAD + self._scrolls.unroll(request).weight()
-
-    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call."""
-        return exchange(self._provider.transport, lambda: self.prepare(request))
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""

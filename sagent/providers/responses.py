@@ -9,11 +9,10 @@ from urllib.parse import urlsplit
 from sagent.errors import ModelError
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_load, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Delta, Limits, Reply, Request, ToolSpec, Witness
+from sagent.model import Delta, Reply, Request, ToolSpec, Witness
 from sagent.providers.access import Access
 from sagent.providers.exchange import Call, Timeouts, exchange, frozen
 from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
-from sagent.providers.limits import limits_of
 from sagent.providers.media import IMAGES, data_url, media_weight, stand_in
 from sagent.providers.openai_endpoint import OpenAIEndpoint
 from sagent.providers.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest, output_limit
@@ -21,6 +20,7 @@ from sagent.providers.responses_events import CLIENT_CALLS, LONGEST_ID, Response
 from sagent.providers.rows import Row
 from sagent.providers.transport import Transport
 from sagent.providers.wire import Piece, Scrolls
+from sagent.providers.wire_model import WireModel
 
 _OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
 _LEAST_OUTPUT = 16  # max_output_tokens below it are refused
@@ -228,28 +228,12 @@ def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[obje
 # Model and provider
 
 
-class ResponsesModel:
+class ResponsesModel(WireModel):
     """One model behind a Responses endpoint."""
 
     def __init__(self, provider: "ResponsesProvider", model_id: str) -> None:
+        super().__init__(provider, model_id, listed_as=provider.name)
         self._provider = provider
-        self._id = model_id
-        self._limits = limits_of(provider.name, model_id)
-
-    @property
-    def provider(self) -> str:
-        """The provider's name."""
-        return self._provider.name
-
-    @property
-    def id(self) -> str:
-        """The model's id."""
-        return self._id
-
-    @property
-    def limits(self) -> Limits:
-        """Sizes, where known."""
-        return self._limits
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 8,000 and a page of a PDF as 10,000."""
