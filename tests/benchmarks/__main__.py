@@ -3,6 +3,7 @@
 Rewrites the table in docs/performance.md. Needs Linux for memory figures.
 """
 
+import json
 import os
 import platform
 import resource
@@ -59,13 +60,12 @@ def served(
     """A provider in this process, and the environment that leads a client to it."""
     provider = FakeProviderServer(script, strict=False, wire=wire)
     with tempfile.TemporaryDirectory() as home, provider.in_thread() as server:
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": home,
-            "ANTHROPIC_API_KEY": "k",
-            "ANTHROPIC_BASE_URL": server.url,
-        }
-        yield server, environment
+        yield server, {**provider_environment(server.url), "HOME": home}
+
+
+def provider_environment(url: str) -> dict[str, str]:
+    """What leads a client to a provider, and nothing else."""
+    return {"PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
 
 
 def run(argv: list[str], environment: dict[str, str]) -> float:
@@ -101,9 +101,13 @@ def first_request(argv: Callable[[str], list[str]]) -> float:
 
 def gaps_of(count: int, argv: Callable[[str], list[str]]) -> list[float]:
     """Milliseconds from the end of an answer to the next request: the client's work and the command `echo`."""
-    with served(turns(count)) as (server, environment):
-        run(argv(server.url), environment)
-        return [1000 * (request.at - sent) for sent, request in zip(server.answered, server.requests[1:], strict=False)]
+    command = [PYTHON, str(Path(__file__).with_name("lean_server.py")), str(count)]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with server, tempfile.TemporaryDirectory() as home:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        run(argv(url), {**provider_environment(url), "HOME": home})
+        return json.loads(server.communicate()[0])
 
 
 def per_turn(argv: Callable[[str], list[str]]) -> float:
