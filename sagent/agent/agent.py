@@ -213,13 +213,14 @@ class Agent:
         self._state.run = Run()
         first = len(self._state.history)
         try:
-            reason, failure, error = await self._work(message)
+            try:
+                reason, failure, error = await self._work(message)
+            except asyncio.CancelledError:
+                self._interrupted = True
+                await self._finish(first, "interrupted", Failure("interrupted", "the run was cancelled"))
+                raise
             self._interrupted = True  # nothing is left to interrupt
             return await self._finish(first, reason, failure), error
-        except asyncio.CancelledError:
-            self._interrupted = True
-            await self._finish(first, "interrupted", Failure("interrupted", "the run was cancelled"))
-            raise
         finally:
             self._task = None
             self._ended.set()

@@ -142,8 +142,8 @@ def _charges_of(state: State, partial: Attempt, weight: int, error: BaseExceptio
     reservation towards the cap, for the true bill may be anything below it.
     """
     received = len(partial.text.encode("utf-8", "replace")) + partial.thought
-    silent = isinstance(error, ModelError) and error.kind not in ("cut", "stalled")
-    if not partial.charges and not received and silent:
+    refused = isinstance(error, ModelError) and error.kind not in ("cut", "stalled")
+    if refused and not partial.charges and not received:
         return ()
     told = sum((charge.usage for charge in partial.charges), Usage())
     guess = Usage(

@@ -193,6 +193,7 @@ async def test_a_background_job_goes_on_across_calls_and_its_output_can_be_read(
     async with asyncio.timeout(5):
         while log.read_text().count("tick\n") < 3:
             await asyncio.sleep(0.02)
+    assert set(log.read_text().splitlines()) == {"tick"}
 
 
 async def test_what_a_process_substitution_prints_last_is_not_lost(desk: Desk) -> None:

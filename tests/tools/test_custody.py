@@ -128,6 +128,7 @@ def test_kill_9_of_the_agent_leaves_no_orphan(tmp_path: Path, marker: str, whole
         agent.wait()
     await_that(lambda: not living(marker), "orphans are left")
     await_that(lambda: all(map(gone, helpers)), "the watchdog or another helper is left")
+    assert not living(marker)
 
 
 @pytest.mark.parametrize(
