@@ -246,17 +246,18 @@ def _word(source: Mapping[str, object], key: str, words: tuple[_Word, ...]) -> _
 # -- usage -------------------------------------------------------------------------------------------------------------
 
 
-def encode_usage(usage: Usage) -> dict[str, int]:
-    """Every bucket, zeros left out."""
-    out = {
+def encode_usage(usage: Usage) -> dict[str, Any]:
+    """Every bucket and every fee, zeros left out."""
+    out: dict[str, Any] = {
         "input": usage.input,
         "cache_read": usage.cache_read,
         "cache_write": usage.cache_write,
         "cache_write_1h": usage.cache_write_1h,
         "output": usage.output,
         "reasoning": usage.reasoning,
+        "fees": {kind: count for kind, count in usage.fees.items() if count},
     }
-    return {bucket: tokens for bucket, tokens in out.items() if tokens}
+    return {bucket: count for bucket, count in out.items() if count}
 
 
 def decode_usage(obj: object) -> Usage:
@@ -269,6 +270,7 @@ def decode_usage(obj: object) -> Usage:
         as_int(source.get("cache_write_1h")),
         as_int(source.get("output")),
         as_int(source.get("reasoning")),
+        {kind: as_int(count) for kind, count in as_object(source.get("fees")).items()},
     )
 
 
@@ -405,14 +407,15 @@ def _show_denial(denial: Denial) -> dict[str, str]:
     return {"tool": denial.tool, "call_id": denial.call_id, "reason": denial.reason}
 
 
-def _show_usage(usage: Usage) -> dict[str, int]:
-    return {
+def _show_usage(usage: Usage) -> dict[str, Any]:
+    shown: dict[str, Any] = {
         "input": usage.input,
         "output": usage.output,
         "cache_read": usage.cache_read,
         "cache_write": usage.cache_write + usage.cache_write_1h,
         "reasoning": usage.reasoning,
     }
+    return {**shown, "fees": dict(usage.fees)} if usage.fees else shown
 
 
 def _show_cost(cost: Cost) -> dict[str, Any]:

@@ -38,7 +38,8 @@ class UsageError(SagentError):
 class ModelError(SagentError):
     """A provider, or the way to it, failed. The only exception a Model raises.
 
-    `retry_after` is in seconds, as the provider asked, or None.
+    `retry_after` is in seconds, as the provider asked, or None. Of a context overflow `window` and `tokens` are the
+    sizes the provider told: of the model's window, and of the input it was given.
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class ModelError(SagentError):
         model: str = "",
         status: int | None = None,
         retry_after: float | None = None,
+        window: int | None = None,
+        tokens: int | None = None,
     ) -> None:
         super().__init__(message)
         self.kind: ModelErrorKind = kind  # pyright: ignore[reportIncompatibleVariableOverride] -- narrower, never set
@@ -57,6 +60,12 @@ class ModelError(SagentError):
         self.model = model
         self.status = status
         self.retry_after = retry_after
+        self.window = window
+        self.tokens = tokens
+
+    def advise(self, words: str) -> None:
+        """Add what whoever asked for the call may do next, or should know: a sentence."""
+        self.args = (f"{str(self.args[0]).rstrip('.')}. {words}",)
 
     @property
     def retryable(self) -> bool:

@@ -1,7 +1,8 @@
 """What a model is to the rest of the program: a request goes in, deltas and exactly one reply come out."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias, get_args
 
 from sagent.lib.json import EMPTY, JsonObject
@@ -18,6 +19,21 @@ class Limits:
 
     window: int | None = None
     max_output: int | None = None
+
+
+REPLY_ROOM = 64_000
+"""The most tokens of a window that are kept free for a reply."""
+
+
+def input_budget(limits: Limits) -> int | None:
+    """Tokens of input that leave room for a reply; None where the window is not known.
+
+    The room is the output limit, at most a quarter of the window: many listings tell an output limit as large as the
+    window itself, and that must not leave nothing for the input.
+    """
+    if limits.window is None:
+        return None
+    return limits.window - min(limits.max_output or REPLY_ROOM, REPLY_ROOM, limits.window // 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +142,12 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A row of a provider's catalogue."""
+    """A row of a provider's catalogue. `usd` is what it tells of prices: USD per million tokens by billed bucket."""
 
     id: str
     limits: Limits = Limits()
     name: str = ""
+    usd: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal], hash=False)
 
 
 class Provider(Protocol):

@@ -1,14 +1,20 @@
 """An agent as others see it, and what may be done to it while it runs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias
 
 from sagent.events import Result
 from sagent.messages import Message
+from sagent.usage import Cost
 
-Moment: TypeAlias = Literal["now", "idle"]
-"""When a message is read: before the next model call, or when the turn would end."""
+Moment: TypeAlias = Literal["now", "next", "idle"]
+"""When a message is read: before the next model call, for which calls that still run go on in the background ("now");
+before the next model call, whenever that comes ("next"); when the turn would end ("idle")."""
+Scope: TypeAlias = Literal["tree", "self"]
+"""What an interruption reaches: an agent and all below it, or it alone."""
+JobState: TypeAlias = Literal["running", "done", "failed", "cancelled", "detached"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +36,22 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Make the context smaller, keeping the task; `hints` says what matters."""
+    """Make the context smaller, keeping the task; `hints` says what matters.
+
+    `drop` names tools whose results give way to stubs, and nothing else changes; "*" is every tool. `clear` forgets the
+    conversation but for the person's last request.
+    """
 
     hints: str = ""
+    drop: tuple[str, ...] = ()
+    clear: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """Have running calls go on in the background: one, by its id, or all."""
+
+    call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +61,61 @@ class Stop:
     reason: str = ""
 
 
-Action: TypeAlias = Inject | Switch | Compact | Stop
+Action: TypeAlias = Inject | Switch | Compact | Background | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A call in the background at a glance. `what` is its essential argument; `seconds` it has run."""
+
+    name: str
+    tool: str
+    what: str
+    state: JobState
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An agent at a glance. `context_tokens` is what its next request would hold, estimated."""
+    """An agent at a glance. `context_tokens` is what its next request would hold, estimated; `window` what it may.
+
+    `holds` is what these tokens are, by kind, and `limits` the bounds that are set. `usd` is its own, `usd_tree` with
+    its descendants'; `jobs` are those that run.
+    """
 
     path: str
     state: Literal["idle", "working", "ended"]
     model: str
     turns: int
     context_tokens: int
+    effort: str = ""
+    window: int | None = None
+    usd: Decimal = Decimal(0)
+    usd_tree: Decimal = Decimal(0)
+    jobs: tuple[JobStatus, ...] = ()
+    holds: Mapping[str, int] = field(default_factory=dict[str, int])
+    limits: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a new agent is for. None and "" take over what its parent has; it never gets more than that.
+
+    `share` is what it sees of its parent's conversation: nothing, the last hand-offs ("brief"), or all of it ("full").
+    A `persistent` agent lives on when it has answered.
+    """
+
+    prompt: str
+    name: str = ""
+    system: str | None = None
+    model: str = ""
+    effort: str = ""
+    tools: tuple[str, ...] | None = None
+    max_turns: int | None = None
+    max_depth: int | None = None
+    budget_usd: Decimal | None = None
+    persistent: bool = False
+    share: Literal["none", "brief", "full"] = "none"
 
 
 class Peer(Protocol):
@@ -72,8 +134,12 @@ class Peer(Protocol):
         """The result of the run now in progress, or of the last one."""
         ...
 
-    def interrupt(self) -> None:
-        """Stop its model call and tools; its history stays valid."""
+    def interrupt(self, scope: Scope = "tree") -> None:
+        """Stop its model call and tools, and those of all below it; every history stays valid."""
+        ...
+
+    def check(self, action: Action) -> None:
+        """Raise UsageError for a change that cannot be made."""
         ...
 
     def apply(self, action: Action) -> None:
@@ -82,4 +148,48 @@ class Peer(Protocol):
 
     def status(self) -> Status:
         """How it stands now."""
+        ...
+
+
+class Caller(Peer, Protocol):
+    """The agent that makes a call, as its tool may use it: what an agent can do to itself and in its tree."""
+
+    async def spawn(self, order: Order) -> Peer:
+        """A new agent below this one, at work on its prompt. Raises UsageError or BudgetExceeded: none was begun."""
+        ...
+
+    def peers(self, pattern: str = "*") -> Sequence[Peer]:
+        """The other living agents of the tree whose path, or its end, matches; a name means a child before others."""
+        ...
+
+    def post(self, path: str, message: Message, seconds: float = 0.0) -> None:
+        """Send a message to a living agent, now or later."""
+        ...
+
+    def catalog(self) -> str:
+        """The models that can be switched to, with windows and prices, for a model to read. May block: use a thread."""
+        ...
+
+    def jobs(self) -> Sequence[JobStatus]:
+        """Its calls in the background, those that have ended included."""
+        ...
+
+    def job_output(self, name: str) -> str:
+        """A job's result, or the end of what it has shown so far. Raises UsageError naming the jobs there are."""
+        ...
+
+    async def wait_for_job(self, name: str, seconds: float | None = None) -> JobStatus:
+        """How a job stands when it has ended or the time is over. Raises UsageError."""
+        ...
+
+    async def cancel_job(self, name: str) -> JobStatus:
+        """Stop a job. Raises UsageError."""
+        ...
+
+    def detach_job(self, name: str) -> str:
+        """Have a job outlive the session, and say where its output goes. Raises UsageError where its tool cannot."""
+        ...
+
+    def cost(self) -> Cost:
+        """What the whole tree has spent."""
         ...

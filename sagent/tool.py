@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject
 from sagent.messages import Document, Image, Text
+from sagent.peer import Caller
 
 Media: TypeAlias = Text | Image | Document
 Veil: TypeAlias = Callable[[str, Path], Callable[[str], bool]]
@@ -128,13 +129,17 @@ class Blobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What a running call may use: the calling agent's path, its workspace, its blobs, and a way to show progress."""
+    """What a running call may use: the calling agent's path, its workspace, its blobs, a way to show progress.
+
+    `caller` is the agent itself, for tools that concern agents: what it has spent, who else there is.
+    """
 
     agent: str
     call_id: str
     workspace: Workspace
     blobs: Blobs
     progress: Callable[[str], None]
+    caller: Caller | None = None
 
 
 class Tool(Protocol):

@@ -1,4 +1,4 @@
-"""Tokens by billed bucket, as counted by a provider."""
+"""Tokens by billed bucket and what else is billed, as counted by a provider."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,8 @@ class Usage:
     """Token counts. The four input buckets are disjoint; `output` includes `reasoning`.
 
     `input` is what was neither read from nor written to a cache, as Anthropic reports it; adapters of providers whose
-    input count includes cached tokens subtract them.
+    input count includes cached tokens subtract them. `fees` counts what is billed by the call and not by the token, by
+    kind: "web_search", "file_search", "code_container", ... (the keys of prices.toml).
     """
 
     input: int = 0
@@ -19,6 +20,7 @@ class Usage:
     cache_write_1h: int = 0
     output: int = 0
     reasoning: int = 0
+    fees: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
 
     @property
     def total_input(self) -> int:
@@ -33,6 +35,7 @@ class Usage:
             self.cache_write_1h + other.cache_write_1h,
             self.output + other.output,
             self.reasoning + other.reasoning,
+            {kind: self.fees.get(kind, 0) + other.fees.get(kind, 0) for kind in (*self.fees, *other.fees)},
         )
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,13 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "netns": _has_network_namespaces,
     "recordings": lambda: (RECORDINGS / "dev").is_dir(),
     "not-root": lambda: os.geteuid() != 0,
+    "torch": lambda: bool(find_spec("torch") and find_spec("transformers")),
+    "claude": lambda: bool(shutil.which("claude")),
+    "codex": lambda: bool(shutil.which("codex")),
+    "llama-server": lambda: bool(shutil.which("llama-server")),
 }
 # What a machine may lack even under CI=true: not packages, but data and circumstances.
-MAY_BE_MISSING = {"recordings", "netns", "linux", "not-root"}
+MAY_BE_MISSING = {"recordings", "netns", "linux", "not-root", "torch", "claude", "codex", "llama-server"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,6 +60,8 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     """No test sees the person's keys, configuration or sessions."""
     home = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_BASE_URL", "_AUTH_TOKEN")) or name.startswith(("SAGENT_", "XDG_")):
+        if name.endswith(("_API_KEY", "_BASE_URL", "_AUTH_TOKEN")) or name.startswith(
+            ("SAGENT_", "XDG_", "AWS_", "AZURE_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", "LLAMA_", "CODEX_")
+        ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))

@@ -38,7 +38,7 @@ from sagent.events import (
     ToolProgress,
     ToolStarted,
 )
-from sagent.lib.json import json_freeze, json_load, sha256_hex
+from sagent.lib.json import canonical_bytes, json_freeze, json_load, sha256_hex
 from sagent.messages import (
     Document,
     Image,
@@ -53,6 +53,7 @@ from sagent.messages import (
     assistant,
     user,
 )
+from sagent.session.entries import Bill, read_spent, spent
 from sagent.usage import Cost, Usage
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -167,9 +168,33 @@ def test_a_result_survives_alone():
         decode_result_part({"call_id": "1", "content": [{"type": "thinking", "text": "x"}]}, None)
 
 
-@given(st.builds(Usage, *[st.integers(0, 10**12)] * len(fields(Usage))))
+counts = st.integers(0, 10**12)
+kinds = st.dictionaries(st.text(max_size=20), st.integers(1, 10**6), max_size=3)
+usages = st.builds(Usage, *[counts] * (len(fields(Usage)) - 1), fees=kinds)
+
+
+@given(usages)
 def test_usage_survives(usage: Usage):
     assert decode_usage(json.loads(json.dumps(encode_usage(usage)))) == usage
+
+
+@given(usages, usages)
+def test_usage_adds_up(one: Usage, other: Usage):
+    both = one + other
+    assert both.total_input + both.output == one.total_input + one.output + other.total_input + other.output
+    assert sum(both.fees.values()) == sum(one.fees.values()) + sum(other.fees.values())
+    assert both == other + one
+
+
+@given(usages)
+def test_a_charge_in_the_log_keeps_its_fees(usage: Usage):
+    bill = Bill("root", "executor", "anthropic", "claude-x", usage, Decimal("0.0100001"), "priority+us")
+    assert read_spent(json.loads(canonical_bytes(spent(bill)))) == bill
+
+
+def test_usage_of_a_log_from_before_there_were_fees():
+    assert decode_usage({"input": 3, "output": 1}) == Usage(input=3, output=1)
+    assert "fees" not in encode_usage(Usage(input=3))
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
@@ -264,6 +289,8 @@ def test_a_reply_shows_usage_and_price():
     shown = encode_event(EVENTS["reply_finished"])
     assert shown["usd"] == 0.001
     assert shown["usage"] == {"input": 1, "output": 0, "cache_read": 0, "cache_write": 5, "reasoning": 0}
+    searched = ReplyFinished("root", user("hi"), Usage(input=1, fees={"web_search": 2}), None)
+    assert encode_event(searched)["usage"]["fees"] == {"web_search": 2}
     assert [part["type"] for part in shown["message"]["parts"]] == ["text", "thinking", "tool_call", "opaque"]
     assert encode_event(ReplyFinished("root", assistant("x"), Usage(), None))["usd"] is None
 

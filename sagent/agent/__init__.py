@@ -2,5 +2,6 @@
 
 from sagent.agent.agent import Agent
 from sagent.agent.state import Asker, Bounds, Resources, parse_effort
+from sagent.agent.tree import Tree, TreeLimits
 
-__all__ = ["Agent", "Asker", "Bounds", "Resources", "parse_effort"]
+__all__ = ["Agent", "Asker", "Bounds", "Resources", "Tree", "TreeLimits", "parse_effort"]

@@ -4,20 +4,29 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 
+from sagent.agent import children
+from sagent.agent.holdings import holdings
+from sagent.agent.inbox import Arrived
 from sagent.agent.loop import take_turn
-from sagent.agent.state import Bounds, Resources, Run, State, specs_of
+from sagent.agent.state import Bounds, Resources, Run, State, limits_of, specs_of
+from sagent.agent.tree import Tree
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
-from sagent.events import Event, Failure, Finished, Result, SessionOpened
-from sagent.messages import Message, user
+from sagent.events import Event, Failure, Finished, Notice, Result, SessionOpened
+from sagent.lib.json import as_str
+from sagent.messages import Message, Text, user
 from sagent.model import Effort, Model
-from sagent.peer import Action, Inject, Moment, Status
+from sagent.peer import Action, Background, Inject, JobStatus, Moment, Order, Scope, Status
 from sagent.policy import AllowAll, Policy
+from sagent.session.entries import opened, returned
+from sagent.session.folds import bodies, history, last_job, lost_jobs, unread
 from sagent.session.log import Log, MemoryLog
 from sagent.tool import Tool, Workspace
+from sagent.usage import Cost
 
 LIMIT_REASONS = {
     "max_turns": "the limit of {turns} turns is reached; raise max_turns (--max-turns)",
@@ -70,10 +79,22 @@ class Agent:
             workspace=given.workspace or Workspace(Path.cwd()),
             ask=given.ask,
             resolve=given.resolve,
+            listed=given.limits,
+            fallbacks=list(given.fallbacks),
+            catalog=given.catalog,
             finish=given.finish,
             specs=specs_of(tools),
+            caller=self,
         )
         self._owns_log = given.log is None
+        self._tree = given.tree or Tree()
+        self._above: State | None = None  # of the agent that spawned it
+        self._order: Order | None = None  # what it was spawned for
+        self._deepest: int | None = None  # generation that agents below it may be of, as those above ordered
+        self._life: asyncio.Task[None] | None = None  # of an agent that was spawned
+        self._at_work = False  # it is in a turn of that life, or has not told of it yet
+        self._state.busy = lambda: any(agent.busy for agent in self._tree.below(self.path))
+        self._tree.add(self)
         self._task: asyncio.Task[object] | None = None  # which a run is in
         self._ended: asyncio.Event | None = None  # of the run in progress, or of the last one
         self._interrupted = False
@@ -96,9 +117,19 @@ class Agent:
         return self._task is not None
 
     @property
+    def busy(self) -> bool:
+        """Whether it is at work, or has something to read that it will be."""
+        return self.running or self._at_work or (self._life is not None and len(self._state.inbox) > 0)
+
+    @property
     def messages(self) -> Sequence[Message]:
         """The conversation so far."""
         return tuple(self._state.history)
+
+    @property
+    def tree(self) -> Tree:
+        """All agents of its session, itself among them."""
+        return self._tree
 
     @property
     def ledger(self) -> Ledger:
@@ -116,7 +147,7 @@ class Agent:
         Raises ModelError, BudgetExceeded and UsageError. A run that was interrupted, or stopped by a limit, returns a
         result whose `error` says so.
         """
-        result, error = await self._run(prompt)
+        result, error = await self._run(to_message(prompt))
         if error is not None:
             raise error
         return result
@@ -141,9 +172,10 @@ class Agent:
 
         Closing the iterator early interrupts the run.
         """
+        message = to_message(prompt)
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         forget = self.listen(events.put_nowait)
-        task = asyncio.create_task(self._run(prompt))
+        task = asyncio.create_task(self._run(message))
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -161,22 +193,192 @@ class Agent:
         return lambda: self._state.listeners.remove(listener)
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:
-        """Put a message into the inbox; the run in progress reads it, or the next one."""
-        self._state.inbox.put(user(message) if isinstance(message, str) else message, moment)
+        """Put a message into the inbox; the run in progress reads it, or the next one.
+
+        What an agent of the tree sends is answered: the last words of the turn that reads it go back to the sender.
+        """
+        said = user(message) if isinstance(message, str) else message
+        answer = said.sender != self.path and any(agent.path == said.sender for agent in self._tree.living)
+        self._state.receive(said, moment, answer=answer)
+
+    def inform(self, message: Message) -> None:
+        """The same for what wants no answer, and is read when there is a pause."""
+        self._state.receive(message, "next")
+
+    def check(self, action: Action) -> None:
+        """Raise UsageError for a change that cannot be made."""
+        self._state.check(action)
 
     def apply(self, action: Action) -> None:
-        """Change model, effort or context, or stop. Between two model calls; raises UsageError when it cannot be."""
+        """Change model, effort, limits or context, or stop. It takes effect between two model calls.
+
+        Raises UsageError when it cannot be done; then nothing has changed.
+        """
         match action:
             case Inject(message, moment):
                 self.send(message, moment)
-            case _:
+            case Background():
                 self._state.apply(action)
+            case _:
+                self._state.check(action)
+                if self.running:
+                    self._state.pending.append(action)
+                else:
+                    self._state.apply(action)
 
-    def interrupt(self) -> None:
-        """Stop the model call and the tools of the run in progress. Its `run` returns with error kind "interrupted"."""
+    def interrupt(self, scope: Scope = "tree") -> None:
+        """Stop the model call and the tools of the run in progress, and those of all agents below, unless told "self".
+
+        Its `run` returns with error kind "interrupted". Calls in the background go on.
+        """
         if self._task is not None and not self._interrupted:
             self._interrupted = True
             self._task.cancel()
+        if scope == "tree":
+            for agent in self._tree.below(self.path):
+                agent.interrupt("self")
+
+    async def spawn(self, order: Order | str) -> "Agent":
+        """A new agent below this one, at work on its prompt; `wait()` gives its answer.
+
+        It inherits whatever the order leaves open. Raises UsageError for an order that cannot be met and BudgetExceeded
+        for an allowance that cannot be had: nothing was begun.
+        """
+        order = Order(order) if isinstance(order, str) else order
+        state = self._state
+        model, effort = children.model_for(state, order)
+        tools, system = children.tools_for(state, order), children.system_for(state, order)
+        path = self._tree.reserve(self.path, order.name, self._deepest)
+        if order.budget_usd is not None:
+            await asyncio.to_thread(state.ledger.prices.warm)
+            state.ledger.allow(path, order.budget_usd)
+        child = self._child(path, order, model, effort, tools, system)
+        child.restore(children.history_for(state, order))
+        child.begin(state, order, self._deepest, children.prompt_for(state, order, path))
+        return child
+
+    async def recall(self) -> None:
+        """Take up what an earlier process left in the log, after `restore`: messages nobody has read, jobs that were
+        lost, agents that live on, each with what it holds."""
+        state = self._state
+        entries = tuple(state.log.entries())
+        for found in unread(entries, state.log.blobs.get):
+            moment: Moment = "idle" if found.moment == "idle" else "next"
+            state.inbox.put(Arrived(found.message, found.entry, found.answer), moment)
+        state.jobs.last = last_job(entries)
+        for body in lost_jobs(entries):
+            state.record("job", {**body, "state": "lost"})
+            text = f"{as_str(body.get('job'))}, a call of {as_str(body.get('tool'))}, was lost: the process ended."
+            state.receive(user(text, sender="sagent"), "next")
+        for body in bodies(entries, "spawned"):
+            self._tree.recall(as_str(body.get("agent")))
+            if body.get("persistent") is True:
+                try:
+                    await self._revive(body)
+                except (SagentError, OSError, ValueError) as error:
+                    state.emit(
+                        Notice(state.path, "warning", f"{as_str(body.get('agent'))} is not there again: {error}")
+                    )
+
+    async def _revive(self, body: Mapping[str, object]) -> None:
+        """Bring a child back that lives on."""
+        state, path, order = self._state, as_str(body.get("agent")), children.order_of(body)
+        model, effort = children.model_for(state, order)
+        tools = children.tools_for(state, order)
+        entries = tuple(state.log.child(path).entries())
+        prompts = bodies(entries, "prompt")
+        system = as_str(prompts[-1].get("system")) if prompts else state.system
+        if order.budget_usd is not None:
+            await asyncio.to_thread(state.ledger.prices.warm)
+            state.ledger.allow(path, max(order.budget_usd - state.ledger.spent_below(path), Decimal(0)))
+        child = self._child(path, order, model, effort, tools, system)
+        child.restore(history(entries, state.log.blobs.get))
+        child.begin(state, order, self._deepest)
+        await child.recall()
+
+    def _child(
+        self, path: str, order: Order, model: Model, effort: Effort | None, tools: Sequence[Tool], system: str
+    ) -> "Agent":
+        state = self._state
+        return Agent(
+            model,
+            system=system,
+            tools=tools,
+            policy=state.policy,
+            bounds=children.bounds_for(state, order),
+            effort=effort,
+            resources=Resources(
+                log=state.log.child(path),
+                ledger=state.ledger,
+                workspace=children.workspace_for(state, order),
+                ask=state.ask,
+                path=path,
+                resolve=state.resolve,
+                limits=state.listed,
+                fallbacks=tuple(state.fallbacks),
+                catalog=state.catalog,
+                tree=self._tree,
+            ),
+        )
+
+    def peers(self, pattern: str = "*") -> "Sequence[Agent]":
+        """The other living agents of the tree that a name or a pattern means; "*" is all of them."""
+        return self._tree.find(pattern, self.path)
+
+    def post(self, path: str, message: Message, seconds: float = 0.0) -> None:
+        """Send a message to a living agent, now or in some seconds. One that has ended by then gets it no more."""
+        if seconds > 0:
+            self._tree.later(seconds, lambda: self.post(path, message))
+        elif agent := self._tree.get(path):
+            self._state.record("sent", {"to": path, "text": message.content})
+            agent.send(message)
+
+    def catalog(self) -> str:
+        """The models that can be switched to, for a model to read."""
+        state = self._state
+        return state.catalog() if state.catalog else f"Only {state.model.provider}/{state.model.id} can be used here."
+
+    def jobs(self) -> Sequence[JobStatus]:
+        """Its calls in the background, those that have ended included."""
+        return tuple(job.status() for job in self._state.jobs.all())
+
+    def job_output(self, name: str) -> str:
+        """A job's result, or the end of what it has shown so far. Raises UsageError naming the jobs there are."""
+        job = self._state.jobs.require(name)
+        if job.output is None:
+            return job.tail
+        return "".join(part.text for part in job.output.content if isinstance(part, Text))
+
+    async def wait_for_job(self, name: str, seconds: float | None = None) -> JobStatus:
+        """How a job stands when it has ended or the time is over. Raises UsageError."""
+        job = self._state.jobs.require(name)
+        await asyncio.wait([job.task], timeout=seconds)
+        return job.status()
+
+    async def cancel_job(self, name: str) -> JobStatus:
+        """Stop a job; what it had is lost. Raises UsageError."""
+        job = self._state.jobs.require(name)
+        job.task.cancel()
+        await asyncio.wait([job.task])
+        return job.status()
+
+    def detach_job(self, name: str) -> str:
+        """Have a job outlive this process, and say where its output goes. Raises UsageError where its tool cannot."""
+        return self._state.jobs.detach(name)
+
+    def cost(self) -> Cost:
+        """What the whole tree has spent."""
+        return self._state.ledger.totals()
+
+    def wake(self) -> None:
+        """Have a run that waits for others look again whether it still must."""
+        self._state.inbox.nudge("next")
+
+    def end(self) -> "asyncio.Task[None] | None":
+        """Begin to end an agent that was spawned, and what is below it; the task is done when it has ended."""
+        if self._life is not None:
+            self._life.cancel()
+        return self._life
 
     async def wait(self) -> Result:
         """The result of the run in progress, or of the last one."""
@@ -189,16 +391,31 @@ class Agent:
     def status(self) -> Status:
         """How it stands."""
         state = self._state
-        tokens = state.meter.estimate(state.model.weigh(state.request()))
-        model = f"{state.model.provider}/{state.model.id}"
-        return Status(state.path, "working" if self._task else "idle", model, state.run.turns, tokens)
+        ended = self._life is not None and self._life.done()
+        return Status(
+            state.path,
+            "ended" if ended else "working" if self._task else "idle",
+            f"{state.model.provider}/{state.model.id}",
+            state.run.turns,
+            state.meter.estimate(state.model.weigh(state.request())),
+            state.effort or "",
+            state.limits.window,
+            state.ledger.spent(state.path),
+            state.ledger.spent_below(state.path),
+            tuple(job.status() for job in state.jobs.running()),
+            holdings(state),
+            limits_of(state.bounds),
+        )
 
     def restore(self, history: Sequence[Message]) -> None:
         """Take over an earlier conversation, before the first run."""
         self._state.history = list(history)
 
     async def aclose(self) -> None:
-        """End what its tools left running, and close its log when it made it itself."""
+        """End the agents below it, its jobs and what its tools left running; close its log when it made it itself."""
+        self._tree.close()
+        await self._tree.end_below(self.path)
+        await self._state.jobs.stop()
         for tool in self._state.tools.values():
             close = getattr(tool, "aclose", None)
             if close is not None:
@@ -206,10 +423,74 @@ class Agent:
         if self._owns_log:
             self._state.log.close()
 
-    async def _run(self, prompt: str | Mapping[str, object] | Message) -> tuple[Result, SagentError | None]:
-        message = to_message(prompt)
+    def begin(self, above: State, order: Order, deepest: int | None, prompt: Message | None = None) -> None:
+        """Begin the life of an agent that was spawned: what happens here is told above too. Without a prompt it is
+        one of an earlier process, that goes on."""
+        self._above, self._order = above, order
+        own = None if order.max_depth is None else self.path.count("/") + order.max_depth
+        self._deepest = min((most for most in (own, deepest) if most is not None), default=None)
+        self.listen(above.emit)
+        state = self._state
+        if prompt is not None:
+            first = state.record("opened", opened(state.log.session_id, self.path, str(state.workspace.cwd), {}))
+            above.record("spawned", children.spawned_body(state, first, order))
+            state.inbox.put(Arrived(prompt))
+            self._ended = asyncio.Event()
+        self._life = asyncio.get_running_loop().create_task(self._live(above, order), name=self.path)
+
+    async def _live(self, above: State, order: Order) -> None:
+        """A spawned agent's life: one turn, or for one that persists a turn for whatever arrives, until it is ended."""
+        state = self._state
+        try:
+            while True:
+                await state.inbox.arrival()
+                self._at_work = True
+                result = await self._turn()
+                above.record("returned", returned(self.path, state.log.head))
+                children.remember(above, self.path, order.prompt, result)
+                if not order.persistent:
+                    return
+                news = children.ended(self.path, result)
+                for path in dict.fromkeys([above.path, *state.run.askers]):
+                    if agent := self._tree.get(path):
+                        agent.inform(news)
+                self._at_work = False
+                self._tree.nudge(self.path)
+        finally:
+            await self._leave(above)
+
+    async def _turn(self) -> Result:
+        """One run on what is in the inbox. Whatever goes wrong, there is a result that says so."""
+        try:
+            return (await self._run(None))[0]
+        except Exception as error:  # a child's defect is its parent's to read, not its end
+            self._last = Result("", (), "error", Failure("crashed", f"{type(error).__name__}: {error}"))
+            self._state.emit(Finished(self.path, self._last))
+            return self._last
+
+    async def _leave(self, above: State) -> None:
+        """What is left to do when it ends, also by a cancellation."""
+        state = self._state
+        try:
+            await self._tree.end_below(self.path)
+            await state.jobs.stop()
+        finally:
+            self._at_work = False
+            self._tree.remove(self)
+            state.ledger.take_back(self.path)
+            if self._last is None:
+                self._last = Result("", (), "interrupted", Failure("interrupted", "it was ended before it began"))
+            if self._ended is not None:
+                self._ended.set()
+            state.log.close()
+            above.inbox.nudge("next")
+
+    async def _run(self, message: Message | None) -> tuple[Result, SagentError | None]:
+        """A run on a prompt, or only on what is in the inbox."""
         await self._let_go()
-        self._task, self._interrupted, self._ended = asyncio.current_task(), False, asyncio.Event()
+        self._task, self._interrupted = asyncio.current_task(), False
+        if self._ended is None or self._ended.is_set():
+            self._ended = asyncio.Event()
         self._state.run = Run()
         first = len(self._state.history)
         try:
@@ -223,14 +504,17 @@ class Agent:
             return await self._finish(first, reason, failure), error
         finally:
             self._task = None
+            self._state.apply_pending()
             self._ended.set()
+            self._tree.nudge(self.path)
 
-    async def _work(self, message: Message) -> tuple[str, Failure | None, SagentError | None]:
+    async def _work(self, message: Message | None) -> tuple[str, Failure | None, SagentError | None]:
         """Take the turn: why it ended, and what went wrong."""
         state = self._state
         try:
             self._announce()
-            state.inbox.put(message)
+            if message is not None:
+                state.inbox.put(Arrived(message))
             reason = await take_turn(state)
             return reason, _limit_failure(reason, state.run, state.bounds), None
         except (ModelError, BudgetExceeded) as error:

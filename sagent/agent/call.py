@@ -1,4 +1,4 @@
-"""One model call: an onion of small layers. Retry, around afford, around stream.
+"""One model call: an onion of small layers. Retry, around recover from overflow, around afford, around stream.
 
 Money is reserved for every attempt, not once around all of them: a stream that was cut may have been billed.
 """
@@ -10,14 +10,25 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from sagent.agent.state import State
+from sagent.context.stubs import can_shrink, shrink
 from sagent.cost.ledger import Reservation
-from sagent.errors import ModelError
+from sagent.errors import ModelError, ModelErrorKind
 from sagent.events import Notice, ReplyFinished, Retrying, TextDelta, ThinkingDelta
 from sagent.messages import Message, Part, Text, ToolCall
-from sagent.model import Billed, Delta, Reply, Request, TextPart, ThinkingPart
+from sagent.model import Billed, Delta, Reply, Request, TextPart, ThinkingPart, input_budget
+from sagent.session.entries import compacted
+from sagent.session.folds import compact
 from sagent.usage import Charge, Usage
 
 USUAL_OUTPUT = 16_000  # tokens reserved for a reply when neither the user nor the model's data sets a limit
+LEAST_REPLY = 1_024  # tokens of output that are asked for however full the window seems: our figures may be wrong
+LEAST_OUTPUT = 16  # tokens of output that are paid for: some providers take no lower limit
+MARGIN = 256  # tokens between what we count and what a provider counts
+MOST_RECOVERIES = 3  # of one call from a full window
+TOO_FULL = (
+    "Nothing more can be left out of the conversation by itself: begin a new session, take a model with a larger "
+    "window, or give it less at once."
+)
 LEAST_WAIT, MOST_WAIT = 0.5, 30.0  # seconds
 
 
@@ -31,9 +42,12 @@ async def call_model(state: State) -> Message:
     while True:
         partial = Attempt()
         try:
-            return await _afford(state, partial)
+            return await _recover(state, partial)
         except ModelError as error:
             wait = _wait_before_retry(state, error, attempt)
+            if wait is None and _fall_back(state, error, partial):
+                attempt = 0
+                continue
             if wait is None:
                 _keep_partial(state, partial)
                 raise
@@ -52,20 +66,47 @@ class Attempt:
     pieces: list[str] = field(default_factory=list[str])
     thought: int = 0  # bytes of reasoning received
     charges: tuple[Charge, ...] = ()
+    most: int | None = None  # tokens of output, where a provider said that no more fit
+    asked: int | None = None  # tokens of output that were asked for
+    recoveries: int = 0  # from a full window
 
     @property
     def text(self) -> str:
         """The visible text received."""
         return "".join(self.pieces)
 
+    def discard(self, state: State, error: ModelError) -> None:
+        """What was received no longer counts: the call is made again."""
+        if self.text:
+            state.emit(Retrying(state.path, str(error), error.kind, self.recoveries, 0.0, self.text))
+        self.pieces, self.thought, self.charges = [], 0, ()
+
+
+async def _recover(state: State, partial: Attempt) -> Message:
+    """Make what does not fit smaller, and go again. What cannot be made smaller is the provider's error."""
+    while True:
+        try:
+            return await _afford(state, partial)
+        except ModelError as error:
+            if error.kind != "context_overflow":
+                raise
+            if not (partial.recoveries < MOST_RECOVERIES and _make_fit(state, error, partial)):
+                error.advise(TOO_FULL)
+                raise
+            partial.recoveries += 1
+            partial.discard(state, error)
+
 
 async def _afford(state: State, partial: Attempt) -> Message:
     request = state.request()
     weight = state.model.weigh(request)
     _check_size(state, weight)
+    request = replace(request, max_output=_output_limit(state, weight, partial))
     reservation = await _reserve(state, request, weight)
     with reservation:
-        request = replace(request, max_output=reservation.max_output)
+        partial.asked = reservation.max_output
+        limits = [limit for limit in (request.max_output, reservation.max_output) if limit is not None]
+        request = replace(request, max_output=min(limits, default=None))
         try:
             reply = await _stream(state, request, partial)
         except (ModelError, asyncio.CancelledError) as error:
@@ -73,20 +114,23 @@ async def _afford(state: State, partial: Attempt) -> Message:
             if charges:
                 state.settle(reservation, charges)
             raise
+        if reply.message.stop == "context_overflow" and not reply.message.calls and _may_recover(state, partial):
+            state.settle(reservation, reply.charges)
+            raise _error(state, "context_overflow", "the window was full before the answer was")
         return await _accept(state, reply, reservation, weight)
 
 
 async def _reserve(state: State, request: Request, weight: int) -> Reservation:
     max_output = request.max_output
     if state.ledger.cap is not None and max_output is None:
-        max_output = min(state.model.limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
+        max_output = min(state.limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
     return await state.ledger.reserve(
         state.path,
         "executor",
         state.model.provider,
         state.model.id,
         input_bound=state.meter.bound(weight),
-        max_output=max_output,
+        max_output=None if max_output is None else max(max_output, LEAST_OUTPUT),
     )
 
 
@@ -114,7 +158,7 @@ async def _consume(state: State, deltas: AsyncIterator[Delta | Reply], partial: 
                 return delta
             case _:
                 assert_never(delta)
-    raise ModelError("cut", "the stream ended without a reply", provider=state.model.provider, model=state.model.id)
+    raise _error(state, "cut", "the stream ended without a reply")
 
 
 async def _accept(state: State, reply: Reply, reservation: Reservation, weight: int) -> Message:
@@ -164,12 +208,85 @@ def _keep_partial(state: State, partial: Attempt) -> None:
 def _check_size(state: State, weight: int) -> None:
     most, size = state.bounds.max_request_tokens, state.meter.estimate(weight)
     if most is not None and size > most:
-        raise ModelError(
-            "context_overflow",
-            f"the next request would hold about {size} tokens, more than --max-request-tokens {most}",
-            provider=state.model.provider,
-            model=state.model.id,
-        )
+        words = f"the next request would hold about {size} tokens, more than --max-request-tokens {most}"
+        raise _error(state, "context_overflow", words)
+
+
+def _error(state: State, kind: ModelErrorKind, words: str) -> ModelError:
+    return ModelError(kind, words, provider=state.model.provider, model=state.model.id)
+
+
+def _output_limit(state: State, weight: int, partial: Attempt) -> int | None:
+    """The output limit to ask for; None is what the adapter asks for by itself.
+
+    Input and output share the window, so that beside a long input the usual output is too much to ask for.
+    """
+    wanted, limits = state.bounds.max_response_tokens, state.limits
+    if partial.most is not None:
+        return min(partial.most, wanted or partial.most)
+    known = limits.max_output or (2 * USUAL_OUTPUT if state.meter.window else 0)  # a server's own may be too much
+    usual = wanted or min(known, 2 * USUAL_OUTPUT)
+    if limits.window is None or not usual:
+        return wanted
+    room = max(LEAST_REPLY, limits.window - _likely(state, weight))
+    return wanted if usual <= room else min(room, wanted or USUAL_OUTPUT)
+
+
+def _likely(state: State, weight: int) -> int:
+    """The input tokens of a request, with something on top for what an estimate may miss."""
+    tokens = state.meter.estimate(weight)
+    return tokens + tokens // 16 + MARGIN
+
+
+def _may_recover(state: State, partial: Attempt) -> bool:
+    return partial.recoveries < MOST_RECOVERIES and can_shrink(state.history)
+
+
+def _make_fit(state: State, error: ModelError, partial: Attempt) -> bool:
+    """Ask for less output, where that is all there is to it; else shrink the history. False when neither helps."""
+    if partial.recoveries < MOST_RECOVERIES - 1 and _ask_for_less(state, error, partial):
+        return True
+    partial.most = None
+    return _shrink(state, error)
+
+
+def _ask_for_less(state: State, error: ModelError, partial: Attempt) -> bool:
+    """Lower the output limit, where a provider says how large its window is and the input alone fits into it."""
+    if error.window is None:
+        return False
+    state.meter.window = error.window
+    used = error.tokens + MARGIN if error.tokens else _likely(state, state.model.weigh(state.request()))
+    room = error.window - used
+    if error.tokens is None and partial.most is not None:  # our estimate was not enough
+        room = min(room, partial.most // 2)
+    if room < LEAST_REPLY or (partial.asked is not None and room >= partial.asked):
+        return False
+    partial.most = room
+    return True
+
+
+def _shrink(state: State, error: ModelError) -> bool:
+    """Put stubs in the place of old results, until the next request fills 70 % of what there is room for."""
+    weight = state.model.weigh(state.request())
+    before = error.tokens or state.meter.estimate(weight)
+    rooms = (input_budget(state.limits), state.bounds.max_request_tokens)
+    target = min([before, *(room for room in rooms if room is not None)]) * 7 // 10
+    try:
+        stubs = shrink(state.history, weight * (before - target) // max(before, 1), state.log.blobs)
+    except OSError as failure:
+        state.emit(Notice(state.path, "warning", f"The context cannot be made smaller: {failure}"))
+        return False
+    if not stubs:
+        return False
+    compact(state.history, compacted(stubs, before, before, "overflow"))
+    after = before * state.model.weigh(state.request()) // max(weight, 1)
+    state.record("compacted", compacted(stubs, before, after, "overflow"))
+    text = (
+        f"The context was full, at about {before:,} tokens: {len(stubs)} tool results gave way to stubs, which leaves "
+        f"about {after:,}. The results are kept, and the model can read them again."
+    )
+    state.emit(Notice(state.path, "info", text))
+    return True
 
 
 def _wait_before_retry(state: State, error: ModelError, attempt: int) -> float | None:
@@ -181,14 +298,34 @@ def _wait_before_retry(state: State, error: ModelError, attempt: int) -> float |
         return None
     if error.retry_after is not None and error.retry_after > state.bounds.longest_wait:
         until = datetime.now().astimezone() + timedelta(seconds=error.retry_after)
-        text = f"{error.provider} asks to wait until {until:%Y-%m-%d %H:%M %Z}; that is not waited for."
-        state.emit(Notice(state.path, "warning", text))
+        error.advise(f"It can be asked again at {until:%Y-%m-%d %H:%M %Z}; so long a wait is left to you.")
         return None
     if error.retry_after is not None:
         return error.retry_after
     import random
 
     return random.uniform(LEAST_WAIT / 2, min(MOST_WAIT, LEAST_WAIT * 2**attempt))  # noqa: S311 -- not a secret
+
+
+def _fall_back(state: State, error: ModelError, partial: Attempt) -> bool:
+    """Let the next fallback take over from a model that cannot be reached. False when none can.
+
+    Only for what is worth a retry: a wrong key, an empty purse or a refused request is for a person to mend.
+    """
+    while error.retryable and state.fallbacks:
+        model, down = state.fallbacks.pop(0), f"{state.model.provider}/{state.model.id}"
+        name = f"{model.provider}/{model.id}"
+        if name == down:
+            continue
+        if state.ledger.cap is not None and state.ledger.prices.ceiling(model.provider, model.id) is None:
+            text = f"{name} cannot take over: it has no known price, so the cap could not be kept."
+            state.emit(Notice(state.path, "warning", text))
+            continue
+        partial.discard(state, error)
+        state.emit(Notice(state.path, "warning", f"{down} cannot be reached, {name} takes over. {error}"))
+        state.change(model, str(error))
+        return True
+    return False
 
 
 def _distinct_calls(message: Message) -> Message:

@@ -1,4 +1,7 @@
-"""From calls to results. What all tools need is done here, once: validate, judge, order, bound, record, answer."""
+"""From calls to results. What all tools need is done here, once: validate, judge, order, bound, record, answer.
+
+A call that is still running when a message arrives, when somebody says so or after a time goes on as a job.
+"""
 
 import asyncio
 import time
@@ -6,27 +9,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from sagent.agent.jobs import Job, job_body, news_of
 from sagent.agent.state import State
 from sagent.context.truncation import bound_output
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
-from sagent.lib.json import JsonObject
+from sagent.lib.json import JsonObject, as_object
 from sagent.lib.schema import coerce, violations
 from sagent.messages import Message, Text, ToolCall, ToolResult
+from sagent.peer import JobState
 from sagent.policy import Allow, Ask, Deny
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, conflict, foresee
 
 INTERRUPTED = "interrupted before it ended"
+GRACE = 0.02  # seconds that running calls have to end when a message arrives, before they go on as jobs
+LONGEST_DELAY = 86_400.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A call that may be made."""
+    """A call that may be made; in the `background` from the start, and after a `delay` in seconds, where asked for."""
 
     call: ToolCall
     tool: Tool
     arguments: JsonObject
     effect: Effect
+    background: bool = False
+    delay: float = 0.0
 
 
 async def run_calls(state: State, reply: Message) -> Message:
@@ -35,7 +44,7 @@ async def run_calls(state: State, reply: Message) -> Message:
     When cancelled, running tools are stopped, every open call is answered as interrupted, and the history is valid.
     """
     results: dict[str, ToolResult] = {}
-    tasks: list[asyncio.Task[None]] = []
+    tasks: dict[str, asyncio.Task[None]] = {}
     ready: list[Ready] = []
     try:
         for call in reply.calls:
@@ -44,17 +53,61 @@ async def run_calls(state: State, reply: Message) -> Message:
                 state.emit(ToolStarted(state.path, call))
                 _answer(state, call, item, 0.0, results)
                 continue
-            before = [task for task, other in zip(tasks, ready, strict=True) if conflict(other.effect, item.effect)]
-            tasks.append(asyncio.create_task(_run_one(state, item, before, results)))
-            ready.append(item)
-        for task in tasks:
-            await task
+            before = [tasks[other.call.id] for other in ready if conflict(other.effect, item.effect)]
+            task = asyncio.create_task(_run_one(state, item, before, results))
+            tasks[call.id] = task
+            if item.background or item.delay:
+                _go_on(state, call, task, results, "was started in the background")
+            else:
+                ready.append(item)
+        await _until_answered(state, {item.call.id: tasks[item.call.id] for item in ready}, reply, results)
     finally:
         try:
-            await _stop(tasks)
+            await _stop([task for task in tasks.values() if state.jobs.of(task) is None])
         finally:
             message = _close(state, reply, results, INTERRUPTED)
     return message
+
+
+async def _until_answered(
+    state: State, tasks: Mapping[str, asyncio.Task[None]], reply: Message, results: dict[str, ToolResult]
+) -> None:
+    """Wait for the calls; those that may not be waited for any longer are answered as jobs."""
+    clock = asyncio.get_running_loop().time
+    limit = state.bounds.foreground_seconds
+    deadline = None if limit is None else clock() + limit
+    while open_calls := {call: task for call, task in tasks.items() if not task.done() and call not in results}:
+        arrival = asyncio.create_task(state.inbox.arrival("now"))
+        try:
+            left = None if deadline is None else max(0.0, deadline - clock())
+            once = asyncio.FIRST_COMPLETED
+            done, _ = await asyncio.wait({*open_calls.values(), arrival}, timeout=left, return_when=once)
+            if arrival in done:
+                await asyncio.wait(open_calls.values(), timeout=GRACE)
+        finally:
+            arrival.cancel()
+        asked = state.take_background()
+        why = "goes on in the background"
+        if done and arrival not in done:
+            continue  # a call has ended
+        if not done:
+            why = f"has run for {limit:g} s and goes on in the background"
+        for call in reply.calls:
+            task = open_calls.get(call.id)
+            chosen = not done or "" in asked or call.id in asked or not asked
+            if task is not None and not task.done() and chosen:
+                _go_on(state, call, task, results, why)
+    for task in tasks.values():
+        if state.jobs.of(task) is None:
+            await task
+
+
+def _go_on(state: State, call: ToolCall, task: asyncio.Task[None], results: dict[str, ToolResult], why: str) -> None:
+    """Answer a call that runs by the name of the job that it is from now on."""
+    job = state.jobs.begin(call, task)
+    state.record("job", job_body(job))
+    text = f"{call.name} {why} as {job.name}. Its result arrives as a message; go on with other work, or end your turn."
+    _answer(state, call, ToolOutput.of(text, summary=f"goes on as {job.name}"), 0.0, results)
 
 
 def decline_calls(state: State, reply: Message, reason: str) -> None:
@@ -87,7 +140,8 @@ async def _prepare(state: State, call: ToolCall, reply: Message) -> Ready | Tool
         cut = " The reply was cut at its length limit." if reply.stop == "max_tokens" else ""
         raw = call.malformed[:500]
         return _error(f"The arguments of {call.name} are not a JSON object: {raw!r}.{cut} Call it again.")
-    arguments = coerce(tool.parameters, call.arguments)
+    given, background, delay = _set_apart(tool, call.arguments)
+    arguments = coerce(tool.parameters, given)
     wrong = violations(tool.parameters, arguments)
     if wrong or not isinstance(arguments, JsonObject):
         return _error(f"Invalid arguments for {call.name}: {'; '.join(wrong)}. Call it again with corrected arguments.")
@@ -99,7 +153,7 @@ async def _prepare(state: State, call: ToolCall, reply: Message) -> Ready | Tool
     except Exception as error:  # neither a tool nor a policy may end a run; what cannot be judged is not done
         return _error(f"{call.name} was not run: {type(error).__name__}: {error}")
     if reason is None:
-        return Ready(call, tool, arguments, effect)
+        return Ready(call, tool, arguments, effect, background, delay)
     denial = Denial(call.name, call.id, reason)
     state.run.denials.append(denial)
     state.emit(Denied(state.path, denial))
@@ -122,26 +176,65 @@ async def _judge(state: State, call: ToolCall, effect: Effect) -> str | None:
             assert_never(verdict)
 
 
+def _set_apart(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, float]:
+    """A call's own arguments, and what every call may say besides: `background` and `delay`."""
+    own = as_object(tool.parameters.get("properties"))
+    background, delay = arguments.get("background"), arguments.get("delay")
+    extra = [name for name in ("background", "delay") if name in arguments and name not in own]
+    if not extra:
+        return arguments, False, 0.0
+    seconds = float(delay) if isinstance(delay, int | float) and "delay" in extra else 0.0
+    rest = JsonObject({name: value for name, value in arguments.items() if name not in extra})
+    return rest, "background" in extra and background in (True, "true"), min(max(seconds, 0.0), LONGEST_DELAY)
+
+
 async def _run_one(
     state: State, item: Ready, before: Sequence[asyncio.Task[None]], results: dict[str, ToolResult]
 ) -> None:
-    """Run one call after those it must wait for."""
-    if before:
-        await asyncio.wait(before)
-    state.emit(ToolStarted(state.path, item.call))
+    """Run one call after those it must wait for; its outcome is the call's answer, or a message when it is a job."""
     started = time.monotonic()
-    output = await _invoke(state, item)
-    _answer(state, item.call, output, time.monotonic() - started, results)
+    try:
+        if item.delay:
+            await asyncio.sleep(item.delay)
+        if before:
+            await asyncio.wait(before)
+        state.emit(ToolStarted(state.path, item.call))
+        started = time.monotonic()
+        output = await _invoke(state, item)
+    except asyncio.CancelledError:
+        if job := state.jobs.of(asyncio.current_task()):
+            _end_job(state, job, _error("cancelled"), "cancelled")
+        raise
+    if job := state.jobs.of(asyncio.current_task()):
+        _end_job(state, job, output, "failed" if output.is_error else "done")
+    else:
+        _answer(state, item.call, output, time.monotonic() - started, results)
+
+
+def _end_job(state: State, job: Job, output: ToolOutput, how: JobState) -> None:
+    """A job has ended: its result becomes a message."""
+    job.state, job.output, job.ended = how, output, time.monotonic()
+    state.record("job", job_body(job))
+    result = ToolResult(job.call.id, output.content, output.is_error)
+    state.emit(ToolFinished(state.path, job.call, result, job.ended - job.started, output.summary, output.diff))
+    if how == "cancelled":
+        state.inbox.nudge("next")  # who cancelled it knows; a run that waits for it may end
+    else:
+        state.receive(news_of(job), "next")
 
 
 async def _invoke(state: State, item: Ready) -> ToolOutput:
     """The tool's own output; whatever it raises is an error result, for a failing tool never ends a run."""
     call = item.call
 
+    running = asyncio.current_task()
+
     def progress(text: str) -> None:
+        if job := state.jobs.of(running):
+            job.tail = text
         state.emit(ToolProgress(state.path, call.id, text))
 
-    context = RunContext(state.path, call.id, state.workspace, state.log.blobs, progress)
+    context = RunContext(state.path, call.id, state.workspace, state.log.blobs, progress, state.caller)
     try:
         output = await item.tool(item.arguments, context)
         output = ToolOutput.of(output) if isinstance(output, str) else output

@@ -12,8 +12,8 @@ from sagent.policy import Turn
 async def take_turn(state: State) -> str:
     """Work until there is nothing left to do; returns why it ended. A cancelled turn leaves a valid history."""
     while True:
-        for message in state.inbox.take("now"):
-            state.add(message)
+        for arrived in state.arrivals():
+            state.admit(arrived)
         if state.run.stop:
             return state.run.stop
         if state.run.turns == state.bounds.max_turns:
@@ -34,8 +34,8 @@ async def take_turn(state: State) -> str:
             state.apply(action)
 
         if results is None and reply.stop != "pause":
-            late = state.inbox.take("idle")
+            late = await state.rest()
             if not late:
                 return reply.stop or "end"
-            for message in late:
-                state.add(message)
+            for arrived in late:
+                state.admit(arrived)

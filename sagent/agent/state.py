@@ -3,24 +3,31 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from sagent.agent.inbox import Inbox
+from sagent.agent.inbox import Arrived, Inbox
+from sagent.agent.jobs import Jobs
 from sagent.codec import encode_message, encode_result_part
+from sagent.context.stubs import drop
 from sagent.cost.ledger import Ledger, Reservation, Spent
+from sagent.errors import UsageError
 from sagent.events import Denial, Event, Notice, Received, Switched
-from sagent.lib.json import EMPTY, JsonObject, canonical_bytes, sha256_hex
-from sagent.messages import Message, ToolCall, ToolResult
-from sagent.model import Effort, Model, Request, ToolSpec
-from sagent.peer import Action, Compact, Inject, Stop, Switch
+from sagent.lib.json import EMPTY, JsonObject, as_object, canonical_bytes, json_freeze_object, sha256_hex
+from sagent.messages import Message, ToolCall, ToolResult, user
+from sagent.model import EFFORTS, Effort, Limits, Model, Request, ToolSpec
+from sagent.peer import Action, Background, Caller, Compact, Inject, Moment, Stop, Switch
 from sagent.policy import Ask, Policy
-from sagent.session.entries import Bill
+from sagent.session.entries import Bill, compacted, received
 from sagent.session.entries import spent as bill_body
+from sagent.session.folds import compact
 from sagent.session.log import Log
 from sagent.tool import Tool, Workspace
 from sagent.usage import Charge, Usage
+
+if TYPE_CHECKING:
+    from sagent.agent.tree import Tree
 
 Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
 """Puts a question to a person: None means yes, a string is the reason for no."""
@@ -36,6 +43,8 @@ class Bounds:
     max_response_tokens: int | None = None
     max_retries: int = 8
     longest_wait: float = 120.0  # a provider that asks for more than this is not waited for
+    foreground_seconds: float | None = None  # a call that runs longer goes on in the background
+    wait_for_jobs: bool = True  # a run does not end before its jobs and the agents below it are done
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,11 @@ class Resources:
     ask: Asker | None = None
     path: str = "root"
     resolve: Callable[[str], Model] | None = None  # "provider/id" -> Model, for Switch
+    limits: Callable[[Model], Limits] | None = None  # a model's sizes, where more is known than it knows itself
+    fallbacks: Sequence[Model] = ()  # take over, one after the other, when the model cannot be reached
     finish: Callable[[], Awaitable[None]] | None = None  # awaited when a run ends, before its result is told
+    tree: "Tree | None" = None
+    catalog: Callable[[], str] | None = None  # the models that can be switched to, in words
 
 
 @dataclass(slots=True)
@@ -57,6 +70,7 @@ class Meter:
 
     weight: int = 0  # the bound of the last request that was counted
     counted: int = 0  # what the provider said it was
+    window: int | None = None  # as an overflow error told it
 
     def bound(self, weight: int) -> int:
         """The most input tokens a request of this weight can have."""
@@ -66,8 +80,10 @@ class Meter:
 
     def estimate(self, weight: int) -> int:
         """How many tokens it likely has; text has three to four bytes to a token."""
-        if not self.counted or weight < self.weight:
+        if not self.counted:
             return weight // 3
+        if weight < self.weight:
+            return self.counted * weight // self.weight
         return self.counted + (weight - self.weight) // 3
 
     def learn(self, weight: int, counted: int) -> None:
@@ -84,6 +100,7 @@ class Run:
     turns: int = 0
     rounds: int = 0
     stop: str = ""
+    askers: list[str] = field(default_factory=list[str])  # agents whose messages want an answer
     usage: Usage = field(default_factory=Usage)
     denials: list[Denial] = field(default_factory=list[Denial])
 
@@ -104,8 +121,16 @@ class State:
     workspace: Workspace
     ask: Asker | None = None
     resolve: Callable[[str], Model] | None = None
+    listed: Callable[[Model], Limits] | None = None
+    fallbacks: list[Model] = field(default_factory=list[Model])
     options: JsonObject = EMPTY
     inbox: Inbox = field(default_factory=Inbox)
+    jobs: Jobs = field(default_factory=Jobs)
+    pending: list[Action] = field(default_factory=list[Action])  # changes to make before the next model call
+    background: set[str] = field(default_factory=set[str])  # calls that are to go on in the background; "" is all
+    caller: Caller | None = None  # the agent itself, as its tools may use it
+    handoffs: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])  # who, asked what, said
+    busy: Callable[[], bool] = lambda: False  # whether agents below it are at work
     history: list[Message] = field(default_factory=list[Message])
     listeners: list[Callable[[Event], None]] = field(default_factory=list[Callable[[Event], None]])
     specs: tuple[ToolSpec, ...] = ()
@@ -116,6 +141,7 @@ class State:
         default_factory=list[tuple[Reservation, tuple[Charge, ...]]]
     )
     finish: Callable[[], Awaitable[None]] | None = None
+    catalog: Callable[[], str] | None = None
     log_lost: bool = False
 
     def emit(self, event: Event) -> None:
@@ -132,10 +158,28 @@ class State:
                 context = {"message": f"a listener failed on {type(event).__name__}", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
 
-    def add(self, message: Message) -> None:
-        """Let the history grow by a message, in memory and in the log."""
+    def admit(self, arrived: Arrived) -> None:
+        """Let a message from the inbox enter the history."""
+        if arrived.answer and arrived.message.sender not in self.run.askers:
+            self.run.askers.append(arrived.message.sender)
+        self.add(arrived.message, arrived.entry)
+
+    def arrivals(self) -> list[Arrived]:
+        """What is to be read before the next model call; changes that were asked for are made first."""
+        self.apply_pending()
+        return self.inbox.take()
+
+    def apply_pending(self) -> None:
+        """Make the changes that were asked for while a call was in flight."""
+        pending, self.pending = self.pending, []
+        for action in pending:
+            self.apply(action)
+
+    def add(self, message: Message, entry: str = "") -> None:
+        """Let the history grow by a message, in memory and in the log; `entry` is the one by which it was received."""
         self.history.append(message)
-        self.record("message", lambda: encode_message(message, self.keep))
+        came = {"received": entry} if entry else {}
+        self.record("message", lambda: {**encode_message(message, self.keep), **came})
         if message.role == "user":
             self.emit(Received(self.path, message))
 
@@ -143,20 +187,41 @@ class State:
         """Log one call's result the moment it is known; the message that carries it enters the history later."""
         self.record("result", lambda: {"result": encode_result_part(result, self.keep), "seconds": round(seconds, 3)})
 
+    def receive(self, message: Message, moment: Moment, *, answer: bool = False) -> None:
+        """Put a message into the inbox, and first into the log: one that was not read yet survives this process.
+
+        With `answer`, what the agent says at the end of its turn goes back to the sender.
+        """
+        entry = self.record("received", lambda: received(encode_message(message, self.keep), moment, answer=answer))
+        self.inbox.put(Arrived(message, entry, answer), moment)
+
+    async def rest(self) -> list[Arrived]:
+        """What is to be read when the turn would end. A run that waits for its jobs ends when there are none."""
+        while True:
+            late = self.inbox.take(idle=True)
+            if late or not self.bounds.wait_for_jobs or not (self.jobs.running() or self.busy()):
+                return late
+            await self.inbox.arrival()
+
+    def take_background(self) -> set[str]:
+        """The calls that are to go on in the background, each told once."""
+        asked, self.background = self.background, set()
+        return asked
+
     def keep(self, data: bytes) -> str:
         """Keep media as a blob; the name by which the log refers to it."""
         return self.log.blobs.put(data).name
 
-    def record(self, kind: str, body: Mapping[str, object] | Callable[[], Mapping[str, object]]) -> None:
-        """Append to the log. When that fails the run goes on and says so once.
+    def record(self, kind: str, body: Mapping[str, object] | Callable[[], Mapping[str, object]]) -> str:
+        """Append to the log; the entry's id. When that fails the run goes on and says so once, and the id is "".
 
         Nothing is logged after a failure, even if the disk has room again: a history with a hole is worse than a
         short one.
         """
         if self.log_lost:
-            return
+            return ""
         try:
-            self.log.append(kind, body() if callable(body) else body)
+            return self.log.append(kind, body() if callable(body) else body).id
         except OSError as error:
             self.log_lost = True
             self.emit(
@@ -167,6 +232,7 @@ class State:
                     "is kept. Free space or fix the directory, then start again with --continue.",
                 )
             )
+            return ""
 
     def settle(self, reservation: Reservation, charges: tuple[Charge, ...]) -> Decimal | None:
         """Bill a call, in the ledger and the log; its price in USD, or None when that is not known, or not yet.
@@ -200,6 +266,12 @@ class State:
             except OSError as error:
                 self.emit(Notice(self.path, "warning", f"The log could not be synced to disk: {error}"))
 
+    @property
+    def limits(self) -> Limits:
+        """The model's sizes: as its provider told them in an error, else as its listing does, else from data."""
+        sizes = self.listed(self.model) if self.listed else self.model.limits
+        return replace(sizes, window=self.meter.window) if self.meter.window else sizes
+
     def request(self) -> Request:
         """The next model call, as the history stands."""
         return Request(
@@ -227,39 +299,147 @@ class State:
         """Do to this agent what an Action says; called between two model calls only."""
         match action:
             case Inject(message, moment):
-                self.inbox.put(message, moment)
+                self.receive(message, moment)
+            case Background(call_id):
+                self.background.add(call_id)
+                self.inbox.nudge("now")
             case Switch():
                 self._switch(action)
             case Stop(reason):
                 self.run.stop = reason or "stopped"
             case Compact():
-                self.emit(Notice(self.path, "warning", "This version cannot compact yet; nothing was changed."))
+                self._compact(action)
+
+    def check(self, action: Action) -> None:
+        """Raise UsageError for a change that cannot be made."""
+        match action:
+            case Switch(model, effort, limits):
+                if effort is not None:
+                    parse_effort(effort)
+                if limits is not None:
+                    with_limits(self.bounds, limits)
+                if model is not None:
+                    self._check_model(self._resolved(model))
+            case Compact(drop=names) if names and "*" not in names:
+                if strangers := [name for name in names if name not in self.tools]:
+                    raise UsageError(f"{self.path} has no tool {strangers[0]!r}; it has {', '.join(self.tools)}")
+            case _:
+                pass
+
+    def _check_model(self, model: Model) -> None:
+        """That a model could take over this conversation."""
+        window = (self.listed(model) if self.listed else model.limits).window
+        size = self.meter.estimate(model.weigh(self.request()))
+        if window is not None and size >= window:
+            raise UsageError(
+                f"{model.provider}/{model.id} cannot take over: the conversation holds about {size:,} tokens, "
+                f"its window {window:,}. Make the context smaller first."
+            )
+        if self.ledger.cap_of(self.path) is not None and self.ledger.prices.ceiling(model.provider, model.id) is None:
+            raise UsageError(
+                f"{model.provider}/{model.id} has no known price, so the cap on spending could not be kept"
+            )
+
+    def _resolved(self, name: str) -> Model:
+        if self.resolve is None:
+            raise UsageError(f"{name} cannot be used: this agent has only {self.model.provider}/{self.model.id}")
+        return self.resolve(name)
 
     def _switch(self, switch: Switch) -> None:
-        if switch.model is not None and self.resolve is not None:
-            self.model = self.resolve(switch.model)
-            self.meter = Meter()
+        model = self._resolved(switch.model) if switch.model is not None else None
         if switch.effort is not None:
             self.effort = parse_effort(switch.effort)
-        what = f"model {self.model.provider}/{self.model.id}, effort {self.effort or 'default'}"
-        self.record("switched", {"model": f"{self.model.provider}/{self.model.id}", "effort": self.effort})
-        self.emit(Switched(self.path, what))
+        if switch.limits is not None:
+            self.bounds = with_limits(self.bounds, switch.limits)
+        self.change(model)
+
+    def _compact(self, order: Compact) -> None:
+        """Make the context smaller as ordered, and say by how much."""
+        before = self.meter.estimate(self.model.weigh(self.request()))
+        if order.clear:
+            body = compacted((), before, before, "asked for", kept=_last_request(self.history))
+        else:
+            names = set(order.drop or "*")
+            body = compacted(drop(self.history, names, self.log.blobs), before, before, "asked for")
+        compact(self.history, body)
+        after = self.meter.estimate(self.model.weigh(self.request()))
+        self.record("compacted", {**body, "after": after})
+        if order.clear:
+            self.add(user(CLEARED, sender="sagent"))
+        self.emit(
+            Notice(self.path, "info", f"The context was made smaller, from about {before:,} tokens to {after:,}.")
+        )
+
+    def change(self, model: Model | None, reason: str = "") -> None:
+        """Let another model, or the same with another effort, answer from the next call on; `reason` is logged."""
+        if model is not None:
+            self.model, self.meter = model, Meter()
+        name = f"{self.model.provider}/{self.model.id}"
+        limits = limits_of(self.bounds)
+        because = {"reason": reason} if reason else {}
+        self.record("switched", {"model": name, "effort": self.effort, "limits": limits, **because})
+        told = "".join(f", {name} {value}" for name, value in limits.items())
+        self.emit(Switched(self.path, f"model {name}, effort {self.effort or 'default'}{told}"))
+
+
+CLEARED = "The conversation was cleared, as asked; only the last request is left of it. Go on from there."
+
+LIMITS = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_response_tokens")
+"""The bounds that may be changed while an agent runs."""
+
+
+def limits_of(bounds: Bounds) -> Mapping[str, int]:
+    """Those of them that are set."""
+    return {name: value for name in LIMITS if (value := getattr(bounds, name)) is not None}
+
+
+def with_limits(bounds: Bounds, limits: Mapping[str, int | str]) -> Bounds:
+    """Bounds with some changed; 0 or "none" takes a limit away. Raises UsageError naming the limits there are."""
+    changed: dict[str, int | None] = {}
+    for name, value in limits.items():
+        if name not in LIMITS:
+            raise UsageError(f"there is no limit {name!r}; the limits are {', '.join(LIMITS)}")
+        if value in (0, "none"):
+            changed[name] = None
+        elif isinstance(value, int) and value > 0:
+            changed[name] = value
+        else:
+            raise UsageError(f"{name}: a whole number is needed, or none, not {value!r}")
+    return replace(bounds, **changed)
+
+
+def _last_request(history: Sequence[Message]) -> tuple[int, ...]:
+    """The places that stay when a conversation is cleared: the last request, and the calls that are still open."""
+    asked = [place for place, message in enumerate(history) if message.role == "user" and not message.results]
+    open_calls = [len(history) - 1] if history and history[-1].calls else []
+    return (*asked[-1:], *open_calls)
 
 
 def parse_effort(text: str) -> Effort:
     """An effort by name. Raises UsageError naming the valid ones."""
-    from sagent.errors import UsageError
-    from sagent.model import EFFORTS
-
     for effort in EFFORTS:
         if text == effort:
             return effort
     raise UsageError(f"unknown effort {text!r}; one of {', '.join(EFFORTS)}")
 
 
+_ASIDE: Mapping[str, object] = {"background": {"type": "boolean"}, "delay": {"type": "number"}}
+
+
 def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
-    """The tools as the model sees them."""
-    return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools)
+    """The tools as the model sees them. Where one looks after jobs, calls may be put into the background, and those of
+    tools that are not `quick` say so."""
+    jobs = any(tool.name == "BackgroundTask" for tool in tools)
+    return tuple(_spec(tool, jobs=jobs and not getattr(tool, "quick", False)) for tool in tools)
+
+
+def _spec(tool: Tool, *, jobs: bool) -> ToolSpec:
+    parameters = tool.parameters
+    if jobs:
+        own = as_object(parameters.get("properties"))
+        more = {name: schema for name, schema in _ASIDE.items() if name not in own}
+        parameters = json_freeze_object({**parameters, "properties": {**own, **more}})
+    return ToolSpec(tool.name, tool.description, parameters)
 
 
 def _bill(spent: Spent) -> Bill:

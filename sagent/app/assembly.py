@@ -3,15 +3,15 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from sagent import __version__, tools
-from sagent.agent import Agent, Bounds, Resources
-from sagent.app.choice import choose_model
+from sagent.agent import Agent, Bounds, Resources, Tree, TreeLimits
+from sagent.app.choice import catalog, choose_model
 from sagent.config import Settings
 from sagent.context.instructions import gather, repository_root
 from sagent.context.prompt import compose
@@ -21,12 +21,13 @@ from sagent.errors import SessionNotFound, UsageError
 from sagent.events import Event, Finished, Notice
 from sagent.lib.json import as_str
 from sagent.messages import Message
+from sagent.model import Model
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.session.entries import Bill, Entry, opened
 from sagent.session.folds import bills, history
-from sagent.session.log import FileLog, Log, MemoryLog
-from sagent.session.store import Session, delete, find, is_session, latest
+from sagent.session.log import FileLog, Log, MemoryLog, read_log
+from sagent.session.store import Session, delete, find, is_session, latest, log_files
 from sagent.tool import Tool, Workspace
 
 
@@ -38,6 +39,7 @@ class Past:
     bills: tuple[Bill, ...] = ()
     system: str | None = None
     model: str = ""
+    resumed: bool = False
 
 
 @asynccontextmanager
@@ -56,11 +58,13 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
         log, past = _open_log(settings, stack, notices)
         choice = await choose_model(settings, past.model)
         stack.push_async_callback(choice.aclose)
-        prices = PriceBook(settings.prices)
+        prices = PriceBook(settings.prices, free=choice.free())
         ledger = Ledger(settings.max_budget_usd, prices)
         ledger.restore(Spent(*bill) for bill in past.bills)
         aside = Aside(log, prices, settings.cwd, new=not past.messages)
-        stack.callback(aside.close)
+        stack.push_async_callback(aside.aclose)
+        fallbacks = choice.fallbacks()
+        notices += _unpriced(fallbacks, ledger)
         agent = Agent(
             choice.model,
             system=_system_prompt(settings, workspace, past, notices),
@@ -69,22 +73,33 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
             bounds=_bounds(settings),
             effort=settings.effort,
             resources=Resources(
-                log=log, ledger=ledger, workspace=workspace, resolve=choice.resolve, finish=aside.finish
+                log=log,
+                ledger=ledger,
+                workspace=workspace,
+                resolve=choice.resolve,
+                limits=choice.limits,
+                fallbacks=fallbacks,
+                finish=aside.finish,
+                tree=Tree(TreeLimits(settings.max_agent_depth, settings.max_live_agents, settings.max_spawns)),
+                catalog=lambda: catalog(choice, prices),
             ),
         )
+        aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
         stack.push_async_callback(agent.aclose)
         agent.restore(past.messages)
         agent.listen(listener)
         for text in notices:
             listener(Notice(agent.path, "warning", text))
         agent.listen(aside.on_event)
+        if past.resumed:
+            await agent.recall()
         yield agent
 
 
 def choose_tools(settings: Settings) -> tuple[Tool, ...]:
     """The tools asked for, by name; all of them by default. Raises UsageError with the nearest names."""
     if settings.tools is None:
-        return tools.coding_tools()
+        return (*tools.coding_tools(), *tools.agent_tools())
     by_name = {name.lower(): name for name in tools.BUILTIN}
     chosen: list[Tool] = []
     for name in settings.tools:
@@ -99,6 +114,15 @@ def choose_tools(settings: Settings) -> tuple[Tool, ...]:
     return tuple(chosen)
 
 
+def _unpriced(fallbacks: Sequence[Model], ledger: Ledger) -> list[str]:
+    """What to say of fallbacks that cannot take over under a cap."""
+    names = [f"{model.provider}/{model.id}" for model in fallbacks]
+    if ledger.cap is None or not names:
+        return []
+    unpriced = [name for name in names if ledger.prices.ceiling(*name.split("/", 1)) is None]
+    return [f"{name} has no known price: under a cap it cannot be a fallback. Give its price." for name in unpriced]
+
+
 def _bounds(settings: Settings) -> Bounds:
     return Bounds(
         max_turns=settings.max_turns,
@@ -106,6 +130,8 @@ def _bounds(settings: Settings) -> Bounds:
         max_request_tokens=settings.max_request_tokens,
         max_response_tokens=settings.max_response_tokens,
         max_retries=settings.max_retries,
+        foreground_seconds=settings.background_after,
+        wait_for_jobs=settings.wait_for_jobs,
     )
 
 
@@ -131,7 +157,7 @@ def _open_file_log(settings: Settings, stack: AsyncExitStack, notices: list[str]
         stack.callback(session.close)
         if log.torn:
             notices.append(f"The last run was killed while writing its log; {log.torn} incomplete bytes were cut off.")
-        return log, _read_past(log)
+        return log, _read_past(log, session.path)
     try:
         first = log.append("opened", opened(session.id, "root", str(settings.cwd), _environment()))
     except OSError:
@@ -164,13 +190,16 @@ def _open_session(settings: Settings) -> tuple[Session, bool]:
     return Session.create(settings.state_dir, settings.cwd), False
 
 
-def _read_past(log: FileLog) -> Past:
+def _read_past(log: FileLog, session: Path) -> Past:
+    """What a log holds; the bills are those of all its session's agents."""
     entries = list(log.entries())
+    others = (file for file in log_files(session) if file != log.file)
     prompts = [entry for entry in entries if entry.kind == "prompt"]
     models = [as_str(entry.body.get("model")) for entry in entries if entry.kind == "message"]
     return Past(
         messages=history(entries, log.blobs.get),
-        bills=tuple(bills(entries)),
+        bills=(*bills(entries), *(bill for file in others for bill in bills(read_log(file)))),
+        resumed=True,
         system=as_str(prompts[-1].body.get("system")) if prompts else None,
         model=next((model for model in reversed(models) if model), ""),
     )
@@ -190,10 +219,10 @@ def _environment() -> dict[str, object]:
 
 
 class Aside:
-    """Work that may not delay the first request: loading prices, and the state of the git repository.
+    """Work that may not delay the first request: loading prices, the state of the git repository, a model's listing.
 
     git starts at once, in a process of its own; prices load when the agent has been quiet for a moment, as it is while
-    a model thinks.
+    a model thinks, and then `study` may begin to ask for a listing.
     """
 
     QUIET = 0.1  # seconds
@@ -204,6 +233,8 @@ class Aside:
         self._git = start_git_status(cwd) if new else None
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._studying: asyncio.Task[None] | None = None
+        self.study: Callable[[], Coroutine[None, None, None] | None] = lambda: None
 
     def on_event(self, event: Event) -> None:
         """Note that the agent is busy."""
@@ -216,8 +247,11 @@ class Aside:
         loop = asyncio.get_running_loop()
         if loop.time() - self._last < self.QUIET:
             self._timer = loop.call_later(self.QUIET, self._check)
-        elif not self._prices.is_warm:
+            return
+        if not self._prices.is_warm:
             loop.run_in_executor(None, self._prices.warm)
+        if (work := self.study()) is not None:
+            self._studying = loop.create_task(work)
 
     async def finish(self) -> None:
         """Log what git said; it had the whole run to say it."""
@@ -227,10 +261,13 @@ class Aside:
         with suppress(OSError):
             self._log.append("environment", state)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Stop what still runs."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._studying is not None:
+            self._studying.cancel()
+            await asyncio.wait([self._studying])
         if self._git is not None:
             self._git.kill()
             self._git.communicate()

@@ -1,14 +1,20 @@
 """Which provider and model: what was asked for, else what there is a key for, else what answers on this machine."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from sagent.config import Settings
+from sagent.cost.prices import LOCAL, PriceBook
 from sagent.errors import ModelError, UsageError
-from sagent.model import Model, Provider
+from sagent.model import Limits, Model, ModelInfo, Provider
 from sagent.providers.access import either
+from sagent.providers.endpoint import Endpoint
 from sagent.providers.exchange import Timeouts
+from sagent.providers.limits import known_models, limits_of
+from sagent.providers.listings import Listings
 from sagent.providers.registry import has_key, infer, provider_named, row_named
 from sagent.providers.rows import Row, built_in
 
@@ -36,6 +42,13 @@ class Choice:
     settings: Settings
     model: Model = field(init=False)
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
+    home: tuple[str, str] = ("", "")  # the provider that an address was given for, or found, and the address
+    listings: Listings = field(default_factory=Listings)
+    asked: set[str] = field(default_factory=set[str])  # places whose listing this process has asked for
+
+    def __post_init__(self) -> None:
+        if not self.settings.ephemeral:
+            self.listings = Listings(self.settings.state_dir / "listings.json")
 
     def resolve(self, name: str) -> Model:
         """A model by "provider/id" or "id". Raises UsageError, for a provider that is not allowed too."""
@@ -53,6 +66,7 @@ class Choice:
         """A provider by name, opened on first use."""
         row = row_named(name, _rows(self.settings))
         _check_allowed(self.settings, row.name)
+        base_url = base_url or (self.home[1] if row.name == self.home[0] else None)
         place = (row.name, base_url or "")
         if place not in self.opened:
             self.opened[place] = self._open(row, base_url, key)
@@ -61,12 +75,73 @@ class Choice:
     def _open(self, row: Row, base_url: str | None, key: str | None) -> Provider:
         custom = self.settings.providers.get(row.name)
         if custom is not None and not base_url:
-            base_url, key = custom.base_url, key or custom.api_key or None
-        timeouts = Timeouts(stall=self.settings.stall_seconds, reasoning_stall=self.settings.reasoning_stall_seconds)
-        auth = self.settings.auth if "auth" in self.settings.origins else None
+            base_url, key = custom.base_url or None, key or custom.api_key or None
+        settings = self.settings
         return provider_named(
-            row.name, key=key, base_url=base_url, auth=auth, rows=_rows(self.settings), timeouts=timeouts
+            row.name,
+            key=key,
+            base_url=base_url,
+            auth=settings.auth if "auth" in settings.origins else None,
+            rows=_rows(settings),
+            transport=settings.transport if "transport" in settings.origins else None,
+            timeouts=Timeouts(stall=settings.stall_seconds, reasoning_stall=settings.reasoning_stall_seconds),
         )
+
+    def fallbacks(self) -> tuple[Model, ...]:
+        """The models that `fallback` names. Raises UsageError for one that cannot be had."""
+        found: list[Model] = []
+        for name in self.settings.fallback:
+            try:
+                found.append(self.resolve(name))
+            except UsageError as error:
+                raise UsageError(f"--fallback {name}: {error}") from error
+        return tuple(found)
+
+    def with_keys(self) -> Iterator[str]:
+        """The providers there is a key for, of those that are allowed; the person's own first."""
+        for name, row in {**_rows(self.settings), **built_in()}.items():
+            allowed, own = self.settings.allow_providers, self.settings.providers.get(name)
+            if (allowed is None or name in allowed) and (has_key(row) or (own is not None and own.api_key)):
+                yield name
+
+    def free(self) -> frozenset[str]:
+        """The providers whose calls cost nothing."""
+        return LOCAL | {name for name, row in {**built_in(), **_rows(self.settings)}.items() if row.free}
+
+    def limits(self, model: Model) -> Limits:
+        """A model's sizes: what its provider's listing told wins over data, which may be older."""
+        told, known = self.listings.limits(self._place(model.provider), model.id), model.limits
+        return Limits(told.window or known.window, told.max_output or known.max_output)
+
+    def wants_listing(self, model: Model) -> bool:
+        """Whether the model's listing is worth asking for: no data tell its window, or its address is the person's own.
+
+        Once in a process, and only when what was kept of it is no longer fresh.
+        """
+        own, home = self.settings.providers.get(model.provider), self.home[1] and self.home[0]
+        if model.limits.window is not None and model.provider != home and not (own and own.base_url):
+            return False
+        place = self._place(model.provider)
+        return bool(place) and place not in self.asked and not self.listings.is_fresh(place)
+
+    async def study(self, name: str) -> None:
+        """Keep what the listing of a provider in use tells of sizes. One that cannot be had is done without."""
+        self.asked.add(self._place(name))
+        with suppress(ModelError):
+            self.keep(name, await self.provider(name).models())
+
+    def keep(self, name: str, listed: Sequence[ModelInfo]) -> None:
+        """Go by what a provider's listing tells, where it differs from data, from now on and in later runs."""
+        self.listings.keep(self._place(name), [info for info in listed if info.limits != limits_of(name, info.id)])
+
+    def _place(self, name: str) -> str:
+        """A provider in use with its address, without what may be secret in it; "" for one that no row describes."""
+        try:
+            provider = self.provider(name)
+        except UsageError:
+            return ""
+        parts = urlsplit(provider.access.base_url if isinstance(provider, Endpoint) else "")
+        return f"{name} {parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/ ")
 
     async def aclose(self) -> None:
         """Close every provider."""
@@ -105,14 +180,16 @@ def _named(choice: Choice, name: str) -> Model:
         provider = "openai-compatible"  # the protocol nearly every server speaks
     if provider is None:
         return choice.resolve(name)
-    return choice.provider(provider, base_url=settings.base_url).model(model_id)
+    choice.home = (row_named(provider, _rows(settings)).name, settings.base_url or "")
+    return choice.provider(provider).model(model_id)
 
 
 async def _default_of(choice: Choice) -> Model:
     """The provider's usual model; of a server nobody knows, the first it lists."""
     settings = choice.settings
     name = settings.provider or "openai-compatible"
-    provider = choice.provider(name, base_url=settings.base_url)
+    choice.home = (row_named(name, _rows(settings)).name, settings.base_url or "")
+    provider = choice.provider(name)
     default = row_named(name, _rows(settings)).default
     if default and not settings.base_url:
         return provider.model(default)
@@ -126,19 +203,18 @@ async def _default_of(choice: Choice) -> Model:
 
 
 def _first_with_key(choice: Choice) -> Model | None:
-    for name, row in {**_rows(choice.settings), **built_in()}.items():
-        allowed = choice.settings.allow_providers
-        own = choice.settings.providers.get(name)
-        if row.default and (allowed is None or name in allowed) and (has_key(row) or (own is not None and own.api_key)):
-            return choice.provider(name).model(row.default)
+    for name in choice.with_keys():
+        if default := row_named(name, _rows(choice.settings)).default:
+            return choice.provider(name).model(default)
     return None
 
 
 async def _local(choice: Choice) -> Model:
     """A model of a server on this machine, at one of the usual ports."""
-    finds = [_ask(choice, url) for url in LOCAL_SERVERS.values()]
-    for model in await asyncio.gather(*finds):
+    urls = tuple(LOCAL_SERVERS.values())
+    for url, model in zip(urls, await asyncio.gather(*(_ask(choice, url) for url in urls)), strict=True):
         if model is not None:
+            choice.home = (model.provider, url)
             return model
     variables = "\n".join(f"  {either(row.key):34} for {name}" for name, row in built_in().items() if row.default)
     raise UsageError(NOTHING.format(variables=variables, servers=" or ".join(LOCAL_SERVERS)))
@@ -162,12 +238,16 @@ def _check_allowed(settings: Settings, name: str) -> None:
 
 def _rows(settings: Settings) -> Mapping[str, Row]:
     """The person's own providers, as rows."""
-    return {
-        name: Row(
-            name,
-            "chat" if own.family == "openai" else own.family,
-            own.base_url,
-            key=f"{name.upper().replace('-', '_')}_API_KEY",
-        )
-        for name, own in settings.providers.items()
-    }
+    return {name: own.row for name, own in settings.providers.items()}
+
+
+def catalog(choice: Choice, prices: PriceBook) -> str:
+    """The models that can be switched to, with window and price, for a model to read; loads the prices."""
+    lines: list[str] = []
+    for provider in choice.with_keys():
+        priced = {row.id: row for row in prices.known_models(provider)}
+        for model in sorted({*priced, *(info.id for info in known_models(provider))}):
+            row, window = priced.get(model), limits_of(provider, model).window
+            cost = f", {row.input:g} in and {row.output:g} out, USD per million tokens" if row else ", price unknown"
+            lines.append(f"{provider}/{model}: window {window or 'unknown'}{cost}")
+    return "\n".join(lines) or "No other provider has a key."

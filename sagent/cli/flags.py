@@ -63,7 +63,14 @@ def _model_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--model", metavar="M", help="provider/model, or a model whose name tells its provider")
     group.add_argument("--provider", metavar="NAME", help="anthropic, openai, moonshot, ..., openai-compatible")
     group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
-    group.add_argument("--auth", metavar="HOW", help="how the key is sent: key (default) or bearer")
+    group.add_argument("--auth", metavar="HOW", help="key (default), bearer, or credentials: a login stored elsewhere")
+    group.add_argument("--transport", metavar="WAY", help="direct (default), or sdk: through the provider's own SDK")
+    group.add_argument(
+        "--fallback",
+        metavar="M",
+        action="append",
+        help="a model that takes over when the one in use is down (repeatable)",
+    )
     group.add_argument("--effort", metavar="E", help="none, minimal, low, medium, high, xhigh or max")
     group.add_argument("--allow-providers", metavar="A,B", help="no other provider may be used")
 
@@ -85,6 +92,10 @@ def _work_flags(group: argparse._ArgumentGroup) -> None:
         "--allow", metavar="RULE", action="append", help="allow calls: 'Bash(git status:*)' (repeatable)"
     )
     group.add_argument("--deny", metavar="RULE", action="append", help="deny calls: 'Edit(secrets/**)' (repeatable)")
+    group.add_argument("--background-after", metavar="S", help="calls that run longer go on in the background (600)")
+    group.add_argument(
+        "--no-wait", dest="wait_for_jobs", action="store_const", const=False, help="end without waiting for jobs"
+    )
     group.add_argument("--system", metavar="TEXT", help="replace the system prompt")
     group.add_argument("--append-system", metavar="TEXT", help="add to the system prompt")
 

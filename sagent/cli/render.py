@@ -27,6 +27,8 @@ from sagent.messages import ToolCall
 if TYPE_CHECKING:
     from sagent.config import Settings
 
+ROOT = "root"  # the agent that the person talks to
+
 
 class Renderer(Protocol):
     """Takes every event of a run, then its result."""
@@ -88,7 +90,7 @@ class StreamRenderer:
 
     def on_event(self, event: Event) -> None:
         """A line."""
-        if isinstance(event, Finished) and event.agent == "root":
+        if isinstance(event, Finished) and event.agent == ROOT:
             return  # told by on_result, last
         if not self._lines and self._defer is not None:
             self._defer(self.flush)
@@ -128,7 +130,7 @@ class TextRenderer:
 
     def on_event(self, event: Event) -> None:
         """Progress; and the text itself where a person watches stdout."""
-        if isinstance(event, TextDelta) and self._live:
+        if isinstance(event, TextDelta) and self._live and event.agent == ROOT:
             self._open_line = not event.text.endswith("\n")
             self._out.write(printable(event.text))
             self._out.flush()
@@ -187,8 +189,19 @@ class Transcript:
         self._column = 0
         self._last_call = ""
 
-    def on_event(self, event: Event) -> None:  # noqa: C901 -- one arm per event class is the clearest form
-        """Write what there is to see."""
+    def on_event(self, event: Event) -> None:
+        """Write what there is to see. Of other agents than the root their calls and ends, under their names."""
+        if event.agent == ROOT:
+            self._tell(event)
+        elif isinstance(event, Finished):
+            spent = event.result.error.message if event.result.error else f"{event.result.turns} turns"
+            self._line(f"  {event.agent} ended: {printable(spent)}")
+        elif isinstance(event, ToolStarted):
+            self._line(f"  {event.agent} ⏺ {event.call.name}({essence(event.call)})")
+        elif isinstance(event, Notice):
+            self._line(f"! {event.agent}: {printable(event.text)}")
+
+    def _tell(self, event: Event) -> None:  # noqa: C901 -- one arm per event class is the clearest form
         match event:
             case TextDelta(_, text):
                 if self._text:
@@ -237,7 +250,7 @@ class Transcript:
 
 def essence(call: ToolCall, width: int = 100) -> str:
     """The one argument of a call worth reading, on one line."""
-    for name in ("command", "file_path", "pattern", "path"):
+    for name in ("command", "file_path", "pattern", "path", "to", "prompt", "operation"):
         value = call.arguments.get(name)
         if isinstance(value, str):
             line = printable(" ".join(value.split()))

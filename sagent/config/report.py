@@ -27,9 +27,13 @@ def _rows(settings: Settings) -> Iterator[Row]:
         yield Row(field.name, _text(value), settings.origins.get(field.name, "default"))
     for name, provider in settings.providers.items():
         origin = settings.origins.get("providers", "default")
-        yield Row(f"providers.{name}.base_url", _text(provider.base_url), origin)
+        yield Row(f"providers.{name}.base_url", _text(provider.row.base_url), origin)
         yield Row(f"providers.{name}.family", provider.family, origin)
         yield Row(f"providers.{name}.api_key", _masked(provider.api_key), origin)
+        for key in provider.given:
+            if key not in ("base_url", "family", "api_key"):
+                value: object = getattr(provider.row if hasattr(provider.row, key) else provider.row.quirks, key)
+                yield Row(f"providers.{name}.{key}", _text(value), origin)
     for name, prices in settings.prices.items():
         for key, value in prices.items():
             yield Row(f'prices."{name}".{key}', _text(value), settings.origins.get("prices", "default"))

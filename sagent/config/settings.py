@@ -4,24 +4,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from sagent.model import Effort
 from sagent.policy.permissions import Mode
+from sagent.providers.rows import Row
 
-Auth: TypeAlias = Literal["key", "bearer"]
+Auth: TypeAlias = Literal["key", "bearer", "credentials"]
+"""How we say who we are; "credentials" is what the provider's own tools have stored, or its cloud's login."""
 Family: TypeAlias = Literal["openai", "anthropic", "responses", "google"]
 """The API a server speaks; "openai" is Chat Completions, which nearly all of them do."""
 
 
 @dataclass(frozen=True, slots=True)
 class CustomProvider:
-    """A provider that the person describes: an endpoint that speaks a known family's protocol."""
+    """A provider that the person describes, or one of ours described otherwise; `given` names what they set of it."""
 
-    name: str
-    base_url: str
-    family: Family = "openai"
+    row: Row
     api_key: str = field(default="", repr=False)
+    given: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The provider's name in "provider/model"."""
+        return self.row.name
+
+    @property
+    def base_url(self) -> str:
+        """Where it is; "" for the address that a provider of ours has anyway."""
+        return self.row.base_url if "base_url" in self.given else ""
+
+    @property
+    def family(self) -> Family:
+        """The API it speaks."""
+        return "openai" if self.row.family == "chat" else cast("Family", self.row.family)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +56,8 @@ class Settings:
     provider: str | None = None
     base_url: str | None = None
     auth: Auth = "key"
+    transport: Literal["direct", "sdk"] = "direct"
+    fallback: tuple[str, ...] = ()  # models that take over, one after the other, when the one in use is down
     effort: Effort | None = None
     allow_providers: tuple[str, ...] | None = None
     max_response_tokens: int | None = None
@@ -52,6 +70,11 @@ class Settings:
     append_system: str = ""
     tools: tuple[str, ...] | None = None  # None = the default set
     max_turns: int | None = None
+    max_agent_depth: int = 5
+    max_live_agents: int = 32
+    max_spawns: int = 256
+    background_after: float | None = 600.0  # seconds that a call may run before it goes on in the background
+    wait_for_jobs: bool = True
     max_tool_call_rounds: int | None = None
     max_budget_usd: Decimal | None = None
 

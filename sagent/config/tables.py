@@ -2,53 +2,90 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields, replace
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from sagent.config.fields import FIELDS, Place, RefusedError, choice, nearest
 from sagent.config.files import File
 from sagent.config.settings import CustomProvider
 from sagent.errors import ConfigError
+from sagent.providers.rows import Quirks, Row, built_in, read_rows
 
-if TYPE_CHECKING:
-    from sagent.config.settings import Family
-
-_KEYS = ("base_url", "api_key", "family")
+_ROW = tuple(each.name for each in fields(Row) if each.name not in ("name", "quirks"))
+_QUIRKS = tuple(each.name for each in fields(Quirks))
+_KEYS = ("base_url", "api_key", *(name for name in (*_ROW, *_QUIRKS) if name != "base_url"))
 _NOWHERE = Place(Path("/"), Path("/"))
 
 
 def read_providers(file: File, table: Mapping[str, Mapping[str, object]]) -> Mapping[str, CustomProvider]:
-    """`[providers.NAME]`. Raises ConfigError with file and line."""
+    """`[providers.NAME]`: any member of a row of providers.toml, and `api_key`. Raises ConfigError with file and line.
+
+    One by the name of a provider of ours is that one, with what is given changed.
+    """
     found: dict[str, CustomProvider] = {}
-    for name, row in table.items():
+    for name, given in table.items():
         if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
             raise ConfigError(
                 f"{file.where('providers', name)}: {name!r} is no provider's name: use a-z, 0-9, and . _ - in between."
             )
-        for key in row:
+        for key in given:
             if key not in _KEYS:
                 hint = nearest(key, _KEYS)
                 raise ConfigError(
                     f"{file.where('providers', name, key)}: there is no setting providers.{name}.{key}; "
                     f"accepted are {', '.join(_KEYS)}{hint or '.'}"
                 )
-        if "base_url" not in row:
+        known = built_in().get(name)
+        if "base_url" not in given and known is None:
             raise ConfigError(f"{file.where('providers', name)}: providers.{name} needs a base_url.")
-        found[name] = CustomProvider(
-            name,
-            _value(file, name, "base_url", row["base_url"]),
-            cast("Family", _value(file, name, "family", row.get("family", "openai"))),
-            _value(file, name, "api_key", row.get("api_key", "")),
-        )
+        members = {key: _member(file, name, key, value) for key, value in given.items() if key != "api_key"}
+        row = read_rows({name: members}, str(file.path))[name]
+        if known is not None:
+            row = _changed(known, row, members)
+        key = _text(file, name, "api_key", given.get("api_key", ""))
+        found[name] = CustomProvider(row, key, tuple(given))
     return found
 
 
-def _value(file: File, name: str, key: str, value: object) -> str:
-    """A value of a provider. A key is never quoted in a message."""
+def _changed(known: Row, row: Row, members: Mapping[str, object]) -> Row:
+    """A row of ours with the members that were given."""
+    quirks = replace(known.quirks, **{key: getattr(row.quirks, key) for key in members if key in _QUIRKS})
+    return replace(known, quirks=quirks, **{key: getattr(row, key) for key in members if key in _ROW})
+
+
+def _member(file: File, name: str, key: str, value: object) -> object:
+    """A member's value as a row takes it. Raises ConfigError with the line of the member."""
+    if key in ("base_url", "family"):
+        text = _text(file, name, key, value)
+        return "chat" if (key, text) == ("family", "openai") else text
+    value = _plain(value)
+    try:
+        read_rows({name: {key: value}}, "")
+    except (ConfigError, TypeError) as error:
+        said = str(error).partition(f"[{name}] ")[2] or f"{key}: {error}"
+        raise ConfigError(f"{file.where('providers', name, key)}: providers.{name}.{said.rstrip('.')}.") from None
+    return value
+
+
+def _plain(value: object) -> object:
+    """A value with its numbers as JSON has them: the file's are kept exactly, for money."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in cast("Mapping[str, object]", value).items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in cast("list[object]", value)]
+    return value
+
+
+def _text(file: File, name: str, key: str, value: object) -> str:
+    """A text of a provider. A key is never quoted in a message."""
     readers = {field.name: field.read for field in FIELDS}
     read = {
         "base_url": readers["base_url"],
-        "family": choice("openai", "anthropic", "responses", "google"),
+        "family": choice("openai", "anthropic", "responses", "google", "chat"),
         "api_key": readers["system"],
     }[key]
     try:

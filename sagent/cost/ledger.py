@@ -1,15 +1,15 @@
 """One ledger per tree of agents: what was spent, and a cap that no call can pass."""
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from sagent.cost.money import EXACT, ZERO, show, total
 from sagent.cost.prices import PriceBook
+from sagent.cost.purse import Purse
 from sagent.errors import BudgetExceeded
 from sagent.usage import Charge, Cost, Usage
 
@@ -42,10 +42,11 @@ class Reservation:
     Settle it with what the provider billed, or release it; as a context manager it releases itself at the end.
     """
 
-    __slots__ = ("_ledger", "agent", "at", "held", "max_output", "model", "provider", "role")
+    __slots__ = ("_ledger", "agent", "at", "held", "max_output", "model", "provider", "purse", "role")
 
-    def __init__(self, ledger: "Ledger", ask: "_Ask", max_output: int | None, held: Decimal) -> None:
+    def __init__(self, ledger: "Ledger", ask: "_Ask", purse: "_Purse", max_output: int | None, held: Decimal) -> None:
         self._ledger = ledger
+        self.purse = purse
         self.agent, self.role, self.provider, self.model = ask.agent, ask.role, ask.provider, ask.model
         self.max_output = max_output
         self.held = held
@@ -79,8 +80,13 @@ class _Ask:
         self.ceiling: Ceiling | None = None
 
 
+_Purse: TypeAlias = "Purse[_Ask, Reservation]"
+
+
 class Ledger:
     """What a tree of agents spends; with a cap, a promise that it is not passed. One event loop, no locks.
+
+    An agent may have an allowance (`allow`): that much is set aside for it and those below it, and no more.
 
     Every call holds its worst case until it settles, so that spent + held never exceeds the cap. The one way past it
     is a provider that bills more than its list price or more tokens than were asked for; that is recorded as it is.
@@ -88,11 +94,8 @@ class Ledger:
     """
 
     def __init__(self, cap: Decimal | None, prices: PriceBook) -> None:
-        self._cap = cap
         self._prices = prices
-        self._held = ZERO
-        self._counted = ZERO  # towards the cap: spent, and of a call whose bill is not known for sure its worst case
-        self._queue: deque[tuple[_Ask, asyncio.Future[Reservation]]] = deque()
+        self._purses: dict[str, _Purse] = {"": Purse("", cap)}
         self._usd: dict[tuple[str, str, str], Decimal] = {}  # by agent, role, "provider/model"
         self._usage: dict[tuple[str, str], Usage] = {}
         self._unpriced: set[str] = set()
@@ -100,7 +103,7 @@ class Ledger:
     @property
     def cap(self) -> Decimal | None:
         """USD the whole tree may spend; None = no limit."""
-        return self._cap
+        return self._purses[""].cap
 
     @property
     def prices(self) -> PriceBook:
@@ -110,7 +113,31 @@ class Ledger:
     @property
     def held(self) -> Decimal:
         """USD reserved by calls in flight."""
-        return self._held
+        return total(purse.held for purse in self._purses.values())
+
+    def cap_of(self, agent: str) -> Decimal | None:
+        """USD an agent and those it shares a purse with may spend: the nearest allowance's, else the cap."""
+        return self._purse(agent).cap
+
+    def allow(self, agent: str, usd: Decimal) -> None:
+        """Set an allowance aside for an agent and all below it, until `take_back`. Raises BudgetExceeded when there is
+        not so much left, and ValueError when it has one."""
+        if agent in self._purses:
+            raise ValueError(f"{agent} has an allowance")
+        outer = self._purse(agent)
+        if outer.cap is not None and usd > outer.room:
+            raise BudgetExceeded(
+                f"an allowance of {show(usd)} for {agent} is more than what is left: {show(max(outer.room, ZERO))}"
+            )
+        self._purses[agent] = Purse(agent, usd, outer)
+
+    def take_back(self, agent: str) -> None:
+        """End an agent's allowance: what is left of it is anybody's again. Without one, nothing happens."""
+        purse = self._purses.pop(agent, None)
+        if purse is not None and purse.outer is not None:
+            purse.outer = purse.outer.living()
+            purse.close()
+            self._admit(purse.living())
 
     async def reserve(
         self,
@@ -130,41 +157,43 @@ class Ledger:
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a cap
         nothing is looked up. `tier` as in PriceBook.worst.
         """
-        who = (agent, role, provider, model)
-        if self._cap is None:
-            return Reservation(self, _Ask(who, 0, 0, 0), max_output, ZERO)
+        who, purse = (agent, role, provider, model), self._purse(agent)
+        if purse.cap is None:
+            return Reservation(self, _Ask(who, 0, 0, 0), purse, max_output, ZERO)
         ask = _Ask(who, input_bound, UNSTATED_OUTPUT if max_output is None else max_output, least_output)
         ask.ceiling = self._prices.ceiling(provider, model, tier=tier)
-        if error := self._hopeless(ask, self._cap):
+        if error := _hopeless(ask, purse):
             raise error
-        if not self._queue and (granted := self._grant(ask, self._cap)):
+        if not purse.queue and (granted := self._grant(ask, purse)):
             return granted
-        return await self._wait(ask)
+        return await self._wait(ask, purse)
 
     def settle(self, reservation: Reservation, charges: Iterable[Charge]) -> tuple[Spent, ...]:
         """Record the charges of a reservation; see Reservation.settle."""
         bill = tuple(charges)
-        spent = tuple(self._price(reservation, charge, alone=len(bill) == 1) for charge in bill)
+        alone = len(bill) == 1
+        spent = tuple(record for charge in bill for record in self._price(reservation, charge, alone=alone))
         for record in spent:
             self._add(record)
         counted = total(record.usd or ZERO for record in spent)
         if any(record.usd is None or record.estimated for record in spent):
             counted = max(counted, reservation.held)
-        self._counted = EXACT.add(self._counted, counted)
+        reservation.purse.living().count(counted)
         self.release(reservation)
         return spent
 
     def release(self, reservation: Reservation) -> None:
         """Free what a reservation holds; see Reservation.release."""
-        self._held = EXACT.subtract(self._held, reservation.held)
+        purse = reservation.purse.living()
+        purse.hold(-reservation.held)
         reservation.held = ZERO
-        self._admit()
+        self._admit(purse)
 
     def restore(self, entries: Iterable[Spent]) -> None:
         """Add what was spent before, on resume; it counts towards the cap."""
         for record in entries:
             self._add(record)
-            self._counted = EXACT.add(self._counted, record.usd or ZERO)
+            self._purse(record.agent).count(record.usd or ZERO)
 
     def totals(self) -> Cost:
         """USD so far."""
@@ -201,10 +230,23 @@ class Ledger:
         """USD of an agent and all its descendants ("root" covers "root/review")."""
         return total(usd for (path, _, _), usd in self._usd.items() if path == agent or path.startswith(f"{agent}/"))
 
-    def _price(self, reservation: Reservation, charge: Charge, *, alone: bool) -> Spent:
+    def _price(self, reservation: Reservation, charge: Charge, *, alone: bool) -> list[Spent]:
+        """One record; or two, where the tokens have a price and a fee has none: that one is then told as unknown."""
+        usd = self._bill(reservation, charge, alone=alone)
+        if usd is None and charge.usage.fees:
+            tokens = replace(charge, usage=replace(charge.usage, fees={}))
+            if (known := self._bill(reservation, tokens, alone=alone)) is not None:
+                fees = replace(charge, usage=Usage(fees=charge.usage.fees))
+                return [self._spent(reservation, tokens, known), self._spent(reservation, fees, None)]
+        return [self._spent(reservation, charge, usd)]
+
+    def _bill(self, reservation: Reservation, charge: Charge, *, alone: bool) -> Decimal | None:
         usd = self._prices.bill(reservation.provider, charge, reservation.at)
         if usd is None and alone:  # the server's own name for the model that was asked for
             usd = self._prices.price(reservation.provider, reservation.model, charge.usage, reservation.at, charge.tier)
+        return usd
+
+    def _spent(self, reservation: Reservation, charge: Charge, usd: Decimal | None) -> Spent:
         return Spent(
             agent=reservation.agent,
             role=reservation.role,
@@ -225,22 +267,28 @@ class Ledger:
         usage = self._usage.get(key[:2])
         self._usage[key[:2]] = usage + record.usage if usage else record.usage
 
-    def _grant(self, ask: _Ask, cap: Decimal) -> Reservation | None:
+    def _purse(self, agent: str) -> _Purse:
+        """What an agent spends from: its own allowance, or that of the nearest above it."""
+        path = agent
+        while path not in self._purses:
+            path = path.rpartition("/")[0]
+        return self._purses[path]
+
+    def _grant(self, ask: _Ask, purse: _Purse) -> Reservation | None:
         """A reservation for as much output as is affordable now, or None where it is better, or needed, to wait."""
         if ask.ceiling is None:
             return None
-        room = EXACT.subtract(cap, EXACT.add(self._counted, self._held))
-        output = ask.ceiling.affordable(ask.input_bound, room, ask.wanted)
-        enough = max(ask.least, min(ask.wanted, ROOMY_OUTPUT)) if self._held else ask.least
+        output = ask.ceiling.affordable(ask.input_bound, purse.room, ask.wanted)
+        enough = max(ask.least, min(ask.wanted, ROOMY_OUTPUT)) if purse.held else ask.least
         if output < enough:
             return None
         held = ask.ceiling.cost(ask.input_bound, output)
-        self._held = EXACT.add(self._held, held)
-        return Reservation(self, ask, output, held)
+        purse.hold(held)
+        return Reservation(self, ask, purse, output, held)
 
-    async def _wait(self, ask: _Ask) -> Reservation:
+    async def _wait(self, ask: _Ask, purse: _Purse) -> Reservation:
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
-        self._queue.append((ask, future))
+        purse.queue.append((ask, future))
         try:
             return await future
         except asyncio.CancelledError:
@@ -249,37 +297,41 @@ class Ledger:
                     future.result().release()
             else:
                 future.cancel()
-                self._admit()  # it may have been the one that all others wait behind
+                self._admit(purse.living())  # it may have been the one that all others wait behind
             raise
 
-    def _admit(self) -> None:
+    def _admit(self, purse: _Purse) -> None:
         """Answer those who wait, in their order, as far as the money goes."""
-        while self._cap is not None and self._queue:
-            ask, future = self._queue[0]
+        while purse.queue:
+            ask, future = purse.queue[0]
             if not future.done():
-                if granted := self._grant(ask, self._cap):
+                if purse.cap is None:
+                    future.set_result(Reservation(self, ask, purse, ask.wanted, ZERO))
+                elif granted := self._grant(ask, purse):
                     future.set_result(granted)
-                elif error := self._hopeless(ask, self._cap):
+                elif error := _hopeless(ask, purse):
                     future.set_exception(error)
                 else:
                     return
-            self._queue.popleft()
+            purse.queue.popleft()
 
-    def _hopeless(self, ask: _Ask, cap: Decimal) -> BudgetExceeded | None:
-        """The error to raise where a call could not be paid even if all calls in flight turned out free."""
-        name = f"{ask.provider}/{ask.model}"
-        if ask.ceiling is None:
-            return BudgetExceeded(
-                f"{name} has no known price, so the cap of {show(cap)} cannot be kept: "
-                f"give its price in the settings (prices, {name!r}: input and output, in USD per million tokens) "
-                "or run without a cap"
-            )
-        free = EXACT.subtract(cap, self._counted)
-        if ask.ceiling.affordable(ask.input_bound, free, ask.least) >= ask.least:
-            return None
-        worst = ask.ceiling.cost(ask.input_bound, ask.least)
+
+def _hopeless(ask: _Ask, purse: _Purse) -> BudgetExceeded | None:
+    """The error to raise where a call could not be paid even if all calls in flight turned out free."""
+    name = f"{ask.provider}/{ask.model}"
+    whose, cap = f"the allowance of {purse.path}" if purse.path else "the cap", purse.cap or ZERO
+    if ask.ceiling is None:
         return BudgetExceeded(
-            f"a call to {name} was not made: with up to {ask.input_bound} tokens of input and {ask.least} of output it "
-            f"could cost {show(worst)}; the cap is {show(cap)}, of which {show(self._counted)} is spent and "
-            f"{show(self._held)} reserved by calls in flight; raise the cap to go on"
+            f"{name} has no known price, so {whose} of {show(cap)} cannot be kept: "
+            f"give its price in the settings (prices, {name!r}: input and output, in USD per million tokens) "
+            "or run without a cap"
         )
+    if ask.ceiling.affordable(ask.input_bound, purse.free, ask.least) >= ask.least:
+        return None
+    worst = ask.ceiling.cost(ask.input_bound, ask.least)
+    return BudgetExceeded(
+        f"a call to {name} was not made: with up to {ask.input_bound} tokens of input and {ask.least} of output it "
+        f"could cost {show(worst)}; {whose} is {show(cap)}, of which {show(purse.counted)} is spent"
+        f"{f', {show(purse.aside)} set aside for other agents' if purse.aside else ''} and "
+        f"{show(purse.held)} reserved by calls in flight; raise it to go on"
+    )

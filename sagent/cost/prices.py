@@ -1,12 +1,12 @@
 """Prices of models: the user's own, then the corrections shipped here, then the data of genai-prices."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from sagent.cost.money import EXACT
+from sagent.cost.money import EXACT, ZERO
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
@@ -14,15 +14,30 @@ if TYPE_CHECKING:
     from sagent.cost.genai.types import Provider
     from sagent.cost.tariff import Ceiling, Tariff
 
-LOCAL = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "self-hosted"})
-"""Providers that run on the user's own machines: their calls cost nothing."""
+LOCAL = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "selfhosted"})
+"""Providers that run on the user's own machines: their calls cost nothing. Rows say so with `free`."""
 
 # Our names where genai-prices has another. An unknown name stays unknown: that a server speaks OpenAI's protocol
 # ("openai-compatible") says nothing about what it charges.
-_THEIR_NAMES = {"moonshot": "moonshotai", "xai": "x-ai", "gemini": "google", "z.ai": "zai"}
+_THEIR_NAMES = {
+    "moonshot": "moonshotai",
+    "xai": "x-ai",
+    "gemini": "google",
+    "z.ai": "zai",
+    "bedrock": "aws",
+    "foundry": "azure",
+    "vertex": "google",
+    "vertex-anthropic": "google",
+    "anthropic-cli": "anthropic",
+    "openai-subscription": "openai",
+}
 # OpenRouter lists one host's price and may route a call to a dearer one: recorded bills for open models reached 1.6
 # times the list. The bill is what counts; this only makes what is held for a call large enough to cover it.
-_MARGINS = {"openrouter": Decimal(2)}
+# Anthropic bills the regions of _REGIONS dearer, and a workspace's settings may choose one without the request.
+_MARGINS = {"openrouter": Decimal(2), "anthropic": Decimal("1.1")}
+# By which every token's price is multiplied where inference is kept in a region; a charge's tier then ends in its name
+# (platform.claude.com, data residency: 1.1 for "us", Opus 4.6 and later).
+_REGIONS = {"us": Decimal("1.1")}
 _STANDARD_TIERS = frozenset({"", "standard", "default", "auto", "on_demand"})
 
 
@@ -38,10 +53,18 @@ class KnownModel(NamedTuple):
 class PriceBook:
     """What calls cost. Loads its data (about 12 ms) when first asked; safe to warm from another thread."""
 
-    def __init__(self, overrides: Mapping[str, Mapping[str, object]] | None = None) -> None:
-        """`overrides`: "provider/model" -> USD per million tokens, as in prices.toml. Raises ConfigError."""
+    def __init__(
+        self, overrides: Mapping[str, Mapping[str, object]] | None = None, *, free: Collection[str] = LOCAL
+    ) -> None:
+        """`overrides`: "provider/model" -> USD per million tokens, as in prices.toml. Raises ConfigError.
+
+        `free` names the providers whose calls cost nothing.
+        """
         self._own = _read_rows(overrides) if overrides else {}
+        self._own_fees = _read_fees(overrides) if overrides else {}
+        self._free = free
         self._shipped: Mapping[str, Tariff] = {}
+        self._shipped_fees: Mapping[str, Mapping[str, Decimal]] = {}
         self._windows: Mapping[str, int] = {}
         self._providers: Mapping[str, Provider] = {}
         self._found: dict[tuple[str, str], Tariff | Listing | None] = {}
@@ -60,18 +83,47 @@ class PriceBook:
             if not self._warm:
                 from sagent.cost.genai import load
 
-                self._shipped, self._windows = _read_shipped()
+                self._shipped, self._windows, self._shipped_fees = _read_shipped()
                 self._providers = load()
                 self._warm = True
 
     def price(
         self, provider: str, model: str, usage: Usage, at: datetime | None = None, tier: str = ""
     ) -> Decimal | None:
-        """USD of one call made at a time (now) on a service tier, by list price; None where the price is unknown."""
+        """USD of one call made at a time (now) on a service tier, by list price; None where the price is unknown.
+
+        That is so too where the usage has a fee of unknown price. A tier may end in a region: "priority+us", "us".
+        """
         from sagent.cost.tariff import cost
 
-        tariff = self._tariff(provider, model, at or datetime.now(UTC), _tier(tier))
-        return None if tariff is None else cost(tariff, usage)
+        tier, region = _tier(tier)
+        tariff = self._tariff(provider, model, at or datetime.now(UTC), tier)
+        if tariff is None:
+            return None
+        usd = EXACT.multiply(cost(tariff, usage), region)
+        rates: Mapping[str, Decimal] = self.fees(provider, model, at) if usage.fees else {}
+        for kind, count in usage.fees.items():
+            if count > 0 and kind not in rates:
+                return None
+            usd = EXACT.fma(rates.get(kind, ZERO), max(count, 0), usd)
+        return usd
+
+    def fees(self, provider: str, model: str, at: datetime | None = None) -> Mapping[str, Decimal]:
+        """USD per call, by kind, of what is billed by the call (`Usage.fees`), as far as known.
+
+        The prices are those beyond what a provider gives away each day or month.
+        """
+        self.warm()
+        entry = self._entry(provider, model)
+        known = None if entry is None or isinstance(entry, tuple) else entry.fees(at or datetime.now(UTC))
+        names = [model.lower(), *_undated(model.lower())]
+        keys = [provider, *(f"{provider}/{name}" for name in reversed(names))]
+        shipped = [self._shipped_fees[key] for key in keys if key in self._shipped_fees]
+        own = [self._own_fees[key] for key in keys if key in self._own_fees]
+        rates: dict[str, Decimal] = {}
+        for source in (*shipped, *([known] if known else ()), *own):  # the last one to name a price has it
+            rates |= source
+        return rates
 
     def bill(self, provider: str, charge: Charge, at: datetime | None = None) -> Decimal | None:
         """USD of a charge: the provider's own figure where it gave a sensible one, else the list price."""
@@ -95,7 +147,7 @@ class PriceBook:
         """The bound behind `worst`, which also tells the largest output that a sum of money affords."""
         from sagent.cost.tariff import Ceiling, scale
 
-        key = (provider, model, tier if tier is None else _tier(tier))
+        key = (provider, model, tier if tier is None else _tier(tier)[0])
         now = datetime.now(UTC)
         day, ceiling = self._ceilings.get(key, (None, None))
         if day != now.date():
@@ -146,7 +198,7 @@ class PriceBook:
         for name in names:
             if own := self._own.get(f"{provider}/{name}"):
                 return own
-        if provider in LOCAL or (provider == "openrouter" and model.endswith(":free")):
+        if provider in self._free or (provider == "openrouter" and model.endswith(":free")):
             return FREE
         self.warm()
         for name in names:
@@ -157,8 +209,12 @@ class PriceBook:
         return None
 
 
-def _tier(name: str) -> str:
-    return "" if name in _STANDARD_TIERS else name
+def _tier(name: str) -> tuple[str, Decimal]:
+    """A tier without its region, "" for the standard one, and what the region multiplies prices by."""
+    tier, _, region = name.rpartition("+")
+    if region not in _REGIONS:
+        tier, region = name, ""
+    return "" if tier in _STANDARD_TIERS else tier, _REGIONS.get(region, Decimal(1))
 
 
 def _undated(model: str) -> list[str]:
@@ -176,11 +232,18 @@ def _read_rows(rows: Mapping[str, Mapping[str, object]]) -> dict[str, "Tariff"]:
     return {key: tariff for key, tariff in tariffs.items() if tariff}
 
 
-def _read_shipped() -> tuple[dict[str, "Tariff"], dict[str, int]]:
+def _read_fees(rows: Mapping[str, Mapping[str, object]]) -> dict[str, Mapping[str, Decimal]]:
+    from sagent.cost.tariff import read_fees
+
+    return {key.lower(): fees for key, row in rows.items() if (fees := read_fees(key, row))}
+
+
+def _read_shipped() -> tuple[dict[str, "Tariff"], dict[str, int], dict[str, Mapping[str, Decimal]]]:
     import tomllib
     from pathlib import Path
 
     text = Path(__file__).with_name("prices.toml").read_text(encoding="utf-8")
     rows: dict[str, dict[str, object]] = tomllib.loads(text, parse_float=Decimal)
     windows = {key: row["window"] for key, row in rows.items() if isinstance(row.get("window"), int)}
-    return _read_rows(rows), {key: window for key, window in windows.items() if isinstance(window, int)}
+    sizes = {key: window for key, window in windows.items() if isinstance(window, int)}
+    return _read_rows(rows), sizes, _read_fees(rows)

@@ -9,6 +9,11 @@ from sagent.errors import ConfigError
 from sagent.usage import Usage
 
 BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
+FEES = (
+    *("web_search", "web_search_preview", "file_search", "map_search"),
+    *("code_container", "server_tool", "search_source"),
+)
+"""Kinds of what is billed by the call, as `Usage.fees` names them."""
 
 Steps: TypeAlias = Sequence[tuple[int, Decimal]]
 """A bucket's rates in USD per million tokens, each with the input size above which it holds (-1: from the start)."""
@@ -133,7 +138,7 @@ def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
     None for a row without prices (one that only tells a window). Raises ConfigError naming the row, the key and what
     is accepted.
     """
-    accepted = (*BUCKETS, "tiers", "window")
+    accepted = (*BUCKETS, *FEES, "tiers", "window")
     rates: dict[str, list[tuple[int, Decimal]]] = {}
     for key, value in row.items():
         if key in BUCKETS:
@@ -152,6 +157,11 @@ def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
     if rates and not ("input" in rates and "output" in rates):
         raise ConfigError(f"prices of {name}: both `input` and `output` are needed, in USD per million tokens")
     return build_tariff({key: sorted(steps) for key, steps in rates.items()})
+
+
+def read_fees(name: str, row: Mapping[str, object]) -> Mapping[str, Decimal]:
+    """USD per call, by kind, of a row's USD per thousand calls. Raises ConfigError as `read_tariff` does."""
+    return {key: _rate(name, key, row[key]).scaleb(-3, EXACT) for key in FEES if key in row}
 
 
 def _tiers(name: str, value: object) -> list[Mapping[str, object]]:
@@ -174,4 +184,5 @@ def _rate(name: str, key: str, value: object) -> Decimal:
             rate = Decimal("NaN")
         if rate.is_finite() and rate >= 0:
             return rate
-    raise ConfigError(f"prices of {name}: {key} = {value!r} is not a price in USD per million tokens")
+    unit = "thousand calls" if key in FEES else "million tokens"
+    raise ConfigError(f"prices of {name}: {key} = {value!r} is not a price in USD per {unit}")

@@ -3,19 +3,24 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sagent.providers.anthropic import Anthropic
+    from sagent.providers.anthropic import Anthropic, Bedrock, Foundry, VertexAnthropic
     from sagent.providers.chat import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
     from sagent.providers.exchange import Timeouts
-    from sagent.providers.google import Google
+    from sagent.providers.google import Google, Vertex
+    from sagent.providers.llamacpp import LlamaCpp
     from sagent.providers.registry import infer, provider_named, row_named
-    from sagent.providers.responses import OpenAI, ResponsesProvider
+    from sagent.providers.responses import Azure, OpenAI, ResponsesProvider
     from sagent.providers.rows import Row, built_in, read_rows
 
 __all__ = [
     "Anthropic",
+    "Azure",
+    "Bedrock",
     "ChatProvider",
     "DashScope",
+    "Foundry",
     "Google",
+    "LlamaCpp",
     "MiniMax",
     "Moonshot",
     "OpenAI",
@@ -23,6 +28,8 @@ __all__ = [
     "ResponsesProvider",
     "Row",
     "Timeouts",
+    "Vertex",
+    "VertexAnthropic",
     "built_in",
     "infer",
     "provider_named",
@@ -32,6 +39,12 @@ __all__ = [
 
 _HOMES = {
     "Anthropic": "anthropic",
+    "Bedrock": "anthropic",
+    "Foundry": "anthropic",
+    "VertexAnthropic": "anthropic",
+    "Vertex": "google",
+    "Azure": "responses",
+    "LlamaCpp": "llamacpp",
     "Google": "google",
     "Timeouts": "exchange",
     "OpenAI": "responses",

@@ -12,13 +12,19 @@ NO_KEY = "none"  # what is sent where there is no key
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An endpoint and a key. `variable` is where the key comes from, for messages. The key is never shown."""
+    """An endpoint and a key. `variable` is where the key comes from, for messages. The key is never shown.
+
+    A `delegated` access is the SDK's own affair: it finds the login and, where `base_url` is empty, the address. The
+    key is then only one it may use (`given` by the caller) or find by itself.
+    """
 
     name: str
     base_url: str
     key: str = field(default="", repr=False)
     variable: str = ""
     bearer: bool = True
+    delegated: bool = False
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +65,9 @@ def access_from_env(
     return access_from_key(name, secret, url, variable=variable, bearer=bearer)
 
 
-def first_set(names: str, environ: Mapping[str, str]) -> tuple[str, str]:
+def first_set(names: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
     """The first of some variables that is set, and its value; the first of them and "" where none is."""
+    environ = os.environ if environ is None else environ
     alternatives = names.split()
     found = ((name, value) for name in alternatives if (value := environ.get(name, "").strip()))
     return next(found, (next(iter(alternatives), ""), ""))

@@ -5,26 +5,25 @@ The wire is that of `anthropic-version: 2023-06-01`, which compatible services f
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import ClassVar, assert_never
+from urllib.parse import quote
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Effort, Limits, ModelInfo, Request, ToolSpec, Witness
-from sagent.providers.access import NO_KEY, Access, Variables, access_from_env, access_from_key
+from sagent.providers.access import NO_KEY, Access
 from sagent.providers.anthropic_events import MessagesDraft
+from sagent.providers.endpoint import Endpoint, Way
 from sagent.providers.exchange import Call, Timeouts, fetch, frozen
-from sagent.providers.faults import Origin
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
 from sagent.providers.limits import limits_of
 from sagent.providers.media import IMAGES, base64_text, media_weight, stand_in
-from sagent.providers.transport import DirectTransport, Transport
+from sagent.providers.rows import Row
+from sagent.providers.transport import Transport
 from sagent.providers.wire import Piece, Scroll, Scrolls
 from sagent.providers.wire_model import WireModel
 
 VERSION = "2023-06-01"
-BASE_URL = "https://api.anthropic.com"
-VARIABLES = Variables("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN")
-
 _USUAL_OUTPUT, _LONG_OUTPUT, _UNKNOWN_OUTPUT = 32_000, 64_000, 8_192  # max_tokens where nobody asked for a number
 _IMAGE_TOKENS = 5_000  # an image of the largest size kept, 2576 px on the long edge, counts 4,784 (vision guide)
 _PAGE_TOKENS = 5_000  # a PDF page counts as its text, up to 3,000, and as an image (PDF guide)
@@ -244,11 +243,49 @@ def _adaptive(model: str, family: str, version: tuple[int, int], effort: Effort 
 # Model and provider
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """How a cloud takes a message: at which path, and with which `anthropic_version` in the body in place of the model.
+
+    "{project}" and "{region}" in the path are the transport's to fill in. (docs.aws.amazon.com, InvokeModel;
+    cloud.google.com, Claude on Vertex AI)
+    """
+
+    path: str = ""
+    version: str = ""
+    betas: bool = False  # beta features are named in the body
+    streams: bool = True  # the body says that it wants a stream
+
+    def members(self, model: str, betas: Sequence[str]) -> Mapping[str, object]:
+        """The first members after the messages."""
+        held: dict[str, object] = {"anthropic_version": self.version} if self.version else {"model": model}
+        if self.streams:
+            held["stream"] = True
+        if self.betas and betas:
+            held["anthropic_beta"] = betas
+        return held
+
+    def url(self, base_url: str, model: str) -> str:
+        """Where to post; without a base URL, a path below the one that the transport knows."""
+        if not self.path:
+            return messages_url(base_url)
+        return base_url + self.path.replace("{model}", quote(model, safe=":@"))
+
+
+_SITES: Mapping[str, Site] = {
+    "bedrock": Site("/model/{model}/invoke-with-response-stream", "bedrock-2023-05-31", betas=True, streams=False),
+    "vertex": Site(
+        "/projects/{project}/locations/{region}/publishers/anthropic/models/{model}:streamRawPredict",
+        "vertex-2023-10-16",
+    ),
+}
+
+
 class AnthropicModel(WireModel):
     """One model behind the Messages API."""
 
     def __init__(self, provider: "Anthropic", model_id: str) -> None:
-        super().__init__(provider, model_id, listed_as="anthropic")
+        super().__init__(provider, model_id, listed_as="anthropic", known_as=_plain_id(model_id))
         self._provider = provider
 
     def weigh(self, request: Request) -> int:
@@ -258,35 +295,34 @@ class AnthropicModel(WireModel):
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
-        access = self._provider.access
-        origin = Origin(access.name, self._id, access.key, access.variable)
-        scroll = self._provider.scrolls.unroll(request)
+        provider = self._provider
+        scroll = provider.scrolls.unroll(request)
         max_tokens, notes = self._max_tokens(request)
         thought = think(self._id, request.effort, max_tokens)
         if "budget_tokens" in as_object(thought.members.get("thinking")) and not _may_think(scroll):
             thought = Thought(notes=("no thinking in this step: another model began it",))
+        betas = list(dict.fromkeys([*thought.betas, *map(str, as_array(request.options.get("betas")))]))
         members: dict[str, object] = {
-            "model": self._id,
+            **provider.site.members(self._id, betas),
             "max_tokens": max_tokens,
-            "stream": True,
             **thought.members,
             **{name: value for name, value in request.options.items() if name not in ("tools", "betas")},
         }
         body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD)
         parameters = {name: value for name, value in members.items() if name not in ("model", "stream")}
         witness = Witness(body.sha256, body.size, self._id, frozen(parameters))
-        betas = [*thought.betas, *map(str, as_array(request.options.get("betas")))]
-        headers = {**self._provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
+        headers = {**provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
         if betas:
-            headers["anthropic-beta"] = ",".join(dict.fromkeys(betas))
+            headers["anthropic-beta"] = ",".join(betas)
+        origin = provider.origin(self._id)
         return Call(
-            messages_url(access.base_url),
+            provider.site.url(provider.access.base_url, self._id),
             headers,
             body,
             witness,
-            MessagesDraft(origin, self._provider.scrolls.family),
+            MessagesDraft(origin, provider.scrolls.family),
             origin,
-            self._provider.timeouts,
+            provider.timeouts,
             (*notes, *thought.notes),
         )
 
@@ -308,51 +344,23 @@ def _may_think(scroll: Scroll) -> bool:
     return before.startswith((_THOUGHT, _REDACTED))
 
 
-class Anthropic:
-    """Anthropic, or a service that speaks its Messages API. Its models share its connections."""
+class Anthropic(Endpoint):
+    """Anthropic, or a service or a cloud that speaks its Messages API. Its models share its connections."""
 
-    def __init__(self, access: Access, *, transport: Transport | None = None, timeouts: Timeouts | None = None) -> None:
-        self.access = access
-        self.timeouts = timeouts or Timeouts()
-        self.transport: Transport = transport or DirectTransport(connect=self.timeouts.connect)
-        label = "anthropic" if access.name == "anthropic" else f"anthropic:{access.name}"
+    row_name: ClassVar[str] = "anthropic"
+
+    def __init__(
+        self,
+        row: Row,
+        access: Access,
+        *,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        super().__init__(row, access, transport=transport, timeouts=timeouts)
+        self.site = _SITES.get(row.via, Site())
+        label = "anthropic" if row.name == "anthropic" else f"anthropic:{row.name}"
         self.scrolls = Scrolls(MessagesDialect(label))
-
-    @classmethod
-    def from_env(
-        cls,
-        *,
-        base_url: str | None = None,
-        auth: str | None = None,
-        environ: Mapping[str, str] | None = None,
-        transport: Transport | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> "Anthropic":
-        """By ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL. Raises UsageError when there is no key.
-
-        `auth` is "key" (the header x-api-key) or "bearer".
-        """
-        access = access_from_env("anthropic", VARIABLES, BASE_URL, base_url=base_url, auth=auth, environ=environ)
-        return cls(access, transport=transport, timeouts=timeouts)
-
-    @classmethod
-    def from_key(
-        cls,
-        key: str,
-        *,
-        base_url: str | None = None,
-        auth: str = "key",
-        transport: Transport | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> "Anthropic":
-        """With a key. Raises UsageError when it cannot be one."""
-        access = access_from_key("anthropic", key, base_url or BASE_URL, bearer=auth == "bearer")
-        return cls(access, transport=transport, timeouts=timeouts)
-
-    @property
-    def name(self) -> str:
-        """The provider's name."""
-        return self.access.name
 
     def model(self, model_id: str) -> AnthropicModel:
         """A model by id; any id is accepted."""
@@ -360,21 +368,40 @@ class Anthropic:
 
     async def models(self) -> Sequence[ModelInfo]:
         """The API's own listing. Raises ModelError."""
-        access = self.access
-        origin = Origin(access.name, "", access.key, access.variable)
-        listing = messages_url(access.base_url).removesuffix("/messages") + "/models?limit=1000"
-        data = await fetch(self.transport, listing, self.headers(), origin, self.timeouts)
+        listing = messages_url(self.access.base_url).removesuffix("/messages") + "/models?limit=1000"
+        data = await fetch(self.transport, listing, self.headers(), self.origin(""), self.timeouts)
         return tuple(_model_info(as_object(entry)) for entry in as_array(as_object(data).get("data")))
 
     def headers(self) -> dict[str, str]:
         """What every request carries."""
+        if self.access.delegated:
+            return {"anthropic-version": VERSION}
         key = self.access.key or NO_KEY
         held = {"authorization": f"Bearer {key}"} if self.access.bearer else {"x-api-key": key}
         return {"anthropic-version": VERSION, **held}
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self.transport.aclose()
+
+class Bedrock(Anthropic):
+    """Claude on Amazon Bedrock, by whatever AWS login there is, or AWS_BEARER_TOKEN_BEDROCK. Needs sagent[bedrock]."""
+
+    row_name: ClassVar[str] = "bedrock"
+
+
+class Foundry(Anthropic):
+    """Claude on Microsoft Foundry: ANTHROPIC_FOUNDRY_API_KEY and ANTHROPIC_FOUNDRY_RESOURCE."""
+
+    row_name: ClassVar[str] = "foundry"
+
+
+class VertexAnthropic(Anthropic):
+    """Claude on Google's Vertex AI, by Google's application default credentials: CLOUD_ML_REGION says where."""
+
+    row_name: ClassVar[str] = "vertex-anthropic"
+
+
+def _plain_id(model_id: str) -> str:
+    """A model's id without what clouds put around it: "us.anthropic.claude-opus-4-6-v1:0"."""
+    return model_id[max(0, model_id.find("claude")) :].replace("@", "-")
 
 
 def messages_url(base_url: str) -> str:

@@ -1,6 +1,7 @@
 """Anthropic Messages: events in. Pure reading of plain JSON: no clock, no network."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 
 from sagent.lib.json import (
@@ -16,8 +17,11 @@ from sagent.messages import Message, Opaque, Part, Private, StopReason, Text, Th
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.exchange import Bill, frozen, parse_arguments
 from sagent.providers.faults import Origin
+from sagent.providers.openai_usage import own_price, tier_named
 from sagent.usage import Charge, Usage
 
+_ZERO = Decimal(0)
+_OWN_ROUNDS = ("message", "fallback_message")  # as against an advisor's, or those of a compaction
 _TOLD = 2_000  # characters of a server tool's result that other providers are shown
 _STOPS: Mapping[str, StopReason] = {
     "end_turn": "end",
@@ -152,23 +156,20 @@ class MessagesDraft:
         rounds = [as_object(entry) for entry in as_array(self._usage.get("iterations"))]
         if not rounds:
             return Bill(whole.usage, (whole,))
+        # Each is a call of its own: added up they might seem large enough for the price of a long context.
         charges = [_charge(entry, as_str(entry.get("model")) or self._origin.model, self._usage) for entry in rounds]
-        own = [
-            charge.usage
-            for charge, entry in zip(charges, rounds, strict=True)
-            if as_str(entry.get("type"), "message") in ("message", "fallback_message")
-        ]
+        own = [number for number, entry in enumerate(rounds) if as_str(entry.get("type"), "message") in _OWN_ROUNDS]
         usage = whole.usage
         if own:  # each round reads the context again: the last one tells its size
-            usage = Usage(
-                own[-1].input,
-                own[-1].cache_read,
-                own[-1].cache_write,
-                own[-1].cache_write_1h,
-                output=sum(each.output for each in own),
-                reasoning=max(whole.usage.reasoning, sum(each.reasoning for each in own)),
-            )
-        return Bill(usage, _joined(charges))
+            said = [charges[number].usage for number in own]
+            output, reasoning = sum(each.output for each in said), sum(each.reasoning for each in said)
+            reasoning = max(whole.usage.reasoning, reasoning)
+            usage = replace(said[-1], output=output, reasoning=reasoning, fees=whole.usage.fees)
+        payer = own[-1] if own else 0
+        charges[payer] = replace(charges[payer], usage=replace(charges[payer].usage, fees=whole.usage.fees))
+        if whole.usd is not None:  # a gateway's price is that of all rounds
+            charges = [replace(charge, usd=_ZERO if number else whole.usd) for number, charge in enumerate(charges)]
+        return Bill(usage, tuple(charges))
 
     def notes(self) -> tuple[str, ...]:
         """Why the provider refused, where it says so."""
@@ -269,6 +270,7 @@ def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object
     written = as_int(counts.get("cache_creation_input_tokens"))
     hour = as_int(as_object(counts.get("cache_creation")).get("ephemeral_1h_input_tokens"))
     output = as_int(counts.get("output_tokens"))
+    searches = as_int(as_object(counts.get("server_tool_use")).get("web_search_requests"))
     usage = Usage(
         input=as_int(counts.get("input_tokens")),
         cache_read=as_int(counts.get("cache_read_input_tokens")),
@@ -276,22 +278,14 @@ def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object
         cache_write_1h=hour,
         output=output,
         reasoning=min(output, as_int(as_object(counts.get("output_tokens_details")).get("thinking_tokens"))),
+        fees={"web_search": searches} if searches > 0 else {},
     )
-    tier = as_str(counts.get("service_tier")) or as_str(whole.get("service_tier"))
+    tier = tier_named(as_str(counts.get("service_tier")) or as_str(whole.get("service_tier")))
     if as_str(counts.get("speed") or whole.get("speed")) == "fast":
         tier = "fast"
-    cost = counts.get("cost") if counts is whole else None
-    usd = Decimal(str(cost)) if isinstance(cost, int | float) and not isinstance(cost, bool) else None
-    return Charge(model, usage, "" if tier == "standard" else tier, usd)
-
-
-def _joined(charges: Iterable[Charge]) -> tuple[Charge, ...]:
-    """One charge for each model and tier."""
-    sums: dict[tuple[str, str], Usage] = {}
-    for charge in charges:
-        key = (charge.model, charge.tier)
-        sums[key] = sums.get(key, Usage()) + charge.usage
-    return tuple(Charge(model, usage, tier) for (model, tier), usage in sums.items())
+    if as_str(counts.get("inference_geo") or whole.get("inference_geo")) == "us":
+        tier = f"{tier}+us".lstrip("+")
+    return Charge(model, usage, tier, own_price(counts, EMPTY) if counts is whole else None)
 
 
 def _told(block: Mapping[str, object]) -> str:

@@ -1,33 +1,36 @@
 """OpenAI-compatible Chat Completions: requests out. What providers differ in is data (providers.toml)."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import ClassVar, assert_never
 
+from sagent.errors import ModelError
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, wire_bytes
-from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Effort, Request, ToolSpec, Witness
+from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from sagent.model import Delta, Reply, Request, ToolSpec, Witness
 from sagent.providers.access import Access
+from sagent.providers.chat_efforts import effort_members
 from sagent.providers.chat_events import ChatDraft
+from sagent.providers.endpoint import Way
 from sagent.providers.exchange import Call, Timeouts, frozen
 from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, Turn, UserTurn
 from sagent.providers.media import IMAGES, data_url, media_weight, stand_in
 from sagent.providers.openai_endpoint import OpenAIEndpoint
-from sagent.providers.openai_models import (
-    IMAGE_TOKENS,
-    PAGE_TOKENS,
-    cache_key,
-    efforts_of,
-    gpt_version,
-    nearest,
-    output_limit,
-)
+from sagent.providers.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, output_limit
 from sagent.providers.rows import Quirks, Row
 from sagent.providers.transport import Transport
 from sagent.providers.wire import Piece, Scrolls
 from sagent.providers.wire_model import WireModel
 
 _OVERHEAD = 500  # what frames messages and tools
+# In these words servers say that a model sees no media: OpenAI, OpenRouter, Groq, Mistral, Ollama, llama.cpp, vLLM.
+_BLIND = (
+    r"(?=.*(image|vision|multi-?modal|file))(?=.*(n't|\bnot?\b|\bonly\b|unsupported))"
+    r"(?=.*(support|accept|allow|capab|multi-?modal|mmproj))"
+    r"|content\b.*must be a string|content\b.*should be a valid string|invalid content type|unknown variant"
+)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -45,7 +48,7 @@ class ChatDialect:
     @property
     def rules(self) -> Rules:
         """A provider gets its own ids back as it gave them."""
-        return Rules(self.family, self.quirks.longest_id, self.own)
+        return Rules(self.family, self.quirks.longest_id, self.own, self.quirks.id_length)
 
     def head(self, request: Request) -> bytes:
         """Tools, and the system prompt as the first message; a server tool comes in the option `tools`."""
@@ -60,6 +63,8 @@ class ChatDialect:
             case UserTurn(answers, parts):
                 messages = [_tool_message(answer) for answer in answers]
                 if user := self._user(answers, parts):
+                    if answers and self.quirks.bridge:
+                        messages.append({"role": "assistant", "content": self.quirks.bridge})
                     messages.append({"role": "user", "content": user})
                 data = b",".join(map(wire_bytes, messages))
                 shown = (*(part for answer in answers for part in answer.content), *parts)
@@ -79,7 +84,8 @@ class ChatDialect:
             match part:
                 case Text(text, private):
                     texts.append(text)
-                    message.update(as_object(private.data) if private else EMPTY)
+                    if extra := as_object(private.data).get("extra_content") if private else None:
+                        message["extra_content"] = extra
                 case Thinking():
                     thoughts.append(part)
                 case ToolCall():
@@ -102,13 +108,13 @@ class ChatDialect:
             details = [detail for data in private for detail in as_array(data.get("details"))]
             return {"reasoning_details": details} if details else EMPTY
         if self.quirks.reasoning_back and with_calls:
-            said = "".join(
-                part.text
-                for part, data in zip(thoughts, private, strict=False)
-                if as_str(data.get("field")) == self.quirks.reasoning_back
-            )
-            if said := said or self.quirks.reasoning_filler:
-                return {self.quirks.reasoning_back: said}
+            fields = [as_str(data.get("field")) for data in private]
+            wanted = self.quirks.reasoning_back
+            if wanted == "same":
+                wanted = next((field for field in fields if field.startswith("reasoning")), "")
+            said = "".join(part.text for part, field in zip(thoughts, fields, strict=False) if field == wanted)
+            if wanted and (said := said or self.quirks.reasoning_filler):
+                return {wanted: said}
         return EMPTY
 
     def _user(self, answers: Sequence[Answered], parts: Sequence[Shown]) -> object:
@@ -143,6 +149,12 @@ class ChatDialect:
     def _weight(self, part: Shown) -> int:
         sent = self._block(part)["type"] in ("image_url", "file") if not isinstance(part, Text) else False
         return media_weight(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
+
+
+def _has_media(messages: Sequence[Message]) -> bool:
+    shown = (part for message in messages for part in message.parts if not isinstance(part, ToolResult))
+    found = (part for message in messages for result in message.results for part in result.content)
+    return any(isinstance(part, Image | Document) for parts in (shown, found) for part in parts)
 
 
 def _tool_message(answer: Answered) -> Mapping[str, object]:
@@ -182,66 +194,6 @@ def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[obje
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# How hard a model thinks
-
-_BUDGETS: Mapping[Effort, int] = {
-    "minimal": 1_024,
-    "low": 4_096,
-    "medium": 10_000,
-    "high": 20_000,
-    "xhigh": 32_000,
-    "max": 38_000,
-}
-
-
-def effort_members(
-    model: str, style: str, effort: Effort | None, *, with_tools: bool
-) -> tuple[Mapping[str, object], tuple[str, ...]]:
-    """The body members that tell an effort in a provider's style, and notes on what could not be told."""
-    if style == "openai":
-        return _openai_effort(model, effort, with_tools=with_tools)
-    if effort is None:
-        return EMPTY, ()
-    thinks = effort != "none"
-    match style:
-        case "reasoning":
-            return {"reasoning": {"effort": "xhigh" if effort == "max" else effort}}, ()
-        case "level":
-            return _nearest(
-                model, effort, ("none", "low", "medium", "high") if not thinks else ("low", "medium", "high")
-            )
-        case "thinking":
-            notes = (f"{model} knows no levels of effort: thinking is {'on' if thinks else 'off'}",)
-            return {"thinking": {"type": "enabled" if thinks else "disabled"}}, notes if thinks else ()
-        case "enable_thinking":
-            return {"enable_thinking": thinks, **({"thinking_budget": _BUDGETS[effort]} if thinks else {})}, ()
-        case _:
-            return EMPTY, (f"effort {effort} was left out: it is not known how {model} takes it",)
-
-
-def _openai_effort(
-    model: str, effort: Effort | None, *, with_tools: bool
-) -> tuple[Mapping[str, object], tuple[str, ...]]:
-    """OpenAI's `reasoning_effort`. From GPT-5.5 on this endpoint takes tools only with the effort none, said aloud."""
-    version = gpt_version(model.rpartition("/")[2])
-    if with_tools and version >= (5, 4):
-        if version >= (5, 5) or effort is not None:
-            note = f"{model} does not reason here: Chat Completions takes tools only without reasoning"
-            return {"reasoning_effort": "none"}, (note,) if effort not in (None, "none") else ()
-        return EMPTY, ()
-    if effort is None:
-        return EMPTY, ()
-    if accepted := efforts_of(model):
-        return _nearest(model, effort, accepted)
-    return EMPTY, (f"{model} does not reason: effort {effort} was left out",) if effort != "none" else ()
-
-
-def _nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Mapping[str, object], tuple[str, ...]]:
-    best, notes = nearest(model, effort, accepted)
-    return {"reasoning_effort": best}, notes
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # Model and provider
 
 
@@ -254,15 +206,31 @@ class ChatModel(WireModel):
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 8,000 and a page of a PDF as 10,000."""
-        scroll = self._provider.scrolls.unroll(request)
-        return _OVERHEAD + scroll.weight()
+        return _OVERHEAD + self._provider.scrolls_for(self._id).unroll(request).weight()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Make the call; once more without media where the model refuses to be shown them."""
+        said = again = False
+        try:
+            async with aclosing(super().stream(request)) as items:
+                async for item in items:
+                    said = True
+                    yield item
+        except ModelError as error:
+            again = not said and self._provider.learn(error, self._id, request)
+            if not again:
+                raise
+        if again:
+            async with aclosing(super().stream(request)) as items:
+                async for item in items:
+                    yield item
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
         quirks = self._provider.row.quirks
         origin = self._provider.origin(self._id)
-        scroll = self._provider.scrolls.unroll(request)
-        effort, notes = effort_members(self._id, quirks.effort, request.effort, with_tools=bool(request.tools))
+        scroll = self._provider.scrolls_for(self._id).unroll(request)
+        effort, notes = effort_members(self._id, quirks, request.effort, with_tools=bool(request.tools))
         members: dict[str, object] = {"model": self._id, "stream": True}
         if quirks.stream_usage:
             members["stream_options"] = {"include_usage": True}
@@ -286,7 +254,7 @@ class ChatModel(WireModel):
             ChatDraft(origin, self._provider.scrolls.family),
             origin,
             self._provider.timeouts,
-            (*clamped, *notes),
+            (*clamped, *notes, *self._provider.lessons(self._id, request)),
         )
 
 
@@ -300,15 +268,41 @@ class ChatProvider(OpenAIEndpoint):
         row: Row,
         access: Access,
         *,
-        transport: Transport | None = None,
+        transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
         super().__init__(row, access, transport=transport, timeouts=timeouts)
-        self.scrolls = Scrolls(ChatDialect(f"chat:{row.name}", f"{row.name}/", row.quirks))
+        self.scrolls = Scrolls(ChatDialect(f"chat:{row.name}", f"{row.name}/", self.row.quirks))
+        in_words = replace(self.row.quirks, images=False, documents="")
+        self._wordy = Scrolls(ChatDialect(self.scrolls.family, f"{row.name}/", in_words))
+        self._blind: set[str] = set()  # models that refused to be shown media
 
     def model(self, model_id: str) -> ChatModel:
         """A model by id; any id is accepted."""
         return ChatModel(self, model_id)
+
+    def scrolls_for(self, model_id: str) -> Scrolls:
+        """Where conversations are kept as this model may be shown them."""
+        return self._wordy if model_id in self._blind else self.scrolls
+
+    def learn(self, error: ModelError, model_id: str, request: Request) -> bool:
+        """Whether an error says that the model cannot be shown media, so that the call may succeed without them.
+
+        Media may be in the history since another model had the conversation.
+        """
+        refused = error.kind in ("invalid_request", "not_found", "server") and re.search(
+            _BLIND, str(error.args[0]), re.IGNORECASE
+        )
+        if not refused or model_id in self._blind or not _has_media(request.messages):
+            return False
+        self._blind.add(model_id)
+        return True
+
+    def lessons(self, model_id: str, request: Request) -> tuple[str, ...]:
+        """Notes on what is left out."""
+        if model_id in self._blind and _has_media(request.messages):
+            return (f"{model_id} cannot be shown images or documents: it reads in words that they were there",)
+        return ()
 
 
 class Moonshot(ChatProvider):

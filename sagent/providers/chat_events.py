@@ -8,7 +8,7 @@ from sagent.messages import Message, Private, StopReason, Text, Thinking, ToolCa
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.exchange import Bill, frozen, parse_arguments
 from sagent.providers.faults import Origin, error_in, from_event
-from sagent.providers.openai_usage import disjoint, first_count, own_price, tier_named
+from sagent.providers.openai_usage import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _STOPS: Mapping[str, StopReason] = {
 }
 # Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
+_CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
+_SOURCES = ("citations", "search_results")  # beside it: Perplexity's
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 
 
@@ -58,7 +60,11 @@ class _Pending:
             return call_id != self.id and bool(name)
         if not name or not self.arguments:
             return False
-        return name != self.name or (more and parse_arguments("".join(self.arguments))[1] is None)
+        return name != self.name or (more and self.is_whole())
+
+    def is_whole(self) -> bool:
+        """Whether what has come is a JSON object: what follows belongs to another call."""
+        return bool(self.arguments) and parse_arguments("".join(self.arguments))[1] is None
 
 
 class ChatDraft:
@@ -79,6 +85,7 @@ class ChatDraft:
         self._calls: list[_Pending] = []
         self._by_index: dict[int, _Pending] = {}
         self._extra: Mapping[str, object] = EMPTY
+        self._cited: dict[str, list[object]] = {}
         self._refused = False
         self._stop = ""
         self._usage: dict[str, object] = {}
@@ -94,6 +101,8 @@ class ChatDraft:
                 self._choice(choice, as_object(choice.get("delta")) or self._late_message(choice), out)
         if not self.response_id:
             self.response_id = as_str(event.get("id"))
+        for name in _SOURCES:
+            self._cite(name, event.get(name))
         usage = event.get("usage") or as_object(event.get("x_groq")).get("usage")
         if usage or "cost" in event:
             self._bill(as_object(usage), event, out)
@@ -106,9 +115,10 @@ class ChatDraft:
         if not choices:
             return
         choice = as_object(choices[0])
-        self.feed(
-            {**body, "choices": [{**choice, "index": 0, "delta": choice.get("message") or choice.get("delta")}]}, out
-        )
+        message = as_object(choice.get("message")) or as_object(choice.get("delta"))
+        if calls := as_array(message.get("tool_calls")):  # each is one, whatever its id
+            message = {**message, "tool_calls": [{**as_object(call), "index": at} for at, call in enumerate(calls)]}
+        self.feed({**body, "choices": [{**choice, "index": 0, "delta": message}]}, out)
         self.complete = self.closed = True
 
     def done(self) -> None:
@@ -124,7 +134,8 @@ class ChatDraft:
         elif self._details:
             parts.append(Thinking("", self._private({"field": "", "details": self._details})))
         if text := mend_text("".join(self._text)):
-            parts.append(Text(text, self._private({"extra_content": self._extra}) if self._extra else None))
+            kept = {"extra_content": self._extra, **self._cited}
+            parts.append(Text(text, self._private(kept) if any(kept.values()) else None))
         calls = [self._call(pending) for pending in self._calls]
         stop = _STOPS.get(self._stop.lower(), "end")
         if calls and stop in ("end", "stop_sequence"):
@@ -180,6 +191,14 @@ class ChatDraft:
             self._call_delta({"index": 0, "function": function})
         if extra := as_object(delta.get("extra_content")):  # Google's thought signatures
             self._extra = {**self._extra, **extra}
+        for name in _CITED:
+            self._cite(name, delta.get(name))
+
+    def _cite(self, name: str, told: object) -> None:
+        """Keep citations with the text. Some servers repeat all they have so far in each chunk."""
+        before = self._cited.get(name, [])
+        if news := [item for item in as_array(told) if item not in before]:
+            self._cited[name] = [*before, *news]
 
     def _say(self, text: str, out: list[Delta]) -> None:
         self.reasoning = False
@@ -281,7 +300,7 @@ class ChatDraft:
             return known
         if call_id:
             for pending in reversed(self._calls):
-                if pending.id == call_id:
+                if pending.id == call_id and not (name and more and pending.is_whole()):
                     return pending
         elif self._calls and not self._calls[-1].followed_by(call_id, name, more=more):
             return self._calls[-1]
@@ -352,4 +371,5 @@ def _usage(told: Mapping[str, object]) -> Usage:
         reasoning=first_count(
             as_object(told.get("completion_tokens_details")).get("reasoning_tokens"), told.get("reasoning_tokens")
         ),
+        fees=source_fees(told),
     )

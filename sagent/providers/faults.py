@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sagent.errors import ModelError, ModelErrorKind
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.providers.overflow import sizes_in
 
 _SHOWN = 600  # characters of a provider's own words in a message
 
@@ -42,6 +43,7 @@ _OVERLOADED = (
 _BY_TYPE: Mapping[str, ModelErrorKind] = {
     "overloaded_error": "overloaded",
     "engine_overloaded_error": "overloaded",
+    "slow_down": "overloaded",
     "rate_limit_error": "rate_limit",
     "rate_limit_exceeded": "rate_limit",
     "rate_limit_reached_error": "rate_limit",
@@ -61,7 +63,15 @@ _BY_TYPE: Mapping[str, ModelErrorKind] = {
     "invalid_argument": "invalid_request",
     "resource_exhausted": "rate_limit",
     "unavailable": "overloaded",
+    "throttlingexception": "rate_limit",  # Bedrock's, in the middle of a stream
+    "serviceunavailableexception": "overloaded",
+    "modelstreamerrorexception": "server",
+    "internalserverexception": "server",
+    "modeltimeoutexception": "server",
+    "validationexception": "invalid_request",
 }
+# Codes that say that the request is at fault: to send it again would not help. OpenAI's of a failed response, mostly.
+_REFUSED = ("invalid_", "image_", "unsupported_", "empty_", "failed_to_download", "data_residency")
 _BY_STATUS: Mapping[int, ModelErrorKind] = {
     400: "invalid_request",
     401: "auth",
@@ -156,7 +166,10 @@ def _judge(origin: Origin, status: int | None, headers: Mapping[str, str], data:
     if kind == "auth" and origin.variable:
         words = f"{words.rstrip('.')}. Check {origin.variable}."
     retry = _retry_after(headers, words) if kind in ("rate_limit", "overloaded", "server") else None
-    return origin.error(kind, words, status=status, retry_after=retry)
+    error = origin.error(kind, words, status=status, retry_after=retry)
+    if kind == "context_overflow":
+        error.window, error.tokens = sizes_in(f"{words} {text[:4_000]}")
+    return error
 
 
 def _kind(status: int | None, codes: Sequence[str], words: str) -> ModelErrorKind:
@@ -170,7 +183,7 @@ def _kind(status: int | None, codes: Sequence[str], words: str) -> ModelErrorKin
             return "auth"
         if re.search(_NO_MODEL, told):
             return "not_found"
-    named: ModelErrorKind | None = next((_BY_TYPE[code.lower()] for code in codes if code.lower() in _BY_TYPE), None)
+    named: ModelErrorKind | None = next((kind for kind in map(_named, codes) if kind is not None), None)
     if named == "overloaded" or (status in (503, 429) and re.search(_OVERLOADED, " ".join(codes).lower())):
         return "overloaded"
     if status is None:
@@ -182,6 +195,14 @@ def _kind(status: int | None, codes: Sequence[str], words: str) -> ModelErrorKin
     if status < 400:
         return named or "server"
     return "server" if status >= 500 else "invalid_request"
+
+
+def _named(code: str) -> ModelErrorKind | None:
+    """What a code or type says by itself."""
+    code = code.lower()
+    if code in _BY_TYPE:
+        return _BY_TYPE[code]
+    return "invalid_request" if code.startswith(_REFUSED) or "policy" in code else None
 
 
 def _first(data: object) -> Mapping[str, object]:

@@ -2,25 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import ClassVar, assert_never
 from urllib.parse import quote, urlencode
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Effort, Limits, ModelInfo, Request, ToolSpec, Witness
-from sagent.providers.access import NO_KEY, Access, Variables, access_from_env, access_from_key
+from sagent.providers.access import NO_KEY, Access
+from sagent.providers.endpoint import Endpoint, Way
 from sagent.providers.exchange import Call, Timeouts, fetch, frozen
-from sagent.providers.faults import Origin
 from sagent.providers.google_events import NAMELESS, GenerateDraft
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
 from sagent.providers.limits import limits_of
 from sagent.providers.media import base64_text, media_weight, stand_in
-from sagent.providers.transport import DirectTransport, Transport
+from sagent.providers.rows import Row
+from sagent.providers.transport import Transport
 from sagent.providers.wire import Piece, Scrolls
 from sagent.providers.wire_model import WireModel
-
-BASE_URL = "https://generativelanguage.googleapis.com"
-VARIABLES = Variables("GOOGLE_API_KEY GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL GEMINI_BASE_URL")
 
 # What stands for the signature of a call that another model made: Gemini 3 refuses a first call without one
 # (ai.google.dev, thought signatures, "migrating from other models").
@@ -292,8 +290,7 @@ class GoogleModel(WireModel):
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
-        access = self._provider.access
-        origin = Origin(access.name, self._id, access.key, access.variable)
+        origin = self._provider.origin(self._id)
         scroll = self._scrolls.unroll(request)
         limit, clamped = self._limit(request)
         thinking, notes = think(self._id, request.effort)
@@ -306,7 +303,7 @@ class GoogleModel(WireModel):
         body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD)
         headers = {**self._provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
         return Call(
-            f"{model_url(access.base_url, self._id)}:streamGenerateContent?alt=sse",
+            f"{self._provider.url_of(self._id)}:streamGenerateContent?alt=sse",
             headers,
             body,
             Witness(body.sha256, body.size, self._id, frozen(members)),
@@ -326,67 +323,44 @@ class GoogleModel(WireModel):
         return max(1, request.max_output), ()
 
 
-class Google:
-    """Google's Gemini API, or a service that speaks it. Its models share its connections."""
+class Google(Endpoint):
+    """Google's Gemini API, or a service or a cloud that speaks it. Its models share its connections."""
 
-    def __init__(self, access: Access, *, transport: Transport | None = None, timeouts: Timeouts | None = None) -> None:
-        self.access = access
-        self.timeouts = timeouts or Timeouts()
-        self.transport: Transport = transport or DirectTransport(connect=self.timeouts.connect)
-        label = "google" if access.name == "google" else f"google:{access.name}"
-        self.scrolls = Scrolls(GenerateDialect(label, f"{access.name}/"))
-        self.older_scrolls = Scrolls(GenerateDialect(label, f"{access.name}/", recent=False))
+    row_name: ClassVar[str] = "google"
 
-    @classmethod
-    def from_env(
-        cls,
+    def __init__(
+        self,
+        row: Row,
+        access: Access,
         *,
-        base_url: str | None = None,
-        auth: str | None = None,
-        environ: Mapping[str, str] | None = None,
-        transport: Transport | None = None,
+        transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
-    ) -> "Google":
-        """By GOOGLE_API_KEY or GEMINI_API_KEY, and GOOGLE_GEMINI_BASE_URL or GEMINI_BASE_URL.
-
-        `auth` is "key" (the header x-goog-api-key) or "bearer". Raises UsageError when there is no key.
-        """
-        access = access_from_env("google", VARIABLES, BASE_URL, base_url=base_url, auth=auth or "key", environ=environ)
-        return cls(access, transport=transport, timeouts=timeouts)
-
-    @classmethod
-    def from_key(
-        cls,
-        key: str,
-        *,
-        base_url: str | None = None,
-        auth: str = "key",
-        transport: Transport | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> "Google":
-        """With a key. Raises UsageError when it cannot be one."""
-        access = access_from_key("google", key, base_url or BASE_URL, bearer=auth == "bearer")
-        return cls(access, transport=transport, timeouts=timeouts)
-
-    @property
-    def name(self) -> str:
-        """The provider's name."""
-        return self.access.name
+    ) -> None:
+        super().__init__(row, access, transport=transport, timeouts=timeouts)
+        label = "google" if row.name == "google" else f"google:{row.name}"
+        self.scrolls = Scrolls(GenerateDialect(label, f"{row.name}/"))
+        self.older_scrolls = Scrolls(GenerateDialect(label, f"{row.name}/", recent=False))
 
     def model(self, model_id: str) -> GoogleModel:
         """A model by id; any id is accepted."""
         return GoogleModel(self, model_id)
 
+    def url_of(self, model_id: str) -> str:
+        """Where a model is."""
+        if self.row.via == "vertex":  # the SDK puts its address, the project and the place before it
+            return model_id if "/" in model_id else f"publishers/google/models/{quote(model_id)}"
+        return model_url(self.access.base_url, model_id)
+
     async def models(self) -> Sequence[ModelInfo]:
         """The API's own listing, without models that generate no content. Raises ModelError."""
-        access = self.access
-        origin = Origin(access.name, "", access.key, access.variable)
         found: list[ModelInfo] = []
         query = {"pageSize": "1000"}
+        root = "publishers/google" if self.row.via == "vertex" else api_root(self.access.base_url)
         for _ in range(_PAGES):
-            listing = f"{api_root(access.base_url)}/models?{urlencode(query)}"
-            data = as_object(await fetch(self.transport, listing, self.headers(), origin, self.timeouts))
-            found += [_model_info(entry) for entry in map(as_object, as_array(data.get("models"))) if _generates(entry)]
+            listing = f"{root}/models?{urlencode(query)}"
+            data = as_object(await fetch(self.transport, listing, self.headers(), self.origin(""), self.timeouts))
+            listed = as_array(data.get("models")) or as_array(data.get("publisherModels"))
+            found += [_model_info(entry) for entry in map(as_object, listed) if _generates(entry)]
             if not (token := as_str(data.get("nextPageToken"))):
                 break
             query["pageToken"] = token
@@ -394,12 +368,19 @@ class Google:
 
     def headers(self) -> dict[str, str]:
         """What every request carries."""
+        if self.access.delegated:
+            return {}
         key = self.access.key or NO_KEY
         return {"authorization": f"Bearer {key}"} if self.access.bearer else {"x-goog-api-key": key}
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self.transport.aclose()
+
+class Vertex(Google):
+    """Gemini on Google's Vertex AI, by Google's application default credentials.
+
+    GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION say where.
+    """
+
+    row_name: ClassVar[str] = "vertex"
 
 
 def api_root(base_url: str) -> str:
@@ -420,7 +401,7 @@ def _generates(entry: Mapping[str, object]) -> bool:
 
 
 def _model_info(entry: Mapping[str, object]) -> ModelInfo:
-    model_id = as_str(entry.get("name")).removeprefix("models/")
+    model_id = as_str(entry.get("name")).removeprefix("publishers/google/").removeprefix("models/")
     known = limits_of("google", model_id)
     window, output = as_int(entry.get("inputTokenLimit")), as_int(entry.get("outputTokenLimit"))
     return ModelInfo(

@@ -1,6 +1,7 @@
 """Google's generateContent: chunks in. Pure reading of plain JSON: no clock, no network."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_dump, mend_text
@@ -30,7 +31,8 @@ _STOPS: Mapping[str, StopReason] = {
     "IMAGE_PROHIBITED_CONTENT": "content_filter",
     "IMAGE_RECITATION": "content_filter",
 }
-# The model wrote a call or a reply that cannot be read. It is drawn anew each time: asking again is the remedy.
+# The model wrote a call or a reply that cannot be read, or none at all, as Gemini now and then does after results.
+# It is drawn anew each time: asking again is the remedy.
 _BROKEN = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE")
 _BROKEN_IF_EMPTY = ("UNEXPECTED_TOOL_CALL", "OTHER", "FINISH_REASON_UNSPECIFIED")
 _CITED = ("groundingMetadata", "urlContextMetadata", "citationMetadata")
@@ -117,11 +119,21 @@ class GenerateDraft:
         """What it cost. A chunk repeats the counts so far: the last ones hold."""
         if not any(name in self._usage for name in _COUNTS):
             return Bill(None, ())
-        usage = _usage(self._usage)
+        usage = replace(_usage(self._usage), fees=self._fees())
         model = self._origin.model
         if model.endswith("-latest"):  # an alias: the price is that of the model it stands for
             model = self._version or model
         return Bill(usage, (Charge(model, usage, _tier(self._usage)),))
+
+    def _fees(self) -> Mapping[str, int]:
+        """Searches: each query is billed, before Gemini 3 the request that searched (ai.google.dev, pricing)."""
+        grounded = as_object(self._cited.get("groundingMetadata"))
+        queries = sum(bool(as_str(query).strip()) for query in as_array(grounded.get("webSearchQueries")))
+        older = as_str(self._version or self._origin.model).rpartition("/")[2].startswith(("gemini-1", "gemini-2"))
+        fees = {"web_search": min(queries, 1) if older else queries}
+        if any("maps" in as_object(chunk) for chunk in as_array(grounded.get("groundingChunks"))):
+            fees["map_search"] = 1
+        return {kind: count for kind, count in fees.items() if count}
 
     def notes(self) -> tuple[str, ...]:
         """Why the provider stopped the model, where it did."""
@@ -140,6 +152,8 @@ class GenerateDraft:
         told = _reason(reason, candidate.get("finishMessage"))
         if reason in _BROKEN or (reason in _BROKEN_IF_EMPTY and not self._pieces):
             raise self._origin.error("protocol", f"the model's reply broke off: {told}")
+        if reason == "STOP" and not any(map(_says, self._pieces)):
+            raise self._origin.error("protocol", "the model ended its reply without saying or doing anything")
         self._stop, self.complete = reason, True
         if _STOPS.get(reason, "error") in ("content_filter", "error"):
             self._why = f"the provider stopped the answer: {told}"
@@ -221,6 +235,19 @@ class GenerateDraft:
 
     def _private(self, data: Mapping[str, object]) -> Private:
         return Private(self._family, frozen(data))
+
+
+def _says(piece: _Piece) -> bool:
+    """Whether a piece is more than a thought, blank text, or the signature that stands at a text's end."""
+    match piece.kind:
+        case "call":
+            return True
+        case "text":
+            return bool("".join(piece.texts).strip())
+        case "own":
+            return "text" not in piece.part
+        case _:
+            return False
 
 
 def _reason(reason: str, message: object) -> str:

@@ -5,6 +5,7 @@ blank; nothing private to somebody else is left. And it is stable: a turn that h
 history grows; only the turn still open does.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -56,11 +57,13 @@ class Rules:
     """What one family accepts: private data under the label `family`; ids up to `longest_id` characters.
 
     Ids are of letters, digits, `_` and `-`. With `own_ids`, messages of that "provider/" keep ids of any other form.
+    With `id_length` an id is exactly so many letters and digits.
     """
 
     family: str
     longest_id: int = 64
     own_ids: str = ""
+    id_length: int = 0
 
 
 class Handover:
@@ -174,6 +177,8 @@ class Handover:
         return private if private is not None and private.family == self._rules.family else None
 
     def _fresh_id(self, original: str, *, keep: bool) -> str:
+        if self._rules.id_length:
+            return self._exact_id(original)
         longest = self._rules.longest_id
         kept = keep and 0 < len(original) <= longest and original.isascii() and original.isprintable()
         stem = original if kept else safe_name(original, longest) or "call"
@@ -182,6 +187,15 @@ class Handover:
             count = self._next[stem] = self._next.get(stem, 1) + 1
             ending = f"_{count}"
             new = stem[: longest - len(ending)] + ending
+        self._used.add(new)
+        return new
+
+    def _exact_id(self, original: str) -> str:
+        """The id itself where it has the form, else letters and digits made from it."""
+        length, new = self._rules.id_length, original
+        while new in self._used or not (len(new) == length and new.isascii() and new.isalnum()):
+            count = self._next[original] = self._next.get(original, 0) + 1
+            new = hashlib.sha256(f"{original}\0{count}".encode("utf-8", "replace")).hexdigest()[:length]
         self._used.add(new)
         return new
 

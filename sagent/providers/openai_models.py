@@ -17,6 +17,8 @@ def efforts_of(model: str) -> tuple[Effort, ...]:
     version = gpt_version(name)
     if "pro" in name.split("-"):
         return ("high",)
+    if version >= (6, 0):  # not every one of them takes "none" (GPT-6 Astra)
+        return ("low", "medium", "high", "xhigh", "max")
     if version >= (5, 6):
         return ("none", "low", "medium", "high", "xhigh", "max")
     if version >= (5, 2):

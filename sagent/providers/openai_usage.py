@@ -1,16 +1,27 @@
 """Bills as OpenAI and its followers write them: counts inside one another, tiers, sometimes a price of their own."""
 
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Context, Decimal
 
 from sagent.lib.json import as_int, as_object
 from sagent.usage import Usage
 
+_EXACT = Context(prec=60)
 _TICK = Decimal("1e-10")  # xAI's unit of money, in USD
 _STANDARD = ("default", "standard", "auto", "on_demand")
 
 
-def disjoint(prompt: int, completion: int, *, total: int, read: int, written: int, hour: int, reasoning: int) -> Usage:
+def disjoint(
+    prompt: int,
+    completion: int,
+    *,
+    total: int,
+    read: int,
+    written: int,
+    hour: int,
+    reasoning: int,
+    fees: Mapping[str, int],
+) -> Usage:
     """Disjoint buckets. Cached tokens are inside the prompt; `hour` of the written ones are kept for an hour.
 
     Reasoning is mostly inside the completion, but beside it at xAI and Google's compatible endpoint: the total tells.
@@ -28,6 +39,7 @@ def disjoint(prompt: int, completion: int, *, total: int, read: int, written: in
         cache_write_1h=hour,
         output=completion,
         reasoning=min(reasoning, completion),
+        fees=fees,
     )
 
 
@@ -42,12 +54,24 @@ def tier_named(told: str) -> str:
 
 
 def own_price(usage: Mapping[str, object], event: Mapping[str, object]) -> Decimal | None:
-    """A provider's own price in USD: in the usage (OpenRouter, Perplexity, xAI), or beside it (Venice)."""
+    """A provider's own price in USD: in the usage (OpenRouter, Perplexity, xAI), or beside it (Venice).
+
+    With a key of the user's own at OpenRouter it is only the gateway's share; the provider behind bills the rest.
+    """
     ticks = usage.get("cost_in_usd_ticks")
     if isinstance(ticks, int):
-        return ticks * _TICK
+        return _EXACT.multiply(Decimal(ticks), _TICK)
     found = [usd for cost in (usage.get("cost"), event.get("cost")) if (usd := _usd(cost)) is not None]
-    return found[-1] if found else None
+    if not found or usage.get("is_byok") is not True:
+        return found[-1] if found else None
+    upstream = _usd(as_object(usage.get("cost_details")).get("upstream_inference_cost"))
+    return None if upstream is None else _EXACT.add(found[-1], upstream)
+
+
+def source_fees(usage: Mapping[str, object]) -> Mapping[str, int]:
+    """What xAI's searches and other server tools used, by kind. (Where it tells its price, that holds them.)"""
+    told = {"search_source": usage.get("num_sources_used"), "server_tool": usage.get("num_server_side_tools_used")}
+    return {kind: count for kind, value in told.items() if (count := as_int(value)) > 0}
 
 
 def _usd(cost: object) -> Decimal | None:

@@ -5,15 +5,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sagent.errors import UsageError
-from sagent.providers.access import Access, Variables, access_from_env, access_from_key, either, first_set
+from sagent.providers.access import first_set
+from sagent.providers.endpoint import Way, read_access
 from sagent.providers.exchange import Timeouts
 from sagent.providers.rows import Row, built_in
 
 if TYPE_CHECKING:
     from sagent.model import Provider
+    from sagent.providers.anthropic import Anthropic
+    from sagent.providers.chat import ChatProvider
+    from sagent.providers.google import Google
+    from sagent.providers.llamacpp import LlamaCpp
+    from sagent.providers.responses import ResponsesProvider
     from sagent.providers.transport import Transport
-
-_OWN_HEADER = ("anthropic", "google")  # families with a header of their own for keys
 
 
 def provider_named(
@@ -24,31 +28,52 @@ def provider_named(
     auth: str | None = None,
     rows: Mapping[str, Row] | None = None,
     environ: Mapping[str, str] | None = None,
-    transport: "Transport | None" = None,
+    transport: "Transport | Way | None" = None,
     timeouts: Timeouts | None = None,
 ) -> "Provider":
     """A provider, by its key or else by the environment. `rows` are a user's own, which come first.
 
-    Raises UsageError: for an unknown name with the nearest known ones, for a missing key with its variable.
+    `auth` is "key", "bearer" or "credentials"; `transport` "direct" or "sdk". Raises UsageError: for an unknown name
+    with the nearest known ones, for a missing key with its variable.
     """
     row = row_named(name, rows)
-    access = _access(row, key, base_url, auth, environ)
-    if row.family == "anthropic":
-        from sagent.providers.anthropic import Anthropic
+    if row.name in _OWN_WAYS:
+        own = _own_way(row.name)
+        if key is not None:
+            return own.from_key(key, base_url=base_url, transport=transport, timeouts=timeouts)
+        return own.from_env(base_url=base_url, auth=auth, environ=environ, transport=transport, timeouts=timeouts)
+    access = read_access(row, key=key, base_url=base_url, auth=auth, environ=environ)
+    return _of_family(row)(row, access, transport=transport, timeouts=timeouts)
 
-        return Anthropic(access, transport=transport, timeouts=timeouts)
-    if row.family == "google":
-        from sagent.providers.google import Google
 
-        return Google(access, transport=transport, timeouts=timeouts)
-    if row.family == "responses":
-        from sagent.providers.responses import ResponsesProvider
+_OWN_WAYS = {"llamacpp": "LlamaCpp"}
+"""Providers that are more than an address and a key, by the class that knows how they are reached."""
 
-        return ResponsesProvider(row, access, transport=transport, timeouts=timeouts)
-    from sagent.providers.chat import ChatProvider
-    from sagent.providers.openai_endpoint import settled
 
-    return ChatProvider(settled(row, access), access, transport=transport, timeouts=timeouts)
+def _own_way(name: str) -> "type[LlamaCpp]":
+    from sagent import providers
+
+    return getattr(providers, _OWN_WAYS[name])
+
+
+def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatProvider]":
+    match row.family:
+        case "anthropic":
+            from sagent.providers.anthropic import Anthropic
+
+            return Anthropic
+        case "google":
+            from sagent.providers.google import Google
+
+            return Google
+        case "responses":
+            from sagent.providers.responses import ResponsesProvider
+
+            return ResponsesProvider
+        case _:
+            from sagent.providers.chat import ChatProvider
+
+            return ChatProvider
 
 
 def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:
@@ -83,14 +108,3 @@ def has_key(row: Row, environ: Mapping[str, str] | None = None) -> bool:
     """Whether the environment holds a key of this provider."""
     environ = os.environ if environ is None else environ
     return bool(first_set(f"{row.key} {row.token}", environ)[1])
-
-
-def _access(
-    row: Row, key: str | None, base_url: str | None, auth: str | None, environ: Mapping[str, str] | None
-) -> Access:
-    if key is not None:
-        bearer = row.family not in _OWN_HEADER or auth == "bearer"
-        return access_from_key(row.name, key, base_url or row.base_url, variable=either(row.key), bearer=bearer)
-    variables = Variables(row.key, row.base, row.token)
-    auth = auth if row.family in _OWN_HEADER else "bearer"
-    return access_from_env(row.name, variables, row.base_url, base_url=base_url, auth=auth, environ=environ)

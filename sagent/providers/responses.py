@@ -11,6 +11,7 @@ from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Delta, Reply, Request, ToolSpec, Witness
 from sagent.providers.access import Access
+from sagent.providers.endpoint import Way
 from sagent.providers.exchange import Call, Timeouts, exchange, frozen
 from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
 from sagent.providers.media import IMAGES, data_url, media_weight, stand_in
@@ -320,7 +321,7 @@ class ResponsesProvider(OpenAIEndpoint):
         row: Row,
         access: Access,
         *,
-        transport: Transport | None = None,
+        transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
         super().__init__(row, access, transport=transport, timeouts=timeouts)
@@ -367,7 +368,7 @@ class ResponsesProvider(OpenAIEndpoint):
     def hint(self, error: ModelError) -> str:
         """What an error probably means where an address of the user's own has no such path; "" where it does not."""
         words = str(error.args[0])
-        foreign = urlsplit(self.access.base_url).hostname != "api.openai.com"
+        foreign = urlsplit(self.access.base_url).hostname not in (None, "api.openai.com")
         if self.proven or not foreign or error.status not in (404, 405) or "model" in words.lower():
             return ""
         return (
@@ -380,3 +381,12 @@ class OpenAI(ResponsesProvider):
     """OpenAI: OPENAI_API_KEY, OPENAI_BASE_URL."""
 
     row_name = "openai"
+
+
+class Azure(ResponsesProvider):
+    """OpenAI's models on Azure: AZURE_OPENAI_ENDPOINT, and AZURE_OPENAI_API_KEY or AZURE_OPENAI_AD_TOKEN.
+
+    A model's id is the name of its deployment.
+    """
+
+    row_name = "azure"

@@ -8,7 +8,8 @@ from sagent.messages import Message, Opaque, Part, Private, StopReason, Text, Th
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.exchange import Bill, frozen, parse_arguments
 from sagent.providers.faults import Origin, from_event
-from sagent.providers.openai_usage import disjoint, first_count, own_price, tier_named
+from sagent.providers.openai_models import efforts_of
+from sagent.providers.openai_usage import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.usage import Charge
 
 if TYPE_CHECKING:
@@ -32,10 +33,13 @@ _OWNERS = {
     "function_call_arguments": "function_call",
     "custom_tool_call_input": "custom_tool_call",
 }
+_FEES = {
+    "web_search_call": "web_search",
+    "file_search_call": "file_search",
+    "code_interpreter_call": "code_container",
+}
 _UNFINISHED = ("queued", "in_progress")
 _ID_STARTS = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
-# Codes of a failed response that say that the request is at fault: to send it again would not help.
-_REFUSED = ("invalid_", "image_", "unsupported_", "empty_", "failed_to_download", "data_residency")
 
 
 class _Item:
@@ -79,6 +83,8 @@ class ResponsesDraft:
         self._usage: Mapping[str, object] = EMPTY
         self._cost: Decimal | None = None
         self._tier = ""
+        self._tool_usage: Mapping[str, object] = EMPTY
+        self._older_search = False
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         """Take one event; append what it brings. Raises ModelError when it says that the response failed."""
@@ -135,8 +141,21 @@ class ResponsesDraft:
             written=first_count(cached.get("cache_write_tokens"), cached.get("cache_creation_tokens")),
             hour=0,
             reasoning=as_int(as_object(self._usage.get("output_tokens_details")).get("reasoning_tokens")),
+            fees=self._fees(),
         )
         return Bill(usage, (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),))
+
+    def _fees(self) -> Mapping[str, int]:
+        """Calls of server tools that are billed each. To open a page that was found costs nothing (OpenAI's guide)."""
+        if told := source_fees(self._usage):
+            return told
+        used = [kind for item in self._items.values() if (kind := _FEES.get(item.type)) and _is_billed(item.whole)]
+        fees = {kind: used.count(kind) for kind in used}
+        if told := as_int(as_object(self._tool_usage.get("web_search")).get("num_requests")):
+            fees["web_search"] = told
+        if "web_search" in fees and self._older_search and not efforts_of(self._origin.model):
+            fees["web_search_preview"] = fees.pop("web_search")
+        return fees
 
     def notes(self) -> tuple[str, ...]:
         """Why the provider broke the reply off, where nothing else says so."""
@@ -201,11 +220,14 @@ class ResponsesDraft:
             if self._items[index].type == as_object(final).get("type"):
                 self._close(self._items[index], as_object(final), out)
         self._tier = as_str(response.get("service_tier"))
+        self._tool_usage = as_object(response.get("tool_usage"))
+        offered = [as_str(as_object(tool).get("type")) for tool in as_array(response.get("tools"))]
+        self._older_search = any(kind.startswith("web_search_preview") for kind in offered)
         if usage := as_object(response.get("usage")):
             self._usage, self._cost = usage, own_price(usage, response)
             out.append(Billed(self.bill().charges))
         if error := response.get("error"):
-            raise from_event(self._origin, {"error": _with_type(as_object(error) or {"message": str(error)})})
+            raise from_event(self._origin, {"error": as_object(error) or {"message": str(error)}})
         if self._status in ("failed", "cancelled"):
             raise self._origin.error("server", f"the provider says that the response was {self._status}, and not why")
         self.complete = self.closed = True
@@ -284,6 +306,10 @@ def _reasoning_kept(item: Mapping[str, object]) -> Mapping[str, object] | None:
     return {"type": "reasoning", **({"id": own} if own else {}), "summary": (), **kept}
 
 
+def _is_billed(item: Mapping[str, object]) -> bool:
+    return as_str(as_object(item.get("action")).get("type"), "search") == "search"
+
+
 def _is_refusal(part: Text) -> bool:
     return bool(part.private and as_object(part.private.data).get("refusal"))
 
@@ -297,14 +323,6 @@ def _texts_of(item: Mapping[str, object]) -> Iterator[tuple[tuple[str, int], str
             text = as_str(part.get("refusal") if kind == "refusal" else part.get("text"))
             if text:
                 yield (("output_text" if kind == "text" else kind), number), text
-
-
-def _with_type(error: Mapping[str, object]) -> Mapping[str, object]:
-    """A failed response's error with the type that its code stands for."""
-    code = as_str(error.get("code"))
-    if error.get("type") or not (code.startswith(_REFUSED) or "policy" in code):
-        return error
-    return {**error, "type": "invalid_request_error"}
 
 
 def _told(item: Mapping[str, object]) -> str:

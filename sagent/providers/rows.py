@@ -1,6 +1,6 @@
 """Providers as data: one row each, from providers.toml or from a user's settings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -8,12 +8,26 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from sagent.errors import ConfigError
-from sagent.lib.json import EMPTY, JsonObject, as_object, json_freeze
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_freeze
+from sagent.model import EFFORTS, Effort
 
 FAMILIES = ("anthropic", "chat", "responses", "google")
+STYLES = (
+    *("", "openai", "reasoning", "level", "switch", "thinking", "adaptive", "enable_thinking", "template", "always"),
+)
+"""How an effort is told (chat_efforts.py); "" is not at all."""
 _SAID: Mapping[type, str] = {str: "string", bool: "true or false", int: "number", list: "list", dict: "table"}
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """How the models whose ids begin with `of` are told an effort: the style, and the levels where it has some."""
+
+    of: str
+    style: str
+    levels: tuple[Effort, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +35,17 @@ class Quirks:
     """How a Chat Completions provider differs from the others. The defaults are what most servers take."""
 
     max_tokens: str = "max_tokens"  # the name of the output limit
-    effort: str = ""  # how an effort is told: openai, reasoning, level, thinking, enable_thinking; "" is not at all
-    reasoning_back: str = ""  # reasoning that must be sent back: reasoning_content, reasoning_details; "" is none
+    effort: str = ""  # how an effort is told, one of STYLES
+    efforts: tuple[Knob, ...] = ()  # how it is told to some of the models
+    reasoning_back: str = ""  # reasoning to be sent back: reasoning_content, reasoning_details; same as it came; none
     reasoning_filler: str = ""  # sent as reasoning_content of a message with calls that has none
     documents: str = ""  # file: PDFs go in as they are; "" is not at all
     images: bool = True
     stream_usage: bool = True  # stream_options.include_usage is understood
     cache_key: bool = False  # prompt_cache_key is understood
     longest_id: int = 40  # of a tool call: OpenAI refuses longer ones
+    id_length: int = 0  # of a tool call's id, which is then exactly so many letters and digits
+    bridge: str = ""  # what the model is to have said between results and the user's next words
     body: JsonObject = field(default=EMPTY)  # sent with every request
 
 
@@ -46,6 +63,8 @@ class Row:
     token: str = ""  # the variable of a key that is sent as a bearer token
     models: tuple[str, ...] = ()
     default: str = ""  # the model taken when none is named
+    free: bool = False  # a server of the user's own: calls cost nothing
+    via: str = ""  # the cloud, known to the family's official SDK, that it is reached by
     quirks: Quirks = Quirks()
 
 
@@ -64,12 +83,22 @@ def read_rows(tables: Mapping[str, object], where: str) -> Mapping[str, Row]:
 
 
 def row_for_url(url: str) -> Row | None:
-    """The built-in row whose own address is at this host, for its quirks as a server of Chat Completions."""
-    host = urlsplit(url).hostname
+    """The built-in row whose own address is at this host, for its quirks as a server of Chat Completions.
+
+    On this machine the port tells who it is.
+    """
+    place = _place(url)
     for row in built_in().values():
-        if row.family in ("chat", "responses") and host and urlsplit(row.base_url).hostname == host:
+        if row.family in ("chat", "responses") and place[0] and _place(row.base_url) == place:
             return row
     return None
+
+
+def _place(url: str) -> tuple[str, int | None]:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    here = host in ("localhost", "127.0.0.1", "::1")
+    return ("localhost", parts.port) if here else (host, None)
 
 
 def _row(name: str, table: Mapping[str, object], where: str) -> Row:
@@ -93,9 +122,12 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
         token=take("token", ""),
         models=tuple(map(str, take("models", list[object]()))),
         default=take("default", ""),
+        free=take("free", False),  # noqa: FBT003 -- a default, like the others
+        via=take("via", ""),
         quirks=Quirks(
             max_tokens=take("max_tokens", usual.max_tokens),
             effort=take("effort", usual.effort),
+            efforts=_knobs(take("efforts", list[object]()), where),
             reasoning_back=take("reasoning_back", usual.reasoning_back),
             reasoning_filler=take("reasoning_filler", usual.reasoning_filler),
             documents=take("documents", usual.documents),
@@ -103,9 +135,29 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
             stream_usage=take("stream_usage", usual.stream_usage),
             cache_key=take("cache_key", usual.cache_key),
             longest_id=take("longest_id", usual.longest_id),
+            id_length=take("id_length", usual.id_length),
+            bridge=take("bridge", usual.bridge),
             body=JsonObject({key: json_freeze(value) for key, value in take("body", dict[str, object]()).items()}),
         ),
     )
+    if unknown := next(
+        (k.style for k in (*row.quirks.efforts, Knob("", row.quirks.effort)) if k.style not in STYLES), ""
+    ):
+        raise ConfigError(f"{where} effort: {unknown!r} is not one of {', '.join(map(repr, STYLES))}")
     if row.family not in FAMILIES:
         raise ConfigError(f"{where} family: {row.family!r} is not one of {', '.join(FAMILIES)}")
     return row
+
+
+def _knobs(tables: Sequence[object], where: str) -> tuple[Knob, ...]:
+    knobs: list[Knob] = []
+    for table in map(as_object, tables):
+        told = as_array(table.get("levels"))
+        levels: tuple[Effort, ...] = tuple([level for level in EFFORTS if told.count(level)])
+        if not isinstance(table.get("style"), str) or len(levels) < len(told):
+            raise ConfigError(
+                f'{where} efforts: each is {{ of = "gpt-oss", style = "level", levels = [...] }}, with levels of '
+                + ", ".join(EFFORTS)
+            )
+        knobs.append(Knob(as_str(table.get("of")), as_str(table["style"]), levels))
+    return tuple(knobs)

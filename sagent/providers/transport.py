@@ -62,14 +62,15 @@ class _Way:
 
 
 class DirectTransport:
-    """HTTP/1.1 with connections kept alive, through the proxy that the usual variables name, if any.
+    """HTTP/1.1 with connections kept alive, through the proxy that the usual variables name, if any and if `proxied`.
 
     `connect` is the time to open a connection, in seconds. Certificates are checked against the system's roots, or
     SSL_CERT_FILE / SSL_CERT_DIR. It may be used from one event loop after another.
     """
 
-    def __init__(self, *, connect: float = 10.0) -> None:
+    def __init__(self, *, connect: float = 10.0, proxied: bool = True) -> None:
         self._connect = connect
+        self._proxied = proxied
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: dict[_Way, list[Connection]] = {}
         self._tls: ssl.SSLContext | None = None
@@ -95,7 +96,7 @@ class DirectTransport:
         if (loop := asyncio.get_running_loop()) is not self._loop:  # connections of an ended loop are of no use
             self._loop, self._idle = loop, {}
         parts = urlsplit(url)
-        way = _way(parts)
+        way = _way(parts, _proxy_for(parts) if self._proxied else "")
         target, fields = _request_head(parts, headers, way)
         while True:
             connection = self._reuse(way) or await self._open(way)
@@ -187,14 +188,14 @@ class DirectTransport:
             connection.begin_tunnel()
 
 
-def _way(url: SplitResult) -> _Way:
+def _way(url: SplitResult, proxy: str) -> _Way:
     try:
         port = url.port or _PORTS[url.scheme]
     except (KeyError, ValueError) as error:
         raise Disrupted(
             "network", f"cannot call {url.scheme}://{url.netloc}: it must begin with http:// or https://"
         ) from error
-    return _Way(url.scheme, url.hostname or "", port, _proxy_for(url))
+    return _Way(url.scheme, url.hostname or "", port, proxy)
 
 
 def _request_head(url: SplitResult, headers: Mapping[str, str], way: _Way) -> tuple[str, list[tuple[str, str]]]:
@@ -223,7 +224,7 @@ def _proxy_for(url: SplitResult) -> str:
         proxy = f"http://{proxy}"
     if proxy and urlsplit(proxy).scheme not in _PORTS:
         raise Disrupted(
-            "network",
+            "invalid_request",
             f"the proxy {proxy.partition('://')[0]}://{urlsplit(proxy).hostname} cannot be used: it must be an http or "
             "https proxy; change HTTPS_PROXY or ALL_PROXY, or except the host with NO_PROXY",
         )
@@ -261,6 +262,8 @@ def _tls_context() -> "ssl.SSLContext":
 
 def _said(error: BaseException) -> str:
     text = str(error) or type(error).__name__
+    if "WRONG_VERSION_NUMBER" in text:
+        return f"{text}. The server there speaks no TLS: use http://"
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return f"{text}. Where a proxy signs with its own authority, name its certificate in SSL_CERT_FILE."
     return text

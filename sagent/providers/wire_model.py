@@ -22,12 +22,12 @@ class Carrier(Protocol):
 
 
 class WireModel(ABC):
-    """One model of one provider. `listed_as` names the rows of limits.json that are meant."""
+    """One model of one provider. `listed_as` and `known_as` name the rows of limits.json, and the one among them."""
 
-    def __init__(self, carrier: Carrier, model_id: str, *, listed_as: str) -> None:
+    def __init__(self, carrier: Carrier, model_id: str, *, listed_as: str, known_as: str = "") -> None:
         self._carrier = carrier
         self._id = model_id
-        self._limits = limits_of(listed_as, model_id)
+        self._limits = limits_of(listed_as, known_as or model_id)
 
     @property
     def provider(self) -> str:

@@ -7,7 +7,7 @@ byte of a log is outside a hash, white space and escapes included.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -30,9 +30,9 @@ Kind: TypeAlias = Literal[
     "spawned",  # a child, by path and by the first entry of its log
     "returned",  # a child, by path and by the head of its log
     "sent",
-    "received",
+    "received",  # a message for this agent; the `message` that it becomes when it is read names this entry
     "job",
-    "compacted",
+    "compacted",  # what gave way in the history, and to what; the entries before still have it whole
     "notice",
     "failed",
     "label",  # a name a person gave to the session
@@ -184,6 +184,22 @@ def spawned(agent: str, first: str) -> JsonObject:
 def returned(agent: str, head: str) -> JsonObject:
     """A child by its path and the head of its log when it returned: the parent's head then vouches for the child's."""
     return JsonObject({"agent": agent, "entry": head})
+
+
+def received(message: Mapping[str, object], moment: str, *, answer: bool) -> JsonObject:
+    """A message in the inbox, encoded. `answer` says that its sender waits for one."""
+    return JsonObject({"message": json_freeze(message), "moment": moment, "answer": answer})
+
+
+def compacted(
+    stubs: Iterable[tuple[int, str, str]], before: int, after: int, reason: str, *, kept: Iterable[int] | None = None
+) -> JsonObject:
+    """Results that gave way to stubs: each by the number of its message in the history, its call's id and the stub's
+    text. `before` and `after` are estimates of the next request, in tokens. With `kept`, only the messages of these
+    numbers stay."""
+    rows = tuple(JsonObject({"message": message, "call_id": call, "text": text}) for message, call, text in stubs)
+    stay = {} if kept is None else {"kept": tuple(kept)}
+    return JsonObject({"stubs": rows, "before": before, "after": after, "reason": reason, **stay})
 
 
 def forked(left: str) -> JsonObject:

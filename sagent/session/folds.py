@@ -1,14 +1,14 @@
 """What a log says, read off its entries: the conversation, the money, a title. There is no second store."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TypeVar
 
 from sagent.codec import Fetch, decode_message, decode_result_part
 from sagent.errors import SessionCorrupt
-from sagent.lib.json import as_array, as_object, as_str
-from sagent.messages import Message
+from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.messages import Message, Text, ToolResult
 from sagent.session.entries import Bill, Entry, read_spent
 from sagent.usage import Cost, Usage
 
@@ -49,8 +49,82 @@ def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
                 messages += _collect(early, messages, fetch)
             early.clear()
             messages.append(message)
+        elif entry.kind == "compacted":
+            messages += _collect(early, messages, fetch)
+            early.clear()
+            compact(messages, entry.body)
     messages += _collect(early, messages, fetch)
     return tuple(messages)
+
+
+def compact(messages: list[Message], body: Mapping[str, object]) -> None:
+    """Do to a history what a `compacted` entry says: the one place that does, while an agent runs and on resume."""
+    for stub in map(as_object, as_array(body.get("stubs"))):
+        place, call_id, text = as_int(stub.get("message"), -1), as_str(stub.get("call_id")), as_str(stub.get("text"))
+        if 0 <= place < len(messages):
+            parts = tuple(
+                replace(part, content=(Text(text),))
+                if isinstance(part, ToolResult) and part.call_id == call_id
+                else part
+                for part in messages[place].parts
+            )
+            messages[place] = replace(messages[place], parts=parts)
+    if "kept" in body:
+        places = {as_int(place, -1) for place in as_array(body.get("kept"))}
+        messages[:] = [message for place, message in enumerate(messages) if place in places]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A message that was in the inbox when the process ended. `entry` is the one that received it."""
+
+    entry: str
+    message: Message
+    moment: str
+    answer: bool
+
+
+def unread(entries: Iterable[Entry], fetch: Fetch) -> tuple[Unread, ...]:
+    """The messages that were received and never entered the history. Raises SessionCorrupt."""
+    waiting: dict[str, Entry] = {}
+    for entry in branch(entries):
+        if entry.kind == "received":
+            waiting[entry.id] = entry
+        elif entry.kind == "message" and (came := as_str(entry.body.get("received"))):
+            waiting.pop(came, None)
+    return tuple(
+        Unread(
+            entry.id,
+            _read(entry, lambda body: decode_message(as_object(body.get("message")), fetch)),
+            as_str(entry.body.get("moment")),
+            entry.body.get("answer") is True,
+        )
+        for entry in waiting.values()
+    )
+
+
+def lost_jobs(entries: Iterable[Entry]) -> tuple[Mapping[str, object], ...]:
+    """The jobs that ran when the process ended, by the bodies of their first entries."""
+    running: dict[str, Mapping[str, object]] = {}
+    for entry in entries:
+        if entry.kind == "job":
+            body = entry.body
+            if body.get("state") == "running":
+                running[as_str(body.get("job"))] = body
+            else:
+                running.pop(as_str(body.get("job")), None)
+    return tuple(running.values())
+
+
+def last_job(entries: Iterable[Entry]) -> int:
+    """The number of the latest job, 0 where there was none."""
+    names = (as_str(entry.body.get("job")).removeprefix("job:") for entry in entries if entry.kind == "job")
+    return max((int(name) for name in names if name.isdecimal()), default=0)
+
+
+def bodies(entries: Iterable[Entry], kind: str) -> tuple[Mapping[str, object], ...]:
+    """What all entries of a kind say."""
+    return tuple(entry.body for entry in entries if entry.kind == kind)
 
 
 def _collect(early: list[Entry], messages: list[Message], fetch: Fetch) -> tuple[Message, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sagent.codec import decode_message, decode_result_part
 from sagent.errors import SessionCorrupt, SessionNotFound
-from sagent.lib.json import as_str
+from sagent.lib.json import as_object, as_str
 from sagent.session.blobs import BlobDirectory, sync_path
 from sagent.session.entries import Entry, recompute_id
 from sagent.session.lock import Lock
@@ -144,6 +144,8 @@ def _doubts(entry: Entry, blobs: BlobDirectory, ids: Mapping[str, set[str]]) -> 
             yield "the id is not that of the canonical form"
         if entry.kind == "message":
             decode_message(entry.body, blobs.get)
+        elif entry.kind == "received":
+            decode_message(as_object(entry.body.get("message")), blobs.get)
         elif entry.kind == "result":
             decode_result_part(entry.body.get("result"), blobs.get)
         elif entry.kind in {"spawned", "returned"}:

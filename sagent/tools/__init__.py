@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sagent.tool import Tool
+    from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
+    from sagent.tools.background import BackgroundTask
     from sagent.tools.bash import Bash
     from sagent.tools.decorator import FunctionTool, tool
     from sagent.tools.edit import Edit
@@ -15,7 +17,12 @@ if TYPE_CHECKING:
     from sagent.tools.write import Write
 
 __all__ = [
+    "AGENTS",
     "BUILTIN",
+    "AgentSelf",
+    "AgentSend",
+    "AgentSpawn",
+    "BackgroundTask",
     "Bash",
     "Edit",
     "FunctionTool",
@@ -24,18 +31,36 @@ __all__ = [
     "List",
     "Read",
     "Write",
+    "agent_tools",
     "coding_tools",
     "tool",
 ]
 
-BUILTIN = ("Read", "Write", "Edit", "Glob", "Grep", "List", "Bash")
+AGENTS = ("AgentSpawn", "AgentSend", "AgentSelf", "BackgroundTask")
+"""Names of the tools that concern agents and what they leave running."""
+BUILTIN = ("Read", "Write", "Edit", "Glob", "Grep", "List", "Bash", *AGENTS)
 """Names of the built-in tools, in the order in which a model sees them."""
 
-_HOMES = {"FunctionTool": "decorator", "tool": "decorator"}
+_HOMES = {
+    "FunctionTool": "decorator",
+    "tool": "decorator",
+    "AgentSelf": "agents",
+    "AgentSend": "agents",
+    "AgentSpawn": "agents",
+    "BackgroundTask": "background",
+}
+
+
+def agent_tools() -> "tuple[Tool, ...]":
+    """One of each tool that concerns agents: spawn others, write to them, change oneself, look after jobs."""
+    from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
+    from sagent.tools.background import BackgroundTask
+
+    return (AgentSpawn(), AgentSend(), AgentSelf(), BackgroundTask())
 
 
 def coding_tools() -> "tuple[Tool, ...]":
-    """One of each built-in tool: what a coding agent works with."""
+    """One of each built-in tool that works on files and runs commands."""
     from sagent.tools.bash import Bash
     from sagent.tools.edit import Edit
     from sagent.tools.glob import Glob

@@ -21,6 +21,7 @@ class Edit:
     """Replaces exact text. Everything else in the file keeps its bytes: encoding, byte order mark, line ends."""
 
     name = "Edit"
+    quick = True
     description = (
         "Replace text in a file that you have Read. old_string must be copied exactly from the file, without the line "
         "numbers, and occur once (add lines around it) unless replace_all. For several changes in one file give edits "

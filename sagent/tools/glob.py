@@ -17,6 +17,7 @@ class Glob:
     """Finds files: hidden ones too, those that git ignores left out."""
 
     name = "Glob"
+    quick = True
     description = (
         'Find files by name, sorted by path: "src/**/*.{ts,tsx}" at any depth below src, "*.py" only right in path. '
         "Files that git ignores are left out."

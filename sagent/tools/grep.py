@@ -21,6 +21,7 @@ class Grep:
     """Searches as ripgrep does, and says the same whether ripgrep is installed or not."""
 
     name = "Grep"
+    quick = True
     description = (
         "Search file contents with a regular expression (ripgrep syntax; literal braces need no escape; look-around "
         "works). Files that git ignores and binary files are left out. Sorted by path; prefer it to grep in Bash."

@@ -15,6 +15,7 @@ class List:
     """Names and sizes, directories with a slash."""
 
     name = "List"
+    quick = True
     description = "List one directory, hidden and ignored entries too: directories end with /, files show their bytes."
     parameters = json_freeze_object(
         {

@@ -15,6 +15,7 @@ class Write:
     """Creates or replaces a file: atomic; mode, encoding, byte order mark and CRLF line ends stay as they were."""
 
     name = "Write"
+    quick = True
     description = (
         "Create a file, or replace the whole of one that you have Read before. Missing directories are created. "
         "To change part of a file use Edit."

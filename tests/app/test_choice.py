@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sagent.agent import Agent
+from sagent.agent import Agent, Bounds
 from sagent.app import choice as choices
 from sagent.app.choice import choose_model, split_model
-from sagent.config import load
+from sagent.config import Settings, load
 from sagent.errors import UsageError
+from sagent.model import Limits, ModelInfo
 from sagent.providers.rows import Row
 from sagent.testing.server import FakeProviderServer, Listed, Turn
 
@@ -91,4 +92,128 @@ async def test_a_provider_of_ones_own(tmp_path: Path) -> None:
         assert (choice.model.provider, choice.model.id) == ("acme", "large")
         assert [info.id for info in await choice.provider("acme").models()] == ["fake-model"]
         assert server.requests[0].headers["authorization"] == "Bearer secret"
+        await choice.aclose()
+
+
+async def test_a_provider_of_ones_own_is_spoken_to_as_its_row_says(tmp_path: Path) -> None:
+    async with FakeProviderServer([Turn(text="ok")]) as server:
+        file = tmp_path / "config.toml"
+        file.write_text(
+            f'[providers.acme]\nbase_url = "{server.url}/v1"\nkey = "ACME_TOKEN"\nmodels = ["big-"]\n'
+            'max_tokens = "max_completion_tokens"\nstream_usage = false\nbody = { top_k = 3 }\n'
+        )
+        environ = {"HOME": str(tmp_path), "SAGENT_CONFIG": str(file)}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ACME_TOKEN", "secret")
+            choice = await choose_model(load({"model": "big-one", "max_response_tokens": 99}, environ, tmp_path))
+        assert (choice.model.provider, choice.model.id) == ("acme", "big-one")
+        assert (await Agent(choice.model, bounds=Bounds(max_response_tokens=99)).run("hi")).content == "ok"
+        sent = server.requests[0]
+        assert (sent.json["max_completion_tokens"], sent.json["top_k"]) == (99, 3)
+        assert "stream_options" not in sent.json
+        assert sent.headers["authorization"] == "Bearer secret"
+        await choice.aclose()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Sizes, and models that take over
+
+
+def _place(tmp_path: Path, url: str, **flags: object) -> Settings:
+    return load(
+        {"base_url": f"{url}/v1", "state_dir": str(tmp_path / "state"), **flags}, {"HOME": str(tmp_path)}, tmp_path
+    )
+
+
+async def test_a_listing_is_asked_for_once_and_used_from_then_on(tmp_path: Path) -> None:
+    listed = [Listed("m", window=9_000), Listed("other")]
+    async with FakeProviderServer([], models=listed, require_key=False) as server:
+        choice = await choose_model(_place(tmp_path, server.url, model="m"))
+        assert choice.limits(choice.model) == Limits()
+        assert choice.wants_listing(choice.model)
+        await choice.study(choice.model.provider)
+        assert choice.limits(choice.model) == Limits(9_000)
+        assert not choice.wants_listing(choice.model)
+        await choice.aclose()
+        later = await choose_model(_place(tmp_path, server.url, model="m"))
+        assert later.limits(later.model) == Limits(9_000)
+        assert not later.wants_listing(later.model), "it is fresh"
+        await later.aclose()
+        assert len(server.requests) == 1
+    async with FakeProviderServer([], require_key=False) as elsewhere:
+        choice = await choose_model(_place(tmp_path, elsewhere.url, model="m"))
+        assert choice.limits(choice.model) == Limits(), "another server is another place"
+        await choice.aclose()
+
+
+async def test_a_listing_wins_over_data(tmp_path: Path) -> None:
+    async with FakeProviderServer([], models=[Listed("gpt-4o", window=9_000)], require_key=False) as server:
+        choice = await choose_model(_place(tmp_path, server.url, model="gpt-4o", provider="openai"))
+        assert choice.model.limits == Limits(128_000, 16_384) == choice.limits(choice.model)
+        await choice.study("openai")
+        assert choice.limits(choice.model) == Limits(9_000, 16_384), "what is not told stays"
+        await choice.aclose()
+
+
+async def test_a_listing_that_cannot_be_had_is_done_without_and_not_asked_for_again(tmp_path: Path) -> None:
+    choice = await choose_model(_place(tmp_path, "http://127.0.0.1:9", model="m"))
+    await choice.study(choice.model.provider)
+    assert choice.limits(choice.model) == Limits() and not choice.wants_listing(choice.model)
+    assert not (tmp_path / "state").exists()
+    await choice.aclose()
+
+
+async def test_models_that_data_know_need_no_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    choice = await choose_model(load({"model": "claude-sonnet-4-6"}, {"HOME": str(tmp_path)}, tmp_path))
+    assert not choice.wants_listing(choice.model)
+    assert choice.wants_listing(choice.resolve("anthropic/claude-nobody-knows"))
+    await choice.aclose()
+
+
+async def test_an_ephemeral_run_keeps_no_listing(tmp_path: Path) -> None:
+    async with FakeProviderServer([], models=[Listed("m", window=9_000)], require_key=False) as server:
+        choice = await choose_model(_place(tmp_path, server.url, model="m", ephemeral=True))
+        await choice.study(choice.model.provider)
+        assert choice.limits(choice.model) == Limits(9_000)
+        assert not (tmp_path / "state").exists()
+        await choice.aclose()
+
+
+async def test_no_password_of_an_address_is_kept(tmp_path: Path) -> None:
+    async with FakeProviderServer([], models=[Listed("m", window=9_000)], require_key=False) as server:
+        url = server.url.replace("://", "://me:hidden@")
+        choice = await choose_model(_place(tmp_path, url, model="m"))
+        choice.keep(choice.model.provider, [ModelInfo("m", Limits(1, 1))])
+        assert "hidden" not in (tmp_path / "state" / "listings.json").read_text()
+        await choice.aclose()
+
+
+async def test_fallbacks_are_had_at_the_start_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    environ = {"HOME": str(tmp_path)}
+
+    async def fallbacks(**flags: object) -> list[str]:
+        choice = await choose_model(load({"model": "claude-x", **flags}, environ, tmp_path))
+        try:
+            return [f"{model.provider}/{model.id}" for model in choice.fallbacks()]
+        finally:
+            await choice.aclose()
+
+    assert await fallbacks(fallback="anthropic/claude-y,claude-z") == ["anthropic/claude-y", "anthropic/claude-z"]
+    with pytest.raises(UsageError, match=r"--fallback antropic/x: .*Did you mean anthropic"):
+        await fallbacks(fallback="antropic/x")
+    with pytest.raises(UsageError, match=r"--fallback openai/gpt-5\.5: No key for openai: set OPENAI_API_KEY"):
+        await fallbacks(fallback="openai/gpt-5.5")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with pytest.raises(UsageError, match="openai is not among those allowed"):
+        await fallbacks(fallback="openai/gpt-5.5", allow_providers="anthropic")
+
+
+async def test_another_model_of_the_server_that_was_named_is_there_too(tmp_path: Path) -> None:
+    async with FakeProviderServer([Turn(text="ok")], require_key=False) as server:
+        choice = await choose_model(_place(tmp_path, server.url, model="m", fallback="openai-compatible/n"))
+        (other,) = choice.fallbacks()
+        assert (await Agent(other).run("hi")).content == "ok"
+        assert server.requests[0].json["model"] == "n"
         await choice.aclose()

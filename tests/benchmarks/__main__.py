@@ -65,7 +65,9 @@ def served(
 
 def provider_environment(url: str) -> dict[str, str]:
     """What leads a client to a provider, and nothing else."""
-    return {"PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
+    keys = {f"{name}_API_KEY": "k" for name in ("ANTHROPIC", "OPENAI", "MOONSHOT", "GEMINI")}
+    urls = {f"{name}_BASE_URL": url for name in ("ANTHROPIC", "OPENAI", "MOONSHOT", "GEMINI")}
+    return {"PATH": os.environ["PATH"], **keys, **urls}
 
 
 def run(argv: list[str], environment: dict[str, str]) -> float:
@@ -99,40 +101,55 @@ def first_request(argv: Callable[[str], list[str]]) -> float:
     return 1000 * median(times[1:])
 
 
-def gaps_of(count: int, argv: Callable[[str], list[str]]) -> list[float]:
-    """Milliseconds from the end of an answer to the next request: the client's work and the command `echo`."""
-    command = [PYTHON, str(Path(__file__).with_name("lean_server.py")), str(count)]
+@dataclass(frozen=True)
+class Timing:
+    """What the lean server saw: ms from the process's start to its first request, and ms between turns."""
+
+    first: float
+    gaps: list[float]
+
+
+def timed(count: int, argv: Callable[[str], list[str]], family: str = "anthropic") -> Timing:
+    """Run a client for so many tool turns: the gaps are its work and the command `echo`."""
+    command = [PYTHON, str(Path(__file__).with_name("lean_server.py")), family, str(count)]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with server, tempfile.TemporaryDirectory() as home:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
+        started = time.monotonic()
         run(argv(url), {**provider_environment(url), "HOME": home})
-        return json.loads(server.communicate()[0])
+        seen = json.loads(server.communicate()[0])
+        return Timing(1000 * (seen["first"] - started), seen["gaps"])
 
 
 def per_turn(argv: Callable[[str], list[str]]) -> float:
     """Mean milliseconds per tool turn over 20 turns, median of the runs."""
-    return median(sum(gaps) / len(gaps) for gaps in (gaps_of(20, argv) for _ in range(RUNS)))
+    return median(sum(gaps) / len(gaps) for gaps in (timed(20, argv).gaps for _ in range(RUNS)))
 
 
 def growth(argv: Callable[[str], list[str]]) -> float:
     """How much longer a tool turn takes at turn 1,000 of a session than at turn 20."""
-    gaps = gaps_of(1000, argv)
+    gaps = timed(1000, argv).gaps
     return median(gaps[950:]) / median(gaps[10:60])
 
 
-def peak_memory(argv: Callable[[str], list[str]]) -> float:
+def peak_memory(argv: Callable[[str], list[str]], family: str = "anthropic") -> float:
     """Peak of the summed PSS of the process tree, MB, over 20 tool turns."""
     peaks: list[float] = []
+    lean = [PYTHON, str(Path(__file__).with_name("lean_server.py")), family, "20"]
     for _ in range(RUNS):
-        with served(turns(20, "sleep 0.02")) as (server, environment), tempfile.TemporaryDirectory() as cwd:
-            process = subprocess.Popen(
-                argv(server.url), env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-            )
+        server = subprocess.Popen(lean, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        with server, tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as cwd:
+            assert server.stdout is not None
+            url = server.stdout.readline().strip()
+            environment = {**provider_environment(url), "HOME": home}
+            null = subprocess.DEVNULL
+            process = subprocess.Popen(argv(url), env=environment, cwd=cwd, stdin=null, stdout=null)
             peak = 0.0
             while process.poll() is None:
                 peak = max(peak, tree_pss(process.pid))
-                time.sleep(0.01)
+                time.sleep(0.005)
+            server.communicate()
             peaks.append(peak)
     return median(peaks)
 
@@ -230,12 +247,47 @@ def measure() -> Iterator[Row]:
     yield Row("modules imported for `--version`", "≤ 60", count, "", count <= 60)
 
 
+FAMILIES = {
+    "anthropic": ("Messages", "anthropic/claude-sonnet-4-6"),
+    "responses": ("Responses", "openai/gpt-5.2"),
+    "chat": ("Chat Completions", "moonshot/kimi-k2.6"),
+    "google": ("generateContent", "google/gemini-3.8-flash"),
+}
+
+
+def measure_families() -> Iterator[str]:
+    """A line for each family and transport: first request, a turn at 20 and at 200, memory."""
+    for transport, most in (("direct", (160, 4, 50)), ("sdk", (None, 5, None))):
+        for family, (name, model) in FAMILIES.items():
+            flags = ["--model", model, "--permission-mode", "full", "--transport", transport]
+
+            def argv(_url: str, flags: list[str] = flags) -> list[str]:
+                return [*SAGENT, *flags, "hello"]
+
+            runs = [timed(200, argv, family) for _ in range(RUNS)]
+            first = median(run.first for run in runs)
+            early, late = (median(median(run.gaps[at : at + 20]) for run in runs) for at in (10, 180))
+            memory = peak_memory(argv, family)
+            values = (first, max(early, late), memory)
+            met = all(limit is None or value <= limit for value, limit in zip(values, most, strict=True))
+            figures = f"{first:.0f} ms | {early:.1f} ms | {late:.1f} ms | {memory:.0f} MB"
+            yield f"| {name} | {transport} | {figures} | {'met' if met else 'short'} |"
+
+
 def main() -> None:
-    """Print the table and put it into docs/performance.md."""
+    """Print the tables and put them into docs/performance.md."""
     lines = ["| figure | reach | measured | raw httpx2 loop | |", "|---|---|---|---|---|"]
     for row in measure():
         value = f"{row.value:.0f}" if row.unit in ("", "MB") or row.value >= 100 else f"{row.value:.2f}"
         line = f"| {row.name} | {row.reach} | {value} {row.unit} | {row.raw} | {'met' if row.met else 'short'} |"
+        print(line, flush=True)
+        lines.append(line)
+    lines += [
+        "",
+        "| family | transport | first request | a turn at 20 | at 200 | peak memory | |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for line in measure_families():
         print(line, flush=True)
         lines.append(line)
     day = time.strftime("%Y-%m-%d")

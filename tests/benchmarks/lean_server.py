@@ -1,8 +1,8 @@
-"""A provider that does nothing but time its client: argv[1] tool turns of `echo`, then an answer.
+"""A provider that does nothing but time its client: argv[2] tool turns of `echo` in the family argv[1], then an answer.
 
-Prints its address; when its standard input ends, the milliseconds from the end of each answer to the next request, as
-JSON. A process of its own that keeps nothing and parses no body: FakeProviderServer keeps every request, and the time
-from turn to turn grew with what it kept.
+Prints its address; when its standard input ends, as JSON, when the first request came (seconds of the monotonic clock)
+and the milliseconds from the end of each answer to the next request. A process of its own that keeps nothing and parses
+no body: FakeProviderServer keeps every request, and the time from turn to turn grew with what it kept.
 """
 
 import asyncio
@@ -10,14 +10,17 @@ import json
 import sys
 import time
 
+Event = dict[str, object]
+COMMAND = json.dumps({"command": "echo hello"})
 
-def stream(events: list[dict[str, object]]) -> bytes:
+
+def stream(events: list[Event]) -> bytes:
     """An answer in one piece."""
-    body = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+    body = "".join(f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
     return b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(body) + body
 
 
-def block(index: int, start: dict[str, object], delta: dict[str, object]) -> list[dict[str, object]]:
+def block(index: int, start: Event, delta: Event) -> list[Event]:
     """A content block that arrives in one delta."""
     return [
         {"type": "content_block_start", "index": index, "content_block": start},
@@ -26,35 +29,78 @@ def block(index: int, start: dict[str, object], delta: dict[str, object]) -> lis
     ]
 
 
-def answer(turn: int, turns: int) -> bytes:
-    """A call of Bash, or after so many turns the end."""
+def anthropic(call_id: str) -> list[Event]:
+    """A call of Bash, or without an id the end."""
     usage = {"input_tokens": 10, "output_tokens": 1}
     message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
-    events: list[dict[str, object]] = [{"type": "message_start", "message": {**message, "stop_reason": None}}]
+    events: list[Event] = [{"type": "message_start", "message": {**message, "stop_reason": None}}]
     events += block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "next"})
-    if turn < turns:
-        call = {"type": "tool_use", "id": f"toolu_{turn:06d}", "name": "Bash", "input": {}}
-        arguments = json.dumps({"command": "echo hello"})
-        events += block(1, call, {"type": "input_json_delta", "partial_json": arguments})
-    stop = "tool_use" if turn < turns else "end_turn"
+    if call_id:
+        call = {"type": "tool_use", "id": call_id, "name": "Bash", "input": {}}
+        events += block(1, call, {"type": "input_json_delta", "partial_json": COMMAND})
+    stop = "tool_use" if call_id else "end_turn"
     events += [{"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 5}}]
-    return stream([*events, {"type": "message_stop"}])
+    return [*events, {"type": "message_stop"}]
 
 
-async def main(turns: int) -> None:
+def chat(call_id: str) -> list[Event]:
+    """The same in Chat Completions."""
+    calls = [{"index": 0, "id": call_id, "type": "function", "function": {"name": "Bash", "arguments": COMMAND}}]
+    deltas: list[Event] = [{"role": "assistant", "content": "next"}, *([{"tool_calls": calls}] if call_id else [])]
+    chunks: list[Event] = [{"id": "c", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    end = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if call_id else "stop"}
+    return [*chunks, {"id": "c", "choices": [end], "usage": usage}]
+
+
+def responses(call_id: str) -> list[Event]:
+    """The same in Responses."""
+    text = [{"type": "output_text", "text": "next", "annotations": []}]
+    output: list[Event] = [
+        {"type": "message", "id": "msg", "role": "assistant", "status": "completed", "content": text}
+    ]
+    if call_id:
+        output.append({"type": "function_call", "id": "fc", "call_id": call_id, "name": "Bash", "arguments": COMMAND})
+    usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    done: Event = {"id": "r", "model": "m", "status": "completed", "output": output, "usage": usage}
+    return [
+        {"type": "response.created", "response": {"id": "r", "model": "m", "status": "in_progress", "output": []}},
+        {"type": "response.output_text.delta", "item_id": "msg", "output_index": 0, "delta": "next"},
+        *({"type": "response.output_item.done", "output_index": at, "item": item} for at, item in enumerate(output)),
+        {"type": "response.completed", "response": done},
+    ]
+
+
+def google(call_id: str) -> list[Event]:
+    """The same in generateContent."""
+    parts: list[Event] = [{"text": "next"}]
+    if call_id:
+        parts.append({"functionCall": {"id": call_id, "name": "Bash", "args": json.loads(COMMAND)}})
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}
+    return [{"candidates": [candidate], "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5}}]
+
+
+FAMILIES = {"anthropic": anthropic, "chat": chat, "responses": responses, "google": google}
+
+
+async def main(family: str, turns: int) -> None:
     """Serve until standard input ends."""
     gaps: list[float] = []
     sent: list[float] = []
+    came: list[float] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal came
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 size = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
                 await reader.readexactly(int(size.partition(b":")[2]))
+                came = came or [time.monotonic()]
                 if sent:
                     gaps.append(1000 * (time.perf_counter() - sent[-1]))
-                writer.write(answer(len(sent), turns))
+                call_id = f"call_{len(sent):06d}" if len(sent) < turns else ""
+                writer.write(stream(FAMILIES[family](call_id)))
                 sent.append(time.perf_counter())
         except asyncio.IncompleteReadError:
             writer.close()
@@ -62,7 +108,7 @@ async def main(turns: int) -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 22)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    print(json.dumps(gaps))
+    print(json.dumps({"first": came[0], "gaps": gaps}))
 
 
-asyncio.run(main(int(sys.argv[1])))
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))

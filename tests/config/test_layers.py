@@ -1,5 +1,6 @@
 """Settings from files, environment and flags: who wins, what a project may say, and what a bad value is told."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pytest
 
 from sagent.config import Settings, load, show
 from sagent.errors import ConfigError
+from sagent.lib.json import json_thaw
+from sagent.providers.rows import built_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -224,6 +227,16 @@ api_key = "${KEY}"
         ('[providers.x]\nbase_url = "http://x"\nfamliy = "openai"', 3, "Did you mean family?"),
         ('[providers.x]\nbase_url = "http://x"\nfamily = "opena"', 3, "Did you mean openai?"),
         ('[providers."x y"]\nbase_url = "http://x"', 1, "no provider's name"),
+        ('[providers.x]\nbase_url = "http://x"\neffort = 3', 3, "providers.x.effort: a string is needed, not 3"),
+        ('[providers.x]\nbase_url = "http://x"\n\nimages = "no"', 4, "providers.x.images: a true or false is needed"),
+        ('[providers.x]\nbase_url = "http://x"\nmodels = "x-"', 3, "providers.x.models: a list is needed"),
+        ('[providers.x]\nbase_url = "http://x"\nbody = [1]', 3, "providers.x.body: a table is needed"),
+        (
+            '[providers.x]\nbase_url = "http://x"\nbody = { since = 2020-01-01 }',
+            3,
+            "providers.x.body: not a JSON value",
+        ),
+        ('[providers.x]\nbase_url = "http://x"\nreasoning_bak = ""', 3, "Did you mean reasoning_back?"),
         ("[prices.gpt]\ninput = 1\noutput = 1", 1, '"provider/model"'),
         ('[prices."a/b"]\ninput = 1\noutput = "x"', 3, "not a price"),
         ('[prices."a/b"]\ninput = 1', 1, "both `input` and `output`"),
@@ -329,3 +342,53 @@ def test_a_rule_for_a_tool_that_is_not_there_is_warned_of(place):
     assert wild.startswith(f"{place.project_file}:2: ")
     assert flag.startswith("--allow: ")
     assert "Did you mean Bash?" in flag
+
+
+def test_a_provider_takes_every_member_of_a_row(place):
+    user = """
+[providers.acme]
+base_url = "https://llm.acme.example/v1"
+key = "ACME_TOKEN"
+models = ["acme-"]
+default = "acme-large"
+max_tokens = "max_completion_tokens"
+effort = "reasoning"
+reasoning_back = "reasoning_content"
+images = false
+stream_usage = false
+longest_id = 9
+body = { temperature = 0.7, nested = { list = [1, "two"] } }
+"""
+    found = place.load(user=user)
+    acme = found.providers["acme"]
+    row, quirks = acme.row, acme.row.quirks
+    assert (row.name, row.family, row.key, row.models, row.default) == (
+        "acme", "chat", "ACME_TOKEN", ("acme-",), "acme-large",
+    )  # fmt: skip
+    assert (quirks.max_tokens, quirks.effort, quirks.reasoning_back) == (
+        "max_completion_tokens", "reasoning", "reasoning_content",
+    )  # fmt: skip
+    assert (quirks.images, quirks.stream_usage, quirks.longest_id, quirks.cache_key) == (False, False, 9, False)
+    assert json.dumps(json_thaw(quirks.body)) == '{"temperature": 0.7, "nested": {"list": [1, "two"]}}'
+    shown = {row.name: row.value for row in show(found)}
+    assert shown["providers.acme.effort"] == "reasoning"
+    assert shown["providers.acme.models"] == "acme-"
+    assert shown["providers.acme.images"] == "false"
+
+
+def test_a_provider_of_ours_may_be_changed_in_part(place):
+    ours = built_in()["groq"]
+    groq = place.load(user='[providers.groq]\ndefault = "llama"\nbody = { user = "me" }').providers["groq"]
+    assert (groq.row.default, dict(groq.row.quirks.body)) == ("llama", {"user": "me"})
+    assert (groq.row.base_url, groq.row.quirks.effort, groq.base_url) == (ours.base_url, ours.quirks.effort, "")
+    elsewhere = place.load(user='[providers.anthropic]\nbase_url = "https://gateway.example"').providers["anthropic"]
+    assert (elsewhere.family, elsewhere.base_url) == ("anthropic", "https://gateway.example")
+
+
+def test_fallbacks_are_a_list_in_every_layer(place):
+    assert place.load().fallback == ()
+    assert place.load(user='fallback = ["a/b", "c/d"]').fallback == ("a/b", "c/d")
+    assert place.load(environ={"SAGENT_FALLBACK": "a/b, c/d"}).fallback == ("a/b", "c/d")
+    assert place.load(fallback=["a/b,c/d", "e/f"]).fallback == ("a/b", "c/d", "e/f")
+    with pytest.raises(ConfigError, match="--fallback"):
+        place.load(fallback=["a b"])

@@ -135,6 +135,33 @@ async def test_an_unpriced_part_of_a_call_uses_up_what_was_held():
         assert reservation.max_output == 200
 
 
+async def test_a_fee_without_a_price_is_told_apart_from_the_tokens_that_have_one():
+    ledger = Ledger(micros(1000), BOOK)
+    with await ledger.reserve("root", "executor", "mine", "flat", 0, 800) as reservation:
+        spent = reservation.settle([Charge("flat", Usage(output=10, fees={"web_search": 2}))])
+    assert [(record.usage, record.usd) for record in spent] == [
+        (Usage(output=10), micros(10)),
+        (Usage(fees={"web_search": 2}), None),
+    ]
+    assert ledger.totals().total == micros(10)
+    assert ledger.totals().unpriced == ("mine/flat",)  # so the sum is shown as a minimum
+    assert ledger.usage()["root", "executor"] == Usage(output=10, fees={"web_search": 2})
+    with await ledger.reserve("root", "executor", "mine", "flat", 0, 800, 1) as reservation:
+        assert reservation.max_output == 200  # and the reservation counts in full
+    again = Ledger(None, BOOK)
+    again.restore(spent)
+    assert again.totals() == ledger.totals()
+
+
+async def test_each_round_of_a_call_has_its_own_price_band():
+    """Two rounds of 150k are not one of 300k, which Sonnet 4.5 bills at twice the price."""
+    ledger = Ledger(None, PriceBook())
+    charge = Charge("claude-sonnet-4-5", Usage(input=150_000))
+    with await ledger.reserve("root", "executor", "anthropic", "claude-sonnet-4-5", 0, None) as reservation:
+        reservation.settle([charge, charge])
+    assert ledger.totals().total == Decimal("0.9")
+
+
 async def test_a_failed_call_frees_its_money():
     ledger = Ledger(micros(1000), BOOK)
 

@@ -7,6 +7,7 @@ from decimal import Decimal, localcontext
 
 import pytest
 from genai_prices import Usage as TheirUsage
+from genai_prices import calc_price
 from genai_prices.data import providers as their_providers
 from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from sagent.cost import genai
 from sagent.cost.prices import LOCAL, PriceBook
 from sagent.cost.tariff import Ceiling, build_tariff, cost
 from sagent.errors import ConfigError
+from sagent.providers.rows import built_in
 from sagent.usage import Charge, Usage
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -141,6 +143,76 @@ def test_dated_names_are_found():
     assert {BOOK.price("anthropic", name, usage) for name in dated} == {Decimal("0.00018")}
     assert BOOK.price("openai", "gpt-5.5-20260401", usage) == BOOK.price("openai", "gpt-5.5", usage)
     assert BOOK.price("dashscope", "qwen3.6-plus-2026-04-02", usage) == Decimal("0.000035")
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "kind", "usd"),  # of one call
+    [
+        ("anthropic", "claude-opus-4-6", "web_search", "0.01"),
+        ("anthropic", "claude-3-opus-latest", "web_search", "0.01"),
+        ("openai", "gpt-5.2", "web_search", "0.01"),
+        ("openai", "gpt-5.3-codex", "web_search", "0.01"),  # which the library has no fee for
+        ("openai", "gpt-4.1", "web_search_preview", "0.025"),
+        ("openai", "gpt-4.1", "file_search", "0.0025"),
+        ("google", "gemini-2.5-flash", "web_search", "0.035"),
+        ("google", "gemini-3.5-flash", "web_search", "0.014"),
+    ],
+)
+def test_what_is_billed_by_the_call(provider, model, kind, usd):
+    tokens = Usage(input=1000, output=10)
+    plain = BOOK.price(provider, model, tokens, NOON)
+    assert plain is not None
+    assert BOOK.price(provider, model, tokens + Usage(fees={kind: 3}), NOON) == plain + 3 * Decimal(usd)
+
+
+def test_a_fee_of_unknown_price_is_unknown_and_none_is_none():
+    assert BOOK.price("openai", "gpt-5", Usage(input=1, fees={"code_container": 1})) is None
+    assert BOOK.price("mistral", "mistral-large-4", Usage(input=1, fees={"web_search": 1})) is None
+    assert BOOK.price("openai", "gpt-5", Usage(input=1, fees={"code_container": 0})) is not None
+    reported = Charge("gpt-5", Usage(input=1, fees={"code_container": 1}), usd=Decimal("0.5"))
+    assert BOOK.bill("openai", reported) == Decimal("0.5")
+
+
+def test_a_user_s_fee_wins():
+    book = PriceBook({"openai/gpt-5": {"input": 1, "output": 1, "code_container": 30, "web_search": "5"}})
+    usage = Usage(fees={"code_container": 1, "web_search": 2, "file_search": 4})
+    assert book.price("openai", "gpt-5", usage) == Decimal("0.05")
+    assert book.price("openai", "GPT-5-2026-01-01", usage) == Decimal("0.05")
+    with pytest.raises(ConfigError, match="per thousand calls"):
+        PriceBook({"a/b": {"input": 1, "output": 1, "web_search": "x"}})
+
+
+def test_a_region_multiplies_tokens_and_no_fees():
+    usage = Usage(1000, 200, 30, 4, 500, fees={"web_search": 1})
+    for model, tier in (("claude-opus-4-6", ""), ("claude-opus-4-8", "fast")):
+        plain = BOOK.price("anthropic", model, usage, NOON, tier)
+        assert plain is not None
+        here = BOOK.price("anthropic", model, usage, NOON, f"{tier}+us".lstrip("+"))
+        assert here == (plain - Decimal("0.01")) * Decimal("1.1") + Decimal("0.01")
+    worst = BOOK.worst("anthropic", "claude-opus-4-6", 1000, 500)
+    there = BOOK.price("anthropic", "claude-opus-4-6", Usage(cache_write_1h=1000, output=500), NOON, "us")
+    assert worst is not None
+    assert there is not None
+    assert there <= worst  # a workspace may choose a region without the request
+
+
+@pytest.mark.parametrize(
+    ("tier", "context"), [("flex", "service_tier"), ("priority", "service_tier"), ("batch", "processing")]
+)
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [("openai", "gpt-5.5"), ("google", "gemini-3.1-pro-preview"), ("anthropic", "claude-opus-4-6")],
+)
+def test_service_tiers_cost_what_the_library_says(provider, model, tier, context):
+    for usage in (Usage(1000, 200, output=30), Usage(300_000, 20_000, output=3000)):
+        assert BOOK.price(provider, model, usage, NOON, tier) == theirs(usage, provider, model, NOON, {context: tier})
+
+
+def test_a_free_row_costs_nothing_and_no_other():
+    book = PriceBook(free={"mybox"})
+    assert book.price("mybox", "any", Usage(input=9, output=9)) == book.worst("mybox", "any", 9, 9) == 0
+    assert book.price("ollama", "any", Usage(input=9)) is None
+    assert {row.name for row in built_in().values() if row.free} <= LOCAL
 
 
 def test_local_and_free_models_cost_nothing():
@@ -325,4 +397,23 @@ def test_a_ledger_without_a_cap_reads_no_prices_before_the_first_bill():
         "reservation = asyncio.run(Ledger(None, PriceBook()).reserve('root', 'executor', 'openai', 'gpt-5.5', 9, 9))\n"
         "print([name for name in sys.modules if name.startswith(('sagent.cost.', 'tomllib', 'genai'))])\n"
     )
-    assert out == "['sagent.cost.money', 'sagent.cost.prices', 'sagent.cost.ledger']\n"
+    assert out == "['sagent.cost.money', 'sagent.cost.prices', 'sagent.cost.purse', 'sagent.cost.ledger']\n"
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "like"),
+    [
+        ("bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0", "aws"),
+        ("bedrock", "us.anthropic.claude-opus-4-6-v1", "aws"),
+        ("foundry", "claude-opus-4-6", "azure"),
+        ("azure", "gpt-5.2", "azure"),
+        ("vertex", "gemini-3.8-flash", "google"),
+        ("vertex-anthropic", "claude-sonnet-5-5", "google"),
+    ],
+)
+def test_what_a_cloud_serves_has_the_clouds_price(provider: str, model: str, like: str) -> None:
+    usage = Usage(input=1_000, output=100, cache_read=50)
+    theirs = calc_price(
+        TheirUsage(input_tokens=1_050, output_tokens=100, cache_read_tokens=50), model, provider_id=like
+    )
+    assert PriceBook().price(provider, model, usage) == theirs.total_price

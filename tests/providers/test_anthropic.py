@@ -26,6 +26,8 @@ from sagent.providers.anthropic import generation, think
 from sagent.providers.anthropic_events import MessagesDraft
 from sagent.providers.exchange import Call
 from sagent.providers.faults import Origin
+from sagent.testing.script import Raw, Turn
+from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
 
 TOOLS = (ToolSpec("A", "a", json_freeze_object({"type": "object"})), ToolSpec("B", "b", json_freeze_object({})))
@@ -74,9 +76,9 @@ def talk(turns: int) -> list[Message]:
 
 def test_members_go_out_in_the_order_that_lets_prefixes_be_shared() -> None:
     body = body_of(system="Be terse.", tools=TOOLS, max_output=9)
-    assert list(body) == ["tools", "system", "messages", "model", "max_tokens", "stream"]
+    assert list(body) == ["tools", "system", "messages", "model", "stream", "max_tokens"]
     assert (body["model"], body["max_tokens"], body["stream"]) == ("claude-sonnet-4-5", 9, True)
-    assert list(body_of()) == ["messages", "model", "max_tokens", "stream"]
+    assert list(body_of()) == ["messages", "model", "stream", "max_tokens"]
 
 
 def test_breakpoints_on_tools_system_and_the_last_two_turns_of_the_user() -> None:
@@ -241,6 +243,8 @@ def test_arguments(raw: list[str], arguments: dict, malformed: str | None) -> No
         ("max_tokens", "max_tokens"),
         ("stop_sequence", "stop_sequence"),
         ("pause_turn", "pause"),
+        ("compaction", "pause"),
+        ("tool_use", "tool_use"),
         ("refusal", "refusal"),
         ("model_context_window_exceeded", "context_overflow"),
         ("something_new", "end"),
@@ -319,15 +323,51 @@ def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:
     draft, _ = drafted(*ended("end_turn", input_tokens=220, output_tokens=30, iterations=rounds))
     bill = draft.bill()
     assert bill.usage == Usage(input=120, output=30)  # the size of the context as the last round read it
-    assert {charge.model: charge.usage for charge in bill.charges} == {
-        "claude-x": Usage(input=220, output=30),
-        "claude-big": Usage(input=900, output=300),
-    }
+    assert [(charge.model, charge.usage) for charge in bill.charges] == [
+        ("claude-x", Usage(input=100, output=10)),
+        ("claude-big", Usage(input=900, output=300)),
+        ("claude-x", Usage(input=120, output=20)),
+    ]
+
+
+def test_searches_are_billed_by_the_call_and_once() -> None:
+    used = {"server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1}}
+    draft, _ = drafted(*ended("end_turn", input_tokens=5, output_tokens=1, **used))
+    assert draft.bill().charges[0].usage == draft.bill().usage == Usage(input=5, output=1, fees={"web_search": 2})
+    rounds = [
+        {"type": "message", "input_tokens": 5, "output_tokens": 1},
+        {"type": "advisor_message", "model": "claude-big", "input_tokens": 9, "output_tokens": 3},
+    ]
+    draft, _ = drafted(*ended("end_turn", input_tokens=5, output_tokens=1, iterations=rounds, **used))
+    assert [charge.usage.fees for charge in draft.bill().charges] == [{"web_search": 2}, {}]
+
+
+@pytest.mark.parametrize(
+    ("told", "tier"),
+    [
+        ({"service_tier": "standard"}, ""),
+        ({"service_tier": "priority", "inference_geo": "global"}, "priority"),
+        ({"service_tier": "batch", "inference_geo": "not_available"}, "batch"),
+        ({"service_tier": "standard", "inference_geo": "us"}, "us"),
+        ({"service_tier": "priority", "inference_geo": "us"}, "priority+us"),
+        ({"speed": "fast"}, "fast"),
+        ({"speed": "fast", "inference_geo": "us"}, "fast+us"),
+    ],
+)
+def test_tiers(told: dict, tier: str) -> None:
+    draft, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, **told))
+    assert draft.bill().charges[0].tier == tier
+    rounds = [{"type": "message", "input_tokens": 1, "output_tokens": 1}]
+    draft, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, iterations=rounds, **told))
+    assert draft.bill().charges[0].tier == tier
 
 
 def test_a_gateway_s_own_price_is_taken() -> None:
     draft, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, cost=0.000112))
     assert draft.bill().charges[0].usd == Decimal("0.000112")
+    rounds = [{"type": "message", "input_tokens": 1, "output_tokens": 1}] * 2
+    draft, _ = drafted(*ended("end_turn", input_tokens=2, output_tokens=2, iterations=rounds, cost=0.5))
+    assert [charge.usd for charge in draft.bill().charges] == [Decimal("0.5"), 0]
 
 
 @pytest.mark.parametrize(
@@ -462,6 +502,38 @@ def test_a_switch_away_and_back_keeps_thoughts_apart() -> None:
     )
     assert body_of(user("hi"), foreign, user("go"))["messages"][1]["content"] == [{"type": "text", "text": "y"}]
     assert body_of(user("hi"), assistant("ok"))["messages"][-1]["role"] == "user"
+
+
+async def test_the_wire_is_that_of_the_version_that_is_named_and_the_key_goes_where_compatible_services_look() -> None:
+    """The SDK's current version refuses what compatible services take (temperature); some read only x-api-key."""
+    async with FakeProviderServer([Turn("hi")]) as server:
+        provider = Anthropic.from_key("k" * 8, base_url=server.url)
+        options = json_freeze_object({"temperature": 0.5})
+        model = provider.model("claude-sonnet-4-5")
+        assert [item async for item in model.stream(Request("c", [user("hi")], options=options))]
+        await provider.aclose()
+    headers = server.requests[0].headers
+    assert (headers["anthropic-version"], headers["x-api-key"]) == ("2023-06-01", "k" * 8)
+    assert "authorization" not in headers
+    assert server.requests[0].path == "/v1/messages"
+    assert server.requests[0].json["temperature"] == 0.5
+
+
+async def test_a_stream_that_a_gateway_ends_with_done_is_whole_where_the_reply_said_why_it_stopped() -> None:
+    def stream(*events: dict) -> Raw:
+        lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+        return Raw(200, (("content-type", "text/event-stream"),), "".join((*lines, "data: [DONE]\n\n")).encode())
+
+    told = (start(0, type="text", text=""), delta(0, type="text_delta", text="Hi."), stop(0))
+    async with FakeProviderServer([stream(*told, ended("end_turn", output_tokens=1)[0]), stream(*told)]) as server:
+        provider = Anthropic.from_key("k" * 8, base_url=server.url)
+        model = provider.model("claude-sonnet-4-5")
+        *_, reply = [item async for item in model.stream(Request("c", [user("hi")]))]
+        assert (reply.message.content, reply.message.stop) == ("Hi.", "end")
+        with pytest.raises(ModelError) as caught:
+            assert [item async for item in model.stream(Request("c", [user("hi")]))]
+        await provider.aclose()
+    assert caught.value.kind == "cut"
 
 
 async def test_errors_name_what_was_called() -> None:

@@ -6,14 +6,17 @@ from decimal import Decimal
 import pytest
 
 from sagent.errors import ModelError
-from sagent.lib.json import json_freeze_object
+from sagent.lib.json import json_freeze_object, json_thaw
 from sagent.messages import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
 from sagent.model import Delta, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.providers import built_in, provider_named
-from sagent.providers.chat import effort_members
+from sagent.providers.chat_efforts import effort_members
 from sagent.providers.chat_events import ChatDraft
 from sagent.providers.exchange import Call
 from sagent.providers.faults import Origin
+from sagent.providers.rows import Quirks
+from sagent.testing.script import Fail, Turn
+from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
 
 TOOLS = (ToolSpec("A", "a", json_freeze_object({"type": "object"})),)
@@ -71,8 +74,8 @@ def test_what_providers_differ_in() -> None:
     openai = body_of(max_output=9)
     assert (openai["max_completion_tokens"], "max_tokens" in openai, len(openai["prompt_cache_key"])) == (9, False, 32)
     moonshot = body_of(provider="moonshot", model="kimi-k2.6", max_output=9, effort="none")
-    assert (moonshot["max_tokens"], moonshot["thinking"]) == (9, {"type": "disabled"})
-    assert "max_tokens" not in body_of(provider="moonshot", model="kimi-k2.6")
+    assert (moonshot["max_completion_tokens"], moonshot["thinking"]) == (9, {"type": "disabled"})
+    assert "max_completion_tokens" not in body_of(provider="moonshot", model="kimi-k2.6")
     assert body_of(provider="dashscope", model="qwen3.6-plus", effort="low")["enable_thinking"] is True
     assert body_of(provider="minimax", model="MiniMax-M2.7")["reasoning_split"] is True
     assert "stream_options" not in body_of(provider="mistral", model="mistral-large")
@@ -100,7 +103,7 @@ def test_what_providers_differ_in() -> None:
     ],
 )
 def test_reasoning_effort_at_openai(model: str, effort: str | None, tools: bool, sent: str | None, noted: bool) -> None:
-    members, notes = effort_members(model, "openai", effort, with_tools=tools)
+    members, notes = effort_members(model, Quirks(effort="openai"), effort, with_tools=tools)
     assert members.get("reasoning_effort") == sent
     assert bool(notes) == noted
 
@@ -125,6 +128,51 @@ def test_media_go_where_they_can_be_seen() -> None:
     assert isinstance(unseen, str)
     assert "image/png" in unseen
     assert "a.pdf" in unseen
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Fail(400, message="Invalid content type. image_url is only supported by certain models."),
+        Fail(404, message="No endpoints found that support image input"),
+        Fail(400, body='{"error":"this model does not support image input"}'),
+        Fail(400, message="'messages.0.content' : value must be a string, or: messages[1].content must be a string"),
+        Fail(500, message="image input is not supported - hint: you may need to provide the mmproj"),
+        Fail(500, message="Qwen/Qwen3-0.6B is not a multimodal model"),
+    ],
+)
+async def test_a_model_that_sees_nothing_goes_on_with_a_conversation_that_has_images(step: Fail) -> None:
+    looked = Message("assistant", (ToolCall("1", "A"),), model="anthropic/x", stop="tool_use")
+    seen = Message("user", (ToolResult("1", (Text("see"), Image("image/png", b"PNG"))),))
+    history = (user("look", Image("image/png", b"PNG"), Document("application/pdf", b"%PDF")), looked, seen)
+    async with FakeProviderServer([step, Turn("I read."), Turn("Again.")]) as server:
+        provider = provider_named("openrouter", key="k" * 8, base_url=f"{server.url}/v1")
+        model = provider.model("x/y")
+        for _ in range(2):
+            *_, reply = [item async for item in model.stream(Request("c", history))]
+            assert any("x/y cannot be shown images" in note for note in reply.notes)
+        assert not prepared(*history, provider="openrouter", model="x/z").notes
+        await provider.aclose()
+    assert [b"image_url" in request.body for request in server.requests] == [True, False, False]
+    assert server.requests[1].body.count(b"it cannot be shown to this model") == 3
+
+
+@pytest.mark.parametrize(
+    ("step", "history"),
+    [
+        (Fail(400, message="Invalid image: too large"), (user("no image here"),)),
+        (Fail(400, message="temperature is not supported"), (user("look", Image("image/png", b"PNG")),)),
+        (Fail(400, message="Image exceeds 5 MB"), (user("look", Image("image/png", b"PNG")),)),
+        (Fail(429, message="too many images today"), (user("look", Image("image/png", b"PNG")),)),
+    ],
+)
+async def test_other_refusals_are_the_caller_s(step: Fail, history: tuple[Message, ...]) -> None:
+    async with FakeProviderServer([step, Turn("no")]) as server:
+        provider = provider_named("openrouter", key="k" * 8, base_url=f"{server.url}/v1")
+        with pytest.raises(ModelError):
+            assert [item async for item in provider.model("x/y").stream(Request("c", history))]
+        await provider.aclose()
+    assert len(server.requests) == 1
 
 
 def test_the_weight() -> None:
@@ -249,6 +297,9 @@ def test_reasoning_under_all_its_names(delta: dict) -> None:
         ([calls(call(None, "a", "A", '{"x"')), calls(call(None, None, None, ":1}"))], [("a", "A", {"x": 1})]),
         ([calls(call(None, "a", "A", "{}")), calls(call(None, "b", "B", "{}"))], [("a", "A", {}), ("b", "B", {})]),
         ([calls(call(None, None, "A", "{}"), call(None, None, "B", "{}"))], [("", "A", {}), ("", "B", {})]),
+        # no index, and the same id again
+        ([calls(call(None, "a", "A", "{}")), calls(call(None, "a", "A", "{}"))], [("a", "A", {}), ("a", "A", {})]),
+        ([calls(call(None, "a", "A", '{"x"')), calls(call(None, "a", "A", ":1}"))], [("a", "A", {"x": 1})]),
         # arguments as an object, null, or none
         ([calls(call(0, "a", "A", {"x": 1}))], [("a", "A", {"x": 1})]),
         ([calls({"index": 0, "id": "a", "function": {"name": "A", "arguments": None}})], [("a", "A", {})]),
@@ -268,6 +319,13 @@ def test_calls_as_servers_send_them(deltas: list[dict], expected: list[tuple]) -
     assert message.stop == "tool_use"
 
 
+def test_calls_of_a_reply_in_one_piece_are_as_many_as_it_has_whatever_their_ids() -> None:
+    message = {"content": None, "tool_calls": [call(None, "a", "A", "{}"), call(None, "a", "A", ""), call(0, "", "B")]}
+    draft = ChatDraft(Origin("acme", "m"), "chat:acme")
+    draft.whole({"id": "c", "choices": [{"message": message, "finish_reason": "tool_calls"}]}, [])
+    assert [(each.id, each.name) for each in draft.message().calls] == [("a", "A"), ("a", "A"), ("", "B")]
+
+
 def test_arguments_that_are_no_object_are_kept_as_they_came() -> None:
     draft, _ = drafted(calls(call(0, "a", "A", '{"x": tru')), ends("length"))
     message = draft.message()
@@ -281,6 +339,36 @@ def test_thought_signatures_of_a_call_go_back() -> None:
     )
     sent = body_of(user("hi"), draft.message(), provider="openai-compatible", model="m")["messages"][1]
     assert sent["tool_calls"][0]["extra_content"] == extra
+
+
+def test_citations_are_kept_once_with_the_text_and_not_sent_back() -> None:
+    cited = [{"type": "url_citation", "url_citation": {"url": f"https://{name}", "title": name}} for name in "ab"]
+    draft, _ = drafted(
+        {**says(content="Bern"), "citations": ["https://a"]},
+        says(annotations=cited[:1]),
+        {**says(annotations=cited), "citations": ["https://a", "https://b"], "search_results": [{"title": "a"}]},
+        ends("stop"),
+        family="chat:openrouter",
+    )
+    text = draft.message().parts[0]
+    assert json_thaw(text.private.data) == {
+        "annotations": cited,
+        "citations": ["https://a", "https://b"],
+        "search_results": [{"title": "a"}],
+    }
+    sent = body_of(user("hi"), draft.message(), user("and?"), provider="openrouter", model="x/y")["messages"][1]
+    assert sent == {"role": "assistant", "content": "Bern"}
+
+
+def test_the_usage_may_come_with_the_last_words() -> None:
+    """At OpenRouter, z.ai, Mistral and DeepSeek the last chunk has choices, and at some words."""
+    last = {
+        "choices": [{"index": 0, "delta": {"content": "lo"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3},
+    }
+    draft, out = drafted(says(content="hel"), last)
+    assert (draft.message().content, draft.bill().usage, draft.complete) == ("hello", Usage(input=3), True)
+    assert [delta for delta in out if isinstance(delta, TextPart)] == [TextPart("hel"), TextPart("lo")]
 
 
 @pytest.mark.parametrize(
@@ -387,11 +475,33 @@ def test_usage_wherever_it_is(told: dict, expected: Usage, place: str) -> None:
         ({"usage": {"prompt_tokens": 1, "cost": {"total_cost": 0.00504}}}, "0.00504"),
         ({"usage": {"prompt_tokens": 1, "cost_in_usd_ticks": 1_466_250}}, "0.000146625"),
         ({"usage": {"prompt_tokens": 1}, "cost": {"usd": 0.5, "diem": 0}}, "0.5"),
+        ({"usage": {"prompt_tokens": 1, "cost": 0, "is_byok": False, "cost_details": {}}}, "0"),
+        (  # a key of the user's own: the provider behind the gateway bills the larger part
+            {
+                "usage": {
+                    "prompt_tokens": 1,
+                    "cost": 0.0001,
+                    "is_byok": True,
+                    "cost_details": {"upstream_inference_cost": 0.002},
+                }
+            },
+            "0.0021",
+        ),
     ],
 )
 def test_a_provider_s_own_price(chunk: dict, usd: str) -> None:
     draft, _ = drafted({"choices": [], **chunk})
     assert draft.bill().charges[0].usd == Decimal(usd)
+
+
+def test_sources_that_a_search_used_are_counted() -> None:
+    draft, _ = drafted({"choices": [], "usage": {"prompt_tokens": 1, "num_sources_used": 4}})
+    assert draft.bill().usage == Usage(input=1, fees={"search_source": 4})
+
+
+def test_a_gateway_s_share_alone_is_no_price() -> None:
+    draft, _ = drafted({"choices": [], "usage": {"prompt_tokens": 1, "cost": 0.1, "is_byok": True}})
+    assert draft.bill().charges[0].usd is None
 
 
 def test_nothing_told_is_nothing_billed_here() -> None:

@@ -406,6 +406,39 @@ def test_a_reply_that_the_model_spoiled_may_be_asked_for_again_and_is_billed(rea
     assert [delta.charges[0].usage for delta in out if isinstance(delta, Billed)] == [Usage(input=7)]
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [{"text": ""}],
+        [{"text": "Hm.", "thought": True}],
+        [{"text": " \n"}, {"text": "", "thoughtSignature": "AA=="}],
+    ],
+)
+def test_an_end_without_a_word_may_be_asked_for_again_and_is_billed(parts: list[dict]) -> None:
+    """Gemini's known habit, most often after results; an agent would end its turn with nothing."""
+    out: list[Delta] = []
+    draft = GenerateDraft(Origin("google", NEW))
+    with pytest.raises(ModelError, match="without saying or doing anything") as caught:
+        draft.feed({**said(*parts, finishReason="STOP"), "usageMetadata": {"promptTokenCount": 7}}, out)
+    assert (caught.value.kind, caught.value.retryable) == ("protocol", True)
+    assert [delta.charges[0].usage for delta in out if isinstance(delta, Billed)] == [Usage(input=7)]
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ({"text": "x"}, "STOP"),
+        ({"functionCall": {"name": "A"}}, "STOP"),
+        ({"codeExecutionResult": {"outcome": "OUTCOME_OK"}}, "STOP"),
+        ({"text": ""}, "MAX_TOKENS"),
+        ({"text": "Hm.", "thought": True}, "MAX_TOKENS"),
+    ],
+)
+def test_what_was_done_is_a_reply_and_so_is_one_cut_at_its_limit(part: dict, reason: str) -> None:
+    assert drafted(said(part, finishReason=reason))[0].complete
+
+
 def test_a_call_of_a_tool_that_was_not_offered_is_a_call() -> None:
     draft, _ = drafted(said(call("Z"), finishReason="UNEXPECTED_TOOL_CALL"))
     assert (draft.message().stop, [c.name for c in draft.message().calls]) == ("tool_use", ["Z"])
@@ -454,6 +487,26 @@ def test_sources_and_citations_are_kept_with_the_last_text_and_stay_at_home() ->
     assert isinstance(last, Text)
     assert as_object(last.private and last.private.data)["groundingMetadata"] == json_freeze_object(grounded)
     assert read_back(*chunks) == [{"text": "Bern"}, {"text": ".", "thoughtSignature": "AA=="}]
+
+
+@pytest.mark.parametrize(
+    ("model", "queries", "searches"),
+    [(NEW, ["a", "b", ""], 2), (OLD, ["a", "b"], 1), ("gemini-2.5-pro", [], 0), (NEW, [], 0)],
+)
+def test_searches_are_billed_by_the_query_and_before_gemini_3_by_the_request(
+    model: str, queries: list[str], searches: int
+) -> None:
+    grounded = said({"text": "x"}, finishReason="STOP", groundingMetadata={"webSearchQueries": queries})
+    draft, _ = drafted({**grounded, "usageMetadata": {"promptTokenCount": 3}}, model=model)
+    usage = draft.bill().usage
+    assert usage == Usage(input=3, fees={"web_search": searches} if searches else {})
+    assert draft.bill().charges[0].usage == usage
+
+
+def test_a_map_in_the_sources_is_a_fee_of_its_own() -> None:
+    chunk = said({"text": "x"}, groundingMetadata={"groundingChunks": [{"maps": {"uri": "u"}}, {"web": {}}]})
+    draft, _ = drafted({**chunk, "usageMetadata": {"promptTokenCount": 3}})
+    assert draft.bill().usage == Usage(input=3, fees={"map_search": 1})
 
 
 def test_usage_in_buckets_and_the_last_count_wins() -> None:

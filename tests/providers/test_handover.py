@@ -120,7 +120,7 @@ def check_anthropic(body: dict) -> None:
                 assert block["type"] != "thinking" or block["signature"]
                 assert block["type"] not in ("image", "document", "tool_result")
             uses = {block["id"] for block in blocks if block["type"] == "server_tool_use"}
-            done = {block["tool_use_id"] for block in blocks if block["type"] == "web_tool_result"}
+            done = {block["tool_use_id"] for block in blocks if block["type"].endswith("_tool_result")}
             if at < len(turns) - 1 and not asked:
                 assert uses <= done, "server tool use without its result"
             answered = turns[at + 1]["content"] if at + 1 < len(turns) else []

@@ -364,6 +364,28 @@ def test_the_bill(told: dict, expected: Usage, tier: str | None, charged: str) -
     assert drafted(ended())[0].bill().usage is None
 
 
+def billed(*output: dict, model: str = "gpt-5", **more: object) -> Usage:
+    draft = ResponsesDraft(Origin("openai", model), "responses:openai")
+    counts = {"input_tokens": 1, "output_tokens": 1, **more.pop("usage", {})}
+    draft.whole(response(*output, usage=counts, **more), [])
+    usage = draft.bill().usage
+    assert usage
+    return usage
+
+
+def test_server_tools_that_are_billed_by_the_call() -> None:
+    opened = {**searched(2), "action": {"type": "open_page", "url": "https://a"}}
+    found = {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["a"]}
+    output = (searched(), opened, searched(3), found, ran(), message())
+    assert billed(*output).fees == {"web_search": 2, "file_search": 1, "code_container": 1}
+    assert billed(*output, tool_usage={"web_search": {"num_requests": 5}}).fees["web_search"] == 5
+    preview = [{"type": "web_search_preview_2025_03_11"}]
+    assert billed(searched(), tools=preview).fees == {"web_search": 1}
+    assert billed(searched(), tools=preview, model="gpt-4.1").fees == {"web_search_preview": 1}
+    assert billed(searched(), model="grok-4", usage={"num_server_side_tools_used": 3}).fees == {"server_tool": 3}
+    assert billed(message()).fees == {}
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # What goes back
 

@@ -7,7 +7,7 @@ import pytest
 from sagent.codec import encode_message, encode_result_part
 from sagent.errors import SessionCorrupt
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, assistant, user
-from sagent.session.entries import Bill, label, opened, read_spent, spent
+from sagent.session.entries import Bill, compacted, label, opened, read_spent, spent
 from sagent.session.folds import bills, branch, counts, history, origin, spend, title
 from sagent.session.log import MemoryLog
 from sagent.usage import Usage
@@ -133,3 +133,30 @@ def test_counts_and_origin(log: MemoryLog):
     say(log, user("b"))
     assert counts(log.entries()) == {"opened": 1, "message": 2}
     assert origin(log.entries())["environment"] == {"git": {"commit": "abc", "dirty": True}}
+
+
+def test_stubs_take_the_place_of_results_and_nothing_else(log: MemoryLog):
+    call, other = ToolCall("1", "Read"), ToolCall("2", "Read")
+    say(log, user("go"))
+    say(log, assistant("", call, other, stop="tool_use"))
+    results = [ToolResult("1", (Text("long"), Image("image/png", b"x")), is_error=True), ToolResult("2", (Text("b"),))]
+    for result in results:  # the message that carries them was not logged when the context was shrunk
+        log.append("result", {"result": encode_result_part(result, lambda data: log.blobs.put(data).name)})
+    log.append("compacted", compacted([(2, "1", "stub"), (9, "1", "no such message")], 900, 100, "overflow"))
+    say(log, assistant("done"))
+    assert history(log.entries(), log.blobs.get) == (
+        user("go"),
+        assistant("", call, other, stop="tool_use"),
+        Message("user", (ToolResult("1", (Text("stub"),), is_error=True), results[1])),
+        assistant("done"),
+    )
+
+
+def test_a_branch_before_the_stubs_has_the_whole(log: MemoryLog):
+    say(log, assistant("", ToolCall("1", "Read"), stop="tool_use"))
+    say(log, Message("user", (ToolResult("1", (Text("whole"),)),)))
+    fork = log.head
+    log.append("compacted", compacted([(1, "1", "stub")], 2, 1, "overflow"))
+    assert history(log.entries(), log.blobs.get)[1].results[0].text == "stub"
+    log.fork(fork)
+    assert history(log.entries(), log.blobs.get)[1].results[0].text == "whole"

@@ -16,6 +16,7 @@ from sagent.cost.tariff import Steps, Tariff, build_tariff
 if TYPE_CHECKING:
     from sagent.cost.genai.types import TieredPrices, TimeOfDateConstraint
 
+_FEES = {"web_searches_kcount": "web_search", "storage_searches_kcount": "file_search"}
 _UNITS = {
     "input_mtok": "input",
     "cache_read_mtok": "cache_read",
@@ -73,6 +74,12 @@ class Listing:
         # The data files tiers under three headings; a tier's name occurs under the one that means it.
         return self._steady or self._select(at, {"service_tier": tier, "processing": tier, "speed": tier})
 
+    def fees(self, at: datetime) -> Mapping[str, Decimal]:
+        """USD per call of what is billed by the call, by kind."""
+        values = self._values(at, {})
+        found = {kind: values.get(unit) for unit, kind in _FEES.items()}
+        return {kind: usd.scaleb(-3, EXACT) for kind, usd in found.items() if isinstance(usd, Decimal)}
+
     def tariffs(self, at: datetime, tier: str | None) -> tuple[Tariff, ...] | None:
         """Everything that may hold from `at` to the end of the next day, UTC.
 
@@ -106,10 +113,13 @@ class Listing:
         yield from (variant.constraint for variant in self._variants)
 
     def _select(self, at: datetime, context: Mapping[str, str]) -> Tariff | None:
+        return _tariff(self._values(at, context))
+
+    def _values(self, at: datetime, context: Mapping[str, str]) -> Mapping[str, object]:
         prices = self._model.prices
         if isinstance(prices, list):
             if not prices:
-                return None
+                return {}
             prices = next(
                 (price.prices for price in reversed(prices) if price.constraint is None or price.constraint.active(at)),
                 prices[0].prices,
@@ -120,7 +130,7 @@ class Listing:
                 context.get(key) == wanted for key, wanted in variant.when.items()
             ):
                 values = {key: value for key, value in vars(variant.prices).items() if value is not None} | values
-        return _tariff(vars(prices) | values)
+        return vars(prices) | values
 
 
 def find(providers: Mapping[str, Provider], provider_id: str, model_id: str) -> Listing | None:

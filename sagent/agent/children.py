@@ -1,0 +1,144 @@
+"""What a new agent gets from the one above it: never more than that has."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from sagent.agent.state import Bounds, State, parse_effort
+from sagent.errors import UsageError
+from sagent.events import Result
+from sagent.lib.json import JsonObject, as_array, as_str
+from sagent.messages import Message, Text, user
+from sagent.model import Effort, Model
+from sagent.peer import Order
+from sagent.tool import Tool, Workspace
+
+BRIEF_PARTS, BRIEF_LENGTH = 3, 1_500  # hand-offs told to a new agent, and characters of each
+
+
+def model_for(state: State, order: Order) -> tuple[Model, Effort | None]:
+    """The model and effort ordered, else the parent's. Raises UsageError: unknown, not allowed, without a key."""
+    model = state.model
+    if order.model and order.model != f"{model.provider}/{model.id}":
+        if state.resolve is None:
+            raise UsageError(f"{order.model} cannot be used: this agent has only {model.provider}/{model.id}")
+        model = state.resolve(order.model)
+    return model, parse_effort(order.effort) if order.effort else state.effort
+
+
+def tools_for(state: State, order: Order) -> Sequence[Tool]:
+    """Those of the parent's tools that are named. Raises UsageError for one that it has not."""
+    if order.tools is None:
+        return tuple(state.tools.values())
+    by_name = {name.lower(): tool for name, tool in state.tools.items()}
+    if strangers := [name for name in order.tools if name.lower() not in by_name]:
+        raise UsageError(f"{state.path} has no tool {strangers[0]!r} to pass on; it has {', '.join(state.tools)}")
+    return tuple(by_name[name.lower()] for name in dict.fromkeys(order.tools))
+
+
+def bounds_for(state: State, order: Order) -> Bounds:
+    """The parent's bounds, with fewer turns where that is ordered. One that lives on need not wait for its jobs."""
+    most = [turns for turns in (order.max_turns, state.bounds.max_turns) if turns is not None]
+    return replace(state.bounds, max_turns=min(most, default=None), wait_for_jobs=not order.persistent)
+
+
+def workspace_for(state: State, order: Order) -> Workspace:
+    """A workspace of its own in the parent's directory: a child's `cd` and exports are its own.
+
+    What the parent has read counts as read for a child that sees the parent's conversation only.
+    """
+    own, environment = state.workspace, state.workspace.environment
+    seen = dict(own.seen) if order.share == "full" else {}
+    return replace(own, environment=None if environment is None else dict(environment), seen=seen)
+
+
+def system_for(state: State, order: Order) -> str:
+    """The parent's system prompt, unless there is one for the child. Raises UsageError where that cannot be."""
+    if order.system is None:
+        return state.system
+    if order.share == "full":
+        raise UsageError(
+            'share "full" takes over the whole prompt, so the child cannot have a system prompt of its own'
+        )
+    return order.system
+
+
+def history_for(state: State, order: Order) -> Sequence[Message]:
+    """The parent's conversation up to the call that spawns, for a child that shares it: byte for byte the prefix whose
+    cache the provider has."""
+    if order.share != "full":
+        return ()
+    shared = list(state.history)
+    while shared and shared[-1].calls:
+        shared.pop()
+    return shared
+
+
+def prompt_for(state: State, order: Order, path: str) -> Message:
+    """The task, with who the child is and, in brief, what led to it."""
+    told = f"You are {path}, an agent that works for {state.path}. Your last message of this turn is your answer to it."
+    context = f"\n\n{_brief(state)}" if order.share == "brief" else ""
+    return user(f"{told}{context}\n\nYour task:\n{order.prompt}", sender=state.path)
+
+
+def _brief(state: State) -> str:
+    """The last request of the person, or whoever sent one, and the last answers of other agents, cut short."""
+    requests = [message for message in state.history if message.role == "user" and message.content]
+    parts = [f"{state.path} was asked:\n{_short(requests[-1].content)}"] if requests else []
+    parts += [
+        f"{path} was asked:\n{_short(asked)}\nand answered:\n{_short(said)}" for path, asked, said in state.handoffs
+    ]
+    return "\n\n".join(parts)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= BRIEF_LENGTH else f"{text[: BRIEF_LENGTH - 200]} … {text[-190:]}"
+
+
+def remember(state: State, path: str, asked: str, result: Result) -> None:
+    """Keep a hand-off, for what the next child may be told."""
+    state.handoffs.append((path, asked, result.content))
+    del state.handoffs[:-BRIEF_PARTS]
+
+
+def ended(path: str, result: Result) -> Message:
+    """What the parent reads when a child that lives on has ended a turn."""
+    if result.error is None:
+        head = f"{path} has answered:"
+    else:
+        head = f"{path} failed ({result.error.kind}): {result.error.message}"
+        head += "\nWhat it had until then:" if result.content else "\nIt had said nothing yet."
+    return user("", Text(f"{head}\n{result.content}".rstrip()), sender=path)
+
+
+def spawned_body(child: State, first: str, order: Order) -> JsonObject:
+    """What the parent's log keeps of a child: enough to bring one that lives on back after this process."""
+    return JsonObject(
+        {
+            "agent": child.path,
+            "entry": first,
+            "persistent": order.persistent,
+            "share": order.share,
+            "model": f"{child.model.provider}/{child.model.id}",
+            "effort": child.effort,
+            "tools": tuple(child.tools),
+            "max_turns": order.max_turns,
+            "max_depth": order.max_depth,
+            "budget_usd": None if order.budget_usd is None else str(order.budget_usd),
+        }
+    )
+
+
+def order_of(body: Mapping[str, object]) -> Order:
+    """The order that a `spawned` entry tells of, for a child that is brought back."""
+    turns, depth, usd = body.get("max_turns"), body.get("max_depth"), as_str(body.get("budget_usd"))
+    return Order(
+        prompt="",
+        model=as_str(body.get("model")),
+        effort=as_str(body.get("effort")),
+        tools=tuple(map(as_str, as_array(body.get("tools")))),
+        max_turns=turns if isinstance(turns, int) else None,
+        max_depth=depth if isinstance(depth, int) else None,
+        budget_usd=Decimal(usd) if usd else None,
+        persistent=True,
+    )

@@ -1,0 +1,109 @@
+"""Calls that go on in the background: their answer was that they do, their result arrives later as a message."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sagent.errors import UsageError
+from sagent.lib.json import JsonObject
+from sagent.messages import Message, Text, ToolCall, user
+from sagent.peer import JobState, JobStatus
+from sagent.tool import ToolOutput
+
+_ESSENTIAL = ("command", "prompt", "file_path", "path", "pattern", "url", "to")  # arguments that tell a call apart
+
+
+@dataclass(slots=True)
+class Job:
+    """One call in the background. `tail` is the end of what it has shown so far."""
+
+    name: str
+    call: ToolCall
+    task: asyncio.Task[None]
+    state: JobState = "running"
+    started: float = field(default_factory=time.monotonic)
+    ended: float = 0.0
+    tail: str = ""
+    output: ToolOutput | None = None
+    let_go: Callable[[], str] | None = None  # has it outlive this process; says where its output goes
+
+    def status(self) -> JobStatus:
+        """How it stands."""
+        seconds = (self.ended or time.monotonic()) - self.started
+        return JobStatus(self.name, self.call.name, essence(self.call), self.state, round(seconds, 1))
+
+
+class Jobs:
+    """An agent's jobs, those that have ended included. A name is never used twice in a session."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self.last = 0  # number of the latest; a resumed session goes on from there
+
+    def begin(self, call: ToolCall, task: asyncio.Task[None]) -> Job:
+        """A call's task becomes a job."""
+        self.last += 1
+        job = Job(f"job:{self.last}", call, task)
+        self._jobs[job.name] = job
+        return job
+
+    def of(self, task: asyncio.Task[object] | None) -> Job | None:
+        """The job that a task is."""
+        return next((job for job in self._jobs.values() if job.task is task), None)
+
+    def named(self, name: str) -> Job | None:
+        """A job by "job:3" or "3"."""
+        return self._jobs.get(name if name.startswith("job:") else f"job:{name}")
+
+    def require(self, name: str) -> Job:
+        """The same; raises UsageError naming the jobs there are."""
+        if job := self.named(name):
+            return job
+        raise UsageError(f"There is no {name!r}. The jobs are: {', '.join(self._jobs) or 'none'}.")
+
+    def detach(self, name: str) -> str:
+        """Let a running job go; says where its output goes. Raises UsageError where its tool has no such thing."""
+        job = self.require(name)
+        if job.state != "running" or job.let_go is None:
+            raise UsageError(f"{job.name} ({job.call.name}, {job.state}) cannot outlive this process.")
+        where = job.let_go()
+        job.state, job.ended = "detached", time.monotonic()
+        return where
+
+    def all(self) -> tuple[Job, ...]:
+        """Every job, in the order in which they began."""
+        return tuple(self._jobs.values())
+
+    def running(self) -> tuple[Job, ...]:
+        """Those that have not ended and were not let go."""
+        return tuple(job for job in self._jobs.values() if job.state == "running")
+
+    async def stop(self) -> None:
+        """Cancel what runs; returns when it has ended."""
+        tasks = [job.task for job in self.running()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def essence(call: ToolCall) -> str:
+    """What tells a call from others of its tool, in one line of at most 80 characters."""
+    found = next((value for name in _ESSENTIAL if isinstance(value := call.arguments.get(name), str)), "")
+    line = " ".join(found.split())
+    return line if len(line) <= 80 else line[:79] + "…"
+
+
+def news_of(job: Job) -> Message:
+    """The message that brings a job's result."""
+    output = job.output or ToolOutput(())
+    seconds = job.ended - job.started
+    how = {"done": "has ended", "failed": "has failed", "cancelled": "was cancelled"}.get(job.state, job.state)
+    told = f" ({text})" if (text := essence(job.call)) else ""
+    head = Text(f"{job.name}, the call of {job.call.name}{told}, {how} after {seconds:.1f} s. Its result:\n")
+    return user("", head, *output.content, sender=job.name)
+
+
+def job_body(job: Job) -> JsonObject:
+    """What the log keeps of a job: that it began, or how it ended."""
+    return JsonObject({"job": job.name, "call": job.call.id, "tool": job.call.name, "state": job.state})

@@ -1,0 +1,149 @@
+"""The agents of a session: who lives, who is below whom, and how many there may be."""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from sagent.errors import UsageError
+
+if TYPE_CHECKING:
+    from sagent.agent.agent import Agent
+
+LONGEST_NAME = 40
+END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then is left behind
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLimits:
+    """How large a tree may grow: generations below the root, agents alive below it at a time, and in a session."""
+
+    max_depth: int = 5
+    max_live: int = 32
+    max_spawns: int = 256
+
+
+class Tree:
+    """Every living agent of a session by its path. A path is never used twice."""
+
+    def __init__(self, limits: TreeLimits | None = None) -> None:
+        self.limits = limits or TreeLimits()
+        self._living: dict[str, Agent] = {}
+        self._used: set[str] = set()
+        self._spawns = 0
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    @property
+    def living(self) -> Sequence["Agent"]:
+        """Those that can be sent a message, root first."""
+        return tuple(self._living[path] for path in sorted(self._living))
+
+    def get(self, path: str) -> "Agent | None":
+        """A living agent by its whole path."""
+        return self._living.get(path)
+
+    def add(self, agent: "Agent") -> None:
+        """An agent lives from now on."""
+        self._living[agent.path] = agent
+        self._used.add(agent.path)
+
+    def remove(self, agent: "Agent") -> None:
+        """An agent has ended."""
+        if self._living.get(agent.path) is agent:
+            del self._living[agent.path]
+
+    def reserve(self, parent: str, name: str, max_depth: int | None = None) -> str:
+        """The path for a new agent below another. Raises UsageError when there may be no more of them.
+
+        An agent without a name gets a number; one whose name is taken gets a number behind it.
+        """
+        depth, limits = parent.count("/") + 1, self.limits
+        most = limits.max_depth if max_depth is None else min(max_depth, limits.max_depth)
+        if depth > most:
+            raise UsageError(f"{parent} cannot spawn: agents may be at most {most} deep. Do the work yourself.")
+        if len(self._living) - 1 >= limits.max_live:
+            raise UsageError(
+                f"No agent was spawned: {limits.max_live} are alive, which is the most. Wait for one of them to end: "
+                f"{', '.join(sorted(self._living))}."
+            )
+        if self._spawns >= limits.max_spawns:
+            raise UsageError(f"No agent was spawned: this session has had {self._spawns}, which is the most.")
+        self._spawns += 1
+        path = f"{parent}/{_segment(name)}" if name else self._numbered(f"{parent}/")
+        if path in self._used:
+            path = self._numbered(f"{path}-", 2)
+        self._used.add(path)
+        return path
+
+    def recall(self, path: str) -> None:
+        """Count an agent of an earlier run of this session."""
+        self._used.add(path)
+        self._spawns += 1
+
+    def find(self, pattern: str, near: str) -> Sequence["Agent"]:
+        """The living agents that a name or pattern means to the one that uses it.
+
+        A whole path first; then a child, a sibling, any other agent with that name or end of a path; "*" and "?" match
+        as in file names, and "*" alone means all others. "parent" is the one above.
+        """
+        wanted = pattern.strip().strip("/")
+        above = near.rpartition("/")[0]
+        if wanted == "parent" and above in self._living:
+            return (self._living[above],)
+        if any(sign in wanted for sign in "*?["):
+            matching = (agent for path, agent in self._living.items() if path != near and _matches(path, wanted))
+            return tuple(sorted(matching, key=lambda agent: agent.path))
+        for path in (wanted, f"{near}/{wanted}", f"{above}/{wanted}"):
+            if path in self._living:
+                return (self._living[path],)
+        return tuple(agent for path, agent in sorted(self._living.items()) if path.endswith(f"/{wanted}"))
+
+    def below(self, path: str) -> Sequence["Agent"]:
+        """The living descendants of an agent, the deepest first."""
+        found = [agent for name, agent in self._living.items() if name.startswith(f"{path}/")]
+        return sorted(found, key=lambda agent: -agent.path.count("/"))
+
+    def nudge(self, path: str) -> None:
+        """Wake those above an agent that has ended a run: they may wait for it."""
+        while path:
+            path = path.rpartition("/")[0]
+            if agent := self._living.get(path):
+                agent.wake()
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Do something after a while, unless the session is closed before."""
+        timer = asyncio.get_running_loop().call_later(seconds, act)
+        self._timers = {each for each in self._timers if not each.cancelled() and each.when() > timer.when() - seconds}
+        self._timers.add(timer)
+
+    def close(self) -> None:
+        """Nothing is done later any more."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    async def end_below(self, path: str) -> None:
+        """End the descendants of an agent; returns when they have, or after a few seconds."""
+        tasks = [task for agent in self.below(path) if (task := agent.end()) is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=END_SECONDS)
+
+    def _numbered(self, stem: str, first: int = 1) -> str:
+        number = first
+        while f"{stem}{number}" in self._used:
+            number += 1
+        return f"{stem}{number}"
+
+
+def _segment(name: str) -> str:
+    """A name as it can stand in a path. Raises UsageError where nothing of it can."""
+    segment = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_NAME]
+    if not segment:
+        raise UsageError(f"{name!r} cannot be an agent's name: use letters, digits, - and _")
+    return segment
+
+
+def _matches(path: str, pattern: str) -> bool:
+    return fnmatchcase(path, pattern) or fnmatchcase(path, f"*/{pattern}")

@@ -1,0 +1,113 @@
+"""What providers' own listings tell of their models, and a file that keeps it."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from sagent.lib.json import as_array, as_int, as_object
+from sagent.model import Limits, ModelInfo
+
+MOST_AGE = 86_400.0  # seconds after which a listing is asked for again
+
+_WINDOWS = (
+    "loaded_context_length",  # LM Studio: as loaded, which may be less than the most
+    "context_length",  # OpenRouter, Together, Fireworks, Moonshot
+    "context_window",  # Groq
+    "max_model_len",  # vLLM, SGLang
+    "max_context_length",  # Mistral, LM Studio
+    "max_input_tokens",  # GitHub Models, among its `limits`
+    "n_ctx",  # llama.cpp, in `meta`
+    "n_ctx_train",  # llama.cpp before it told the one in use: what the model was trained for
+)
+_OUTPUTS = ("max_completion_tokens", "max_output_tokens")
+# The billed buckets by a listing's names for the price of a token, and of a million (Together; Vercel writes text, and
+# means one).
+_PER_TOKEN = {"prompt": "input", "completion": "output", "input_cache_read": "cache_read"}  # OpenRouter
+_BUCKETS = {"input": "input", "output": "output", "cached_input": "cache_read"}
+
+
+def limits_in(entry: Mapping[str, object], known: Limits) -> Limits:
+    """The sizes that a row of an OpenAI-like listing tells; the known ones where it tells none."""
+    places = [entry, *(as_object(entry.get(name)) for name in ("top_provider", "limits", "meta"))]
+    window = next(_sizes(_WINDOWS, places), known.window)
+    return Limits(window, next(_sizes(_OUTPUTS, places[1:] + places[:1]), known.max_output))
+
+
+def _sizes(names: Sequence[str], places: Sequence[Mapping[str, object]]) -> Iterator[int]:
+    return (size for place in places for name in names if (size := as_int(place.get(name))) > 0)
+
+
+def prices_in(entry: Mapping[str, object]) -> Mapping[str, Decimal]:
+    """USD per million tokens by billed bucket; {} where no price is told, or one that varies (-1 at OpenRouter)."""
+    found: dict[str, Decimal] = {}
+    for name, value in as_object(entry.get("pricing")).items():
+        bucket = _PER_TOKEN.get(name) or _BUCKETS.get(name)
+        price = _usd(value) if bucket else None
+        if bucket and price is not None:
+            found[bucket] = price * 1_000_000 if name in _PER_TOKEN or isinstance(value, str) else price
+    return {} if any(price < 0 for price in found.values()) else found
+
+
+def _usd(value: object) -> Decimal | None:
+    try:
+        price = Decimal(str(value)) if isinstance(value, int | float | str) else None
+    except InvalidOperation:
+        return None
+    return price if price is not None and price.is_finite() else None
+
+
+class Listings:
+    """The sizes that listings told, by place (a provider and its address) and model, in a file with their age.
+
+    Without a file they are kept for as long as the process lives. A file that cannot be read counts as none, and one
+    that cannot be written is left: all of it can be asked for again.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._places: dict[str, Mapping[str, object]] | None = None
+
+    def limits(self, place: str, model_id: str) -> Limits:
+        """What was told of a model; nothing, where nothing was."""
+        models = as_object(self._read().get(place, {}).get("models"))
+        sizes = [as_int(size) or None for size in as_array(models.get(model_id))]
+        return Limits(*sizes) if len(sizes) == 2 else Limits()
+
+    def is_fresh(self, place: str) -> bool:
+        """Whether the place was asked not long ago."""
+        age = time.time() - as_int(self._read().get(place, {}).get("at"))
+        return 0 <= age < MOST_AGE
+
+    def keep(self, place: str, models: Sequence[ModelInfo]) -> None:
+        """Take over a listing, in the place of the one before."""
+        sizes = {info.id: [info.limits.window, info.limits.max_output] for info in models if info.limits != Limits()}
+        places = {**self._read(afresh=True), place: {"at": int(time.time()), "models": sizes}}
+        self._places = places
+        if self._file is None:
+            return
+        fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                    json.dump({"version": 1, "places": places}, file)
+                fresh.replace(self._file)
+            except BaseException:
+                fresh.unlink(missing_ok=True)
+                raise
+
+    def _read(self, *, afresh: bool = False) -> Mapping[str, Mapping[str, object]]:
+        """What is known; `afresh` by the file, which another process may have written."""
+        if self._places is None or afresh:
+            held = self._places or {}
+            data: object = None
+            if self._file is not None:
+                with contextlib.suppress(OSError, ValueError, RecursionError):
+                    data = json.loads(self._file.read_bytes())
+            found = as_object(as_object(data).get("places"))
+            self._places = {**held, **{place: as_object(told) for place, told in found.items()}}
+        return self._places

@@ -1,0 +1,266 @@
+"""A llama-server as a child process: what starts it, what it last said, its end. It does not outlive this process."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+from sagent.errors import UsageError
+
+PROGRAM = "llama-server"
+GRACE = 5.0  # seconds a server is given to end by itself
+_KEPT = 32_768  # bytes kept of its output
+_SHOWN = 12  # lines of these in an error, at most
+_PAUSES = (0.02, 0.25)  # seconds between two looks, at first and in the end
+
+# Standard input is a pipe that only this process holds open. When that ends, however this process ended, whoever still
+# runs in the server's group is told to go and, 5 s later, killed. The watcher itself is a member: as long as it waits,
+# the number of the group cannot become somebody else's.
+_SHIM = """
+exec 3<&0
+{
+    exec >/dev/null 2>&1
+    trap '' HUP INT QUIT TERM
+    read -r _ <&3
+    kill -s TERM 0
+    round=0
+    while [ $round -lt 50 ] && kill -s 0 $$; do
+        round=$((round + 1))
+        sleep 0.1
+    done
+    kill -s KILL 0
+} &
+exec "$@" 3<&- </dev/null
+"""
+
+# What would make the server listen elsewhere than where it is looked for, or to others.
+_OURS = ("--host", "--port", "--api-key", "--api-key-file", "--api-prefix", "--ssl-key-file", "--ssl-cert-file")
+_NOT_INHERITED = ("LLAMA_ARG_API_PREFIX", "LLAMA_ARG_API_KEY_FILE", "LLAMA_ARG_SSL_KEY_FILE", "LLAMA_ARG_SSL_CERT_FILE")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a server is started. `context` is in tokens (None: the server's choice), `patience` in seconds: how long
+    loading the model may take.
+    """
+
+    program: str
+    model: Path
+    context: int | None = None
+    arguments: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    patience: float = 900.0
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> "Launch | None":
+        """From LLAMA_CPP_MODEL, _SERVER, _CONTEXT and _ARGS; None without a model.
+
+        Raises UsageError naming the variable that is wrong.
+        """
+        model = environ.get("LLAMA_CPP_MODEL", "").strip()
+        if not model:
+            return None
+        return cls(_program(environ), _model(model), _context(environ), _arguments(environ), {**os.environ, **environ})
+
+    @property
+    def name(self) -> str:
+        """The model's id: the file's name without its ending."""
+        return self.model.stem.replace(",", "_")  # a comma would separate two names
+
+    def command(self, port: int) -> list[str]:
+        """The server's command line (tools/server/README.md of llama.cpp). Secrets are not in it: others can see it."""
+        named = [] if {"-a", "--alias"} & set(self.arguments) else ["--alias", self.name]
+        context = [] if self.context is None else ["-c", str(self.context)]
+        listening = ["--host", "127.0.0.1", "--port", str(port)]
+        return [self.program, *listening, "-m", str(self.model), *named, *context, "--jinja", *self.arguments]
+
+
+class LlamaServer:
+    """One run of a server: started when made. Call `stop` or `strike` in every case."""
+
+    def __init__(self, launch: Launch, key: str) -> None:
+        """Raises OSError."""
+        self.port = _free_port()
+        self.healthy = False  # it has answered
+        self.waiting = 0  # callers that wait for its first answer
+        self.fate: tuple[bool, str] | None = None  # once it is to be replaced: whether trying again helps, and why
+        self.since = time.monotonic()
+        inherited = {name: value for name, value in launch.environ.items() if name not in _NOT_INHERITED}
+        reading, writing = os.pipe()
+        self._lifeline = os.fdopen(writing, "wb", buffering=0)
+        try:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _SHIM, PROGRAM, *launch.command(self.port)],
+                stdin=reading,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**inherited, "LLAMA_API_KEY": key},
+                start_new_session=True,  # Ctrl-C in the terminal is not meant for it
+            )
+        except BaseException:
+            self._lifeline.close()
+            raise
+        finally:
+            os.close(reading)
+        try:
+            self._output = _Output(self._process)
+        except RuntimeError as error:  # no more threads
+            self.strike()
+            raise OSError(str(error)) from error
+
+    @property
+    def url(self) -> str:
+        """http://127.0.0.1:PORT."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs. What else is left of its group goes with it."""
+        if self._process.poll() is None:
+            return True
+        self.strike()
+        return False
+
+    async def ended(self, seconds: float) -> bool:
+        """Whether it ends within a time."""
+        until = time.monotonic() + seconds
+        pause = _PAUSES[0]
+        while self.alive:
+            if time.monotonic() >= until:
+                return False
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _PAUSES[1])
+        return True
+
+    async def obituary(self) -> str:
+        """How it ended and what it said last; it has ended."""
+        await self._output.whole(0.5)
+        code = self._process.poll() or 0
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        when = "while it was in use" if self.healthy else "before it was ready"
+        return f"{PROGRAM} {how} {when}. {self.said()}"
+
+    def said(self) -> str:
+        """The last lines of its output, in a sentence."""
+        lines = self._output.lines()
+        return "\n".join(("It said last:", *lines)) if lines else "It said nothing."
+
+    async def stop(self) -> None:
+        """End it: SIGTERM, SIGKILL after GRACE seconds. When cancelled it is killed at once."""
+        try:
+            _signal(self._process.pid, signal.SIGTERM)
+            await self.ended(GRACE)
+        finally:
+            self.strike()
+
+    def strike(self) -> None:
+        """Kill what is left of it, at once. Idempotent."""
+        if self._lifeline.closed:
+            return
+        _signal(self._process.pid, signal.SIGKILL)
+        self._lifeline.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+
+
+class _Output:
+    """Reads a process's output in a thread, so that it never waits for us, and keeps the end of it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._pipe = process.stdout
+        self._end = bytearray()
+        self._thread = Thread(target=self._read, name=f"output of {PROGRAM}", daemon=True)
+        self._thread.start()
+
+    def lines(self) -> Sequence[str]:
+        """The last lines, without colours."""
+        text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", bytes(self._end).decode("utf-8", "replace"))
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return [line if len(line) <= 300 else f"{line[:300]}…" for line in lines[-_SHOWN:]]
+
+    async def whole(self, seconds: float) -> None:
+        """Wait until everything is read, but not longer than this: a stranger may hold the pipe open."""
+        until = time.monotonic() + seconds
+        while self._thread.is_alive() and time.monotonic() < until:  # noqa: ASYNC110 -- a thread sets no loop's event
+            await asyncio.sleep(0.005)
+
+    def _read(self) -> None:
+        assert self._pipe is not None
+        with self._pipe, suppress(OSError):
+            while data := os.read(self._pipe.fileno(), 65_536):
+                self._end += data
+                del self._end[:-_KEPT]
+
+
+def _program(environ: Mapping[str, str]) -> str:
+    import shutil
+
+    named = environ.get("LLAMA_CPP_SERVER", "").strip()
+    found = shutil.which(str(Path(named or PROGRAM).expanduser()), path=environ.get("PATH", os.environ.get("PATH")))
+    if found:
+        return str(Path(found).absolute())
+    what = f"LLAMA_CPP_SERVER: there is no program {named!r}." if named else f"LLAMA_CPP_MODEL needs {PROGRAM}."
+    raise UsageError(
+        f"{what} Install llama.cpp (github.com/ggml-org/llama.cpp: releases, Homebrew, Nix or Debian) and name its"
+        f" {PROGRAM} in LLAMA_CPP_SERVER, or name a running server in LLAMA_CPP_BASE_URL."
+    )
+
+
+def _model(named: str) -> Path:
+    path = Path(named).expanduser().absolute()
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError as error:
+        raise UsageError(
+            f"LLAMA_CPP_MODEL: {named} cannot be read ({error.strerror}); it must be a .gguf file."
+        ) from error
+    if start != b"GGUF":
+        raise UsageError(f"LLAMA_CPP_MODEL: {named} is not a model in the GGUF format.")
+    return path
+
+
+def _context(environ: Mapping[str, str]) -> int | None:
+    text = environ.get("LLAMA_CPP_CONTEXT", "").strip()
+    if not text:
+        return None
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"LLAMA_CPP_CONTEXT: a number of tokens is needed, as in 16384, not {text!r}.")
+    return int(text)
+
+
+def _arguments(environ: Mapping[str, str]) -> tuple[str, ...]:
+    import shlex
+
+    text = environ.get("LLAMA_CPP_ARGS", "")
+    try:
+        arguments = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"LLAMA_CPP_ARGS: {error} in {text!r}.") from error
+    if taken := next((each for each in arguments if each.partition("=")[0] in _OURS), None):
+        raise UsageError(
+            f"LLAMA_CPP_ARGS: {taken} is chosen by sagent. Start such a server yourself and name it in"
+            " LLAMA_CPP_BASE_URL and LLAMA_CPP_API_KEY."
+        )
+    return arguments
+
+
+def _free_port() -> int:
+    """A port of 127.0.0.1 nobody listens at. Should somebody be quicker than the server, it ends and says so."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        address: tuple[str, int] = probe.getsockname()
+        return address[1]
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

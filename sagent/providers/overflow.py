@@ -1,0 +1,68 @@
+"""What a provider tells of sizes when it refuses a request that does not fit."""
+
+import re
+from typing import NamedTuple
+
+_N = r"(\d[\d,_]*)"
+
+# Who says it is named where the words are not shared. vLLM, SGLang, DeepSeek, OpenRouter and others took over OpenAI's.
+_WINDOW = (
+    rf"maximum (?:context|prompt|input) length(?: is| of|:) {_N}",  # OpenAI, xAI, Fireworks
+    rf"{_N} maximum\b",  # Anthropic, Mistral
+    rf"context limit: [\d,_]+ \+ [\d,_]+ > {_N}",  # Anthropic
+    rf"maximum number of tokens allowed \({_N}\)",  # Google
+    rf"context (?:size|length|window) \({_N} tokens\)",  # llama.cpp, SGLang
+    rf"context (?:length|window) of (?:only )?{_N}",  # LM Studio, llama-cpp-python
+    rf"model token limit:? {_N}",  # Moonshot
+    rf"(?:exceeds the|configured) limit of {_N}",  # Copilot, OpenAI's Responses
+    rf"input length should be \[\d+, ?{_N}\]",  # DashScope
+    rf"while limit is {_N}",  # Cerebras
+    rf"limit:? {_N}, requested:? \d",  # OpenAI: a request larger than what a minute allows
+    rf'"n_ctx": ?{_N}',  # llama.cpp, beside words without numbers
+)
+_INPUT = (
+    rf"too long: {_N}",  # Anthropic, Fireworks
+    rf"context limit: {_N} \+",  # Anthropic
+    rf"input token count \({_N}\)",  # Google
+    rf"(?:request|input) \({_N} tokens\)",  # llama.cpp, SGLang
+    rf"{_N} tokens from the input",  # SGLang
+    rf"keep the first {_N} tokens",  # LM Studio
+    rf"requested tokens \({_N}\)",  # llama-cpp-python
+    rf"(?:request|prompt) contains {_N} (?:input )?tokens",  # xAI, Mistral, vLLM
+    rf"prompt token count of {_N}",  # Copilot
+    rf"\(requested:? {_N}\)",  # Moonshot
+    rf"current length is {_N}",  # Cerebras
+    rf"limit:? [\d,_]+, requested:? {_N}",  # OpenAI
+    rf'"n_prompt_tokens": ?{_N}',  # llama.cpp
+)
+_TOTAL = rf"(?:requested|requested about|resulted in) {_N} tokens"  # OpenAI: with the output, where that is told too
+_OUTPUT = rf"{_N} (?:tokens )?(?:in|for) +(?:the|your) +(?:completion|output)"
+
+
+class Sizes(NamedTuple):
+    """In tokens: of the model's window, and of the input that was sent. None where it was not told."""
+
+    window: int | None = None
+    input: int | None = None
+
+
+def sizes_in(words: str) -> Sizes:
+    """The sizes that a provider's refusal names.
+
+    A count that is only a lower bound ("at least", vLLM, which stops counting) is none.
+    """
+    return Sizes(_first(_WINDOW, words), _first(_INPUT, words) or _without_output(words))
+
+
+def _without_output(words: str) -> int | None:
+    total, output = _first((_TOTAL,), words), _first((_OUTPUT,), words) or 0
+    return total - output if total and total > output else None
+
+
+def _first(patterns: tuple[str, ...], words: str) -> int | None:
+    for pattern in patterns:
+        if found := re.search(pattern, words, re.IGNORECASE):
+            number = int(re.sub("[,_]", "", found[1]))
+            if 0 < number < 10**9:
+                return number
+    return None

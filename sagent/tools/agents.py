@@ -1,0 +1,265 @@
+"""Tools that concern agents: have others work, tell them something, look at and change oneself."""
+
+import asyncio
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Literal, cast
+
+from sagent.errors import SagentError, ToolError
+from sagent.events import Result
+from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object
+from sagent.messages import user
+from sagent.peer import Caller, Compact, Order, Peer, Status, Switch
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+
+LONGEST_DELAY = 86_400.0  # seconds
+END_SECONDS = 2.0  # that an agent is given to end when the call that waits for it is cancelled
+
+
+class _Harmless:
+    """Touches nothing by itself: what agents do is judged call by call, in each of them."""
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """None."""
+        del arguments, workspace
+        return Effect("none")
+
+
+class AgentSpawn(_Harmless):
+    """Has a new agent work on something; its answer is the call's result."""
+
+    name = "AgentSpawn"
+    description = (
+        "Have a new agent do a task beside yours, or one that would fill your context. It has your model, tools and"
+        " permissions unless you name others, and knows only what the prompt says. Returns its answer; several calls"
+        " in one turn run side by side. `persistent`: returns its path at once, lives on for AgentSend, answers by"
+        " message."
+    )
+    parameters = json_freeze_object(
+        {
+            "type": "object",
+            "properties": {
+                "prompt": {"type": "string"},
+                "name": {"type": "string"},
+                "system": {"type": "string"},
+                "model": {"type": "string", "description": "provider/model"},
+                "effort": {"type": "string"},
+                "tools": {"type": "array", "items": {"type": "string"}, "description": "default: yours"},
+                "max_turns": {"type": "integer"},
+                "max_depth": {"type": "integer", "description": "0: it may spawn none"},
+                "budget_usd": {"type": "number"},
+                "persistent": {"type": "boolean"},
+                "share": {
+                    "type": "string",
+                    "enum": ["none", "brief", "full"],
+                    "description": "of your conversation",
+                },
+            },
+            "required": ["prompt"],
+        }
+    )
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Spawn it, and unless it is to live on wait for its answer. A cancelled call ends it."""
+        caller, order = _caller(run), _order(arguments)
+        try:
+            peer = await caller.spawn(order)
+        except SagentError as error:
+            raise ToolError(str(error)) from error
+        if order.persistent:
+            text = f"{peer.path} is at work; its answer arrives as a message. Write to it with AgentSend."
+            return ToolOutput.of(text, summary=f"{peer.path} at work")
+        try:
+            return _answer_of(peer.path, await peer.wait())
+        except asyncio.CancelledError:
+            peer.interrupt()
+            await asyncio.wait([asyncio.ensure_future(peer.wait())], timeout=END_SECONDS)
+            raise
+
+
+class AgentSend(_Harmless):
+    """Sends a message to other agents."""
+
+    name = "AgentSend"
+    quick = True
+    description = (
+        "Send a message to a living agent by its path or name (root/review, review, parent), or to several by a pattern"
+        " (review*, *). It reads it before its next step; its answer comes back to you as a message."
+    )
+    parameters = json_freeze_object(
+        {
+            "type": "object",
+            "properties": {
+                "to": {"type": "string"},
+                "content": {"type": "string"},
+                "delay": {"type": "number", "description": "Seconds from now, at most 86400"},
+            },
+            "required": ["to", "content"],
+        }
+    )
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Put it into their inboxes."""
+        caller = _caller(run)
+        peers = _named(caller, as_str(arguments.get("to")))
+        message = user(as_str(arguments.get("content")), sender=caller.path)
+        names = ", ".join(peer.path for peer in peers)
+        delay = arguments.get("delay")
+        seconds = min(max(float(delay), 0.0), LONGEST_DELAY) if isinstance(delay, int | float) else 0.0
+        for peer in peers:
+            caller.post(peer.path, message, seconds)
+        when = f" in {seconds:g} s" if seconds else ""
+        return ToolOutput.of(f"Sent to {names}{when}.", summary=f"to {names}{when}")
+
+
+class AgentSelf(_Harmless):
+    """Looks at and changes the agent that calls it, or another."""
+
+    name = "AgentSelf"
+    quick = True
+    description = (
+        "See and change how you run, or another agent (`target`). status: context, spending, jobs, agents. context:"
+        " compact, drop results of tools, clear. catalog: models with prices. Changes take effect before the next step."
+    )
+    parameters = json_freeze_object(
+        {
+            "type": "object",
+            "properties": {
+                "status": {"type": "boolean"},
+                "switch": {"type": "object", "description": "{model?, effort?}"},
+                "context": {
+                    "type": "object",
+                    "description": "{compact?: true, hints?, drop?: [tool names], clear?: true}",
+                },
+                "limits": {
+                    "type": "object",
+                    "description": "{max_turns?, max_tool_call_rounds?, max_request_tokens?, max_response_tokens?}",
+                },
+                "catalog": {"type": "boolean"},
+                "target": {"type": "string"},
+            },
+        }
+    )
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Make the changes, all or none; then tell what was asked for."""
+        caller = _caller(run)
+        target: Peer = caller
+        if name := as_str(arguments.get("target")):
+            found = _named(caller, name)
+            if len(found) > 1:
+                raise ToolError(f"{name!r} means several agents: {', '.join(peer.path for peer in found)}. Name one.")
+            target = found[0]
+        try:
+            told = _change(caller, target, arguments)
+        except SagentError as error:
+            raise ToolError(f"Nothing was changed: {error}") from error
+        if arguments.get("catalog") is True:
+            told.append(await asyncio.to_thread(caller.catalog))
+        if arguments.get("status") is True or not told:
+            told.append(_status(caller, target))
+        return ToolOutput.of("\n\n".join(told), summary=told[0].split("\n", 1)[0][:80])
+
+
+def _caller(run: RunContext) -> Caller:
+    if run.caller is None:
+        raise ToolError("There are no agents here.")
+    return run.caller
+
+
+def _order(arguments: JsonObject) -> Order:
+    tools, budget = arguments.get("tools"), arguments.get("budget_usd")
+    try:
+        usd = None if budget is None else Decimal(str(budget))
+    except InvalidOperation as error:
+        raise ToolError(f"budget_usd: a number of USD is needed, not {budget!r}") from error
+    if usd is not None and not (usd.is_finite() and usd > 0):
+        raise ToolError(f"budget_usd: more than 0 is needed, not {budget!r}")
+    share = as_str(arguments.get("share")) or "none"
+    return Order(
+        prompt=as_str(arguments.get("prompt")),
+        name=as_str(arguments.get("name")),
+        system=as_str(arguments.get("system")) or None,
+        model=as_str(arguments.get("model")),
+        effort=as_str(arguments.get("effort")),
+        tools=None if tools is None else tuple(map(str, as_array(tools))),
+        max_turns=as_int(arguments.get("max_turns")) or None,
+        max_depth=as_int(arguments.get("max_depth")) if "max_depth" in arguments else None,
+        budget_usd=usd,
+        persistent=arguments.get("persistent") is True,
+        share=cast("Literal['none', 'brief', 'full']", share),
+    )
+
+
+def _answer_of(path: str, result: Result) -> ToolOutput:
+    """A child's answer; of one that failed, why, and what it had."""
+    spent = f"{result.turns} turn{'' if result.turns == 1 else 's'}"
+    if result.error is None:
+        return ToolOutput.of(result.content or "(no answer)", summary=f"{path}: {spent}")
+    had = f"\nWhat it had until then:\n{result.content}" if result.content else "\nIt had said nothing yet."
+    text = f"{path} failed ({result.error.kind}): {result.error.message}{had}"
+    output = ToolOutput.of(text, summary=f"{path}: {result.error.kind}")
+    return ToolOutput(output.content, is_error=True, summary=output.summary)
+
+
+def _named(caller: Caller, name: str) -> list[Peer]:
+    found = list(caller.peers(name))
+    if found:
+        return found
+    living = ", ".join(peer.path for peer in caller.peers()) or "none"
+    raise ToolError(f"No living agent is called {name!r}. The others are: {living}.")
+
+
+def _change(caller: Caller, target: Peer, arguments: JsonObject) -> list[str]:
+    """Check every change, then make them; what was done, in words. Raises UsageError."""
+    actions: list[tuple[Switch | Compact, str]] = []
+    switch, context = as_object(arguments.get("switch")), as_object(arguments.get("context"))
+    limits = {name: as_int(value) for name, value in as_object(arguments.get("limits")).items()}
+    _check_limits(caller.status(), target.status(), limits)
+    if switch or limits:
+        model, effort = as_str(switch.get("model")) or None, as_str(switch.get("effort")) or None
+        parts = [f"{name} {value}" for name, value in (("model", model), ("effort", effort), *limits.items()) if value]
+        actions.append((Switch(model, effort, limits or None), f"{', '.join(parts)} from the next step on"))
+    names = tuple(map(str, as_array(context.get("drop"))))
+    if context.get("clear") is True:
+        actions.append((Compact(clear=True), "the conversation is cleared before the next step"))
+    elif names:
+        actions.append((Compact(drop=names), f"results of {', '.join(names)} give way to stubs before the next step"))
+    elif context.get("compact") is True:
+        actions.append((Compact(as_str(context.get("hints"))), "the context is made smaller before the next step"))
+    for action, _ in actions:
+        target.check(action)
+    for action, _ in actions:
+        target.apply(action)
+    return [f"{target.path}: {words}." for _, words in actions]
+
+
+def _check_limits(own: Status, other: Status, limits: Mapping[str, int]) -> None:
+    """An agent may lower limits; those of agents below it it may raise as far as its own."""
+    ceiling = own.limits if other.path.startswith(f"{own.path}/") else other.limits
+    for name, value in limits.items():
+        most = ceiling.get(name)
+        if value <= 0:
+            raise ToolError(f"{name}: a whole number above 0 is needed, not {value}")
+        if most is not None and value > most:
+            raise ToolError(f"{name} can be {most} at most here: who set it may raise it.")
+
+
+def _status(caller: Caller, target: Peer) -> str:
+    status = target.status()
+    window = f" of {status.window:,}" if status.window else ""
+    lines = [
+        f"{status.path}: {status.state}, {status.model}, effort {status.effort or 'default'}, {status.turns} turns",
+        f"context: about {status.context_tokens:,}{window} tokens",
+        *(f"  {name}: about {tokens:,}" for name, tokens in status.holds.items()),
+        f"spent: {status.usd:.6f} USD itself, {status.usd_tree:.6f} with those below it",
+        f"all agents: {caller.cost().total:.6f} USD",
+        *(f"{name}: {value}" for name, value in status.limits.items()),
+        *(f"{job.name}: {job.tool} {job.what}, {job.state}, {job.seconds:g} s" for job in status.jobs),
+    ]
+    if target is caller:
+        lines += ["other agents:"]
+        lines += [f"  {one.path}: {one.state}, {one.model}" for one in (peer.status() for peer in caller.peers())] or [
+            "  none"
+        ]
+    return "\n".join(lines)

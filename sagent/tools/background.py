@@ -1,0 +1,72 @@
+"""The BackgroundTask tool: what became of calls that go on in the background."""
+
+from sagent.errors import ToolError, UsageError
+from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.peer import Caller, JobStatus
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+
+LONGEST_WAIT = 3_600.0  # seconds
+
+
+class BackgroundTask:
+    """Lists, awaits, reads, stops and lets go of jobs."""
+
+    name = "BackgroundTask"
+    quick = True
+    description = (
+        "Jobs: calls in the background. Any call may say background: true, or delay: seconds; one that runs long"
+        " becomes a job too. Its result arrives later as a message: no need to ask. wait: until it ends or `seconds`"
+        " are over; output: what it shows so far; detach: it outlives the session."
+    )
+    parameters = json_freeze_object(
+        {
+            "type": "object",
+            "properties": {
+                "operation": {"type": "string", "enum": ["list", "wait", "output", "cancel", "detach"]},
+                "id": {"type": "string", "description": "job:3"},
+                "seconds": {"type": "number"},
+            },
+            "required": ["operation"],
+        }
+    )
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """None: the jobs were judged when they began."""
+        del arguments, workspace
+        return Effect("none")
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Do it. Raises ToolError for a job that there is not."""
+        if (caller := run.caller) is None:
+            raise ToolError("There are no jobs here.")
+        operation, name = as_str(arguments.get("operation")), as_str(arguments.get("id"))
+        if operation == "list":
+            lines = [_line(job) for job in caller.jobs()]
+            return ToolOutput.of("\n".join(lines) or "There are no jobs.", summary=f"{len(lines)} jobs")
+        if not name:
+            raise ToolError(f"{operation} needs the id of a job. {_known(caller)}")
+        try:
+            return ToolOutput.of(await _do(caller, operation, name, arguments.get("seconds")))
+        except UsageError as error:
+            raise ToolError(str(error)) from error
+
+
+async def _do(caller: Caller, operation: str, name: str, seconds: object) -> str:
+    match operation:
+        case "wait":
+            limit = float(seconds) if isinstance(seconds, int | float) else LONGEST_WAIT
+            return _line(await caller.wait_for_job(name, min(max(limit, 0.0), LONGEST_WAIT)))
+        case "output":
+            return caller.job_output(name) or "(nothing yet)"
+        case "cancel":
+            return _line(await caller.cancel_job(name))
+        case _:
+            return caller.detach_job(name)
+
+
+def _line(job: JobStatus) -> str:
+    return f"{job.name}: {job.tool} {job.what}, {job.state}, {job.seconds:g} s".replace(" ,", ",")
+
+
+def _known(caller: Caller) -> str:
+    return f"The jobs are: {', '.join(job.name for job in caller.jobs()) or 'none'}."

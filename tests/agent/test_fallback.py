@@ -1,0 +1,110 @@
+"""When a model cannot be reached another takes over, and everybody is told."""
+
+from decimal import Decimal
+
+import pytest
+
+from sagent.agent import Agent, Bounds, Resources
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import ModelError, ModelErrorKind
+from sagent.events import Event, Finished, Notice, Retrying, Switched
+from sagent.lib.json import as_str
+from sagent.model import Model
+from sagent.session.folds import bills
+from sagent.session.log import MemoryLog
+from sagent.testing import ScriptedModel
+
+
+def down(kind: ModelErrorKind = "overloaded", retry_after: float | None = 0.0) -> ModelError:
+    return ModelError(kind, "no answer", provider="first", model="m", retry_after=retry_after)
+
+
+def other(*script: object, name: str = "second") -> ScriptedModel:
+    return ScriptedModel(*script, provider=name, model_id="m")  # type: ignore[arg-type]
+
+
+def agent_of(first: Model, *fallbacks: Model, log: MemoryLog | None = None, ledger: Ledger | None = None) -> Agent:
+    resources = Resources(log=log, ledger=ledger, fallbacks=fallbacks)
+    return Agent(first, bounds=Bounds(max_retries=1), effort="high", resources=resources)
+
+
+async def run(agent: Agent) -> tuple[list[Event], Finished]:
+    events = [event async for event in agent.stream("go")]
+    assert isinstance(events[-1], Finished)
+    return events, events[-1]
+
+
+@pytest.mark.parametrize("kind", ["overloaded", "server", "network", "stalled", "rate_limit", "cut", "protocol"])
+async def test_the_next_model_takes_over_after_the_retries(kind: ModelErrorKind) -> None:
+    log = MemoryLog()
+    first, second = other(down(kind), down(kind), name="first"), other("Here.", "Again.")
+    agent = agent_of(first, second, log=log)
+    events, end = await run(agent)
+    assert (end.result.content, end.result.error, end.result.model) == ("Here.", None, "second/m")
+    assert len(first.requests) == 2, "one retry"
+    notices = [event.text for event in events if isinstance(event, Notice) and event.level == "warning"]
+    assert len(notices) == 1 and "first/m cannot be reached, second/m takes over" in notices[0]
+    assert [event.what for event in events if isinstance(event, Switched)] == ["model second/m, effort high"]
+    switched = [entry.body for entry in log.entries() if entry.kind == "switched"]
+    assert [(body["model"], body["effort"]) for body in switched] == [("second/m", "high")]
+    assert "no answer" in as_str(switched[0]["reason"])
+    billed = [(bill.provider, bill.estimated) for bill in bills(log.entries())]
+    assert billed[-1] == ("second", False)
+    assert set(billed[:-1]) <= {("first", True)}, "a call that was cut may have been billed"
+    assert agent.messages[-1].model == "second/m" and second.requests[0].effort == "high"
+    assert (await agent.run("more")).content == "Again.", "it stays"
+    log.close()
+
+
+async def test_a_wait_too_long_is_not_waited_for() -> None:
+    first, second = other(down("rate_limit", 7_200), name="first"), other("Here.")
+    events, end = await run(agent_of(first, second))
+    assert end.result.content == "Here." and len(first.requests) == 1
+    assert "It can be asked again at 2" in next(event.text for event in events if isinstance(event, Notice))
+
+
+async def test_without_a_fallback_the_error_says_until_when() -> None:
+    with pytest.raises(ModelError, match=r"no answer\. It can be asked again at \d{4}-\d\d-\d\d \d\d:\d\d \S+; "):
+        await agent_of(other(down("rate_limit", 7_200), name="first")).run("go")
+
+
+@pytest.mark.parametrize("kind", ["auth", "permission", "payment", "not_found", "invalid_request", "context_overflow"])
+async def test_what_a_person_must_mend_is_no_outage(kind: ModelErrorKind) -> None:
+    second = other("Never.")
+    with pytest.raises(ModelError) as caught:
+        await agent_of(other(down(kind), name="first"), second).run("go")
+    assert caught.value.kind == kind and not second.requests
+
+
+async def test_text_of_the_model_that_failed_no_longer_counts() -> None:
+    agent = agent_of(other(down(), ("Half of", down("cut")), name="first"), other("Whole."))
+    events, end = await run(agent)
+    assert end.result.content == "Whole."
+    assert [event.discarded for event in events if isinstance(event, Retrying)] == ["", "Half of"]
+    assert [message.content for message in agent.messages] == ["go", "Whole."]
+
+
+async def test_fallbacks_are_taken_in_order_and_the_last_error_is_told() -> None:
+    failing = [other(down(), down(), name=name) for name in ("first", "second", "third")]
+    last = ModelError("server", "the last one", provider="fourth")
+    events, end = await run(agent_of(*failing, other(last, last, name="fourth")))
+    assert end.result.error is not None and "the last one" in end.result.error.message
+    assert len([event for event in events if isinstance(event, Switched)]) == 3
+
+
+async def test_the_model_itself_is_no_fallback() -> None:
+    first = other(down(), down(), name="first")
+    with pytest.raises(ModelError):
+        await agent_of(first, first).run("go")
+    assert len(first.requests) == 2
+
+
+async def test_under_a_cap_a_model_without_a_price_is_passed_over_and_that_is_said() -> None:
+    prices = PriceBook({f"{name}/m": {"input": 1, "output": 1} for name in ("first", "third")})
+    second, third = other("Never."), other("Here.", name="third")
+    ledger = Ledger(Decimal(1), prices)
+    events, end = await run(agent_of(other(down(), down(), name="first"), second, third, ledger=ledger))
+    assert end.result.content == "Here." and not second.requests
+    assert any("second/m cannot take over" in event.text for event in events if isinstance(event, Notice))
+    assert list(end.result.cost.by_model) == ["third/m"]

@@ -1,0 +1,502 @@
+"""A tree of agents: spawned, named, told things, retuned, stopped; and what its limits hold."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from sagent.agent import Agent, Bounds, Resources
+from sagent.agent.state import CLEARED
+from sagent.agent.tree import Tree, TreeLimits
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import ModelError, UsageError
+from sagent.events import Event, Finished
+from sagent.lib.json import json_freeze_object
+from sagent.messages import ToolCall
+from sagent.model import Delta, Limits, Model, Reply, Request
+from sagent.peer import Compact, Order, Switch
+from sagent.session.folds import history
+from sagent.session.proof import verify
+from sagent.session.store import Session
+from sagent.testing import ScriptedModel
+from sagent.tools import Bash
+from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
+from sagent.tools.background import BackgroundTask
+
+PRICES = {"scripted/scripted": {"input": "1", "output": "1"}}
+Step = str | tuple[ToolCall, ...] | Exception
+Player = Callable[[Request], Step | Awaitable[Step]]
+
+
+def call(call_id: str, tool: str, **arguments: object) -> ToolCall:
+    return ToolCall(call_id, tool, json_freeze_object(arguments))
+
+
+class Cast:
+    """A model that many agents share: each conversation has a player of its own, by the agent's path."""
+
+    provider = id = "scripted"
+    limits = Limits(200_000, 8_000)
+
+    def __init__(self, **players: Player) -> None:
+        self.players = {name.replace("__", "/"): player for name, player in players.items()}
+        self.requests: dict[str, list[Request]] = {}
+
+    def weigh(self, request: Request) -> int:
+        return ScriptedModel().weigh(request)
+
+    def stream(self, request: Request):
+        path = request.conversation.partition(":")[2]
+        self.requests.setdefault(path, []).append(
+            Request(request.conversation, tuple(request.messages), request.system, request.tools)
+        )
+        return self._play(path, request)
+
+    async def _play(self, path: str, request: Request):
+        model = ScriptedModel(self.players[path])
+        deltas: list[Delta | Reply] = []
+        async for item in model.stream(request):
+            deltas.append(item)
+            yield item
+
+
+def in_turn(*steps: Step | Player) -> Player:
+    """Answers one request after the other."""
+    left = list(steps)
+
+    def play(request: Request) -> Step | Awaitable[Step]:
+        step = left.pop(0)
+        return step(request) if callable(step) else step
+
+    return play
+
+
+def results(request: Request) -> str:
+    return "\n".join(result.text for message in request.messages[-2:] for result in message.results)
+
+
+def tree_tools() -> list:
+    return [AgentSpawn(), AgentSend(), AgentSelf(), BackgroundTask()]
+
+
+def root_of(model: Model, **given: object) -> Agent:
+    resources = Resources(tree=Tree(given.pop("limits", None)), **given)  # type: ignore[arg-type]
+    return Agent(model, system="be brief", tools=tree_tools(), resources=resources)
+
+
+async def test_a_child_answers_its_parent_with_what_it_inherits() -> None:
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="count to 3", name="my review"),), results),
+        **{"root__my-review": in_turn("1 2 3")},
+    )
+    events: list[Event] = []
+    agent = root_of(cast)
+    agent.listen(events.append)
+    result = await agent.run("go")
+    (seen,) = cast.requests["root/my-review"]
+    assert result.content == "1 2 3"
+    assert (seen.system, seen.tools) == ("be brief", cast.requests["root"][0].tools)
+    assert seen.messages[-1].sender == "root"
+    assert "count to 3" in seen.messages[-1].content
+    assert [event.agent for event in events if isinstance(event, Finished)] == ["root/my-review", "root"]
+    assert [each.path for each in agent.tree.living] == ["root"]
+
+
+async def test_children_run_side_by_side_and_grandchildren_are_named_by_their_path() -> None:
+    together = asyncio.Barrier(2)
+
+    async def meet(request: Request) -> str:
+        await asyncio.wait_for(together.wait(), 5)
+        return "met"
+
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="a"), call("2", "AgentSpawn", prompt="b")), results),
+        root__1=meet,
+        root__2=in_turn((call("3", "AgentSpawn", prompt="c", name="deep"),), results),
+        root__2__deep=meet,
+    )
+    result = await root_of(cast).run("go")
+    assert result.content == "met\nmet"
+    assert set(cast.requests) == {"root", "root/1", "root/2", "root/2/deep"}
+
+
+def ask_when(words: str) -> list[Player]:
+    """Ends its turn until the child has answered, and then asks it something."""
+
+    def play(request: Request) -> Step:
+        if words in request.messages[-1].content:
+            return (call("2", "AgentSend", to="aide", content="what is 2+2?"),)
+        return "waiting"
+
+    def then(request: Request) -> Step:
+        if words in request.messages[-1].content:
+            return play(request)
+        return f"heard: {request.messages[-1].content}"
+
+    return [play, then]
+
+
+async def test_a_child_that_lives_on_is_written_to_and_answers_by_messages() -> None:
+    cast = Cast(
+        root=in_turn(
+            (call("1", "AgentSpawn", prompt="wait for orders", name="aide", persistent=True),),
+            *ask_when("ready"),
+            *[lambda request: f"heard: {request.messages[-1].content}"] * 2,
+        ),
+        root__aide=in_turn("ready", "4"),
+    )
+    agent = root_of(cast)
+    result = await agent.run("go")
+    assert result.content.endswith("root/aide has answered:\n4")
+    assert [peer.path for peer in agent.peers()] == ["root/aide"]
+    await agent.aclose()
+    assert [peer.path for peer in agent.peers()] == []
+
+
+async def test_a_message_reaches_an_agent_whose_tool_runs() -> None:
+    cast = Cast(
+        root=in_turn((call("1", "Bash", command="sleep 30"),), lambda r: r.messages[-1].content),
+    )
+    agent = Agent(cast, tools=[Bash()])
+    task = asyncio.create_task(agent.run("go"))
+    while not agent.running or len(cast.requests.get("root", ())) < 1:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    agent.send("never mind")
+    while len(cast.requests["root"]) < 2:
+        await asyncio.sleep(0.005)
+    assert cast.requests["root"][1].messages[-1].content == "never mind"
+    agent.interrupt()
+    assert (await task).stop_reason in ("interrupted", "end")
+    await agent.aclose()
+
+
+async def test_cousins_write_to_each_other_by_name_or_pattern() -> None:
+    ready = asyncio.Event()
+
+    async def until_told(request: Request) -> str:
+        ready.set()
+        await asyncio.sleep(0.05)
+        return "waiting"
+
+    cast = Cast(
+        root=in_turn(
+            (call("1", "AgentSpawn", prompt="x", name="a", persistent=True),),
+            (call("2", "AgentSpawn", prompt="y", name="b"),),
+            lambda r: "ok",
+            lambda r: "ok",
+            lambda r: "ok",
+        ),
+        root__a=in_turn(until_told, lambda r: f"got {r.messages[-1].content} of {r.messages[-1].sender}"),
+        root__b=in_turn(
+            (call("3", "AgentSend", to="a*", content="hello cousin"), call("4", "AgentSend", to="nobody", content="?")),
+            lambda r: results(r),
+            lambda r: f"{r.messages[-1].content}",
+        ),
+    )
+    agent = root_of(cast)
+    await agent.run("go")
+    answered = results(cast.requests["root/b"][1])
+    assert "Sent to root/a." in answered
+    assert "No living agent is called 'nobody'. The others are: root, root/a." in answered
+    while len(cast.requests["root/a"]) < 2:
+        await asyncio.sleep(0.01)
+    assert cast.requests["root/a"][1].messages[-1].content == "hello cousin"
+    await agent.aclose()
+
+
+@pytest.mark.parametrize(
+    ("limits", "spawns", "words"),
+    [
+        (TreeLimits(max_depth=0), 1, "at most 0 deep"),
+        (TreeLimits(max_spawns=1), 2, "this session has had 1, which is the most"),
+        (TreeLimits(max_live=1), 2, "1 are alive, which is the most"),
+    ],
+)
+async def test_limits_hold_in_code(limits: TreeLimits, spawns: int, words: str) -> None:
+    calls = tuple(call(str(n), "AgentSpawn", prompt="x", name=f"n{n}") for n in range(spawns))
+    cast = Cast(root=in_turn(calls, results), **{f"root__n{n}": in_turn("fine") for n in range(spawns)})
+    result = await root_of(cast, limits=limits).run("go")
+    assert words in result.content
+    assert result.content.count("fine") == spawns - 1
+
+
+async def test_a_child_may_be_forbidden_children() -> None:
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", max_depth=0),), results),
+        root__a=in_turn((call("2", "AgentSpawn", prompt="y"),), results),
+    )
+    assert "at most 1 deep" in (await root_of(cast).run("go")).content
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"tools": ["Bash"]}, "no tool 'Bash' to pass on"),
+        ({"model": "nobody/none"}, "has only scripted/scripted"),
+        ({"effort": "huge"}, "unknown effort 'huge'"),
+        ({"budget_usd": 9}, "more than what is left"),
+        ({"budget_usd": -1}, "more than 0"),
+        ({"share": "full", "system": "other"}, 'share "full"'),
+        ({"name": "///"}, "cannot be an agent's name"),
+    ],
+)
+async def test_an_order_that_cannot_be_met_is_an_error_result(wish: dict[str, object], words: str) -> None:
+    cast = Cast(root=in_turn((call("1", "AgentSpawn", prompt="x", **wish),), results))
+    result = await root_of(cast, ledger=Ledger(Decimal(1), PriceBook(PRICES))).run("go")
+    assert words in result.content
+    assert set(cast.requests) == {"root"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (ModelError("auth", "no key", provider="p", model="m"), "failed (auth)"),
+        (ModelError("network", "unplugged", provider="p", model="m"), "failed (network)"),
+        (RuntimeError("a defect"), "failed (crashed): RuntimeError: a defect"),
+    ],
+)
+async def test_a_child_that_fails_says_which_and_what_it_had(fault: Exception, words: str) -> None:
+    bounds = Bounds(max_retries=0)
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), results),
+        root__a=in_turn((call("2", "AgentSelf", status=True),), fault),
+    )
+    agent = Agent(cast, tools=tree_tools(), bounds=bounds)
+    result = await agent.run("go")
+    assert words in result.content
+    assert result.error is None
+    assert [each.path for each in agent.tree.living] == ["root"]
+
+
+async def test_share_full_begins_with_the_parents_exact_prefix_and_brief_with_what_led_to_it() -> None:
+    cast = Cast(
+        root=in_turn(
+            (call("1", "AgentSpawn", prompt="first", name="a"),),
+            (call("2", "AgentSpawn", prompt="second", name="b", share="full"),),
+            (call("3", "AgentSpawn", prompt="third", name="c", share="brief"),),
+            "done",
+        ),
+        root__a=in_turn("from a"),
+        root__b=in_turn("from b"),
+        root__c=in_turn("from c"),
+    )
+    await root_of(cast).run("the great task")
+    own, full, brief = (cast.requests[name] for name in ("root", "root/b", "root/c"))
+    before = own[1].messages
+    assert full[0].messages[: len(before)] == before
+    assert (full[0].system, full[0].tools) == (own[1].system, own[1].tools)
+    assert len(full[0].messages) == len(before) + 1
+    told = brief[0].messages[0].content
+    assert len(brief[0].messages) == 1
+    assert "the great task" in told
+    assert "from a" in told
+    assert "from b" in told
+
+
+async def test_an_agent_sees_and_changes_itself_and_a_bad_change_changes_nothing() -> None:
+    other = ScriptedModel("from the other", provider="other", model_id="m")
+
+    def resolve(name: str) -> Model:
+        if name == "other/m":
+            return other
+        raise UsageError(f"there is no {name}")
+
+    def selfcall(call_id: str, **wish: object) -> tuple[ToolCall, ...]:
+        return (call(call_id, "AgentSelf", **wish),)
+
+    seen: list[str] = []
+
+    def note(step: Step) -> Player:
+        def play(request: Request) -> Step:
+            seen.append(results(request))
+            return step
+
+        return play
+
+    model = ScriptedModel(
+        selfcall("1", status=True),
+        note(selfcall("2", switch={"model": "nobody/x"}, limits={"max_turns": 3})),
+        note(selfcall("3", limits={"max_turns": 99})),
+        note(selfcall("4", limits={"max_turns": 8}, switch={"effort": "low"})),
+        note(selfcall("5", switch={"model": "other/m"})),
+    )
+    agent = Agent(model, tools=tree_tools(), bounds=Bounds(max_turns=10), resources=Resources(resolve=resolve))
+    result = await agent.run("go")
+    assert result.content == "from the other"
+    assert "context: about" in seen[0]
+    assert "results of" not in seen[0]
+    assert "Nothing was changed: there is no nobody/x" in seen[1]
+    assert "max_turns can be 10 at most" in seen[2]
+    assert agent.status().limits == {"max_turns": 8}
+    assert (agent.status().model, agent.status().effort) == ("other/m", "low")
+
+
+async def test_results_of_a_tool_are_dropped_and_the_context_is_cleared_between_two_calls(tmp_path: Path) -> None:
+    long = "x" * 5_000
+    steps: list[Request] = []
+
+    def see(step: Step) -> Player:
+        def play(request: Request) -> Step:
+            steps.append(Request("", tuple(request.messages)))
+            return step
+
+        return play
+
+    class Long:
+        name, description, parameters = "Long", "", json_freeze_object({"type": "object"})
+
+        async def __call__(self, arguments: object, run: object) -> str:
+            return long
+
+    with Session.create_at(tmp_path / "s") as session:
+        log = session.log()
+        log.append("opened", {"session": session.id, "agent": "root"})
+        model = ScriptedModel(
+            (call("1", "Long"),),
+            (call("2", "AgentSelf", context={"drop": ["Long"]}),),
+            see((call("3", "AgentSelf", context={"clear": True}),)),
+            see("end"),
+        )
+        agent = Agent(model, tools=[Long(), *tree_tools()], resources=Resources(log=log))
+        await agent.run("the task")
+        assert "taken out of the context" in steps[0].messages[2].results[0].text
+        assert [m.content for m in steps[1].messages] == ["the task", CLEARED]
+        assert history(log.entries(), log.blobs.get) == tuple(agent.messages)
+    assert not verify(tmp_path / "s").problems
+
+
+async def test_a_coordinator_retunes_a_worker() -> None:
+    cast = Cast(
+        root=in_turn(
+            (call("1", "AgentSpawn", prompt="x", name="worker", persistent=True),),
+            (call("2", "AgentSelf", target="worker", switch={"effort": "high"}, limits={"max_turns": 5}),),
+            "ok",
+            "ok",
+            "ok",
+        ),
+        root__worker=in_turn("idle"),
+    )
+    agent = root_of(cast)
+    await agent.run("go")
+    (worker,) = agent.peers()
+    assert (worker.status().effort, worker.status().limits["max_turns"]) == ("high", 5)
+    await agent.aclose()
+
+
+async def test_an_interrupt_takes_the_descendants_along_and_leaves_valid_histories() -> None:
+    async def forever(request: Request) -> str:
+        await asyncio.sleep(60)
+        return "never"
+
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), "after"),
+        root__a=in_turn((call("2", "AgentSpawn", prompt="y", name="b"),)),
+        root__a__b=forever,
+    )
+    agent = root_of(cast)
+    task = asyncio.create_task(agent.run("go"))
+    while "root/a/b" not in cast.requests:
+        await asyncio.sleep(0.01)
+    agent.interrupt()
+    result = await asyncio.wait_for(task, 5)
+    assert result.stop_reason == "interrupted"
+    assert [each.path for each in agent.tree.living] == ["root"]
+    assert (await agent.run("again")).content == "after"
+
+
+async def test_a_cancelled_parent_takes_its_descendants_along() -> None:
+    async def forever(request: Request) -> str:
+        await asyncio.sleep(60)
+        return "never"
+
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", persistent=True),), forever),
+        root__a=in_turn((call("2", "AgentSpawn", prompt="y", name="b"),)),
+        root__a__b=forever,
+    )
+    agent = root_of(cast)
+    task = asyncio.create_task(agent.run("go"))
+    while "root/a/b" not in cast.requests:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(agent.aclose(), 5)
+    assert [each.path for each in agent.tree.living] == ["root"]
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("root")]
+
+
+async def test_an_allowance_bounds_a_child_and_its_rest_comes_back() -> None:
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", budget_usd=0.00002),), results),
+        root__a=in_turn("too dear"),
+    )
+    ledger = Ledger(Decimal(1), PriceBook(PRICES))
+    result = await root_of(cast, ledger=ledger).run("go")
+    assert "root/a failed (budget_exceeded)" in result.content or "root/a failed (budget)" in result.content
+    assert "allowance of root/a" in result.content
+    assert ledger.cap_of("root/a") == Decimal(1)
+    assert "root/a" not in cast.requests
+
+
+async def test_the_log_of_a_tree_is_verified_as_a_whole(tmp_path: Path) -> None:
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), "end"),
+        root__a=in_turn((call("2", "AgentSpawn", prompt="y", name="b"),), "a"),
+        root__a__b=in_turn("b"),
+    )
+    with Session.create_at(tmp_path / "s") as session:
+        log = session.log()
+        log.append("opened", {"session": session.id, "agent": "root"})
+        result = await root_of(cast, log=log).run("go")
+        assert result.content == "end"
+    proof = verify(tmp_path / "s")
+    assert not proof.problems
+    assert (tmp_path / "s/root/a/b.jsonl").is_file()
+    data = (tmp_path / "s/root/a/b.jsonl").read_bytes()
+    (tmp_path / "s/root/a/b.jsonl").write_bytes(data.replace(b'"b"', b'"c"', 1))
+    assert verify(tmp_path / "s").problems
+
+
+async def test_from_python_agents_are_spawned_awaited_told_and_shown() -> None:
+    cast = Cast(root=in_turn("unused"), root__a=in_turn("one", "two"))
+    agent = root_of(cast)
+    peer = await agent.spawn(Order("x", name="a", persistent=True))
+    assert (await peer.wait()).content == "one"
+    peer.send("more")
+    while len(cast.requests["root/a"]) < 2 or peer.status().state != "idle":
+        await asyncio.sleep(0.01)
+    assert (await peer.wait()).content == "two"
+    peer.apply(Compact(clear=True))
+    with pytest.raises(UsageError):
+        peer.apply(Switch(effort="no such"))
+    assert [status.path for status in (one.status() for one in agent.tree.living)] == ["root", "root/a"]
+    await agent.aclose()
+    assert peer.status().state == "ended"
+
+
+def test_names_find_agents_as_people_mean_them() -> None:
+    tree = Tree()
+
+    class Named:
+        def __init__(self, path: str) -> None:
+            self.path = path
+
+    for path in ("root", "root/a", "root/b", "root/a/b", "root/a/c"):
+        tree.add(Named(path))  # type: ignore[arg-type]
+
+    def found(pattern: str, near: str) -> list[str]:
+        return [agent.path for agent in tree.find(pattern, near)]
+
+    assert found("b", "root/a") == ["root/a/b"]
+    assert found("b", "root") == ["root/b"]
+    assert found("c", "root/b") == ["root/a/c"]
+    assert found("parent", "root/a/c") == ["root/a"]
+    assert found("a/c", "root/b") == ["root/a/c"]
+    assert found("*", "root/a") == ["root", "root/a/b", "root/a/c", "root/b"]
+    assert found("root/a/*", "root") == ["root/a/b", "root/a/c"]
+    assert found("zz", "root") == []

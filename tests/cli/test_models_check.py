@@ -1,0 +1,121 @@
+"""`sagent models --check`: our table against what a provider's listing says, over real HTTP."""
+
+import json
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from program import Shell
+
+from sagent.cli.models import Finding, compare
+from sagent.cost.prices import PriceBook
+from sagent.model import Limits, ModelInfo
+from sagent.testing.server import Listed
+
+PRICES = {"acme/big": {"input": 3, "output": 15, "cache_read": Decimal("0.3")}, "acme/gone": {"input": 1, "output": 1}}
+
+
+def info(name: str, window: int | None = None, **usd: str) -> ModelInfo:
+    return ModelInfo(name, Limits(window), "", {bucket: Decimal(price) for bucket, price in usd.items()})
+
+
+def test_figures_are_compared_where_both_sides_tell_them() -> None:
+    listed = [info("big", input="3.000", output="12", cache_read="0.30"), info("big-fast", 4096), info("other")]
+    assert list(compare("acme", listed, PriceBook(PRICES))) == [
+        Finding("differs", "big", "USD output", "15", "12"),
+        Finding("missing here", "big-fast", "", "-", "window 4096"),
+        Finding("missing here", "other", "", "-", "-"),
+        Finding("missing there", "gone", "", "-", "-"),
+    ]
+
+
+def test_a_known_model_of_which_a_figure_is_missing_here() -> None:
+    found = list(compare("acme", [info("big", 1000), info("gone")], PriceBook(PRICES)))
+    assert found == [Finding("missing here", "big", "window", "-", "1000")]
+
+
+def test_our_ids_may_be_beginnings_of_theirs() -> None:
+    listed = [ModelInfo("claude-opus-4-5-20251101", Limits(200_000, 32_000))]
+    found = list(compare("anthropic", listed, PriceBook()))
+    assert [finding for finding in found if finding.kind != "missing there"] == [
+        Finding("differs", "claude-opus-4-5-20251101", "output", "64000", "32000")
+    ]
+    assert "claude-opus-4-5" not in [finding.model for finding in found if finding.kind == "missing there"]
+
+
+def listed(*rows: tuple[str, int, int]) -> list[Listed]:
+    return [Listed(name, "", window, most) for name, window, most in rows]
+
+
+def test_it_exits_0_when_no_figure_differs_and_1_when_one_does(shell: Shell) -> None:
+    shell.serve([], models=listed(("claude-sonnet-4-6", 1_000_000, 64_000), ("claude-new-9", 5, 5)))
+    same = shell.run("models", "--check", "anthropic", model="")
+    assert same.code == 0, same.err
+    assert "missing here   anthropic/claude-new-9" in same.out
+    assert "window 5, output 5" in same.out
+    assert "2 models listed; 0 figures differ" in same.out
+    shell.serve([], models=listed(("claude-sonnet-4-6", 200_000, 64_000)))
+    other = shell.run("models", "--check", model="")  # the only provider with a key
+    assert other.code == 1
+    assert "differs        anthropic/claude-sonnet-4-6" in other.out
+    assert "ours 1000000, theirs 200000" in other.out
+
+
+def test_without_a_key_it_says_which_and_exits_2(shell: Shell) -> None:
+    named = shell.run("models", "--check", "groq", model="")
+    assert (named.code, "GROQ_API_KEY" in named.err) == (2, True)
+    none = shell.run("models", "--check", model="")
+    assert (none.code, "key" in none.err) == (2, True)
+    assert shell.run("models", "--check", "grok", model="").code == 2
+
+
+def test_a_listing_that_cannot_be_had_is_said_and_the_others_are_checked(shell: Shell) -> None:
+    shell.serve([], models=listed(("claude-sonnet-4-6", 1_000_000, 64_000)))
+    shell.environment |= {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    done = shell.run("models", "--check", model="")
+    assert done.code == 1
+    assert "sagent: openai" in done.err
+    assert "anthropic: 1 models listed" in done.out
+    assert "Traceback" not in done.err
+
+
+@pytest.fixture
+def openrouter() -> Iterator[str]:
+    """A listing with prices for each token, as text."""
+    row = {
+        "id": "anthropic/claude-sonnet-4.5",
+        "name": "Claude",
+        "context_length": 1_000_000,
+        "top_provider": {"context_length": 1_000_000, "max_completion_tokens": 64_000},
+        "pricing": {"prompt": "0.000009", "completion": "0.000015", "request": "0"},
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"data": [row, {"id": "openrouter/auto", "pricing": {"prompt": "-1"}}]}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/api/v1"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_prices_are_compared_where_a_listing_tells_them(shell: Shell, openrouter: str) -> None:
+    shell.environment |= {"OPENROUTER_API_KEY": "k", "OPENROUTER_BASE_URL": openrouter}
+    done = shell.run("models", "--check", "openrouter", model="")
+    assert done.code == 1, done.err
+    assert "USD input      ours 3, theirs 9" in done.out
+    assert "USD output" not in done.out, "the same on both sides"
+    assert "openrouter/openrouter/auto" in done.out

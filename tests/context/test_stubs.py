@@ -1,0 +1,88 @@
+"""Which results give way, to what, and that the whole stays readable."""
+
+import string
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.context.stubs import SMALLEST, can_shrink, shrink
+from sagent.messages import Image, Message, Text, ToolCall, ToolResult, assistant, user
+from sagent.session.blobs import BlobDirectory
+
+
+def round_of(number: int, *texts: str) -> list[Message]:
+    calls = [ToolCall(f"{number}-{place}", "Read") for place in range(len(texts))]
+    results = (ToolResult(call.id, (Text(text),)) for call, text in zip(calls, texts, strict=True))
+    return [assistant("", *calls, stop="tool_use"), Message("user", tuple(results))]
+
+
+def history_of(*rounds: tuple[str, ...], end: str = "done") -> list[Message]:
+    found = [user("go")]
+    for number, texts in enumerate(rounds):
+        found += round_of(number, *texts)
+    return [*found, assistant(end)] if end else found
+
+
+def test_the_largest_go_first_and_of_one_size_the_oldest() -> None:
+    history = history_of(*[("x" * size,) for size in (5_000, 9_000, 5_000, 9_000, 10, 10, 10)])
+    blobs = BlobDirectory()
+    assert [stub.call for stub in shrink(history, 10_000, blobs)] == ["1-0", "3-0"]
+    assert [stub.call for stub in shrink(history, 20_000, blobs)] == ["1-0", "3-0", "0-0"]
+    assert [stub.message for stub in shrink(history, 1, blobs)] == [4]
+    assert shrink(history, 0, blobs) == ()
+    blobs.close()
+
+
+def test_the_last_rounds_stay_unless_nothing_else_is_left() -> None:
+    history = history_of(("a" * 3_000,), ("b" * 9_000,), ("c" * 9_000,), ("d" * 9_000,))
+    blobs = BlobDirectory()
+    assert [stub.call for stub in shrink(history, 2_000, blobs)] == ["0-0"]
+    assert [stub.call for stub in shrink(history, 10_000, blobs)] == ["0-0", "1-0"]
+    blobs.close()
+
+
+def test_results_that_are_not_read_yet_go_last_and_keep_both_ends() -> None:
+    history = history_of(("a" * 3_000,), ("begin" + "b" * 50_000 + "end",), end="")
+    blobs = BlobDirectory()
+    first, second = shrink(history, 40_000, blobs)
+    assert first.call == "0-0" and second.text.startswith("begin") and second.text.endswith("end")
+    assert len(second.text) < 5_000
+    blobs.close()
+
+
+def test_media_are_kept_too_and_named() -> None:
+    result = ToolResult("c", (Text("x" * 100), Image("image/png", b"picture")), is_error=True)
+    history = [user("go"), assistant("", ToolCall("c", "Read"), stop="tool_use"), Message("user", (result,))]
+    history.append(assistant("seen"))
+    blobs = BlobDirectory()
+    (stub,) = shrink(history, 1, blobs)
+    paths = stub.text.split("kept in ")[1].split(";")[0].split(" and ")
+    assert [Path(path).read_bytes() for path in paths] == [b"x" * 100, b"picture"]
+    blobs.close()
+
+
+def test_nothing_to_shrink() -> None:
+    assert not can_shrink([user("x" * 100_000)])
+    assert not can_shrink(history_of(("x" * (SMALLEST - 1),)))
+    assert can_shrink(history_of(("x" * SMALLEST,)))
+
+
+texts = st.text(string.ascii_letters + "é\n", max_size=3_000).map(lambda text: text * 5)
+
+
+@given(st.lists(st.lists(texts, min_size=1, max_size=3).map(tuple), max_size=8), st.integers(0, 60_000), st.booleans())
+def test_what_is_asked_for_is_saved_or_all_that_can_be(
+    rounds: list[tuple[str, ...]], need: int, answered: bool
+) -> None:
+    history = history_of(*rounds, end="done" if answered else "")
+    blobs = BlobDirectory()
+    stubs = shrink(history, need, blobs)
+    saved = 0
+    for stub in stubs:
+        (result,) = (result for result in history[stub.message].results if result.call_id == stub.call)
+        saved += len(result.text.encode()) - len(stub.text.encode())
+    everything = shrink(history, 10**9, blobs)
+    assert saved >= need or len(stubs) == len(everything)
+    assert len({(stub.message, stub.call) for stub in stubs}) == len(stubs)
+    blobs.close()

@@ -1,0 +1,335 @@
+"""The clouds and logins that the official SDKs own: what goes out, signed and addressed, and what comes back."""
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from sagent.errors import ModelError, UsageError
+from sagent.messages import user
+from sagent.model import Model, Reply, Request, TextPart
+from sagent.providers import (
+    Anthropic,
+    Azure,
+    Bedrock,
+    Foundry,
+    OpenAI,
+    Vertex,
+    VertexAnthropic,
+    provider_named,
+)
+
+USAGE = {"input_tokens": 11, "output_tokens": 3}
+EVENTS = [
+    {"type": "message_start", "message": {"id": "msg_1", "model": "claude-x", "usage": USAGE}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "from the cloud"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": USAGE},
+    {"type": "message_stop"},
+]
+GEMINI = {
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "from the cloud"}]}, "finishReason": "STOP"}],
+    "usageMetadata": {"promptTokenCount": 11, "candidatesTokenCount": 3},
+}
+MESSAGE_ITEM = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "from the cloud", "annotations": []}],
+}
+RESPONSE = [
+    {"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "delta": "from the cloud"},
+    {"type": "response.output_item.done", "output_index": 0, "item": MESSAGE_ITEM},
+    {
+        "type": "response.completed",
+        "response": {"id": "resp_1", "model": "gpt-x", "status": "completed", "output": [MESSAGE_ITEM], "usage": USAGE},
+    },
+]
+
+
+def page(body: bytes, kind: str = "application/json", status: str = "200 OK") -> list[bytes]:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    return [head.encode() + body]
+
+
+def sse(*events: object) -> list[bytes]:
+    named = ((event["type"] if isinstance(event, dict) and "type" in event else "message", event) for event in events)
+    body = "".join(f"event: {name}\ndata: {json.dumps(event)}\n\n" for name, event in named)
+    return page(body.encode(), "text/event-stream")
+
+
+def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """A frame of the AWS event stream encoding (docs.aws.amazon.com, "event stream encoding")."""
+    told = b"".join(
+        bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
+        for name, value in headers.items()
+    )
+    prelude = struct.pack(">II", 16 + len(told) + len(payload), len(told))
+    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + told + payload
+    return message + struct.pack(">I", zlib.crc32(message))
+
+
+def amazon(*events: object) -> bytes:
+    chunk = {":message-type": "event", ":event-type": "chunk", ":content-type": "application/json"}
+    carried = (json.dumps({"bytes": base64.b64encode(json.dumps(event).encode()).decode()}) for event in events)
+    return b"".join(frame(chunk, text.encode()) for text in carried)
+
+
+class Sent:
+    """A request as the server had it."""
+
+    def __init__(self, raw: bytes) -> None:
+        head, _, self.body = raw.partition(b"\r\n\r\n")
+        first, *lines = head.decode().split("\r\n")
+        self.method, self.target, _ = first.split(" ")
+        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+    @property
+    def json(self) -> dict:
+        return json.loads(self.body)
+
+
+async def collect(model: Model, **options: object) -> tuple[str, Reply]:
+    text, reply = "", None
+    async for item in model.stream(Request("c", [user("hi")], **options)):  # type: ignore[arg-type]
+        assert reply is None
+        if isinstance(item, TextPart):
+            text += item.text
+        elif isinstance(item, Reply):
+            reply = item
+    assert reply is not None
+    return text, reply
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "secret-for-tests",
+        "AWS_REGION": "eu-west-3",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def google_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Application default credentials of a service account whose tokens come from a given server."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    pem = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+    def log_in(url: str) -> None:
+        account = {
+            "type": "service_account",
+            "project_id": "project-of-the-login",
+            "private_key_id": "1",
+            "private_key": pem.decode(),
+            "client_email": "agent@example.test",
+            "token_uri": f"{url}/token",
+        }
+        file = tmp_path / "account.json"
+        file.write_text(json.dumps(account))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+
+    return log_in
+
+
+TOKEN = page(json.dumps({"access_token": "ya29.token", "expires_in": 3600, "token_type": "Bearer"}).encode())
+
+
+async def test_bedrock_is_signed_and_its_frames_are_read(aws: None, raw_server) -> None:
+    async with raw_server(page(amazon(*EVENTS), "application/vnd.amazon.eventstream")) as server:
+        provider = Bedrock.from_env(base_url=server.url)
+        model = provider.model("eu.anthropic.claude-sonnet-4-6-v1:0")
+        text, reply = await collect(model, max_output=99, options=_frozen({"betas": ["beta-1"]}))
+        await provider.aclose()
+    (sent,) = map(Sent, server.requests)
+    assert (text, reply.message.stop, reply.usage.input) == ("from the cloud", "end", 11)
+    assert sent.target == "/model/eu.anthropic.claude-sonnet-4-6-v1:0/invoke-with-response-stream"
+    assert sent.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
+    assert "/eu-west-3/bedrock/aws4_request" in sent.headers["authorization"]
+    assert sent.json["anthropic_version"] == "bedrock-2023-05-31"
+    assert sent.json["anthropic_beta"] == ["beta-1"]
+    assert not {"model", "stream"} & sent.json.keys()
+    assert signature_of(sent, server.url) == sent.headers["authorization"].rpartition("Signature=")[2]
+    assert model.limits.window == 1_000_000 or model.limits.window == 200_000
+
+
+def signature_of(sent: Sent, url: str) -> str:
+    """The signature that AWS's own library computes for what arrived."""
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    signed = sent.headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    headers = {name: sent.headers[name] for name in signed if name in sent.headers}
+    request = AWSRequest(sent.method, url + sent.target, headers=headers, data=sent.body)
+    request.context["timestamp"] = sent.headers["x-amz-date"]
+    auth = SigV4Auth(Credentials("AKIDEXAMPLE", "secret-for-tests"), "bedrock", "eu-west-3")
+    return auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request)
+
+
+async def test_an_exception_among_bedrocks_frames_is_an_error_of_its_kind(aws: None, raw_server) -> None:
+    thrown = {":message-type": "exception", ":exception-type": "throttlingException"}
+    body = amazon(*EVENTS[:3]) + frame(thrown, b'{"message":"Too many tokens"}')
+    async with raw_server(page(body, "application/vnd.amazon.eventstream")) as server:
+        provider = Bedrock.from_env(base_url=server.url)
+        with pytest.raises(ModelError) as caught:
+            await collect(provider.model("anthropic.claude-haiku-4-5"))
+        await provider.aclose()
+    assert caught.value.kind == "rate_limit"
+    assert "Too many tokens" in str(caught.value)
+
+
+async def test_bedrock_with_a_key_of_its_own(aws: None, raw_server) -> None:
+    async with raw_server(page(amazon(*EVENTS), "application/vnd.amazon.eventstream")) as server:
+        provider = Bedrock.from_key("bedrock-key", base_url=server.url)
+        await collect(provider.model("anthropic.claude-haiku-4-5"))
+        await provider.aclose()
+    assert Sent(server.requests[0]).headers["authorization"] == "Bearer bedrock-key"
+
+
+async def test_claude_on_vertex(google_login, monkeypatch: pytest.MonkeyPatch, raw_server) -> None:
+    async with raw_server(TOKEN, sse(*EVENTS)) as server:
+        google_login(server.url)
+        monkeypatch.setenv("CLOUD_ML_REGION", "europe-west1")
+        provider = VertexAnthropic.from_env(base_url=f"{server.url}/v1")
+        text, _ = await collect(provider.model("claude-sonnet-4-5@20250929"))
+        await provider.aclose()
+    _, sent = map(Sent, server.requests)
+    place = "/v1/projects/project-of-the-login/locations/europe-west1/publishers/anthropic/models/"
+    assert sent.target == f"{place}claude-sonnet-4-5@20250929:streamRawPredict"
+    assert sent.headers["authorization"] == "Bearer ya29.token"
+    assert sent.json["anthropic_version"] == "vertex-2023-10-16"
+    assert sent.json["stream"] is True
+    assert "model" not in sent.json
+    assert text == "from the cloud"
+
+
+async def test_gemini_on_vertex(google_login, monkeypatch: pytest.MonkeyPatch, raw_server) -> None:
+    async with raw_server(TOKEN, sse(GEMINI)) as server:
+        google_login(server.url)
+        monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "my-project")
+        monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "europe-west1")
+        provider = Vertex.from_env(base_url=server.url)
+        text, reply = await collect(provider.model("gemini-3.8-flash"))
+        await provider.aclose()
+    _, sent = map(Sent, server.requests)
+    place = "/v1/projects/my-project/locations/europe-west1/publishers/google/models/"
+    assert sent.target == f"{place}gemini-3.8-flash:streamGenerateContent?alt=sse"
+    assert sent.headers["authorization"] == "Bearer ya29.token"
+    assert (text, reply.usage.input) == ("from the cloud", 11)
+
+
+async def test_claude_on_foundry(monkeypatch: pytest.MonkeyPatch, raw_server) -> None:
+    async with raw_server(sse(*EVENTS)) as server:
+        monkeypatch.setenv("ANTHROPIC_FOUNDRY_API_KEY", "foundry-key")
+        monkeypatch.setenv("ANTHROPIC_FOUNDRY_BASE_URL", f"{server.url}/anthropic")
+        provider = Foundry.from_env()
+        text, _ = await collect(provider.model("claude-opus-4-6"))
+        await provider.aclose()
+    sent = Sent(server.requests[0])
+    assert sent.target == "/anthropic/v1/messages"
+    assert "foundry-key" in (sent.headers.get("api-key"), sent.headers.get("x-api-key"))
+    assert sent.json["model"] == "claude-opus-4-6"
+    assert text == "from the cloud"
+
+
+@pytest.mark.parametrize(
+    ("version", "target"),
+    [("", "/openai/v1/responses"), ("2025-04-01-preview", "/openai/responses?api-version=2025-04-01-preview")],
+)
+async def test_azure(monkeypatch: pytest.MonkeyPatch, raw_server, version: str, target: str) -> None:
+    async with raw_server(sse(*RESPONSE)) as server:
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", "azure-key")
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", server.url)
+        if version:
+            monkeypatch.setenv("OPENAI_API_VERSION", version)
+        provider = Azure.from_env()
+        text, reply = await collect(provider.model("my-deployment"))
+        await provider.aclose()
+    sent = Sent(server.requests[0])
+    assert sent.target == target
+    assert sent.headers.get("api-key") == "azure-key" or sent.headers["authorization"] == "Bearer azure-key"
+    assert sent.json["model"] == "my-deployment"
+    assert (text, reply.usage.output) == ("from the cloud", 3)
+
+
+async def test_azure_with_a_token_of_entra(monkeypatch: pytest.MonkeyPatch, raw_server) -> None:
+    async with raw_server(sse(*RESPONSE)) as server:
+        monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "entra-token")
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", server.url)
+        provider = Azure.from_env()
+        await collect(provider.model("my-deployment"))
+        await provider.aclose()
+    assert Sent(server.requests[0]).headers["authorization"] == "Bearer entra-token"
+
+
+async def test_a_workloads_identity_is_exchanged_for_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_server
+) -> None:
+    token = page(json.dumps({"access_token": "sk-ant-oat-1", "expires_in": 3600, "token_type": "Bearer"}).encode())
+    async with raw_server(token, sse(*EVENTS)) as server:
+        identity = tmp_path / "identity.jwt"
+        identity.write_text("a.b.c")
+        for name, value in {
+            "ANTHROPIC_FEDERATION_RULE_ID": "fdrl_1",
+            "ANTHROPIC_ORGANIZATION_ID": "org_1",
+            "ANTHROPIC_IDENTITY_TOKEN_FILE": str(identity),
+            "ANTHROPIC_BASE_URL": server.url,
+            "ANTHROPIC_CONFIG_DIR": str(tmp_path),
+        }.items():
+            monkeypatch.setenv(name, value)
+        provider = Anthropic.from_credentials()
+        text, _ = await collect(provider.model("claude-sonnet-5-5"))
+        await provider.aclose()
+    exchange, sent = map(Sent, server.requests)
+    assert b"a.b.c" in exchange.body
+    assert sent.target == "/v1/messages"
+    assert sent.headers["authorization"] == "Bearer sk-ant-oat-1"
+    assert sent.headers["anthropic-version"] == "2023-06-01"
+    assert "x-api-key" not in sent.headers
+    assert text == "from the cloud"
+
+
+@pytest.mark.parametrize("name", ["anthropic", "azure", "foundry", "bedrock", "vertex", "vertex-anthropic", "openai"])
+async def test_a_login_that_is_missing_is_an_error_that_says_so_and_is_not_tried_again(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
+    provider = provider_named(name, auth="credentials")
+    with pytest.raises(ModelError) as caught:
+        await collect(provider.model("m"))
+    await provider.aclose()
+    assert caught.value.kind == "auth"
+    assert not caught.value.retryable
+    assert len(str(caught.value)) > 40
+
+
+async def test_a_server_that_is_not_there_is_a_broken_network() -> None:
+    provider = OpenAI.from_key("k", base_url="http://127.0.0.1:9/v1", transport="sdk")
+    with pytest.raises(ModelError) as caught:
+        await collect(provider.model("gpt-5.2"))
+    await provider.aclose()
+    assert (caught.value.kind, caught.value.retryable) == ("network", True)
+
+
+def test_a_cloud_cannot_be_reached_directly() -> None:
+    with pytest.raises(UsageError, match="--transport sdk"):
+        provider_named("bedrock", transport="direct")
+
+
+def _frozen(value: dict[str, object]):
+    from sagent.lib.json import json_freeze_object
+
+    return json_freeze_object(value)

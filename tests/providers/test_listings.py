@@ -1,0 +1,100 @@
+"""Sizes and prices in the listings of servers, and the file that keeps them."""
+
+import json
+import os
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from sagent.lib.json import as_object
+from sagent.model import Limits, ModelInfo
+from sagent.providers.listings import MOST_AGE, Listings, limits_in, prices_in
+
+
+@pytest.mark.parametrize(
+    ("entry", "window", "most"),
+    [
+        ({"context_length": 200_000, "top_provider": {"context_length": 190_000, "max_completion_tokens": 64_000}},
+         200_000, 64_000),  # OpenRouter
+        ({"context_length": 8192, "top_provider": {"max_completion_tokens": None}}, 8192, None),
+        ({"context_window": 131_072, "max_completion_tokens": 32_768}, 131_072, 32_768),  # Groq
+        ({"max_context_length": 32_768}, 32_768, None),  # Mistral
+        ({"max_model_len": 4096}, 4096, None),  # vLLM
+        ({"meta": {"n_ctx_train": 131_072, "n_ctx": 8192}}, 8192, None),  # llama.cpp
+        ({"meta": {"n_ctx_train": 131_072}}, 131_072, None),
+        ({"max_context_length": 32_768, "loaded_context_length": 4096}, 4096, None),  # LM Studio
+        ({"limits": {"max_input_tokens": 128_000, "max_output_tokens": 4096}}, 128_000, 4096),  # GitHub Models
+        ({"context_length": 0, "meta": None}, None, None),
+        ({"context_length": "many"}, None, None),
+        ({}, None, None),
+    ],
+)  # fmt: skip
+def test_sizes(entry: dict[str, object], window: int | None, most: int | None) -> None:
+    assert limits_in(entry, Limits()) == Limits(window, most)
+    assert limits_in(entry, Limits(7, 5)) == Limits(window or 7, most or 5), "where nothing is told, what is known"
+
+
+@pytest.mark.parametrize(
+    ("pricing", "expected"),
+    [
+        ({"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003", "image": "0.1"},
+         {"input": "3", "output": "15", "cache_read": "0.3"}),  # OpenRouter
+        ({"hourly": 0, "input": 0.88, "output": 0.9, "base": 0}, {"input": "0.88", "output": "0.9"}),  # Together
+        ({"input": "0.000003", "output": "0.00001"}, {"input": "3", "output": "10"}),  # Vercel
+        ({"prompt": "-1", "completion": "-1"}, {}),
+        ({"prompt": "free", "completion": None}, {}),
+        ({"prompt": "NaN"}, {}),
+        ("1 USD", {}),
+    ],
+)  # fmt: skip
+def test_prices(pricing: object, expected: dict[str, str]) -> None:
+    assert prices_in({"pricing": pricing}) == {bucket: Decimal(price) for bucket, price in expected.items()}
+
+
+def test_a_listing_is_kept_and_another_process_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "listings.json"
+    listings = Listings(file)
+    assert listings.limits("acme", "m") == Limits() and not listings.is_fresh("acme")
+    listings.keep("acme", [ModelInfo("m", Limits(8192, None)), ModelInfo("n")])
+    other = Listings(file)
+    assert other.limits("acme", "m") == listings.limits("acme", "m") == Limits(8192, None)
+    assert other.limits("acme", "n") == other.limits("else", "m") == Limits()
+    assert other.is_fresh("acme") and not other.is_fresh("else")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(file.parent) == ["listings.json"]
+    other.keep("else", [ModelInfo("x", Limits(1, 1))])
+    listings.keep("third", [])
+    assert Listings(file).limits("else", "x") == Limits(1, 1), "what another process wrote stays"
+
+
+def test_a_listing_grows_old_but_stays_better_than_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "listings.json"
+    Listings(file).keep("acme", [ModelInfo("m", Limits(8192, None))])
+    data = as_object(json.loads(file.read_bytes()))
+    places = {"acme": {**as_object(as_object(data["places"])["acme"]), "at": time.time() - MOST_AGE - 1}}
+    file.write_text(json.dumps({**data, "places": places}))
+    old = Listings(file)
+    assert not old.is_fresh("acme") and old.limits("acme", "m") == Limits(8192, None)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"places": 3}', '{"places": {"acme": {"models": {"m": [1]}}}}', "\xff"])
+def test_a_damaged_file_counts_as_none(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "listings.json"
+    file.write_bytes(text.encode("latin-1"))
+    listings = Listings(file)
+    assert listings.limits("acme", "m") == Limits()
+    listings.keep("acme", [ModelInfo("m", Limits(2, 1))])
+    assert Listings(file).limits("acme", "m") == Limits(2, 1)
+
+
+def test_a_place_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    listings = Listings(tmp_path / "file" / "listings.json")
+    listings.keep("acme", [ModelInfo("m", Limits(2, 1))])
+    assert listings.limits("acme", "m") == Limits(2, 1)
+    assert os.listdir(tmp_path) == ["file"]
+    memory = Listings()
+    memory.keep("acme", [ModelInfo("m", Limits(2, 1))])
+    assert memory.limits("acme", "m") == Limits(2, 1)

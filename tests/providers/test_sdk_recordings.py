@@ -1,0 +1,77 @@
+"""Every recording gives the same through the official SDKs as over our own connections: sent, read, and failed."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagent.errors import ModelError
+from sagent.messages import user
+from sagent.model import Reply, Request
+from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
+from sagent.providers.access import Access
+from sagent.providers.sdk import SdkTransport
+from sagent.providers.transport import DirectTransport, Transport
+from tests.conftest import RECORDINGS
+
+pytestmark = pytest.mark.needs("recordings")
+SPEAKERS = {
+    "anthropic.messages": ("anthropic", Anthropic),
+    "openai.chat": ("chat", OpenAICompatible),
+    "openai.responses": ("responses", OpenAI),
+    "gemini.stream": ("google", Google),
+    "gemini.generate": ("google", Google),
+}
+PARTS = [(endpoint, part) for endpoint in SPEAKERS for part in range(2)]
+
+
+def recordings(endpoint: str) -> list[Path]:
+    index = (json.loads(line) for line in (RECORDINGS / "INDEX.jsonl").read_text().splitlines())
+    names = sorted(entry["file"] for entry in index if endpoint in entry["endpoints"])
+    return [RECORDINGS / "dev" / name for name in names if (RECORDINGS / "dev" / name).is_file()]
+
+
+def serve(path: Path):
+    sys.path.insert(0, str(RECORDINGS))
+    try:
+        from replay_server import ReplayServer
+    finally:
+        sys.path.remove(str(RECORDINGS))
+    return ReplayServer(str(path), want_diff=False, order="any")
+
+
+async def read_all(path: Path, endpoint: str, transport: Transport) -> tuple[list[object], list[object]]:
+    """What is made of each exchange of a recording, and what was sent for it."""
+    read: list[object] = []
+    async with serve(path) as server:
+        url = server.url if SPEAKERS[endpoint][0] in ("anthropic", "google") else f"{server.url}/v1"
+        provider = SPEAKERS[endpoint][1].from_key("key-for-replay", base_url=url, transport=transport)
+        for number, line in enumerate(server.lines):
+            try:
+                async for item in provider.model(line["model"] or "m").stream(Request(f"c{number}", [user("hi")])):
+                    if isinstance(item, Reply):
+                        read.append(item)
+            except ModelError as error:
+                read.append((error.kind, error.status, error.retry_after, str(error).replace(server.url, "")))
+        return read, [(request["method"], request["path"], request["body"]) for request in server.received]
+
+
+@pytest.mark.parametrize(("endpoint", "part"), PARTS)
+async def test_both_transports_send_and_read_the_same(endpoint: str, part: int) -> None:
+    own, sdk = (
+        DirectTransport(),
+        SdkTransport(SPEAKERS[endpoint][0], "", Access("x", "http://127.0.0.1", "key-for-replay")),
+    )
+    compared = 0
+    for path in recordings(endpoint)[part :: len(PARTS) // len(SPEAKERS)]:
+        (ours, sent), (theirs, sent_by_sdk) = (
+            await read_all(path, endpoint, own),
+            await read_all(path, endpoint, sdk),
+        )
+        assert ours == theirs, path.name
+        assert sent == sent_by_sdk, path.name
+        compared += len(ours)
+    await own.aclose()
+    await sdk.aclose()
+    assert compared >= 10
