@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all check bench format clean
+.PHONY: demo test test-weights test-all check bench format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -24,6 +24,12 @@ demo: $(VENV)/.installed
 test: $(VENV)/.developed
 	@$(BIN)/python scripts/system_packages.py
 	@$(BIN)/python -m pytest -n auto
+
+# Local weights need torch, which not every machine can have: without it these tests are left out, and that is said.
+test-weights: $(VENV)/.developed
+	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,selfhosted]'; \
+	then $(BIN)/python -m pytest -n auto tests/providers/test_selfhosted.py tests/providers/test_selfhosted_text.py; \
+	else echo "torch cannot be installed here: the tests of local weights are left out"; fi
 
 test-all: $(VENV)/.developed
 	@$(BIN)/python scripts/test_all.py

@@ -6,7 +6,10 @@ Two readers, two forms. A log needs everything back, so messages are encoded wit
 
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from enum import Enum
+from math import isfinite
 from typing import Any, TypeAlias, TypeVar, assert_never, get_args
 
 from sagent.events import (
@@ -27,7 +30,16 @@ from sagent.events import (
     ToolProgress,
     ToolStarted,
 )
-from sagent.lib.json import JsonObject, as_array, as_int, as_object, json_dump, json_load, json_thaw, sha256_hex
+from sagent.lib.json import (
+    JsonObject,
+    as_array,
+    as_int,
+    as_object,
+    json_dump,
+    json_load,
+    json_thaw,
+    sha256_hex,
+)
 from sagent.messages import (
     Document,
     Image,
@@ -285,7 +297,10 @@ def encode_event(event: Event) -> dict[str, Any]:
 
 
 def encode_result(result: Result) -> dict[str, Any]:
-    """What a run came to, as the object of `--output-format json`. Cache writes of all lives are one number."""
+    """What a run came to, as the object of `--output-format json`. Cache writes of all lives are one number.
+
+    `data` is there only where the answer was asked for as a type, and is one.
+    """
     usage = result.usage
     return {
         "result": result.content,
@@ -301,6 +316,7 @@ def encode_result(result: Result) -> dict[str, Any]:
         "usage": _show_usage(usage),
         "cost_usd": _show_cost(result.cost),
         "permission_denials": [_show_denial(denial) for denial in result.denials],
+        **({"data": _show_data(result.data)} if result.data is not None else {}),
     }
 
 
@@ -405,6 +421,28 @@ def _show_media(part: Image | Document) -> dict[str, Any]:
 
 def _show_denial(denial: Denial) -> dict[str, str]:
     return {"tool": denial.tool, "call_id": denial.call_id, "reason": denial.reason}
+
+
+def _show_data(data: object) -> Any:
+    """Data of a person's own type as plain JSON; what JSON has no word for as text."""
+    if isinstance(data, Enum):
+        return _show_data(data.value)
+    if data is None or isinstance(data, str | bool | int):
+        return data
+    if isinstance(data, float):
+        return data if isfinite(data) else None
+    if isinstance(data, Mapping):
+        return {str(name): _show_data(item) for name, item in data.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] -- each item is looked at
+    if isinstance(data, list | tuple | set | frozenset):
+        return [_show_data(item) for item in data]  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType] -- each item is looked at
+    if callable(dump := getattr(data, "model_dump", None)):  # a pydantic model
+        return _show_data(dump(by_alias=True))
+    if is_dataclass(data):
+        return {each.name: _show_data(getattr(data, each.name)) for each in fields(data)}
+    if isinstance(data, bytes):
+        return b2a_base64(data, newline=False).decode()
+    told = getattr(data, "isoformat", None)
+    return told() if callable(told) else str(data)
 
 
 def _show_usage(usage: Usage) -> dict[str, Any]:

@@ -30,7 +30,8 @@ class Result:
     """What one run came to. `content` is the final text; `parts` the final message's parts.
 
     `stop_reason` is the last reply's stop reason, or "max_turns", "max_tool_call_rounds", "budget", "interrupted",
-    "error". `turns` counts model calls; `duration` is in seconds; `head` is the id of the log's last entry.
+    "error". `turns` counts model calls; `duration` is in seconds; `head` is the id of the log's last entry. `data` is
+    what the answer says, as the type it was asked for as (`run(..., output=)`); None where it says no such thing.
     """
 
     content: str
@@ -46,6 +47,7 @@ class Result:
     session_path: str = ""
     head: str = ""
     denials: tuple[Denial, ...] = ()
+    data: object = None
 
     @property
     def is_error(self) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from sagent.lib.json import EMPTY, JsonObject
 from sagent.messages import Message
@@ -19,6 +19,7 @@ class Limits:
 
     window: int | None = None
     max_output: int | None = None
+    least_output: int = 0  # what it may write however little is asked for
 
 
 REPLY_ROOM = 64_000
@@ -59,6 +60,7 @@ class Request:
     max_output: int | None = None
     effort: Effort | None = None
     options: JsonObject = field(default=EMPTY)  # family-specific body members, sent as they are
+    output_schema: JsonObject | None = None  # of the answer, an object's; who cannot hold to one leaves it out
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,15 @@ class Model(Protocol):
 
         Closing the iterator early stops the call and frees its connection.
         """
+        ...
+
+
+@runtime_checkable
+class Structuring(Protocol):
+    """A Model whose provider shows it `Request.output_schema` and holds the answer to it."""
+
+    def structures(self, request: Request) -> bool:
+        """Whether that is so for this model, this schema and these tools. False: the schema is to be told in words."""
         ...
 
 

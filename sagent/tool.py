@@ -127,11 +127,22 @@ class Blobs(Protocol):
         ...
 
 
+def _in_foreground() -> bool:
+    return False
+
+
+def _decline(let_go: Callable[[], str]) -> None:
+    del let_go
+
+
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """What a running call may use: the calling agent's path, its workspace, its blobs, a way to show progress.
 
     `caller` is the agent itself, for tools that concern agents: what it has spent, who else there is.
+    `in_background` tells whether the call is a job by now: nobody waits for it. By `offer_detach` a call that can go on
+    without this process says how it is let go: the function given is called at most once, while the call runs, returns
+    where its output goes, or raises ToolError and nothing has changed; the call itself should then end at once.
     """
 
     agent: str
@@ -140,6 +151,8 @@ class RunContext:
     blobs: Blobs
     progress: Callable[[str], None]
     caller: Caller | None = None
+    in_background: Callable[[], bool] = _in_foreground
+    offer_detach: Callable[[Callable[[], str]], None] = _decline
 
 
 class Tool(Protocol):

@@ -153,7 +153,7 @@ def check_config(text: str, where: str, tmp_path: Path) -> None:
     assert "warning" not in done.stderr, f"{where}: {done.stderr}"
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.name)
 def test_example(example: Path, tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, str(example)], env=environment, capture_output=True, text=True, check=False)

@@ -22,7 +22,7 @@ from sagent.usage import Charge, Usage
 
 USUAL_OUTPUT = 16_000  # tokens reserved for a reply when neither the user nor the model's data sets a limit
 LEAST_REPLY = 1_024  # tokens of output that are asked for however full the window seems: our figures may be wrong
-LEAST_OUTPUT = 16  # tokens of output that are paid for: some providers take no lower limit
+LEAST_OUTPUT = 256  # tokens of output that must be affordable for a call to be made
 MARGIN = 256  # tokens between what we count and what a provider counts
 MOST_RECOVERIES = 3  # of one call from a full window
 TOO_FULL = (
@@ -121,7 +121,7 @@ async def _afford(state: State, partial: Attempt) -> Message:
 
 
 async def _reserve(state: State, request: Request, weight: int) -> Reservation:
-    max_output = request.max_output
+    max_output, least = request.max_output, state.model.limits.least_output
     if state.ledger.cap is not None and max_output is None:
         max_output = min(state.limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
     return await state.ledger.reserve(
@@ -130,7 +130,8 @@ async def _reserve(state: State, request: Request, weight: int) -> Reservation:
         state.model.provider,
         state.model.id,
         input_bound=state.meter.bound(weight),
-        max_output=None if max_output is None else max(max_output, LEAST_OUTPUT),
+        max_output=None if max_output is None else max(max_output, least),
+        least_output=max(LEAST_OUTPUT, least),
     )
 
 

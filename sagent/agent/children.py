@@ -1,16 +1,21 @@
 """What a new agent gets from the one above it: never more than that has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 
-from sagent.agent.state import Bounds, State, parse_effort
+from sagent.agent.state import LIMITS, Bounds, State, parse_effort
+from sagent.cost.ledger import Ledger
+from sagent.cost.money import ZERO
 from sagent.errors import UsageError
 from sagent.events import Result
-from sagent.lib.json import JsonObject, as_array, as_str
+from sagent.lib.json import JsonObject, as_array, as_object, as_str
 from sagent.messages import Message, Text, user
 from sagent.model import Effort, Model
 from sagent.peer import Order
+from sagent.session.entries import Entry
+from sagent.session.folds import bodies, unfinished, waiting
 from sagent.tool import Tool, Workspace
 
 BRIEF_PARTS, BRIEF_LENGTH = 3, 1_500  # hand-offs told to a new agent, and characters of each
@@ -30,6 +35,10 @@ def tools_for(state: State, order: Order) -> Sequence[Tool]:
     """Those of the parent's tools that are named. Raises UsageError for one that it has not."""
     if order.tools is None:
         return tuple(state.tools.values())
+    if order.share == "full":
+        raise UsageError(
+            'share "full" takes over the whole prompt, so the child must have all the tools: leave tools out'
+        )
     by_name = {name.lower(): tool for name, tool in state.tools.items()}
     if strangers := [name for name in order.tools if name.lower() not in by_name]:
         raise UsageError(f"{state.path} has no tool {strangers[0]!r} to pass on; it has {', '.join(state.tools)}")
@@ -84,14 +93,15 @@ def prompt_for(state: State, order: Order, path: str) -> Message:
 def _brief(state: State) -> str:
     """The last request of the person, or whoever sent one, and the last answers of other agents, cut short."""
     requests = [message for message in state.history if message.role == "user" and message.content]
-    parts = [f"{state.path} was asked:\n{_short(requests[-1].content)}"] if requests else []
+    parts = [f"{state.path} was asked:\n{short(requests[-1].content)}"] if requests else []
     parts += [
-        f"{path} was asked:\n{_short(asked)}\nand answered:\n{_short(said)}" for path, asked, said in state.handoffs
+        f"{path} was asked:\n{short(asked)}\nand answered:\n{short(said)}" for path, asked, said in state.handoffs
     ]
     return "\n\n".join(parts)
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A text, of one that is long its beginning and its end."""
     return text if len(text) <= BRIEF_LENGTH else f"{text[: BRIEF_LENGTH - 200]} … {text[-190:]}"
 
 
@@ -122,6 +132,7 @@ def spawned_body(child: State, first: str, order: Order) -> JsonObject:
             "model": f"{child.model.provider}/{child.model.id}",
             "effort": child.effort,
             "tools": tuple(child.tools),
+            **({} if order.system is None else {"system": order.system}),
             "max_turns": order.max_turns,
             "max_depth": order.max_depth,
             "budget_usd": None if order.budget_usd is None else str(order.budget_usd),
@@ -129,16 +140,59 @@ def spawned_body(child: State, first: str, order: Order) -> JsonObject:
     )
 
 
-def order_of(body: Mapping[str, object]) -> Order:
-    """The order that a `spawned` entry tells of, for a child that is brought back."""
+def order_of(body: Mapping[str, object], entries: Sequence[Entry]) -> Order:
+    """The order for a child that is brought back: what its `spawned` entry tells, and its log of later changes."""
+    prompts, switches = bodies(entries, "prompt"), bodies(entries, "switched")
+    system = prompts[-1].get("system") if prompts else body.get("system")
+    now = switches[-1] if switches else body
     turns, depth, usd = body.get("max_turns"), body.get("max_depth"), as_str(body.get("budget_usd"))
     return Order(
         prompt="",
-        model=as_str(body.get("model")),
-        effort=as_str(body.get("effort")),
+        system=system if isinstance(system, str) else None,
+        model=as_str(now.get("model")),
+        effort=as_str(now.get("effort")),
         tools=tuple(map(as_str, as_array(body.get("tools")))),
         max_turns=turns if isinstance(turns, int) else None,
         max_depth=depth if isinstance(depth, int) else None,
         budget_usd=Decimal(usd) if usd else None,
         persistent=True,
+    )
+
+
+def limits_told(entries: Sequence[Entry]) -> Mapping[str, int | str]:
+    """The limits that an agent was last given while it ran, all of them; {} where nobody changed any."""
+    switches = bodies(entries, "switched")
+    if not switches:
+        return {}
+    told = as_object(switches[-1].get("limits"))
+    return {name: value if isinstance(value := told.get(name), int) else "none" for name in LIMITS}
+
+
+@contextmanager
+def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]:
+    """Set an allowance aside, if there is one, for an agent that is begun in this block; it stays unless that fails.
+    Raises BudgetExceeded."""
+    if usd is not None:
+        ledger.allow(path, usd)
+    try:
+        yield
+    except BaseException:
+        ledger.take_back(path)
+        raise
+
+
+def rest_of(order: Order, spent: Decimal) -> Decimal | None:
+    """What is left of a child's allowance, if it has one."""
+    return None if order.budget_usd is None else max(order.budget_usd - spent, ZERO)
+
+
+def left_open(path: str, entries: Sequence[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
+    """What to tell of a child that was in a turn when the process ended, and will not go on with it by itself."""
+    if not unfinished(entries, heads) or waiting(entries):
+        return None
+    last = messages[-1] if messages else None
+    if last is not None and last.role == "assistant" and not last.calls and last.stop != "interrupted":
+        return f"{path} has answered:\n{last.content}"
+    return (
+        f"{path} was at work when the process ended. It is there again with all it knew; write to it to have it go on."
     )

@@ -5,11 +5,11 @@ A call that is still running when a message arrives, when somebody says so or af
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from sagent.agent.jobs import Job, job_body, news_of
+from sagent.agent.jobs import Job, Ongoing, job_body, news_of
 from sagent.agent.state import State
 from sagent.context.truncation import bound_output
 from sagent.errors import ToolError
@@ -22,6 +22,7 @@ from sagent.policy import Allow, Ask, Deny
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, conflict, foresee
 
 INTERRUPTED = "interrupted before it ended"
+MOST_SHOWN = 4_000  # characters of what an interrupted call had shown that its result keeps
 GRACE = 0.02  # seconds that running calls have to end when a message arrives, before they go on as jobs
 LONGEST_DELAY = 86_400.0  # seconds
 
@@ -46,6 +47,7 @@ async def run_calls(state: State, reply: Message) -> Message:
     results: dict[str, ToolResult] = {}
     tasks: dict[str, asyncio.Task[None]] = {}
     ready: list[Ready] = []
+    state.take_background()  # what was said of earlier calls
     try:
         for call in reply.calls:
             item = await _prepare(state, call, reply)
@@ -87,14 +89,11 @@ async def _until_answered(
         finally:
             arrival.cancel()
         asked = state.take_background()
-        why = "goes on in the background"
-        if done and arrival not in done:
-            continue  # a call has ended
-        if not done:
-            why = f"has run for {limit:g} s and goes on in the background"
+        why = "goes on in the background" if done else f"has run for {limit:g} s and goes on in the background"
+        every = not done or "" in asked or state.inbox.holds("now")
         for call in reply.calls:
             task = open_calls.get(call.id)
-            chosen = not done or "" in asked or call.id in asked or not asked
+            chosen = every or call.id in asked
             if task is not None and not task.done() and chosen:
                 _go_on(state, call, task, results, why)
     for task in tasks.values():
@@ -193,6 +192,9 @@ async def _run_one(
 ) -> None:
     """Run one call after those it must wait for; its outcome is the call's answer, or a message when it is a job."""
     started = time.monotonic()
+    running: asyncio.Task[None] | None = asyncio.current_task()
+    assert running is not None
+    ongoing = state.jobs.ongoing(running)
     try:
         if item.delay:
             await asyncio.sleep(item.delay)
@@ -200,45 +202,57 @@ async def _run_one(
             await asyncio.wait(before)
         state.emit(ToolStarted(state.path, item.call))
         started = time.monotonic()
-        output = await _invoke(state, item)
+        output = await _invoke(state, item, running, ongoing)
     except asyncio.CancelledError:
-        if job := state.jobs.of(asyncio.current_task()):
-            _end_job(state, job, _error("cancelled"), "cancelled")
+        shown = f"\nThe end of what it had shown:\n{ongoing.tail[-MOST_SHOWN:]}" if ongoing.tail else ""
+        if job := state.jobs.of(running):
+            _end_job(state, job, _error(f"cancelled{shown}"), "cancelled")
+        elif shown:
+            _answer(state, item.call, _error(INTERRUPTED + shown), time.monotonic() - started, results)
         raise
-    if job := state.jobs.of(asyncio.current_task()):
+    finally:
+        ongoing.let_go = None
+    if job := state.jobs.of(running):
         _end_job(state, job, output, "failed" if output.is_error else "done")
     else:
         _answer(state, item.call, output, time.monotonic() - started, results)
 
 
 def _end_job(state: State, job: Job, output: ToolOutput, how: JobState) -> None:
-    """A job has ended: its result becomes a message."""
+    """A job has ended: its result becomes a message. Of one that was let go, everything was said when it was."""
+    if job.state == "detached":
+        output, how = job.output or output, "detached"
     job.state, job.output, job.ended = how, output, time.monotonic()
     state.record("job", job_body(job))
     result = ToolResult(job.call.id, output.content, output.is_error)
     state.emit(ToolFinished(state.path, job.call, result, job.ended - job.started, output.summary, output.diff))
-    if how == "cancelled":
-        state.inbox.nudge("next")  # who cancelled it knows; a run that waits for it may end
+    if how == "detached" or (how == "cancelled" and not state.jobs.stopping):
+        state.inbox.nudge("next")  # who did that knows; a run that waits for it may end
     else:
         state.receive(news_of(job), "next")
+    state.stir()
 
 
-async def _invoke(state: State, item: Ready) -> ToolOutput:
+async def _invoke(state: State, item: Ready, running: asyncio.Task[None], ongoing: Ongoing) -> ToolOutput:
     """The tool's own output; whatever it raises is an error result, for a failing tool never ends a run."""
     call = item.call
 
-    running = asyncio.current_task()
-
     def progress(text: str) -> None:
-        if job := state.jobs.of(running):
-            job.tail = text
+        ongoing.tail = text
         state.emit(ToolProgress(state.path, call.id, text))
 
-    context = RunContext(state.path, call.id, state.workspace, state.log.blobs, progress, state.caller)
+    def is_job() -> bool:
+        return state.jobs.of(running) is not None
+
+    def offer_detach(let_go: Callable[[], str]) -> None:
+        ongoing.let_go = let_go
+
+    blobs = state.log.blobs
+    context = RunContext(state.path, call.id, state.workspace, blobs, progress, state.caller, is_job, offer_detach)
     try:
         output = await item.tool(item.arguments, context)
         output = ToolOutput.of(output) if isinstance(output, str) else output
-        return bound_output(output, state.log.blobs)
+        return bound_output(output, blobs)
     except ToolError as error:
         return _error(str(error))
     except asyncio.CancelledError:

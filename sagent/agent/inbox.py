@@ -6,8 +6,6 @@ from typing import NamedTuple
 from sagent.messages import Message
 from sagent.peer import Moment
 
-_ORDER: tuple[Moment, ...] = ("now", "next", "idle")
-
 
 class Arrived(NamedTuple):
     """A message, and the id of the log's entry that says so; "" for a prompt, which is read at once.
@@ -21,31 +19,36 @@ class Arrived(NamedTuple):
 
 
 class Inbox:
-    """Messages by the moment they are to be read. Putting never blocks."""
+    """Messages in the order in which they came, each with the moment it is to be read. Putting never blocks."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Moment, list[Arrived]] = {moment: [] for moment in _ORDER}
+        self._waiting: list[tuple[Moment, Arrived]] = []
         self._watchers: list[tuple[tuple[Moment, ...], asyncio.Future[None]]] = []
 
     def put(self, arrived: Arrived, moment: Moment = "now") -> None:
         """Leave a message."""
-        self._waiting[moment].append(arrived)
+        self._waiting.append((moment, arrived))
         self.nudge(moment)
 
     def take(self, *, idle: bool = False) -> list[Arrived]:
         """What is to be read before the next model call; when idle, everything. Each message is given out once."""
-        taken: list[Arrived] = []
-        for moment in _ORDER if idle else _ORDER[:2]:
-            taken += self._waiting[moment]
-            self._waiting[moment] = []
+        taken = [arrived for moment, arrived in self._waiting if idle or moment != "idle"]
+        self._waiting = [] if idle else [item for item in self._waiting if item[0] == "idle"]
         return taken
+
+    def holds(self, *moments: Moment) -> bool:
+        """Whether a message for one of these moments (any) is there."""
+        return any(not moments or moment in moments for moment, _ in self._waiting)
+
+    def defer(self) -> None:
+        """What waits is no longer urgent: it is read with what comes next."""
+        self._waiting = [("next" if moment == "now" else moment, arrived) for moment, arrived in self._waiting]
 
     async def arrival(self, *moments: Moment) -> None:
         """Wait until a message for one of the moments (any) is there, or somebody nudges."""
-        wanted = moments or _ORDER
-        if any(self._waiting[moment] for moment in wanted):
+        if self.holds(*moments):
             return
-        watcher = (wanted, asyncio.get_running_loop().create_future())
+        watcher = (moments, asyncio.get_running_loop().create_future())
         self._watchers.append(watcher)
         try:
             await watcher[1]
@@ -55,8 +58,5 @@ class Inbox:
     def nudge(self, moment: Moment = "now") -> None:
         """Wake who waits for such messages, although there may be none."""
         for moments, future in self._watchers:
-            if moment in moments and not future.done():
+            if (not moments or moment in moments) and not future.done():
                 future.set_result(None)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))

@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
-from sagent.errors import UsageError
+from sagent.errors import ToolError, UsageError
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, user
 from sagent.peer import JobState, JobStatus
@@ -15,18 +16,30 @@ _ESSENTIAL = ("command", "prompt", "file_path", "path", "pattern", "url", "to") 
 
 
 @dataclass(slots=True)
+class Ongoing:
+    """A call that runs, whether as a job or not: what it has shown last, and how it is let go where it can be."""
+
+    tail: str = ""
+    let_go: Callable[[], str] | None = None  # has it outlive this process; says where its output goes
+
+
+@dataclass(slots=True)
 class Job:
-    """One call in the background. `tail` is the end of what it has shown so far."""
+    """One call in the background."""
 
     name: str
     call: ToolCall
     task: asyncio.Task[None]
+    ongoing: Ongoing
     state: JobState = "running"
     started: float = field(default_factory=time.monotonic)
     ended: float = 0.0
-    tail: str = ""
     output: ToolOutput | None = None
-    let_go: Callable[[], str] | None = None  # has it outlive this process; says where its output goes
+
+    @property
+    def tail(self) -> str:
+        """The end of what it has shown so far."""
+        return self.ongoing.tail
 
     def status(self) -> JobStatus:
         """How it stands."""
@@ -39,14 +52,20 @@ class Jobs:
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
+        self._ongoing: WeakKeyDictionary[asyncio.Task[None], Ongoing] = WeakKeyDictionary()
+        self.stopping = False  # all are ended, and nobody asked for that one by one
         self.last = 0  # number of the latest; a resumed session goes on from there
 
     def begin(self, call: ToolCall, task: asyncio.Task[None]) -> Job:
         """A call's task becomes a job."""
         self.last += 1
-        job = Job(f"job:{self.last}", call, task)
+        job = Job(f"job:{self.last}", call, task, self.ongoing(task))
         self._jobs[job.name] = job
         return job
+
+    def ongoing(self, task: asyncio.Task[None]) -> Ongoing:
+        """What there is to know of a call that runs, by its task."""
+        return self._ongoing.setdefault(task, Ongoing())
 
     def of(self, task: asyncio.Task[object] | None) -> Job | None:
         """The job that a task is."""
@@ -65,11 +84,15 @@ class Jobs:
     def detach(self, name: str) -> str:
         """Let a running job go; says where its output goes. Raises UsageError where its tool has no such thing."""
         job = self.require(name)
-        if job.state != "running" or job.let_go is None:
+        if job.state != "running" or job.ongoing.let_go is None:
             raise UsageError(f"{job.name} ({job.call.name}, {job.state}) cannot outlive this process.")
-        where = job.let_go()
-        job.state, job.ended = "detached", time.monotonic()
-        return where
+        try:
+            where = job.ongoing.let_go()
+        except ToolError as error:
+            raise UsageError(f"{job.name} was not let go, and goes on as it was: {error}") from error
+        text = f"{job.name} is detached and goes on by itself, also after this session: {where}"
+        job.state, job.output, job.ended = "detached", ToolOutput.of(text, summary="detached"), time.monotonic()
+        return text
 
     def all(self) -> tuple[Job, ...]:
         """Every job, in the order in which they began."""
@@ -80,11 +103,13 @@ class Jobs:
         return tuple(job for job in self._jobs.values() if job.state == "running")
 
     async def stop(self) -> None:
-        """Cancel what runs; returns when it has ended."""
-        tasks = [job.task for job in self.running()]
+        """Cancel what runs; returns when it has ended. What was let go has only its own end left."""
+        self.stopping = True
+        tasks = [job.task for job in self._jobs.values() if not job.task.done()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.stopping = False
 
 
 def essence(call: ToolCall) -> str:

@@ -36,6 +36,6 @@ async def take_turn(state: State) -> str:
         if results is None and reply.stop != "pause":
             late = await state.rest()
             if not late:
-                return reply.stop or "end"
+                return state.run.stop or reply.stop or "end"
             for arrived in late:
                 state.admit(arrived)

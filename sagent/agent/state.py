@@ -12,7 +12,7 @@ from sagent.agent.jobs import Jobs
 from sagent.codec import encode_message, encode_result_part
 from sagent.context.stubs import drop
 from sagent.cost.ledger import Ledger, Reservation, Spent
-from sagent.errors import UsageError
+from sagent.errors import SagentError, UsageError
 from sagent.events import Denial, Event, Notice, Received, Switched
 from sagent.lib.json import EMPTY, JsonObject, as_object, canonical_bytes, json_freeze_object, sha256_hex
 from sagent.messages import Message, ToolCall, ToolResult, user
@@ -124,6 +124,7 @@ class State:
     listed: Callable[[Model], Limits] | None = None
     fallbacks: list[Model] = field(default_factory=list[Model])
     options: JsonObject = EMPTY
+    output_schema: JsonObject | None = None  # that the answer of this run is to be held to
     inbox: Inbox = field(default_factory=Inbox)
     jobs: Jobs = field(default_factory=Jobs)
     pending: list[Action] = field(default_factory=list[Action])  # changes to make before the next model call
@@ -131,6 +132,8 @@ class State:
     caller: Caller | None = None  # the agent itself, as its tools may use it
     handoffs: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])  # who, asked what, said
     busy: Callable[[], bool] = lambda: False  # whether agents below it are at work
+    stir: Callable[[], None] = lambda: None  # wakes whoever waits for this agent's jobs
+    tell: Callable[[str, Message], None] = lambda path, message: None  # a message to another agent, if it lives
     history: list[Message] = field(default_factory=list[Message])
     listeners: list[Callable[[Event], None]] = field(default_factory=list[Callable[[Event], None]])
     specs: tuple[ToolSpec, ...] = ()
@@ -159,10 +162,17 @@ class State:
                 asyncio.get_running_loop().call_exception_handler(context)
 
     def admit(self, arrived: Arrived) -> None:
-        """Let a message from the inbox enter the history."""
-        if arrived.answer and arrived.message.sender not in self.run.askers:
-            self.run.askers.append(arrived.message.sender)
+        """Let a message from the inbox enter the history. The agent above is told of the turn in any case."""
+        sender = arrived.message.sender
+        if arrived.answer and sender not in self.run.askers and sender != self.path.rpartition("/")[0]:
+            self.run.askers.append(sender)
         self.add(arrived.message, arrived.entry)
+
+    def answer_askers(self, answer: Message) -> None:
+        """Those whose messages were read get their answer."""
+        askers, self.run.askers = self.run.askers, []
+        for path in askers:
+            self.tell(path, answer)
 
     def arrivals(self) -> list[Arrived]:
         """What is to be read before the next model call; changes that were asked for are made first."""
@@ -173,7 +183,10 @@ class State:
         """Make the changes that were asked for while a call was in flight."""
         pending, self.pending = self.pending, []
         for action in pending:
-            self.apply(action)
+            try:
+                self.apply(action)
+            except (SagentError, OSError) as error:  # it was checked when it was asked for; that may be long ago
+                self.emit(Notice(self.path, "warning", f"What was asked for was not done: {error}"))
 
     def add(self, message: Message, entry: str = "") -> None:
         """Let the history grow by a message, in memory and in the log; `entry` is the one by which it was received."""
@@ -182,6 +195,11 @@ class State:
         self.record("message", lambda: {**encode_message(message, self.keep), **came})
         if message.role == "user":
             self.emit(Received(self.path, message))
+
+    def record_history(self) -> None:
+        """Log a history that was taken over from another agent: each log is whole in itself."""
+        for message in self.history:
+            self.record("message", encode_message(message, self.keep))
 
     def add_result(self, result: ToolResult, seconds: float) -> None:
         """Log one call's result the moment it is known; the message that carries it enters the history later."""
@@ -196,10 +214,16 @@ class State:
         self.inbox.put(Arrived(message, entry, answer), moment)
 
     async def rest(self) -> list[Arrived]:
-        """What is to be read when the turn would end. A run that waits for its jobs ends when there are none."""
+        """What is to be read when the turn would end. A run that waits for its jobs ends when there are none.
+
+        Whoever asked something has the answer now.
+        """
+        if self.run.askers:
+            self.answer_askers(user(f"{self.path} has answered:\n{self.history[-1].content}", sender=self.path))
         while True:
-            late = self.inbox.take(idle=True)
-            if late or not self.bounds.wait_for_jobs or not (self.jobs.running() or self.busy()):
+            self.apply_pending()
+            late = [] if self.run.stop else self.inbox.take(idle=True)
+            if late or self.run.stop or not self.bounds.wait_for_jobs or not (self.jobs.running() or self.busy()):
                 return late
             await self.inbox.arrival()
 
@@ -258,6 +282,11 @@ class State:
         self.unsettled.clear()
         return usd
 
+    def close_log(self) -> None:
+        """End the log: what is still to be recorded of this agent is nobody's to read."""
+        self.log_lost = True
+        self.log.close()
+
     async def make_durable(self) -> None:
         """Have the log on the disk, not only with the kernel."""
         if not self.log_lost:
@@ -282,6 +311,7 @@ class State:
             max_output=self.bounds.max_response_tokens,
             effort=self.effort,
             options=self.options,
+            output_schema=self.output_schema,
         )
 
     def record_prompt(self) -> None:
@@ -321,7 +351,8 @@ class State:
                 if model is not None:
                     self._check_model(self._resolved(model))
             case Compact(drop=names) if names and "*" not in names:
-                if strangers := [name for name in names if name not in self.tools]:
+                known = {name.lower() for name in self._tools_known()}
+                if strangers := [name for name in names if name.lower() not in known]:
                     raise UsageError(f"{self.path} has no tool {strangers[0]!r}; it has {', '.join(self.tools)}")
             case _:
                 pass
@@ -353,18 +384,24 @@ class State:
             self.bounds = with_limits(self.bounds, switch.limits)
         self.change(model)
 
+    def _tools_known(self) -> set[str]:
+        """Those it has, and those whose results are in the history."""
+        return {*self.tools, *(call.name for message in self.history for call in message.calls)}
+
     def _compact(self, order: Compact) -> None:
-        """Make the context smaller as ordered, and say by how much."""
+        """Make the context smaller as ordered, and say by how much. Raises OSError: then nothing has changed."""
         before = self.meter.estimate(self.model.weigh(self.request()))
+        kept = _last_request(self.history, self.path.rpartition("/")[0])
         if order.clear:
-            body = compacted((), before, before, "asked for", kept=_last_request(self.history))
+            body = compacted((), before, before, "asked for", kept=kept)
         else:
-            names = set(order.drop or "*")
+            wanted = {name.lower() for name in order.drop or "*"}
+            names = {name for name in self._tools_known() if name.lower() in wanted} | (wanted & {"*"})
             body = compacted(drop(self.history, names, self.log.blobs), before, before, "asked for")
         compact(self.history, body)
         after = self.meter.estimate(self.model.weigh(self.request()))
         self.record("compacted", {**body, "after": after})
-        if order.clear:
+        if order.clear and kept:
             self.add(user(CLEARED, sender="sagent"))
         self.emit(
             Notice(self.path, "info", f"The context was made smaller, from about {before:,} tokens to {after:,}.")
@@ -408,11 +445,16 @@ def with_limits(bounds: Bounds, limits: Mapping[str, int | str]) -> Bounds:
     return replace(bounds, **changed)
 
 
-def _last_request(history: Sequence[Message]) -> tuple[int, ...]:
-    """The places that stay when a conversation is cleared: the last request, and the calls that are still open."""
+def _last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
+    """The places that stay when a conversation is cleared: the last request of a person or of the agent above, with
+    what sagent added to it, and the calls that are still open. A request that was answered need not stay."""
+    last = history[-1] if history else None
+    if last is None or (last.role == "assistant" and not last.calls and last.stop != "interrupted"):
+        return ()
     asked = [place for place, message in enumerate(history) if message.role == "user" and not message.results]
-    open_calls = [len(history) - 1] if history and history[-1].calls else []
-    return (*asked[-1:], *open_calls)
+    own = [place for place in asked if history[place].sender in ("", above)] or asked[-1:]
+    added = [place for place in asked if place > own[-1] and history[place].sender == "sagent"] if own else []
+    return (*own[-1:], *added, *([len(history) - 1] if last.calls else []))
 
 
 def parse_effort(text: str) -> Effort:

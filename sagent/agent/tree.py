@@ -2,15 +2,17 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from sagent.errors import UsageError
+from sagent.messages import Message
 
 if TYPE_CHECKING:
     from sagent.agent.agent import Agent
+    from sagent.agent.post import Post
 
 LONGEST_NAME = 40
 END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then is left behind
@@ -26,14 +28,15 @@ class TreeLimits:
 
 
 class Tree:
-    """Every living agent of a session by its path. A path is never used twice."""
+    """Every living agent of a session by its path. A path is never used twice, not even with other capitals: on some
+    systems that would be the same file. `post` is set by the agent at its root."""
 
     def __init__(self, limits: TreeLimits | None = None) -> None:
         self.limits = limits or TreeLimits()
         self._living: dict[str, Agent] = {}
         self._used: set[str] = set()
         self._spawns = 0
-        self._timers: set[asyncio.TimerHandle] = set()
+        self.post: Post | None = None
 
     @property
     def living(self) -> Sequence["Agent"]:
@@ -47,7 +50,7 @@ class Tree:
     def add(self, agent: "Agent") -> None:
         """An agent lives from now on."""
         self._living[agent.path] = agent
-        self._used.add(agent.path)
+        self.recall(agent.path)
 
     def remove(self, agent: "Agent") -> None:
         """An agent has ended."""
@@ -55,7 +58,8 @@ class Tree:
             del self._living[agent.path]
 
     def reserve(self, parent: str, name: str, max_depth: int | None = None) -> str:
-        """The path for a new agent below another. Raises UsageError when there may be no more of them.
+        """A path for a new agent below another, which is its own once it is added: nothing may be awaited before that.
+        Raises UsageError when there may be no more of them.
 
         An agent without a name gets a number; one whose name is taken gets a number behind it.
         """
@@ -65,45 +69,52 @@ class Tree:
             raise UsageError(f"{parent} cannot spawn: agents may be at most {most} deep. Do the work yourself.")
         if len(self._living) - 1 >= limits.max_live:
             raise UsageError(
-                f"No agent was spawned: {limits.max_live} are alive, which is the most. Wait for one of them to end: "
+                f"no more than {limits.max_live} may be alive at a time. Wait for one of them to end: "
                 f"{', '.join(sorted(self._living))}."
             )
         if self._spawns >= limits.max_spawns:
-            raise UsageError(f"No agent was spawned: this session has had {self._spawns}, which is the most.")
-        self._spawns += 1
+            raise UsageError(f"this session has had {self._spawns}, which is the most.")
         path = f"{parent}/{_segment(name)}" if name else self._numbered(f"{parent}/")
-        if path in self._used:
+        if path.lower() in self._used:
             path = self._numbered(f"{path}-", 2)
-        self._used.add(path)
         return path
 
     def recall(self, path: str) -> None:
-        """Count an agent of an earlier run of this session."""
-        self._used.add(path)
-        self._spawns += 1
+        """Count an agent, of this run of the session or an earlier one, once."""
+        if path.lower() not in self._used:
+            self._used.add(path.lower())
+            self._spawns += "/" in path
 
     def find(self, pattern: str, near: str) -> Sequence["Agent"]:
-        """The living agents that a name or pattern means to the one that uses it.
+        """The agents that a name or pattern means to the one that uses it, of those that live and hear.
 
         A whole path first; then a child, a sibling, any other agent with that name or end of a path; "*" and "?" match
         as in file names, and "*" alone means all others. "parent" is the one above.
         """
         wanted = pattern.strip().strip("/")
         above = near.rpartition("/")[0]
-        if wanted == "parent" and above in self._living:
-            return (self._living[above],)
+        hearing = {path: agent for path, agent in sorted(self._living.items()) if agent.hears}
+        others = {path: agent for path, agent in hearing.items() if path != near}
+        if wanted == "parent" and above:
+            return (hearing[above],) if above in hearing else ()
         if any(sign in wanted for sign in "*?["):
-            matching = (agent for path, agent in self._living.items() if path != near and _matches(path, wanted))
-            return tuple(sorted(matching, key=lambda agent: agent.path))
-        for path in (wanted, f"{near}/{wanted}", f"{above}/{wanted}"):
-            if path in self._living:
-                return (self._living[path],)
-        return tuple(agent for path, agent in sorted(self._living.items()) if path.endswith(f"/{wanted}"))
+            return tuple(agent for path, agent in others.items() if _matches(path, wanted))
+        if wanted in hearing:
+            return (hearing[wanted],)
+        for path in (f"{near}/{wanted}", f"{above}/{wanted}"):
+            if path in others:
+                return (others[path],)
+        return tuple(agent for path, agent in others.items() if path.endswith(f"/{wanted}"))
 
     def below(self, path: str) -> Sequence["Agent"]:
         """The living descendants of an agent, the deepest first."""
         found = [agent for name, agent in self._living.items() if name.startswith(f"{path}/")]
         return sorted(found, key=lambda agent: -agent.path.count("/"))
+
+    def tell(self, path: str, message: Message) -> None:
+        """Have an agent read something in its next pause, if it still reads."""
+        if (agent := self._living.get(path)) is not None and agent.hears:
+            agent.inform(message)
 
     def nudge(self, path: str) -> None:
         """Wake those above an agent that has ended a run: they may wait for it."""
@@ -111,18 +122,6 @@ class Tree:
             path = path.rpartition("/")[0]
             if agent := self._living.get(path):
                 agent.wake()
-
-    def later(self, seconds: float, act: Callable[[], None]) -> None:
-        """Do something after a while, unless the session is closed before."""
-        timer = asyncio.get_running_loop().call_later(seconds, act)
-        self._timers = {each for each in self._timers if not each.cancelled() and each.when() > timer.when() - seconds}
-        self._timers.add(timer)
-
-    def close(self) -> None:
-        """Nothing is done later any more."""
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
 
     async def end_below(self, path: str) -> None:
         """End the descendants of an agent; returns when they have, or after a few seconds."""
@@ -132,7 +131,7 @@ class Tree:
 
     def _numbered(self, stem: str, first: int = 1) -> str:
         number = first
-        while f"{stem}{number}" in self._used:
+        while f"{stem}{number}".lower() in self._used:
             number += 1
         return f"{stem}{number}"
 
@@ -140,7 +139,7 @@ class Tree:
 def _segment(name: str) -> str:
     """A name as it can stand in a path. Raises UsageError where nothing of it can."""
     segment = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:LONGEST_NAME]
-    if not segment:
+    if not segment or segment == "parent":
         raise UsageError(f"{name!r} cannot be an agent's name: use letters, digits, - and _")
     return segment
 

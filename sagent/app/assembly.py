@@ -27,6 +27,7 @@ from sagent.policy.rules import Rules
 from sagent.session.entries import Bill, Entry, opened
 from sagent.session.folds import bills, history
 from sagent.session.log import FileLog, Log, MemoryLog, read_log
+from sagent.session.names import agent_of
 from sagent.session.store import Session, delete, find, is_session, latest, log_files
 from sagent.tool import Tool, Workspace
 
@@ -39,6 +40,7 @@ class Past:
     bills: tuple[Bill, ...] = ()
     system: str | None = None
     model: str = ""
+    agents: tuple[str, ...] = ()
     resumed: bool = False
 
 
@@ -91,6 +93,8 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
         for text in notices:
             listener(Notice(agent.path, "warning", text))
         agent.listen(aside.on_event)
+        for path in past.agents:
+            agent.tree.recall(path)
         if past.resumed:
             await agent.recall()
         yield agent
@@ -193,12 +197,13 @@ def _open_session(settings: Settings) -> tuple[Session, bool]:
 def _read_past(log: FileLog, session: Path) -> Past:
     """What a log holds; the bills are those of all its session's agents."""
     entries = list(log.entries())
-    others = (file for file in log_files(session) if file != log.file)
+    others = [file for file in log_files(session) if file != log.file]
     prompts = [entry for entry in entries if entry.kind == "prompt"]
     models = [as_str(entry.body.get("model")) for entry in entries if entry.kind == "message"]
     return Past(
         messages=history(entries, log.blobs.get),
         bills=(*bills(entries), *(bill for file in others for bill in bills(read_log(file)))),
+        agents=tuple(agent_of(session, file) for file in others),
         resumed=True,
         system=as_str(prompts[-1].body.get("system")) if prompts else None,
         model=next((model for model in reversed(models) if model), ""),

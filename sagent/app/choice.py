@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from sagent.config import Settings
@@ -111,7 +111,7 @@ class Choice:
     def limits(self, model: Model) -> Limits:
         """A model's sizes: what its provider's listing told wins over data, which may be older."""
         told, known = self.listings.limits(self._place(model.provider), model.id), model.limits
-        return Limits(told.window or known.window, told.max_output or known.max_output)
+        return replace(known, window=told.window or known.window, max_output=told.max_output or known.max_output)
 
     def wants_listing(self, model: Model) -> bool:
         """Whether the model's listing is worth asking for: no data tell its window, or its address is the person's own.
@@ -169,6 +169,8 @@ def split_model(name: str, provider: str | None, rows: Mapping[str, Row]) -> tup
     head, slash, rest = name.partition("/")
     if slash and rest and (head.lower() == provider or (provider is None and head.lower() in {**built_in(), **rows})):
         return head.lower(), rest
+    if provider is None and (("/" in name and "+" in name) or name.startswith(("/", "./", "../", "~"))):
+        return "selfhosted", name  # weights, with options ("Qwen/Qwen3-0.6B+cuda") or in a folder
     return provider or infer(name, rows), name
 
 

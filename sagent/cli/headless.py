@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from sagent.agent import Agent
 from sagent.cli.render import Renderer, StreamRenderer, binary_safe, renderer_for
 from sagent.errors import ModelError, SagentError, UsageError
-from sagent.events import Failure, Result
+from sagent.events import Event, Failure, Result
 from sagent.lib.json import as_array, as_object, as_str
 
 if TYPE_CHECKING:
@@ -114,8 +114,13 @@ async def _answer_all(
 ) -> int:
     from sagent.app import open_agent
 
-    worst = EXIT_DONE
-    async with open_agent(settings, renderer.on_event) as agent:
+    worst, over = EXIT_DONE, False
+
+    def tell(event: Event) -> None:
+        if not over:  # what ends when the session is closed is no news after the result
+            renderer.on_event(event)
+
+    async with open_agent(settings, tell) as agent:
         interrupter.agent = agent
         async for text in prompts:
             result = await _answer(agent, text)
@@ -123,6 +128,7 @@ async def _answer_all(
             worst = worst or exit_code(result, interrupter.received)
             if interrupter.received is not None or interrupter.output_error is not None:
                 break
+        over = True
     return worst
 
 

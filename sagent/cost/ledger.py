@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -83,6 +83,41 @@ class _Ask:
 _Purse: TypeAlias = "Purse[_Ask, Reservation]"
 
 
+@dataclass(slots=True)
+class _Sums:
+    """What an agent and all below it have spent."""
+
+    own: Decimal = ZERO
+    by_kind: dict[str, Decimal] = field(default_factory=lambda: {"executor": ZERO, "advisor": ZERO, "other": ZERO})
+    by_model: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
+    by_agent: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
+    unpriced: set[str] = field(default_factory=set[str])
+
+    def add(self, record: Spent, model: str) -> None:
+        """Count a charge."""
+        usd, kind = record.usd or ZERO, record.role.partition(":")[0]
+        if record.usd is None:
+            self.unpriced.add(model)
+        for sums, key in (
+            (self.by_kind, kind if kind in self.by_kind else "other"),
+            (self.by_model, model),
+            (self.by_agent, record.agent),
+        ):
+            sums[key] = EXACT.add(sums.get(key, ZERO), usd)
+
+    def cost(self) -> Cost:
+        """As it is now."""
+        return Cost(
+            total=total(self.by_kind.values()),
+            executor=self.by_kind["executor"],
+            advisor=self.by_kind["advisor"],
+            other=self.by_kind["other"],
+            by_model=dict(self.by_model),
+            by_agent=dict(self.by_agent),
+            unpriced=tuple(sorted(self.unpriced)),
+        )
+
+
 class Ledger:
     """What a tree of agents spends; with a cap, a promise that it is not passed. One event loop, no locks.
 
@@ -96,9 +131,8 @@ class Ledger:
     def __init__(self, cap: Decimal | None, prices: PriceBook) -> None:
         self._prices = prices
         self._purses: dict[str, _Purse] = {"": Purse("", cap)}
-        self._usd: dict[tuple[str, str, str], Decimal] = {}  # by agent, role, "provider/model"
+        self._sums: dict[str, _Sums] = {"": _Sums()}  # by path; "" is all
         self._usage: dict[tuple[str, str], Usage] = {}
-        self._unpriced: set[str] = set()
 
     @property
     def cap(self) -> Decimal | None:
@@ -195,28 +229,9 @@ class Ledger:
             self._add(record)
             self._purse(record.agent).count(record.usd or ZERO)
 
-    def totals(self) -> Cost:
-        """USD so far."""
-        by_kind = {"executor": ZERO, "advisor": ZERO, "other": ZERO}
-        by_model: dict[str, Decimal] = {}
-        by_agent: dict[str, Decimal] = {}
-        for (agent, role, model), usd in self._usd.items():
-            kind = role.partition(":")[0]
-            for sums, key in (
-                (by_kind, kind if kind in by_kind else "other"),
-                (by_model, model),
-                (by_agent, agent),
-            ):
-                sums[key] = EXACT.add(sums.get(key, ZERO), usd)
-        return Cost(
-            total=total(by_kind.values()),
-            executor=by_kind["executor"],
-            advisor=by_kind["advisor"],
-            other=by_kind["other"],
-            by_model=by_model,
-            by_agent=by_agent,
-            unpriced=tuple(sorted(self._unpriced)),
-        )
+    def totals(self, agent: str = "") -> Cost:
+        """USD so far: of all agents, or of one and all below it."""
+        return self._sums.get(agent, _Sums()).cost()
 
     def usage(self) -> Mapping[tuple[str, str], Usage]:
         """Tokens so far by (agent, role)."""
@@ -224,11 +239,11 @@ class Ledger:
 
     def spent(self, agent: str) -> Decimal:
         """USD of one agent, in all its roles."""
-        return total(usd for (path, _, _), usd in self._usd.items() if path == agent)
+        return self._sums[agent].own if agent in self._sums else ZERO
 
     def spent_below(self, agent: str) -> Decimal:
         """USD of an agent and all its descendants ("root" covers "root/review")."""
-        return total(usd for (path, _, _), usd in self._usd.items() if path == agent or path.startswith(f"{agent}/"))
+        return total(self._sums[agent].by_kind.values()) if agent in self._sums else ZERO
 
     def _price(self, reservation: Reservation, charge: Charge, *, alone: bool) -> list[Spent]:
         """One record; or two, where the tokens have a price and a fee has none: that one is then told as unknown."""
@@ -259,13 +274,16 @@ class Ledger:
         )
 
     def _add(self, record: Spent) -> None:
-        name = f"{record.provider}/{record.model}"
-        if record.usd is None:
-            self._unpriced.add(name)
-        key = (record.agent, record.role, name)
-        self._usd[key] = EXACT.add(self._usd.get(key, ZERO), record.usd or ZERO)
-        usage = self._usage.get(key[:2])
-        self._usage[key[:2]] = usage + record.usage if usage else record.usage
+        path, model = record.agent, f"{record.provider}/{record.model}"
+        own = self._sums.setdefault(path, _Sums())
+        own.own = EXACT.add(own.own, record.usd or ZERO)
+        while path:
+            self._sums.setdefault(path, _Sums()).add(record, model)
+            path = path.rpartition("/")[0]
+        self._sums[""].add(record, model)
+        key = (record.agent, record.role)
+        usage = self._usage.get(key)
+        self._usage[key] = usage + record.usage if usage else record.usage
 
     def _purse(self, agent: str) -> _Purse:
         """What an agent spends from: its own allowance, or that of the nearest above it."""

@@ -84,6 +84,7 @@ class Purse(Generic[T, R]):
         """What the outer purse sets aside: the cap, or more where a provider billed more than it may."""
         if self.outer is None or self.heir is not None:
             return
+        self.outer = self.outer.living()
         used = EXACT.add(EXACT.add(self.counted, self.held), self.aside)
         claim = max(self.cap or ZERO, used)
         if claim != self.claim:

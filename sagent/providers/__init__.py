@@ -4,16 +4,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sagent.providers.anthropic import Anthropic, Bedrock, Foundry, VertexAnthropic
+    from sagent.providers.anthropic_cli import AnthropicCLI
     from sagent.providers.chat import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
     from sagent.providers.exchange import Timeouts
     from sagent.providers.google import Google, Vertex
     from sagent.providers.llamacpp import LlamaCpp
+    from sagent.providers.openai_subscription import OpenAISubscription
     from sagent.providers.registry import infer, provider_named, row_named
     from sagent.providers.responses import Azure, OpenAI, ResponsesProvider
     from sagent.providers.rows import Row, built_in, read_rows
+    from sagent.providers.selfhosted import SelfHosted
 
 __all__ = [
     "Anthropic",
+    "AnthropicCLI",
     "Azure",
     "Bedrock",
     "ChatProvider",
@@ -25,8 +29,10 @@ __all__ = [
     "Moonshot",
     "OpenAI",
     "OpenAICompatible",
+    "OpenAISubscription",
     "ResponsesProvider",
     "Row",
+    "SelfHosted",
     "Timeouts",
     "Vertex",
     "VertexAnthropic",
@@ -44,7 +50,10 @@ _HOMES = {
     "VertexAnthropic": "anthropic",
     "Vertex": "google",
     "Azure": "responses",
+    "AnthropicCLI": "anthropic_cli",
     "LlamaCpp": "llamacpp",
+    "OpenAISubscription": "openai_subscription",
+    "SelfHosted": "selfhosted",
     "Google": "google",
     "Timeouts": "exchange",
     "OpenAI": "responses",

@@ -291,7 +291,11 @@ class AnthropicModel(WireModel):
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
         scroll = self._provider.scrolls.unroll(request)
-        return _OVERHEAD + scroll.weight()
+        return _overhead(request) + scroll.weight()
+
+    def structures(self, request: Request) -> bool:
+        """Whether the answer is held to the schema: by models from 4.5 on, where they can be told it."""
+        return self._format(request) is not None
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
@@ -308,7 +312,10 @@ class AnthropicModel(WireModel):
             **thought.members,
             **{name: value for name, value in request.options.items() if name not in ("tools", "betas")},
         }
-        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD)
+        if schema := self._format(request):
+            form = {"type": "json_schema", "schema": schema}
+            members["output_config"] = {**as_object(members.get("output_config")), "format": form}
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _overhead(request))
         parameters = {name: value for name, value in members.items() if name not in ("model", "stream")}
         witness = Witness(body.sha256, body.size, self._id, frozen(parameters))
         headers = {**provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
@@ -326,6 +333,14 @@ class AnthropicModel(WireModel):
             (*notes, *thought.notes),
         )
 
+    def _format(self, request: Request) -> JsonObject | None:
+        """The schema as it goes out (platform.claude.com, structured outputs: all models from 4.5 on)."""
+        if request.output_schema is None or generation(self._id)[1] < (4, 5):
+            return None
+        from sagent.providers.schemas import ANTHROPIC, fitted
+
+        return fitted(request.output_schema, ANTHROPIC)
+
     def _max_tokens(self, request: Request) -> tuple[int, tuple[str, ...]]:
         most = self._limits.max_output
         if request.max_output is None:
@@ -334,6 +349,15 @@ class AnthropicModel(WireModel):
         if most and request.max_output > most:
             return most, (f"{self._id} writes at most {most} tokens: {request.max_output} were asked for",)
         return max(1, request.max_output), ()
+
+
+def _overhead(request: Request) -> int:
+    """The tokens of a request besides those of its head and turns."""
+    if request.output_schema is None:
+        return _OVERHEAD
+    from sagent.providers.schemas import schema_weight  # when it is needed: start-up counts every module
+
+    return _OVERHEAD + schema_weight(request)
 
 
 def _may_think(scroll: Scroll) -> bool:

@@ -20,6 +20,7 @@ from sagent.providers.media import IMAGES, data_url, media_weight, stand_in
 from sagent.providers.openai_endpoint import OpenAIEndpoint
 from sagent.providers.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, output_limit
 from sagent.providers.rows import Quirks, Row
+from sagent.providers.schemas import response_format, schema_weight
 from sagent.providers.transport import Transport
 from sagent.providers.wire import Piece, Scrolls
 from sagent.providers.wire_model import WireModel
@@ -206,7 +207,8 @@ class ChatModel(WireModel):
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 8,000 and a page of a PDF as 10,000."""
-        return _OVERHEAD + self._provider.scrolls_for(self._id).unroll(request).weight()
+        scroll = self._provider.scrolls_for(self._id).unroll(request)
+        return _OVERHEAD + schema_weight(request) + scroll.weight()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call; once more without media where the model refuses to be shown them."""
@@ -238,10 +240,11 @@ class ChatModel(WireModel):
         if limit:
             members[quirks.max_tokens] = limit
         members |= {**effort, **quirks.body}
+        members |= response_format(request, quirks.structured, with_tools=quirks.structured_tools)
         if quirks.cache_key:
             members["prompt_cache_key"] = cache_key(request.conversation)
         members |= {name: value for name, value in request.options.items() if name != "tools"}
-        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD)
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
         parameters = {
             name: value for name, value in members.items() if name not in ("model", "stream", "stream_options")
         }

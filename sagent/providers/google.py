@@ -225,6 +225,12 @@ def recent(model: str) -> bool:
     return not kind or (kind != "gemma" and version >= (3, 0))
 
 
+def speaks(model: str, version: tuple[int, int]) -> bool:
+    """Whether a model speaks or draws, and does neither think nor write JSON."""
+    words = model.lower().split("-")
+    return "tts" in words or ("image" in words and version < (3, 0))
+
+
 def think(model: str, effort: Effort | None) -> tuple[Mapping[str, object], tuple[str, ...]]:
     """The `thinkingConfig` that an effort comes to, and notes on what could not be met: the one place that knows.
 
@@ -232,9 +238,7 @@ def think(model: str, effort: Effort | None) -> tuple[Mapping[str, object], tupl
     Flash 24,576 at most, Flash-Lite 512 at least; only Pro cannot stop); from 3 on levels, and thinking never ends.
     """
     kind, version = generation(model)
-    words = model.lower().split("-")
-    speaks = "tts" in words or ("image" in words and version < (3, 0))  # or draws, without thinking
-    if not kind or version < ((4, 0) if kind == "gemma" else (2, 5)) or speaks:
+    if not kind or version < ((4, 0) if kind == "gemma" else (2, 5)) or speaks(model, version):
         wanted = effort not in (None, "none")
         return EMPTY, (f"it is not known that {model} can think: effort {effort} was left out",) if wanted else ()
     if version < (3, 0):
@@ -286,7 +290,11 @@ class GoogleModel(WireModel):
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 4,000."""
-        return _OVERHEAD + self._scrolls.unroll(request).weight()
+        return _overhead(request) + self._scrolls.unroll(request).weight()
+
+    def structures(self, request: Request) -> bool:
+        """Whether the answer is held to the schema: by Gemini from 2.5 on, beside tools from 3 on."""
+        return self._format(request) is not None
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
@@ -297,10 +305,12 @@ class GoogleModel(WireModel):
         generated: dict[str, object] = {"maxOutputTokens": limit} if limit else {}
         if thinking:
             generated["thinkingConfig"] = thinking
+        if schema := self._format(request):
+            generated |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
         options = {name: value for name, value in request.options.items() if name != "tools"}
         generated |= as_object(options.pop("generationConfig", None))
         members: dict[str, object] = {**options, "generationConfig": generated}
-        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD)
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _overhead(request))
         headers = {**self._provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
         return Call(
             f"{self._provider.url_of(self._id)}:streamGenerateContent?alt=sse",
@@ -313,6 +323,17 @@ class GoogleModel(WireModel):
             (*clamped, *notes),
         )
 
+    def _format(self, request: Request) -> JsonObject | None:
+        """The schema as it goes out (ai.google.dev, structured outputs)."""
+        if request.output_schema is None:
+            return None
+        from sagent.providers.schemas import GOOGLE, fitted
+
+        kind, version = generation(self._id)
+        tools = bool(request.tools or request.options.get("tools"))
+        held = kind in ("pro", "flash", "flash-lite") and version >= ((3, 0) if tools else (2, 5))
+        return fitted(request.output_schema, GOOGLE) if held and not speaks(self._id, version) else None
+
     def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
         most = self._limits.max_output
         if request.max_output is None:
@@ -321,6 +342,15 @@ class GoogleModel(WireModel):
         if most and request.max_output > most:
             return most, (f"{self._id} writes at most {most} tokens: {request.max_output} were asked for",)
         return max(1, request.max_output), ()
+
+
+def _overhead(request: Request) -> int:
+    """The tokens of a request besides those of its head and turns."""
+    if request.output_schema is None:
+        return _OVERHEAD
+    from sagent.providers.schemas import schema_weight  # when it is needed: start-up counts every module
+
+    return _OVERHEAD + schema_weight(request)
 
 
 class Google(Endpoint):

@@ -75,7 +75,7 @@ class Listings:
         """What was told of a model; nothing, where nothing was."""
         models = as_object(self._read().get(place, {}).get("models"))
         sizes = [as_int(size) or None for size in as_array(models.get(model_id))]
-        return Limits(*sizes) if len(sizes) == 2 else Limits()
+        return Limits(sizes[0], sizes[1]) if len(sizes) == 2 else Limits()
 
     def is_fresh(self, place: str) -> bool:
         """Whether the place was asked not long ago."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from sagent.providers.anthropic import Anthropic
     from sagent.providers.chat import ChatProvider
     from sagent.providers.google import Google
-    from sagent.providers.llamacpp import LlamaCpp
     from sagent.providers.responses import ResponsesProvider
     from sagent.providers.transport import Transport
 
@@ -38,22 +37,44 @@ def provider_named(
     """
     row = row_named(name, rows)
     if row.name in _OWN_WAYS:
-        own = _own_way(row.name)
-        if key is not None:
-            return own.from_key(key, base_url=base_url, transport=transport, timeouts=timeouts)
-        return own.from_env(base_url=base_url, auth=auth, environ=environ, transport=transport, timeouts=timeouts)
+        return _own_way(row.name, key, base_url, environ, transport, timeouts)
     access = read_access(row, key=key, base_url=base_url, auth=auth, environ=environ)
     return _of_family(row)(row, access, transport=transport, timeouts=timeouts)
 
 
-_OWN_WAYS = {"llamacpp": "LlamaCpp"}
-"""Providers that are more than an address and a key, by the class that knows how they are reached."""
+_OWN_WAYS = ("llamacpp", "selfhosted", "anthropic-cli", "openai-subscription")
+"""Providers that are more than an address and a key."""
 
 
-def _own_way(name: str) -> "type[LlamaCpp]":
-    from sagent import providers
+def _own_way(
+    name: str,
+    key: str | None,
+    base_url: str | None,
+    environ: Mapping[str, str] | None,
+    transport: "Transport | Way | None",
+    timeouts: Timeouts | None,
+) -> "Provider":
+    if name == "llamacpp":
+        from sagent.providers.llamacpp import LlamaCpp
 
-    return getattr(providers, _OWN_WAYS[name])
+        if key is not None:
+            return LlamaCpp.from_key(key, base_url=base_url, transport=transport, timeouts=timeouts)
+        return LlamaCpp.from_env(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
+    if name == "selfhosted":
+        from sagent.providers.selfhosted import SelfHosted
+
+        if key is not None:
+            return SelfHosted.from_key(key, base_url=base_url)
+        return SelfHosted.from_env(base_url=base_url, environ=environ)
+    from sagent.providers.anthropic_cli import AnthropicCLI
+    from sagent.providers.openai_subscription import OpenAISubscription
+
+    if transport == "sdk":
+        raise UsageError(f"{name} is reached by the login of another program, not by an SDK: leave --transport out.")
+    own = AnthropicCLI if name == "anthropic-cli" else OpenAISubscription
+    if key is not None:
+        return own.from_key(key)
+    return own.from_credentials(base_url=base_url, environ=environ, timeouts=timeouts)
 
 
 def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatProvider]":
@@ -91,13 +112,13 @@ def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:
 
 def infer(model_id: str, rows: Mapping[str, Row] | None = None) -> str | None:
     """The provider that an id without one points to; None when none is known."""
-    wanted = model_id.lower()
+    wanted = model_id.lower()  # "vendor/model" is a name that several providers use
     best = max(
         (
             (len(start), row.name)
             for row in {**built_in(), **(rows or {})}.values()
             for start in row.models
-            if wanted.startswith(start.lower())
+            if wanted.startswith(start.lower()) and ("/" in start or "/" not in wanted)
         ),
         default=None,
     )

@@ -19,6 +19,7 @@ from sagent.providers.openai_endpoint import OpenAIEndpoint
 from sagent.providers.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest, output_limit
 from sagent.providers.responses_events import CLIENT_CALLS, LONGEST_ID, ResponsesDraft
 from sagent.providers.rows import Row
+from sagent.providers.schemas import CHAT, OPENAI, openai_form, openai_holds, schema_weight
 from sagent.providers.transport import Transport
 from sagent.providers.wire import Piece, Scrolls
 from sagent.providers.wire_model import WireModel
@@ -234,11 +235,17 @@ class ResponsesModel(WireModel):
 
     def __init__(self, provider: "ResponsesProvider", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as=provider.name)
+        self._limits = replace(self._limits, least_output=_LEAST_OUTPUT)
         self._provider = provider
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 8,000 and a page of a PDF as 10,000."""
-        return _OVERHEAD + self._provider.scrolls_for(self._id, request).unroll(request).weight()
+        scroll = self._provider.scrolls_for(self._id, request).unroll(request)
+        return _OVERHEAD + schema_weight(request) + scroll.weight()
+
+    def structures(self, request: Request) -> bool:
+        """Whether the answer is held to the schema: by OpenAI's models from GPT-4o on, where strict mode can say it."""
+        return self._format(request) is not None
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call; once more where the provider refuses something that can be left out."""
@@ -272,10 +279,12 @@ class ResponsesModel(WireModel):
             members["max_output_tokens"] = limit
         members |= {**thinking, "prompt_cache_key": cache_key(request.conversation), **provider.row.quirks.body}
         members |= {name: value for name, value in request.options.items() if name != "tools"}
+        if form := self._format(request):
+            members["text"] = {**as_object(members.get("text")), "format": form}
         included = [*as_array(thinking.get("include")), *as_array(request.options.get("include"))]
         if included:
             members["include"] = list(dict.fromkeys(included))
-        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD)
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
         parameters = {name: value for name, value in members.items() if name not in ("model", "stream")}
         headers = {**provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
         return Call(
@@ -288,6 +297,13 @@ class ResponsesModel(WireModel):
             provider.timeouts,
             (*clamped, *notes, *provider.lessons(request)),
         )
+
+    def _format(self, request: Request) -> Mapping[str, object] | None:
+        """What `text.format` is to be."""
+        if request.output_schema is None or not openai_holds(self._id):
+            return None
+        form = openai_form(request.output_schema, CHAT if self._provider.row.via else OPENAI)
+        return {"type": "json_schema", **form} if form else None
 
     def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
         limit, notes = output_limit(self._id, self._limits, request.max_output)

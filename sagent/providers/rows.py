@@ -16,6 +16,8 @@ STYLES = (
     *("", "openai", "reasoning", "level", "switch", "thinking", "adaptive", "enable_thinking", "template", "always"),
 )
 """How an effort is told (chat_efforts.py); "" is not at all."""
+STRUCTURES = ("", "json_schema", "json_object")
+"""What a `response_format` may be; "" is that there is none."""
 _SAID: Mapping[type, str] = {str: "string", bool: "true or false", int: "number", list: "list", dict: "table"}
 
 T = TypeVar("T")
@@ -45,6 +47,8 @@ class Quirks:
     cache_key: bool = False  # prompt_cache_key is understood
     longest_id: int = 40  # of a tool call: OpenAI refuses longer ones
     id_length: int = 0  # of a tool call's id, which is then exactly so many letters and digits
+    structured: str = ""  # what holds an answer to a schema (the model is told it in words too), one of STRUCTURES
+    structured_tools: bool = False  # also while there are tools: in most servers it keeps a model from calling them
     bridge: str = ""  # what the model is to have said between results and the user's next words
     body: JsonObject = field(default=EMPTY)  # sent with every request
 
@@ -136,6 +140,8 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
             cache_key=take("cache_key", usual.cache_key),
             longest_id=take("longest_id", usual.longest_id),
             id_length=take("id_length", usual.id_length),
+            structured=take("structured", usual.structured),
+            structured_tools=take("structured_tools", usual.structured_tools),
             bridge=take("bridge", usual.bridge),
             body=JsonObject({key: json_freeze(value) for key, value in take("body", dict[str, object]()).items()}),
         ),
@@ -144,6 +150,10 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
         (k.style for k in (*row.quirks.efforts, Knob("", row.quirks.effort)) if k.style not in STYLES), ""
     ):
         raise ConfigError(f"{where} effort: {unknown!r} is not one of {', '.join(map(repr, STYLES))}")
+    if row.quirks.structured not in STRUCTURES:
+        raise ConfigError(
+            f"{where} structured: {row.quirks.structured!r} is not one of {', '.join(map(repr, STRUCTURES))}"
+        )
     if row.family not in FAMILIES:
         raise ConfigError(f"{where} family: {row.family!r} is not one of {', '.join(FAMILIES)}")
     return row

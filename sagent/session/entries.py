@@ -29,7 +29,7 @@ Kind: TypeAlias = Literal[
     "advice",
     "spawned",  # a child, by path and by the first entry of its log
     "returned",  # a child, by path and by the head of its log
-    "sent",
+    "sent",  # a message to another agent; with `due` one that arrives later, with `of` the arrival of that
     "received",  # a message for this agent; the `message` that it becomes when it is read names this entry
     "job",
     "compacted",  # what gave way in the history, and to what; the entries before still have it whole
@@ -189,6 +189,16 @@ def returned(agent: str, head: str) -> JsonObject:
 def received(message: Mapping[str, object], moment: str, *, answer: bool) -> JsonObject:
     """A message in the inbox, encoded. `answer` says that its sender waits for one."""
     return JsonObject({"message": json_freeze(message), "moment": moment, "answer": answer})
+
+
+def posted(to: str, message: Mapping[str, object], due: str) -> JsonObject:
+    """A message, encoded, that is to reach an agent at a time: UTC, ISO 8601."""
+    return JsonObject({"to": to, "message": json_freeze(message), "due": due})
+
+
+def delivered(to: str, entry: str) -> JsonObject:
+    """The arrival, or return, of a message that was sent by an entry."""
+    return JsonObject({"to": to, "of": entry})
 
 
 def compacted(

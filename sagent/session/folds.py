@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar
 
@@ -86,12 +87,6 @@ class Unread:
 
 def unread(entries: Iterable[Entry], fetch: Fetch) -> tuple[Unread, ...]:
     """The messages that were received and never entered the history. Raises SessionCorrupt."""
-    waiting: dict[str, Entry] = {}
-    for entry in branch(entries):
-        if entry.kind == "received":
-            waiting[entry.id] = entry
-        elif entry.kind == "message" and (came := as_str(entry.body.get("received"))):
-            waiting.pop(came, None)
     return tuple(
         Unread(
             entry.id,
@@ -99,8 +94,58 @@ def unread(entries: Iterable[Entry], fetch: Fetch) -> tuple[Unread, ...]:
             as_str(entry.body.get("moment")),
             entry.body.get("answer") is True,
         )
-        for entry in waiting.values()
+        for entry in waiting(entries)
     )
+
+
+def waiting(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries of the messages that were received and not read."""
+    found: dict[str, Entry] = {}
+    for entry in branch(entries):
+        if entry.kind == "received":
+            found[entry.id] = entry
+        elif entry.kind == "message" and (came := as_str(entry.body.get("received"))):
+            found.pop(came, None)
+    return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A message that had not reached its agent when the process ended. `entry` is the one that sent it."""
+
+    entry: str
+    to: str
+    message: Message
+    due: datetime
+
+
+def on_their_way(entries: Iterable[Entry], fetch: Fetch) -> tuple[Posted, ...]:
+    """The messages that were to arrive later and have not. Raises SessionCorrupt."""
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.kind == "sent":
+            body = entry.body
+            if "due" in body:
+                found[entry.id] = entry
+            found.pop(as_str(body.get("of")), None)
+    return tuple(_read(entry, lambda body, of=entry.id: _posted(of, body, fetch)) for entry in found.values())
+
+
+def _posted(entry: str, body: Mapping[str, object], fetch: Fetch) -> Posted:
+    message = decode_message(as_object(body.get("message")), fetch)
+    return Posted(entry, as_str(body.get("to")), message, datetime.fromisoformat(as_str(body.get("due"))))
+
+
+def unfinished(entries: Iterable[Entry], returned: Iterable[str]) -> bool:
+    """Whether an agent was in a turn when its process ended. `returned` are the heads of its log that ended one."""
+    heads = set(returned)
+    open_turn = False
+    for entry in branch(entries):
+        if entry.kind in ("message", "result"):
+            open_turn = True
+        if entry.id in heads:
+            open_turn = False
+    return open_turn
 
 
 def lost_jobs(entries: Iterable[Entry]) -> tuple[Mapping[str, object], ...]:

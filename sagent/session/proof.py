@@ -144,7 +144,7 @@ def _doubts(entry: Entry, blobs: BlobDirectory, ids: Mapping[str, set[str]]) -> 
             yield "the id is not that of the canonical form"
         if entry.kind == "message":
             decode_message(entry.body, blobs.get)
-        elif entry.kind == "received":
+        elif entry.kind == "received" or (entry.kind == "sent" and "message" in entry.body):
             decode_message(as_object(entry.body.get("message")), blobs.get)
         elif entry.kind == "result":
             decode_result_part(entry.body.get("result"), blobs.get)

@@ -1,6 +1,7 @@
 """Tools that concern agents: have others work, tell them something, look at and change oneself."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Literal, cast
@@ -13,7 +14,7 @@ from sagent.peer import Caller, Compact, Order, Peer, Status, Switch
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 
 LONGEST_DELAY = 86_400.0  # seconds
-END_SECONDS = 2.0  # that an agent is given to end when the call that waits for it is cancelled
+END_SECONDS = 0.8  # that an agent is given to end when the call that waits for it is cancelled
 
 
 class _Harmless:
@@ -64,8 +65,8 @@ class AgentSpawn(_Harmless):
         caller, order = _caller(run), _order(arguments)
         try:
             peer = await caller.spawn(order)
-        except SagentError as error:
-            raise ToolError(str(error)) from error
+        except (SagentError, OSError) as error:
+            raise ToolError(f"No agent was spawned: {error}") from error
         if order.persistent:
             text = f"{peer.path} is at work; its answer arrives as a message. Write to it with AgentSend."
             return ToolOutput.of(text, summary=f"{peer.path} at work")
@@ -73,7 +74,9 @@ class AgentSpawn(_Harmless):
             return _answer_of(peer.path, await peer.wait())
         except asyncio.CancelledError:
             peer.interrupt()
-            await asyncio.wait([asyncio.ensure_future(peer.wait())], timeout=END_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await peer.wait()
             raise
 
 

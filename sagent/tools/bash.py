@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import math
 import os
 import re
 import signal
@@ -34,6 +35,7 @@ _SHELLS_OWN = frozenset({MARK, "PWD", "SHLVL", "_"})  # variables that a shell s
 _NEEDED = frozenset({"PATH", "PWD"})  # go on, however many others there are
 _GRACE = 0.05  # seconds that `>(tee log)` and the like get to finish after the shell
 _FIRST_PROGRESS, _NEXT_PROGRESS = 1.0, 0.5
+_JOB_PROGRESS = 8_000  # characters
 _LONGEST_ARGUMENT = 100_000  # bytes; Linux takes 128 KiB in one argument
 _LONGEST_VARIABLE = 131_000  # bytes of name and value; Linux takes 128 KiB, with what stands around them
 _LARGEST_ENVIRONMENT = 800_000  # bytes; Linux takes 2 MiB together with the arguments, macOS 1 MiB
@@ -64,15 +66,15 @@ class Bash:
     description = (
         "Run a shell command (bash). Working directory and exported variables carry over to the next call. No terminal,"
         " no stdin: use non-interactive flags. Returns stdout and stderr merged; of long output head and tail, and the"
-        " file with the whole. Start servers with `&`: they go on, and later output goes to a file. Everything is"
-        " killed when the session ends. Prefer Read, Grep, Glob and Edit to cat, grep, find and sed."
+        " file with the whole. Start servers with `&`: they go on, and later output goes to a file. Everything but"
+        " detached jobs is killed when the session ends. Prefer Read, Grep, Glob and Edit to cat, grep, find and sed."
     )
     parameters = json_freeze_object(
         {
             "type": "object",
             "properties": {
                 "command": {"type": "string"},
-                "timeout": {"type": "number", "description": "Seconds, default 120, at most 3600"},
+                "timeout": {"type": "number", "description": "Seconds, default 120 in the foreground, at most 3600"},
                 "description": {"type": "string", "description": "What it does, in 5-10 words"},
             },
             "required": ["command"],
@@ -92,7 +94,8 @@ class Bash:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Run the command until its shell ends, at most `timeout` seconds; what it left in the background goes on.
 
-        A cancelled call kills what it started. Raises ToolError when the shell cannot be started.
+        Without a `timeout` the default holds, but not for a call in the background. A cancelled call kills what it
+        started. Raises ToolError when the shell cannot be started.
         """
         command, timeout = _command(arguments), _timeout(arguments)
         notices: list[str] = []
@@ -100,20 +103,27 @@ class Bash:
         start = self._environment(run.workspace)
         with contextlib.ExitStack() as held:
             capture, ward = self._launch(command, run, start, notices, held)
+            shell = asyncio.create_task(ward.ended())
+            run.offer_detach(lambda: self._let_go(shell, capture, ward))
             try:
-                in_time = await _attend(ward, capture, timeout, run)
+                in_time = await _attend(shell, capture, timeout, run)
+                if ward.released:
+                    return ToolOutput.of("detached", summary="detached")
+                if in_time:
+                    shell.result()  # should anybody but us have cancelled it
                 if capture.flooded or not in_time:
                     await ward.kill()
                 await capture.settle(_GRACE)
             except asyncio.CancelledError:
                 await ward.kill()
-                if capture.size:
+                if capture.size and not ward.released:
                     run.progress(capture.recent())
                 raise
             if capture.flooded:
                 stopped = f"killed: it printed more than {OUTPUT_LIMIT >> 20:,} MiB"
             elif not in_time:
-                stopped = f"timed out after {timeout:g} s: killed, with everything it had started"
+                limit = DEFAULT_TIMEOUT if timeout is None else timeout
+                stopped = f"timed out after {limit:g} s: killed, with everything it had started"
             else:
                 stopped = ""
                 _remember(run.workspace, ward.notes(), start, notices)
@@ -192,24 +202,61 @@ class Bash:
             whereto = f"ends it: {error}"
         return f"still running in the background; what it prints from now on {whereto}"
 
+    def _let_go(self, shell: asyncio.Task[None], capture: Capture, ward: Ward) -> str:
+        """Let a command outlive this process; says where its output goes. Raises ToolError: it goes on as before."""
+        if shell.done() or shell.cancelling() or capture.flooded:
+            raise ToolError("its command is just ending; the result comes by itself")
+        import tempfile
 
-async def _attend(ward: Ward, capture: Capture, timeout: float, run: RunContext) -> bool:
-    """Wait for the shell, showing its last lines now and then; False when the time is up."""
+        def take(source: int, before: int) -> None:
+            self._custody.drain_for_good(source, before, path, limit=OUTPUT_LIMIT)
+            ward.release()
+
+        try:  # not among the blobs: those of a session that is not kept go with it, scratch files when it is resumed
+            file, name = tempfile.mkstemp(prefix="sagent-", suffix=".out")
+            os.close(file)
+            path = Path(name)
+            try:
+                capture.hand_over(take)
+            except BaseException:
+                path.unlink()
+                raise
+        except OSError as error:
+            raise ToolError(str(error)) from error
+        shell.cancel()  # which ends the call
+        most = f"the first {OUTPUT_LIMIT >> 20:,} MiB of it"
+        return f"all it has printed and will print goes to {path} ({most}). To end it: kill -- -{ward.pid}"
+
+
+async def _attend(shell: asyncio.Task[None], capture: Capture, timeout: float | None, run: RunContext) -> bool:
+    """Wait for the shell, showing its last lines now and then; False when the time is up. Then `shell` is over too."""
     clock = asyncio.get_running_loop().time
-    deadline = clock() + timeout
+    deadline = clock() + (DEFAULT_TIMEOUT if timeout is None else timeout)
     pause, shown = _FIRST_PROGRESS, 0
-    while (left := deadline - clock()) > 0:
-        try:
-            async with asyncio.timeout(min(pause, left)):
-                await ward.ended()
-        except TimeoutError:
-            pause = _NEXT_PROGRESS
-            if capture.size != shown:
+    try:
+        while not shell.done():
+            if (left := deadline - clock()) <= 0:
+                if timeout is not None or not run.in_background():
+                    return False
+                deadline, left = math.inf, math.inf
+            await asyncio.wait([shell], timeout=min(pause, left))
+            if not shell.done() and capture.size != shown:
                 shown = capture.size
-                run.progress(capture.recent())
-        else:
-            return True
-    return False
+                run.progress(_recent(capture, run))
+            pause = _NEXT_PROGRESS
+        return True
+    finally:
+        shell.cancel()
+        await asyncio.wait([shell])
+
+
+def _recent(capture: Capture, run: RunContext) -> str:
+    """The last lines so far; more of them, and where all of it is, where they answer a question about a job."""
+    if not run.in_background():
+        return capture.recent()
+    where = capture.whereabouts()
+    head = f"[{capture.size:,} bytes so far, all of them in {where}; the last lines:]\n" if where else ""
+    return head + capture.recent(_JOB_PROGRESS)
 
 
 def _command(arguments: JsonObject) -> str:
@@ -228,10 +275,10 @@ def _command(arguments: JsonObject) -> str:
     return command
 
 
-def _timeout(arguments: JsonObject) -> float:
+def _timeout(arguments: JsonObject) -> float | None:
     timeout = arguments.get("timeout")
     if timeout is None:
-        return DEFAULT_TIMEOUT
+        return None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise ToolError(f"`timeout` must be a number of seconds above 0, not {str(timeout)[:40]!r}.")
     return float(min(timeout, LONGEST_TIMEOUT))  # in this order: an integer may be larger than any float

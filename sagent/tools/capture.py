@@ -11,6 +11,7 @@ from sagent.tool import Blobs
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import BinaryIO
 
 HEAD_CHARS = 10_000
 TAIL_CHARS = 20_000
@@ -63,8 +64,7 @@ class Capture:
         """Start to read; `on_flood` is called once, when more than `limit` bytes have come. The sink is closed here."""
         self._close_sink()
         self._on_flood = on_flood
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self.source, self._pump)
+        self._watch(asyncio.get_running_loop())
 
     async def settle(self, grace: float) -> None:
         """Read what is there; where writers are left, wait `grace` seconds for them to finish."""
@@ -75,9 +75,32 @@ class Capture:
                     await self.finished.wait()
         self._pause()
 
-    def recent(self) -> str:
-        """The last lines so far, for a screen."""
-        return cut_tail(legible(self._tail(8192)), 2000)
+    def recent(self, most: int = 2000) -> str:
+        """The last lines so far, at most `most` characters of them: by default as many as a screen has use for."""
+        return cut_tail(legible(self._tail(4 * most)), most)
+
+    def whereabouts(self) -> str:
+        """Where all that has come so far can be read, "" as long as it is in memory only."""
+        return str(self._path or "")
+
+    def hand_over(self, take: Callable[[int, int], None]) -> None:
+        """Give a descriptor of the pipe and one that holds what was read from it to another reader; that is the end of
+        reading here. Both are closed here as ever: `take` passes them to a process. Raises OSError: then all is as
+        before.
+        """
+        if self.trouble:
+            raise OSError(self.trouble)
+        loop = self._loop
+        with self._so_far() as before:
+            self._pause()
+            os.set_blocking(self.source, True)
+            try:
+                take(self.source, before.fileno())
+            except BaseException:
+                os.set_blocking(self.source, False)
+                if loop is not None:
+                    self._watch(loop)
+                raise
 
     async def excerpt(self) -> str:
         """What a model should see. What leaves something out says where the whole is: it goes to the blob store."""
@@ -125,6 +148,18 @@ class Capture:
         except OSError as error:
             return f"the whole could not be kept: {error}"
         return f"the whole is in {path}: {advice}"
+
+    def _so_far(self) -> "BinaryIO":
+        if self._path is not None:
+            return self._path.open("rb")
+        import tempfile
+
+        with contextlib.ExitStack() as held:
+            file = held.enter_context(tempfile.TemporaryFile())
+            file.write(self._start)
+            file.seek(0)
+            held.pop_all()
+        return file
 
     def _pump(self) -> None:
         for _ in range(_CHUNKS_AT_ONCE):
@@ -178,6 +213,10 @@ class Capture:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
             self._path = None
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        loop.add_reader(self.source, self._pump)
 
     def _pause(self) -> None:
         if self._loop is not None:

@@ -1,4 +1,7 @@
-"""Custody of child processes: what was started through it does not outlive this process, however this process ends."""
+"""Custody of child processes: what was started through it does not outlive this process, however this process ends.
+
+But for what was released.
+"""
 
 import asyncio
 import contextlib
@@ -19,6 +22,7 @@ that close what they did not open. Hardly a program does both. custody.sh knows 
 """
 
 _REAPER = Path(__file__).with_name("custody.sh")
+_POLL = 0.01  # seconds, where the system has no handle for a process's end
 _PATIENCE = 15.0  # seconds for a reaper, which gives up by itself after about ten
 
 
@@ -40,7 +44,9 @@ class Custody:
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._lifeline = -1
         self._groups: set[int] = set()
+        self._spared: list[str] = []  # the numbers of marks that were released
         self._attendants: list[subprocess.Popen[bytes]] = []
+        self._strangers: list[int] = []  # our children no less, but nothing of ours waits for them
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, output: int) -> "Ward":
         """Start a process in a session of its own, without a terminal, both output streams into the descriptor.
@@ -66,7 +72,6 @@ class Custody:
         except BaseException:
             os.close(notes)
             raise
-        self._groups = {group for group in self._groups if _is_populated(group)}
         self._groups.add(process.pid)
         self._tell()
         return Ward(self, process, mark, notes)
@@ -79,6 +84,31 @@ class Custody:
         script = 'ulimit -f "$1"; exec cat >>"$2"'
         argv = ["/bin/sh", "-c", script, "sh", str(limit // 512), str(path)]
         self._attendants.append(_spawn_aside(argv, source))
+
+    def drain_for_good(self, source: int, before: int, path: Path, *, limit: int) -> None:
+        """The same for a process that is released: what another descriptor holds comes first, and the copying outlives
+        us. What the file cannot take is lost, for who writes is not to be ended by that. Raises OSError.
+        """
+        script = (
+            'ulimit -f "$1"; trap "" XFSZ; '
+            '{ cat <&2; copied=$?; exec 2>/dev/null; [ $copied = 0 ] && cat; } >>"$2" || exec cat >/dev/null'
+        )
+        argv = ["/bin/sh", "-c", script, "sh", str(limit // 512), str(path)]
+        self._disown(_spawn_aside(argv, source, before))
+
+    def spare(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
+        """Kill neither a process nor what carries its mark any more. Raises OSError: then nothing has changed."""
+        self._guard()
+        number, groups = mark.removeprefix(f"{self._token}."), set(self._groups)
+        self._spared.append(number)
+        self._groups.discard(process.pid)
+        try:
+            self._report()
+        except OSError:
+            self._spared.remove(number)
+            self._groups = groups
+            raise
+        self._disown(process)
 
     async def aclose(self) -> None:
         """Kill everything that was started here and still runs, SIGTERM first, and end the watchdog. Idempotent."""
@@ -135,12 +165,18 @@ class Custody:
             self._pid, self._token = os.getpid(), f"sagent-{os.urandom(12).hex()}"
         self._watchdog, self._lifeline = _start_reaper(f"{self._token}.")
         os.set_blocking(self._lifeline, False)
+        self._tell()
 
     def _tell(self) -> None:
-        """Tell the watchdog which groups there are. Should it be gone or asleep, the marks must do."""
+        """Tell the watchdog which groups there are, and which marks are spared. Should it be gone or asleep, the marks
+        must do."""
         if self._watchdog and self._watchdog.poll() is None:
             with contextlib.suppress(OSError):
-                os.write(self._lifeline, " ".join(map(str, self._groups)).encode() + b"\n")
+                self._report()
+
+    def _report(self) -> None:
+        self._groups = {group for group in self._groups if _is_populated(group)}
+        os.write(self._lifeline, " ".join([*map(str, self._groups), *self._spared]).encode() + b"\n")
 
     def _let_go(self) -> subprocess.Popen[bytes] | None:
         watchdog, self._watchdog = self._watchdog, None
@@ -151,24 +187,43 @@ class Custody:
 
     def _reap(self) -> None:
         self._attendants = [process for process in self._attendants if process.poll() is None]
+        self._strangers = [pid for pid in self._strangers if _is_child(pid)]
+
+    def _disown(self, process: "subprocess.Popen[bytes]") -> None:
+        """What is left to do is to bury it, should it end before us."""
+        if process.poll() is None:
+            process.returncode = 0  # without one it would complain that nobody has waited for it
+            self._strangers.append(process.pid)
 
 
 class Ward:
-    """One process in custody. Close it in every case: that kills its group if it still runs."""
+    """One process in custody. Close it in every case: that kills its group if it still runs, unless it was released."""
 
     def __init__(self, custody: Custody, process: subprocess.Popen[bytes], mark: str, notes: int) -> None:
         self._custody = custody
         self._process = process
         self._mark = mark
         self._notes = notes
-        self._waiting: asyncio.Future[int] | None = None
+        self.released = False
+
+    @property
+    def pid(self) -> int:
+        """The process, and its group."""
+        return self._process.pid
 
     async def ended(self) -> None:
         """Return when the process itself has ended, whatever its children do. May be cancelled and awaited again."""
-        if self._waiting is None and not await _await_exit(self._process.pid):
-            self._waiting = asyncio.get_running_loop().run_in_executor(None, self._process.wait)
-        if self._waiting is not None:
-            await asyncio.shield(self._waiting)
+        while not await _await_exit(self._process.pid):
+            if self._process.poll() is not None:
+                return
+            await asyncio.sleep(_POLL)  # no thread: one that waited for a released process would hold up our own end
+
+    def release(self) -> None:
+        """Out of custody: it and all it has started and will start may outlive this process, and nothing here ends it
+        any more. Raises OSError: then it is in custody as before.
+        """
+        self._custody.spare(self._mark, self._process)
+        self.released = True
 
     @property
     def code(self) -> int:
@@ -183,19 +238,22 @@ class Ward:
 
     def strike(self) -> None:
         """SIGKILL for its process group, at once, unless it has ended."""
-        if self._process.poll() is None:
+        if not self.released and self._process.poll() is None:
             _signal_group(self._process.pid, signal.SIGKILL)
 
     async def kill(self) -> None:
         """Kill it and everything it started, SIGTERM first; returns when they are gone."""
+        if self.released:
+            return
         await self._custody.sweep(self._mark, self._process.pid)
         self.strike()
         await self.ended()
 
     def close(self) -> None:
         """Release what is held; a process that still runs is killed with its group."""
-        self.strike()
-        _ = self.code
+        if not self.released:
+            self.strike()
+            _ = self.code
         os.close(self._notes)
 
 
@@ -243,13 +301,13 @@ def _start_reaper(mark: str) -> tuple[subprocess.Popen[bytes], int]:
         os.close(reading)
 
 
-def _spawn_aside(argv: list[str], stdin: int) -> subprocess.Popen[bytes]:
+def _spawn_aside(argv: list[str], stdin: int, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     """A helper that shares nothing with us: no group, no directory, no stream, no environment, so no mark either."""
     return subprocess.Popen(
         argv,
         stdin=stdin,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=stderr,
         cwd="/",
         env={"PATH": os.environ.get("PATH", os.defpath) + os.pathsep + os.defpath},
         start_new_session=True,
@@ -284,6 +342,14 @@ def _is_populated(group: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _is_child(pid: int) -> bool:
+    """Whether it still runs; reaps it otherwise."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
+    except ChildProcessError:
+        return False
 
 
 def _signal_group(group: int, signal_number: signal.Signals) -> None:

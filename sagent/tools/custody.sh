@@ -1,6 +1,7 @@
 # Kill whatever carries a mark, once standard input ends.
 #
-# Standard input: line one is the mark; every later line is a list of process group ids, and the last one counts.
+# Standard input: line one is the mark; every later line is a list, and the last one counts: process group ids, and with
+# a dot behind them the numbers of marks that are spared ("3." spares what carries the mark followed by "3.").
 # The agent holds the other end of the pipe, so the kernel ends it whatever becomes of the agent.
 # A process carries the mark in its environment or as the name of a file it has open (custody.py says why both).
 # First SIGTERM, 0.4 s later SIGKILL; then again until nothing is found twice in a row. POSIX sh.
@@ -10,18 +11,49 @@ LC_ALL=C
 export LC_ALL
 groups=
 read -r mark || exit 0
-while read -r line; do groups=$line; done
+line=
+while read -r words; do line=$words; done
+spared=
+for word in $line; do
+    case $word in
+    *.) spared="${spared:+$spared
+}$mark$word" ;;
+    *) groups="$groups $word" ;;
+    esac
+done
 
-# The pids of living processes with the mark. Never this shell's or its helpers': they start with an empty environment.
+# The pids of living processes with one of the marks, one in a line, as often as it is found.
+# Never this shell's or its helpers': they start with an empty environment.
+bearers() {
+    for word in $(grep -lsF -e "$1" /proc/[0-9]*/environ) $(ls -l /proc/[0-9]*/fd/219 | grep -F -e "$1"); do
+        case $word in
+        /proc/[0-9]*) word=${word#/proc/} && echo "${word%%/*}" ;;
+        esac
+    done
+}
+
+# The pids of those with the mark and without one that is spared.
 marked() {
     if [ -r /proc/self/environ ]; then
-        for word in $(grep -lsF -e "$mark" /proc/[0-9]*/environ) $(ls -l /proc/[0-9]*/fd/219 | grep -F -e "$mark"); do
-            case $word in
-            /proc/[0-9]*) word=${word#/proc/} && echo "${word%%/*}" ;;
-            esac
-        done
+        bearing=$(bearers "$mark")
+        if [ "$spared" ] && [ "$bearing" ]; then
+            free=" $(echo $(bearers "$spared")) " # looked for later: a new child of theirs is not taken for another's
+            for pid in $bearing; do
+                case $free in
+                *" $pid "*) ;;
+                *) echo "$pid" ;;
+                esac
+            done
+        else
+            echo "$bearing"
+        fi
     else
         ps -axEww -o pid= -o command= | while read -r pid words; do
+            for free in $spared; do
+                case $words in
+                *"$free"*) continue 2 ;;
+                esac
+            done
             case $words in
             *"$mark"*) echo "$pid" ;;
             esac

@@ -1,11 +1,11 @@
 """A tree of agents: spawned, named, told things, retuned, stopped; and what its limits hold."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from cast import PRICES, Cast, Player, Step, call, in_turn, results, root_of, tree_tools
 
 from sagent.agent import Agent, Bounds, Resources
 from sagent.agent.state import CLEARED
@@ -16,75 +16,13 @@ from sagent.errors import ModelError, UsageError
 from sagent.events import Event, Finished
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
-from sagent.model import Delta, Limits, Model, Reply, Request
+from sagent.model import Model, Request
 from sagent.peer import Compact, Order, Switch
 from sagent.session.folds import history
 from sagent.session.proof import verify
 from sagent.session.store import Session
 from sagent.testing import ScriptedModel
 from sagent.tools import Bash
-from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
-from sagent.tools.background import BackgroundTask
-
-PRICES = {"scripted/scripted": {"input": "1", "output": "1"}}
-Step = str | tuple[ToolCall, ...] | Exception
-Player = Callable[[Request], Step | Awaitable[Step]]
-
-
-def call(call_id: str, tool: str, **arguments: object) -> ToolCall:
-    return ToolCall(call_id, tool, json_freeze_object(arguments))
-
-
-class Cast:
-    """A model that many agents share: each conversation has a player of its own, by the agent's path."""
-
-    provider = id = "scripted"
-    limits = Limits(200_000, 8_000)
-
-    def __init__(self, **players: Player) -> None:
-        self.players = {name.replace("__", "/"): player for name, player in players.items()}
-        self.requests: dict[str, list[Request]] = {}
-
-    def weigh(self, request: Request) -> int:
-        return ScriptedModel().weigh(request)
-
-    def stream(self, request: Request):
-        path = request.conversation.partition(":")[2]
-        self.requests.setdefault(path, []).append(
-            Request(request.conversation, tuple(request.messages), request.system, request.tools)
-        )
-        return self._play(path, request)
-
-    async def _play(self, path: str, request: Request):
-        model = ScriptedModel(self.players[path])
-        deltas: list[Delta | Reply] = []
-        async for item in model.stream(request):
-            deltas.append(item)
-            yield item
-
-
-def in_turn(*steps: Step | Player) -> Player:
-    """Answers one request after the other."""
-    left = list(steps)
-
-    def play(request: Request) -> Step | Awaitable[Step]:
-        step = left.pop(0)
-        return step(request) if callable(step) else step
-
-    return play
-
-
-def results(request: Request) -> str:
-    return "\n".join(result.text for message in request.messages[-2:] for result in message.results)
-
-
-def tree_tools() -> list:
-    return [AgentSpawn(), AgentSend(), AgentSelf(), BackgroundTask()]
-
-
-def root_of(model: Model, **given: object) -> Agent:
-    resources = Resources(tree=Tree(given.pop("limits", None)), **given)  # type: ignore[arg-type]
-    return Agent(model, system="be brief", tools=tree_tools(), resources=resources)
 
 
 async def test_a_child_answers_its_parent_with_what_it_inherits() -> None:
@@ -213,7 +151,7 @@ async def test_cousins_write_to_each_other_by_name_or_pattern() -> None:
     [
         (TreeLimits(max_depth=0), 1, "at most 0 deep"),
         (TreeLimits(max_spawns=1), 2, "this session has had 1, which is the most"),
-        (TreeLimits(max_live=1), 2, "1 are alive, which is the most"),
+        (TreeLimits(max_live=1), 2, "no more than 1 may be alive at a time"),
     ],
 )
 async def test_limits_hold_in_code(limits: TreeLimits, spawns: int, words: str) -> None:
@@ -484,7 +422,7 @@ def test_names_find_agents_as_people_mean_them() -> None:
 
     class Named:
         def __init__(self, path: str) -> None:
-            self.path = path
+            self.path, self.hears = path, True
 
     for path in ("root", "root/a", "root/b", "root/a/b", "root/a/c"):
         tree.add(Named(path))  # type: ignore[arg-type]

@@ -149,9 +149,9 @@ async def test_a_listing_is_asked_for_once_and_used_from_then_on(tmp_path: Path)
 async def test_a_listing_wins_over_data(tmp_path: Path) -> None:
     async with FakeProviderServer([], models=[Listed("gpt-4o", window=9_000)], require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="gpt-4o", provider="openai"))
-        assert choice.model.limits == Limits(128_000, 16_384) == choice.limits(choice.model)
+        assert choice.model.limits == Limits(128_000, 16_384, 16) == choice.limits(choice.model)
         await choice.study("openai")
-        assert choice.limits(choice.model) == Limits(9_000, 16_384), "what is not told stays"
+        assert choice.limits(choice.model) == Limits(9_000, 16_384, 16), "what is not told stays"
         await choice.aclose()
 
 
@@ -217,3 +217,18 @@ async def test_another_model_of_the_server_that_was_named_is_there_too(tmp_path:
         assert (await Agent(other).run("hi")).content == "ok"
         assert server.requests[0].json["model"] == "n"
         await choice.aclose()
+
+
+@pytest.mark.parametrize(
+    ("name", "provider", "model"),
+    [
+        ("Qwen/Qwen3-0.6B+float16+cuda", "selfhosted", "Qwen/Qwen3-0.6B+float16+cuda"),
+        ("./weights", "selfhosted", "./weights"),
+        ("selfhosted/Qwen/Qwen3-0.6B", "selfhosted", "Qwen/Qwen3-0.6B"),
+        ("Qwen/Qwen3-0.6B", None, "Qwen/Qwen3-0.6B"),
+        ("qwen3.6-plus", "dashscope", "qwen3.6-plus"),
+        ("openrouter/qwen/qwen3+x", "openrouter", "qwen/qwen3+x"),
+    ],
+)
+def test_weights_are_told_from_models_of_services(name: str, provider: str | None, model: str) -> None:
+    assert split_model(name, None, {}) == (provider, model)

@@ -40,7 +40,8 @@ def test_help_tells_every_flag_of_the_issue_and_every_command(shell: Shell) -> N
     assert done.code == 0
     flags = (
         "--model --provider --base-url --auth --effort --system --append-system --tools --max-response-tokens "
-        "--max-request-tokens --max-turns --max-tool-call-rounds --max-budget-usd --allow-providers --transport --fallback --add-dir --cwd "
+        "--max-request-tokens --max-turns --max-tool-call-rounds --max-budget-usd --allow-providers --transport "
+        "--fallback --add-dir --cwd --no-wait --background-after "
         "--permission-mode --log-level --version --continue --session --ephemeral --output-format --input-format "
         "models sessions config demo"
     )

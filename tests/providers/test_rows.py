@@ -18,7 +18,7 @@ from sagent.providers.rows import row_for_url
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 
-CHAT = sorted(name for name, row in built_in().items() if row.family == "chat")
+CHAT = sorted(name for name, row in built_in().items() if row.family == "chat" and name != "selfhosted")
 READ = ToolSpec("read", "Read.", json_freeze_object({"type": "object", "properties": {}}))
 PIXEL = Image("image/png", b"\x89PNG")
 SIGNED = Private("anthropic", json_freeze_object({"signature": "sig"}))

@@ -1,0 +1,194 @@
+"""An agent's runs: one at a time, each with a result whatever happens in it."""
+
+import asyncio
+import time
+from dataclasses import replace
+
+from sagent.agent import children
+from sagent.agent.inbox import Arrived
+from sagent.agent.loop import take_turn
+from sagent.agent.state import Bounds, Run, State
+from sagent.agent.structured import Output, output_of, take_structured_turn
+from sagent.agent.tree import Tree
+from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
+from sagent.events import Failure, Finished, Result, SessionOpened
+from sagent.messages import Message
+
+LIMIT_REASONS = {
+    "max_turns": "the limit of {turns} turns is reached; raise max_turns (--max-turns)",
+    "max_tool_call_rounds": "the limit of {rounds} tool call rounds is reached; raise max_tool_call_rounds "
+    "(--max-tool-call-rounds)",
+    "max_tokens": "the answer was cut at its length limit; raise max_response_tokens (--max-response-tokens)",
+    "context_overflow": "the model's context window is full",
+    "refusal": "the model refused to go on",
+    "content_filter": "the provider's content filter stopped the answer",
+    "error": "the provider declared its reply broken",
+}
+
+
+class Runs:
+    """Takes an agent's runs, interrupts them, and knows what the last one came to.
+
+    `contained`: whatever goes wrong is the result's to tell, and nothing is raised but a cancellation.
+    """
+
+    def __init__(self, state: State, tree: Tree) -> None:
+        self._state, self._tree = state, tree
+        self.last: Result | None = None
+        self.contained = False
+        self.closing = False  # the run in progress, or the last one, reads no more messages
+        self._task: asyncio.Task[object] | None = None  # which a run is in
+        self._ended: asyncio.Event | None = None  # of the run in progress, or of the last one
+        self._cancelled = 0  # times that task had been cancelled before
+        self._interrupted = False
+        self._ahead = False  # the next run is interrupted before it begins
+        self._announced = False
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is in progress."""
+        return self._task is not None
+
+    def interrupt(self) -> None:
+        """Stop the model call and the tools of the run in progress; it returns with error kind "interrupted"."""
+        if self._task is not None and not self._interrupted:
+            self._interrupted = True
+            self._task.cancel()
+
+    def interrupt_ahead(self) -> None:
+        """The same for a run that is about to begin: it ends before it does anything."""
+        self._ahead = True
+
+    async def ended(self) -> None:
+        """Wait for the end of the run in progress."""
+        if self._ended is not None:
+            await self._ended.wait()
+
+    async def released(self) -> None:
+        """The same, unless it is this task that the run is in."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            await self.ended()
+
+    async def take(self, message: Message | None, form: object = None) -> tuple[Result, SagentError | None]:
+        """A run on a prompt, or only on what is in the inbox; `form` is what the answer is to be.
+
+        The result, and the error that says why there is none or only a part.
+        """
+        output = None if form is None else output_of(form)
+        await self._let_go()
+        self._task, self._interrupted, self.closing = asyncio.current_task(), False, False
+        self._cancelled = self._task.cancelling() if self._task is not None else 0
+        if self._ended is None or self._ended.is_set():
+            self._ended = asyncio.Event()
+        self._state.run = Run()
+        first = len(self._state.history)
+        try:
+            try:
+                reason, data, failure, error = await self._work(message, output)
+            except asyncio.CancelledError:
+                self._interrupted = self.closing = True
+                for agent in self._tree.below(self._state.path):
+                    agent.interrupt("self")
+                await self._finish(first, "interrupted", Failure("interrupted", "the run was cancelled"))
+                raise
+            self._interrupted = True  # nothing is left to interrupt
+            return await self._finish(first, reason, failure, data), error
+        finally:
+            self._task, self._ahead = None, False
+            self._state.apply_pending()
+            self._ended.set()
+            self._tree.nudge(self._state.path)
+
+    async def _work(
+        self, message: Message | None, output: Output | None
+    ) -> tuple[str, object, Failure | None, SagentError | None]:
+        """Take the turn: why it ended, the data it came to, and what went wrong."""
+        state = self._state
+        try:
+            self._announce()
+            if message is not None:
+                state.inbox.put(Arrived(message))
+            if self._ahead:
+                return "interrupted", None, Failure("interrupted", "it was interrupted before it began"), None
+            if output is None:
+                reason, data, wrong = await take_turn(state), None, None
+            else:
+                reason, data, wrong = await take_structured_turn(state, output)
+            return reason, data, wrong or _limit_failure(reason, state.run, state.bounds), None
+        except (ModelError, BudgetExceeded) as error:
+            reason = "budget" if isinstance(error, BudgetExceeded) else "error"
+            return reason, None, Failure(error.kind, str(error)), error
+        except asyncio.CancelledError:
+            # cancelled by somebody else as well, who is not to be told that it was only interrupted
+            if not self._interrupted or self._task is None or self._task.uncancel() > self._cancelled:
+                raise
+            return "interrupted", None, Failure("interrupted", "the run was interrupted"), None
+        except Exception as error:  # a child's defect is its parent's to read, not the end of both
+            if not self.contained or isinstance(error, BrokenPipeError):
+                raise
+            kind = error.kind if isinstance(error, SagentError) else "crashed"
+            return "error", None, Failure(kind, f"{type(error).__name__}: {error}"), None
+        finally:
+            self.closing = True
+
+    async def _let_go(self) -> None:
+        """Wait for a stream that its reader has left: the loop closes it in its next rounds. Raises UsageError."""
+        for _ in range(3):
+            if self._task is None:
+                return
+            await asyncio.sleep(0)
+        if self._task is not None and self._ended is not None and self._task.cancelling():
+            await self._ended.wait()
+        if self._task is not None:
+            raise UsageError(f"agent {self._state.path} is running; send() it the message, or wait")
+
+    def _announce(self) -> None:
+        state = self._state
+        if not self._announced:
+            self._announced = True
+            name = f"{state.model.provider}/{state.model.id}"
+            resumed = bool(state.history)
+            state.emit(SessionOpened(state.path, state.log.session_id, state.log.path, name, resumed))
+
+    async def _finish(self, first: int, reason: str, failure: Failure | None, data: object = None) -> Result:
+        """Close the books of a run: make the log durable, tell the result."""
+        state = self._state
+        if state.finish is not None:
+            await state.finish()
+        if state.unsettled:
+            await asyncio.to_thread(state.ledger.prices.warm)
+            state.settle_all()
+        if failure is not None:
+            state.record("failed", {"kind": failure.kind, "message": failure.message})
+        await state.make_durable()
+        replies = [m for m in state.history[first:] if m.role == "assistant"]
+        last = replies[-1] if replies else None
+        self.last = Result(
+            content=last.content if last else "",
+            parts=last.parts if last else (),
+            stop_reason=reason,
+            error=failure,
+            usage=state.run.usage,
+            cost=state.ledger.totals(state.path if "/" in state.path else ""),
+            turns=state.run.turns,
+            duration=time.monotonic() - state.run.started,
+            model=f"{state.model.provider}/{state.model.id}",
+            session_id=state.log.session_id,
+            session_path=state.log.path,
+            head=state.log.head,
+            denials=tuple(state.run.denials),
+            data=data,
+        )
+        if self.contained and failure is not None and not self.last.content:  # what it had until then
+            said = next((reply.content for reply in reversed(replies) if reply.content), "")
+            self.last = replace(self.last, content=said)
+        if state.run.askers:
+            state.answer_askers(children.ended(state.path, self.last))
+        state.emit(Finished(state.path, self.last))
+        return self.last
+
+
+def _limit_failure(reason: str, run: Run, bounds: Bounds) -> Failure | None:
+    if reason not in LIMIT_REASONS:
+        return None
+    return Failure(reason, LIMIT_REASONS[reason].format(turns=run.turns, rounds=run.rounds))

@@ -1,0 +1,165 @@
+"""Side by side."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TypeAlias
+
+from sagent.agent.agent import Agent
+from sagent.agent.agent_tool import Composite, Runnable, Stage
+from sagent.agent.tree import END_SECONDS
+from sagent.errors import UsageError
+from sagent.events import Failure, Result
+from sagent.messages import Message, Text
+from sagent.patterns.pattern import Pattern
+
+Aggregate: TypeAlias = Runnable | Callable[[Sequence[Result]], str | Awaitable[str]]
+Outcome: TypeAlias = tuple[Result, Exception | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered(Result):
+    """What `parallel` came to. `members` is what each one said, by name; the `error` of one that failed says why.
+
+    Members that were stopped, because enough had answered, are not in it.
+    """
+
+    members: Mapping[str, Result] = field(default_factory=dict[str, Result])
+
+
+def parallel(*members: Runnable, aggregate: Aggregate | None = None, quorum: int | None = None) -> "Parallel":
+    """All members are asked the same at the same time, and their answers made one.
+
+    `aggregate` makes it: a function of the results of those that succeeded, in the order of the members, or an agent
+    that is given all answers as text; without it they stand below each other. With a `quorum` that many answers are
+    enough: the rest are stopped, and so are all once there cannot be so many. Without one all are waited for, and all
+    must succeed. Where too few have succeeded, the first error is raised if there is no answer at all; otherwise the
+    result has the answers that there are and its `error` names those that failed.
+
+    A member is named by its agent's path, numbered where several have the same. Raises UsageError for a quorum that
+    cannot be, and for an agent that is in two members: it cannot do two things at a time.
+    """
+    return Parallel(members, aggregate, quorum)
+
+
+class Parallel(Pattern):
+    """See `parallel`."""
+
+    name = "parallel"
+
+    def __init__(self, members: Sequence[Runnable], aggregate: Aggregate | None, quorum: int | None) -> None:
+        super().__init__(members)
+        self._names = _names(members)
+        self._branches = tuple(members)
+        self._aggregate, self._quorum = aggregate, quorum
+        if isinstance(aggregate, Runnable):
+            self._members = (*self._branches, aggregate)
+        if quorum is not None and not 1 <= quorum <= len(members):
+            raise UsageError(f"a quorum of {quorum} cannot be met by {len(members)} members")
+        busy = Counter(id(agent) for member in members for agent in _agents(member))
+        if any(times > 1 for times in busy.values()):
+            raise UsageError("an agent is in two members of parallel, and it can do one thing at a time: make another")
+
+    async def perform(self, prompt: Message, stage: Stage) -> Gathered:
+        """Ask all, gather, aggregate. When cancelled, the members are stopped before it returns."""
+        results, errors = await self._gather(prompt, stage)
+        good = [result for result in results.values() if not result.is_error]
+        needed = self._quorum or len(self._branches)
+        if not good and errors:
+            raise next(iter(errors.values()))
+        if len(good) >= needed:
+            return _gathered(await self._join(prompt, stage, results, good), results)
+        failures = {name: result.error for name, result in results.items() if result.error is not None}
+        first = next(iter(failures.values()))
+        told = "; ".join(f"{name} failed ({failure.kind}): {failure.message}" for name, failure in failures.items())
+        failure = Failure(first.kind, f"{len(good)} of {needed} needed answers: {told}")
+        partial = _gathered(_said(_sections(results)), results)
+        return replace(partial, stop_reason="error", error=failure)
+
+    async def run(self, prompt: str | Mapping[str, object] | Message) -> Gathered:
+        """As every pattern does; the result has those of the members."""
+        result = await super().run(prompt)
+        return result if isinstance(result, Gathered) else _gathered(result, {})
+
+    async def _gather(self, prompt: Message, stage: Stage) -> tuple[Mapping[str, Result], Mapping[str, Exception]]:
+        """What the members said or raised, in their order, until it is enough or cannot be any more."""
+        tasks = {
+            name: asyncio.create_task(stage.attempt(member, prompt), name=name)
+            for name, member in zip(self._names, self._branches, strict=True)
+        }
+        try:
+            while waiting := {task for task in tasks.values() if not task.done()}:
+                ended = [_outcome(task)[0] for task in tasks.values() if task.done()]
+                good = sum(not result.is_error for result in ended)
+                if self._quorum is not None and not good < self._quorum <= good + len(waiting):
+                    break
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            outcomes = {name: _outcome(task) for name, task in tasks.items() if task.done()}
+        finally:
+            await _stop(tasks.values())
+        results = {name: result for name, (result, _) in outcomes.items()}
+        return results, {name: error for name, (_, error) in outcomes.items() if error is not None}
+
+    async def _join(
+        self, prompt: Message, stage: Stage, results: Mapping[str, Result], good: Sequence[Result]
+    ) -> Result:
+        """One answer of many."""
+        if self._aggregate is None:
+            return _said(_sections(results))
+        if isinstance(self._aggregate, Runnable):
+            text = f"Several agents were asked:\n\n{prompt.content}\n\nTheir answers follow. Make one answer of them."
+            return await stage.run(self._aggregate, f"{text}\n\n{_sections(results)}")
+        made = self._aggregate(good)
+        return _said(made if isinstance(made, str) else await made)
+
+
+def _outcome(task: "asyncio.Task[Outcome]") -> Outcome:
+    """What a member that has ended came to; one that cancelled itself was interrupted."""
+    if task.cancelled():
+        return Result("", (), "interrupted", Failure("interrupted", "it was cancelled")), None
+    return task.result()
+
+
+async def _stop(tasks: Iterable["asyncio.Task[Outcome]"]) -> None:
+    """Cancel those that run; returns when they have ended, or after a few seconds."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running, timeout=END_SECONDS)
+
+
+def _names(members: Sequence[Runnable]) -> Sequence[str]:
+    names = [member.path if isinstance(member, Agent) else getattr(member, "name", "agent") for member in members]
+    times, seen = Counter(names), Counter[str]()
+    unique: list[str] = []
+    for name in names:
+        seen[name] += 1
+        unique.append(name if times[name] == 1 else f"{name}-{seen[name]}")
+    return unique
+
+
+def _agents(member: Runnable) -> Sequence[Agent]:
+    return member.agents if isinstance(member, Composite) else [member] if isinstance(member, Agent) else []
+
+
+def _sections(results: Mapping[str, Result]) -> str:
+    """Every answer below its member's name, a failure named; one answer alone as it is."""
+    if [result.is_error for result in results.values()] == [False]:
+        return next(iter(results.values())).content
+    return "\n\n".join(f"## {name}\n\n{_section(result)}" for name, result in results.items())
+
+
+def _section(result: Result) -> str:
+    if result.error is None:
+        return result.content
+    return f"Failed ({result.error.kind}): {result.error.message}\n\n{result.content}".rstrip()
+
+
+def _said(text: str) -> Result:
+    return Result(text, (Text(text),), "end")
+
+
+def _gathered(result: Result, members: Mapping[str, Result]) -> Gathered:
+    return Gathered(**{each.name: getattr(result, each.name) for each in fields(Result)}, members=members)

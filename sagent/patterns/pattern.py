@@ -1,0 +1,124 @@
+"""What all patterns have in common: each is used as an agent is."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+
+from sagent.agent.agent import to_message
+from sagent.agent.agent_tool import AgentTool, Composite, Runnable, Stage, failed
+from sagent.errors import BudgetExceeded, ModelError, UsageError
+from sagent.events import Event, Failure, Finished, Result
+from sagent.messages import Message, Part, Text
+from sagent.tool import Tool
+
+
+class Pattern(Composite):
+    """Agents that work together. One run at a time; the agents in it keep their conversations from run to run.
+
+    A step's error is the pattern's: what it raises is raised, and a result whose `error` is set is the last. The usage
+    of a result is that of all members, its cost all that their ledgers tell.
+    """
+
+    name = "pattern"
+
+    def __init__(self, members: Sequence[Runnable]) -> None:
+        if not members:
+            raise UsageError(f"{self.name} needs at least one agent")
+        self._members = tuple(members)
+        self._task: asyncio.Task[object] | None = None  # which a run is in
+        self._interrupted = False
+
+    @property
+    def members(self) -> Sequence[Runnable]:
+        """What it is made of."""
+        return self._members
+
+    async def run(self, prompt: str | Mapping[str, object] | Message) -> Result:
+        """Answer one prompt, as Agent.run does. Raises what a step raises, and UsageError."""
+        message, stage = to_message(prompt), Stage()
+        if self._task is not None:
+            raise UsageError(f"this {self.name} is running; wait for its result")
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._interrupted = task, False
+        try:
+            result = await self.perform(message, stage)
+        except asyncio.CancelledError:
+            if not self._interrupted:
+                raise
+            task.uncancel()
+            had, failure = stage.last or Result("", (), ""), Failure("interrupted", "the run was interrupted")
+            result = replace(had, stop_reason="interrupted", error=failure)
+        finally:
+            self._task = None
+        return stage.total(result, self.agents)
+
+    def run_sync(self, prompt: str | Mapping[str, object] | Message) -> Result:
+        """`run` for code that is not async; must not be called inside a running event loop."""
+
+        async def once() -> Result:
+            try:
+                return await self.run(prompt)
+            finally:
+                await self.aclose()
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(once())
+        raise UsageError("run_sync is for code without an event loop; here, await run() instead")
+
+    async def stream(self, prompt: str | Mapping[str, object] | Message) -> AsyncIterator[Event]:
+        """Every member's events as they happen; the last is Finished with the pattern's name and result.
+
+        Errors are told in it, not raised. Closing the iterator early cancels the run.
+        """
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        forget = self.listen(events.put_nowait)
+        task = asyncio.create_task(self._told(to_message(prompt)))
+        task.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            yield Finished(self.name, task.result())
+        finally:
+            forget()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Have every event of the agents in it told to a function; call what is returned to end it."""
+        ends = [agent.listen(listener) for agent in self.agents]
+
+        def forget() -> None:
+            for end in ends:
+                end()
+
+        return forget
+
+    def interrupt(self) -> None:
+        """Stop whoever is at work; `run` returns what was said last, with error kind "interrupted"."""
+        if self._task is not None and not self._interrupted:
+            self._interrupted = True
+            self._task.cancel()
+
+    def as_tool(self, name: str, description: str) -> Tool:
+        """A tool by which an agent asks it. The agents of a call work below the agent that calls."""
+        return AgentTool(self, name, description)
+
+    async def aclose(self) -> None:
+        """Close the agents in it."""
+        for agent in self.agents:
+            await agent.aclose()
+
+    async def _told(self, message: Message) -> Result:
+        try:
+            return await self.run(message)
+        except (ModelError, BudgetExceeded) as error:
+            return failed(error)
+
+
+def media_of(prompt: Message) -> Sequence[Part]:
+    """What a prompt has besides text."""
+    return [part for part in prompt.parts if not isinstance(part, Text)]

@@ -1,0 +1,222 @@
+"""The installed `claude` program as a child process: JSON lines in, JSON lines out, and nothing of it left behind."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from sagent.errors import UsageError
+from sagent.lib.json import as_object
+from sagent.model import Effort
+
+SERVER = "sagent"
+"""The name of our MCP server, which the program calls our tools through."""
+
+INSTALL = "npm install -g @anthropic-ai/claude-code"
+
+# The program runs in a process group of its own under this shell, which alone waits for the end of a pipe that only we
+# hold open. However we end, by SIGKILL too, the kernel ends the pipe; the program is then asked to go (it may be in
+# the middle of renewing its login) and half a second later made to. POSIX sh; $1 is the pipe's descriptor.
+_KEEPER = """
+pipe=$1
+shift
+trap : TERM HUP INT
+exec 3<&0
+"$@" <&3 3<&- &
+program=$!
+exec 3<&- </dev/fd/"$pipe" >/dev/null 2>&1
+read -r _
+kill -TERM 0
+rounds=0
+while kill -0 $program && [ $rounds -lt 25 ]; do
+    rounds=$((rounds + 1))
+    sleep 0.02 || sleep 1
+done
+kill -KILL 0
+"""
+_LAST_RESORT = 0.9  # seconds after which the group is killed from here
+_LONGEST_LINE = 256 * 1024 * 1024  # bytes: a line may hold every image of a turn
+_COMPLAINT = 4_096  # bytes kept of what the program writes to standard error
+
+# Ours to set, not to inherit: keys and addresses that would win over the program's login, and the marks of a program
+# that we may have been started by.
+_OWN_PREFIXES = ("ANTHROPIC_", "CLAUDE")
+_INHERITED = ("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_SECURESTORAGE_CONFIG_DIR")
+# A model and nothing else: no memory files, retries, fall-backs, compaction, updates or reports of its own (names from
+# code.claude.com/docs/en/env-vars, and from the program, 2.1.197 and 2.1.330).
+_BARE = {
+    "CLAUDE_AGENT_SDK_MCP_NO_PREFIX": "1",  # our tools keep their names
+    "CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS": "1",
+    "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+    "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
+    "CLAUDE_CODE_DISABLE_LEGACY_MODEL_REMAP": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
+    "CLAUDE_CODE_DISABLE_REFUSAL_FALLBACK": "1",
+    "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
+    "CLAUDE_CODE_MAX_RETRIES": "0",
+    "CLAUDE_CODE_SKIP_PROMPT_HISTORY": "1",
+    "DISABLE_AUTO_COMPACT": "1",
+    "DISABLE_COMPACT": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_UPDATES": "1",
+    "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
+    "ENABLE_MCP_LARGE_OUTPUT_FILES": "false",
+    "ENABLE_TOOL_SEARCH": "false",
+    "MAX_MCP_OUTPUT_TOKENS": "1000000000",
+    "MCP_TOOL_TIMEOUT": "1000000000",  # milliseconds: our tools keep their own time
+    "XDG_CACHE_HOME": "/dev/null/none",  # where it would log the traffic of our tools
+}
+_FLAGS = (
+    *("-p", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json"),
+    *("--include-partial-messages", "--no-session-persistence", "--disable-slash-commands", "--strict-mcp-config"),
+    *("--setting-sources", "", "--tools", "", "--allowedTools", f"mcp__{SERVER}"),
+)
+_EFFORTS: Mapping[Effort, tuple[str, ...]] = {
+    "none": ("--thinking", "disabled"),
+    "minimal": ("--effort", "low"),
+    **{level: ("--effort", level) for level in ("low", "medium", "high", "xhigh", "max")},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The program on this machine, the environment it gets, and what to call it with."""
+
+    path: str
+    environ: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def find(cls, path: str | None, environ: Mapping[str, str], variables: Mapping[str, str]) -> Self:
+        """By path, or on PATH. `variables` are set for it whatever they are. Raises UsageError when it is missing."""
+        found = shutil.which(path or "claude", path=environ.get("PATH", os.defpath))
+        if found is None:
+            raise UsageError(
+                f"The program {path or 'claude'} is not there, and anthropic-cli works through its login. Install it"
+                f" ({INSTALL}), run `claude` and log in with /login; or use the provider anthropic with a key."
+            )
+        inherited = {
+            name: value for name, value in environ.items() if name in _INHERITED or not name.startswith(_OWN_PREFIXES)
+        }
+        return cls(found, {**inherited, **_BARE, **variables})
+
+    def arguments(self, model: str, effort: Effort | None) -> tuple[str, ...]:
+        """What it is called with. An empty model is the one that the login's plan has by default."""
+        named = ("--model", model) if model else ()
+        thinking = _EFFORTS[effort] if effort else ()
+        shown = () if effort == "none" else ("--thinking-display", "summarized")
+        return (self.path, *_FLAGS, *named, *thinking, *shown)
+
+
+class ClaudeProcess:
+    """One run of the program."""
+
+    def __init__(self, process: asyncio.subprocess.Process, lifeline: int) -> None:
+        self._process = process
+        self._lifeline = lifeline
+        self._stderr = b""
+        self._listener = asyncio.create_task(self._listen())
+
+    @classmethod
+    async def start(cls, argv: Sequence[str], environ: Mapping[str, str]) -> Self:
+        """Start it here, in the current directory, which it tells the model. Raises OSError."""
+        ours, theirs = _lifeline()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *("/bin/sh", "-c", _KEEPER, "sh", str(theirs), *argv),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environ,
+                pass_fds=(theirs,),
+                start_new_session=True,
+                limit=_LONGEST_LINE,
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        return cls(process, ours)
+
+    async def send(self, line: bytes) -> bool:
+        """Write a line; false when the program no longer reads."""
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(line + b"\n")
+            await self._process.stdin.drain()
+        except (ConnectionError, RuntimeError):
+            return False
+        return True
+
+    async def receive(self) -> Mapping[str, object] | None:
+        """The next object the program says; None when it has ended. Lines that are no JSON are passed over."""
+        assert self._process.stdout
+        while line := await self._process.stdout.readline():
+            with contextlib.suppress(ValueError, RecursionError):
+                said: object = json.loads(line)
+                if fields := as_object(said):
+                    return fields
+        return None
+
+    async def complaint(self) -> str:
+        """The end of what it wrote to standard error, once it has ended."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._listener), 1.0)
+        return self._stderr.decode("utf-8", "replace").strip()
+
+    def stop(self) -> None:
+        """Let it end, within a second, and all that it started."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def abort(self) -> None:
+        """Kill it at once, before it does anything more."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def stopped(self) -> None:
+        """Let it end, and wait until it has; also when cancelled."""
+        self.stop()
+        ending = asyncio.ensure_future(self._end())
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            await ending
+            raise
+
+    async def _end(self) -> None:
+        try:
+            await asyncio.wait_for(self._process.wait(), _LAST_RESORT)
+        except TimeoutError:
+            self.abort()
+            await self._process.wait()
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._listener.cancel()
+        await asyncio.gather(self._listener, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        assert self._process.stderr
+        while piece := await self._process.stderr.read(65_536):
+            self._stderr = (self._stderr + piece)[-_COMPLAINT:]
+
+
+def _lifeline() -> tuple[int, int]:
+    """A pipe, our end first; the other end is above the descriptors that a shell can name."""
+    import fcntl
+
+    theirs, ours = os.pipe()
+    try:
+        return ours, fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 10)
+    finally:
+        os.close(theirs)

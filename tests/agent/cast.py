@@ -1,0 +1,72 @@
+"""A model that many agents share, and a root agent with the tools that concern agents."""
+
+from collections.abc import Awaitable, Callable
+
+from sagent.agent import Agent, Resources
+from sagent.agent.tree import Tree
+from sagent.lib.json import json_freeze_object
+from sagent.messages import ToolCall
+from sagent.model import Delta, Limits, Model, Reply, Request
+from sagent.testing import ScriptedModel
+from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
+from sagent.tools.background import BackgroundTask
+
+PRICES = {"scripted/scripted": {"input": "1", "output": "1"}}
+Step = str | tuple[ToolCall, ...] | Exception
+Player = Callable[[Request], Step | Awaitable[Step]]
+
+
+def call(call_id: str, tool: str, **arguments: object) -> ToolCall:
+    return ToolCall(call_id, tool, json_freeze_object(arguments))
+
+
+class Cast:
+    """A model that many agents share: each conversation has a player of its own, by the agent's path."""
+
+    provider = id = "scripted"
+    limits = Limits(200_000, 8_000)
+
+    def __init__(self, **players: Player) -> None:
+        self.players = {name.replace("__", "/"): player for name, player in players.items()}
+        self.requests: dict[str, list[Request]] = {}
+
+    def weigh(self, request: Request) -> int:
+        return ScriptedModel().weigh(request)
+
+    def stream(self, request: Request):
+        path = request.conversation.partition(":")[2]
+        self.requests.setdefault(path, []).append(
+            Request(request.conversation, tuple(request.messages), request.system, request.tools)
+        )
+        return self._play(path, request)
+
+    async def _play(self, path: str, request: Request):
+        model = ScriptedModel(self.players[path])
+        deltas: list[Delta | Reply] = []
+        async for item in model.stream(request):
+            deltas.append(item)
+            yield item
+
+
+def in_turn(*steps: Step | Player) -> Player:
+    """Answers one request after the other."""
+    left = list(steps)
+
+    def play(request: Request) -> Step | Awaitable[Step]:
+        step = left.pop(0)
+        return step(request) if callable(step) else step
+
+    return play
+
+
+def results(request: Request) -> str:
+    return "\n".join(result.text for message in request.messages[-2:] for result in message.results)
+
+
+def tree_tools() -> list:
+    return [AgentSpawn(), AgentSend(), AgentSelf(), BackgroundTask()]
+
+
+def root_of(model: Model, **given: object) -> Agent:
+    resources = Resources(tree=Tree(given.pop("limits", None)), **given)  # type: ignore[arg-type]
+    return Agent(model, system="be brief", tools=tree_tools(), resources=resources)

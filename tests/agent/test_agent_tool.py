@@ -1,0 +1,289 @@
+"""An agent as a tool of another: below the one that calls, on its ledger, within what it may do."""
+
+import asyncio
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from sagent.agent import Agent, Bounds, Resources
+from sagent.agent.agent_tool import AgentTool
+from sagent.agent.tree import Tree, TreeLimits
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import ModelError, ToolError
+from sagent.events import Event, Finished
+from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.messages import ToolCall
+from sagent.model import Request
+from sagent.patterns import Runnable, handoff, loop_until, parallel, sequential
+from sagent.peer import Action
+from sagent.policy import Ask, Deny, Verdict
+from sagent.session.log import MemoryLog
+from sagent.session.proof import verify
+from sagent.session.store import Session
+from sagent.testing import Line, ScriptedModel
+from sagent.tool import RunContext, ToolOutput, Workspace
+from sagent.usage import Usage
+
+PRICES = PriceBook({"scripted/scripted": {"input": "1", "output": "1"}})
+
+
+def ask(call_id: str, prompt: str, tool: str = "expert") -> ToolCall:
+    return ToolCall(call_id, tool, json_freeze_object({"prompt": prompt}))
+
+
+def results(request: Request) -> str:
+    return "|".join(result.text for result in request.messages[-1].results)
+
+
+def echo(request: Request) -> str:
+    return f"<{request.messages[-1].content}>"
+
+
+def lead(expert: Runnable, *script: Line, **given: object) -> Agent:
+    """An agent with an expert for a tool; by default it asks once and says what it heard."""
+    tool = AgentTool(expert, "expert", "Knows.")
+    resources = Resources(**{"ledger": Ledger(None, PRICES), **given.pop("resources", {})})  # type: ignore[arg-type]
+    script = script or ((ask("1", "why?"),), results)
+    return Agent(ScriptedModel(*script), tools=[tool], resources=resources, **given)  # type: ignore[arg-type]
+
+
+class Touch:
+    """Says that it ran."""
+
+    name, description, parameters = "Touch", "", json_freeze_object({"type": "object"})
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
+        return "touched"
+
+
+class Says:
+    """A policy with one verdict, but for calls of experts."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+
+    async def before_tool(self, call: ToolCall, effect: object, workspace: object) -> Verdict:
+        from sagent.policy import Allow
+
+        return Allow() if call.name == "expert" else self.verdict
+
+    async def after_turn(self, turn: object) -> Sequence[Action]:
+        return ()
+
+
+async def test_an_agent_answers_another_below_it() -> None:
+    expert = Agent(ScriptedModel(echo), system="You know.")
+    tool = expert.as_tool("expert", "Knows.")
+    model = ScriptedModel((ask("1", "why?"),), results)
+    agent = Agent(model, tools=[tool])
+    events: list[Event] = []
+    agent.listen(events.append)
+    result = await agent.run("go")
+    assert result.content == "<why?>"
+    assert [spec.description for spec in model.requests[0].tools] == ["Knows."]
+    assert [event.agent for event in events if isinstance(event, Finished)] == ["root/expert", "root"]
+    assert expert.model.requests[0].system == "You know."  # type: ignore[attr-defined]
+    assert not expert.messages
+    assert [each.path for each in agent.tree.living] == ["root"]
+
+
+async def test_each_call_is_a_conversation_of_its_own_and_calls_run_side_by_side() -> None:
+    together = asyncio.Barrier(2)
+
+    async def meet(request: Request) -> str:
+        await asyncio.wait_for(together.wait(), 5)
+        return f"{len(request.messages)} {request.messages[-1].content}"
+
+    expert = Agent(ScriptedModel(meet, meet))
+    result = await lead(expert, (ask("1", "a"), ask("2", "b")), results).run("go")
+    assert result.content == "1 a|1 b"
+
+
+async def test_a_call_begins_where_the_agents_own_conversation_stands() -> None:
+    expert = Agent(ScriptedModel("noted", lambda r: " ".join(m.content for m in r.messages)))
+    await expert.run("the word is x")
+    assert (await lead(expert).run("go")).content == "the word is x noted why?"
+    assert len(expert.messages) == 2
+
+
+async def test_the_callers_ledger_pays_and_its_cap_holds() -> None:
+    ledger = Ledger(Decimal("0.01"), PRICES)
+    bill = Usage(input=100, output=50)
+    expert = Agent(ScriptedModel(("yes", bill)))
+    agent = lead(expert, ((ask("1", "why?")), bill), (results, bill), resources={"ledger": ledger})
+    result = await agent.run("go")
+    assert result.cost.by_agent == {"root": Decimal("0.0003"), "root/expert": Decimal("0.00015")}
+    assert expert.ledger.totals().total == 0
+
+    dear = Agent(ScriptedModel("never", limits=ScriptedModel().limits), system="x" * 20_000)
+    result = await lead(dear, resources={"ledger": Ledger(Decimal("0.01"), PRICES)}).run("go")
+    assert "expert failed (budget)" in result.content
+
+
+async def test_a_cap_of_its_own_on_another_ledger_is_refused_and_on_the_same_is_the_same() -> None:
+    ledger = Ledger(Decimal(1), PRICES)
+    expert = Agent(ScriptedModel("yes", "yes"), resources=Resources(ledger=ledger))
+    assert "has a cap of its own" in (await lead(expert).run("go")).content
+    assert (await lead(expert, resources={"ledger": ledger}).run("go")).content == "yes"
+
+
+async def test_an_expert_that_fails_says_why_and_what_it_had() -> None:
+    error = ModelError("auth", "no key", provider="p", model="m")
+    expert = Agent(ScriptedModel(("half", ToolCall("t", "Touch")), error), tools=[Touch()])
+    agent = lead(expert)
+    result = await agent.run("go")
+    assert result.error is None
+    assert "expert failed (auth): p/m: no key" in result.content
+    assert "What it had until then:\nhalf" in result.content
+    assert agent.messages[2].results[0].is_error
+
+
+@pytest.mark.parametrize(
+    ("own", "above", "words"),
+    [
+        (None, Deny("not below me"), "Permission denied: not below me"),
+        (Deny("not me"), None, "Permission denied: not me"),
+        (Ask("may I?"), Deny("no"), "Permission denied: no"),
+        (Ask("may I?"), None, "Nobody can be asked"),
+        (None, None, "touched"),
+    ],
+)
+async def test_a_call_is_made_when_neither_policy_objects(
+    own: Verdict | None, above: Verdict | None, words: str
+) -> None:
+    policy = Says(own) if own else None
+    expert = Agent(ScriptedModel((ToolCall("t", "Touch"),), results), tools=[Touch()], policy=policy)
+    agent = lead(expert, policy=Says(above) if above else None)
+    assert words in (await agent.run("go")).content
+
+
+async def test_what_either_hides_is_hidden(tmp_path: Path) -> None:
+    seen: list[tuple[bool, ...]] = []
+
+    class Peek(Touch):
+        async def __call__(self, arguments: JsonObject, run: RunContext) -> str:
+            hidden = run.workspace.hidden
+            assert hidden is not None
+            seen.append(tuple(hidden("Grep", tmp_path)(name) for name in ("a", "b", "c")))
+            return "seen"
+
+    own = Workspace(tmp_path, hidden=lambda tool, place: lambda name: name == "a")
+    above = Workspace(tmp_path, hidden=lambda tool, place: lambda name: name == "b")
+    expert = Agent(ScriptedModel((ToolCall("t", "Touch"),), "end"), tools=[Peek()], resources=Resources(workspace=own))
+    await lead(expert, resources={"workspace": above}).run("go")
+    assert seen == [(True, True, False)]
+
+
+async def test_the_bounds_of_the_caller_hold_too() -> None:
+    for own, above, most in ((5, 2, 2), (1, 5, 1), (None, 2, 2), (2, None, 2)):
+        expert = Agent(ScriptedModel(*[(ToolCall("t", "Touch"),)] * 5), tools=[Touch()], bounds=Bounds(max_turns=own))
+        result = await lead(expert, bounds=Bounds(max_turns=above)).run("go")
+        assert f"the limit of {most} turns" in result.content
+
+
+async def test_the_limits_of_the_tree_hold() -> None:
+    expert = Agent(ScriptedModel("never"))
+    result = await lead(expert, resources={"tree": Tree(TreeLimits(max_depth=0))}).run("go")
+    assert "at most 0 deep" in result.content
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+async def test_who_stops_the_caller_stops_the_expert(cancel: bool) -> None:
+    begun = asyncio.Event()
+
+    async def forever(request: Request) -> str:
+        begun.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    expert = sequential(Agent(ScriptedModel(forever)))
+    agent = lead(expert, (ask("1", "why?"),), "after")
+    task = asyncio.create_task(agent.run("go"))
+    await asyncio.wait_for(begun.wait(), 5)
+    if cancel:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, 10)
+    else:
+        agent.interrupt()
+        assert (await asyncio.wait_for(task, 10)).stop_reason == "interrupted"
+    assert [each.path for each in agent.tree.living] == ["root"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert (await agent.run("again")).content == "after"
+
+
+async def test_the_agents_of_a_pattern_work_below_the_caller_on_one_ledger() -> None:
+    ledger = Ledger(Decimal(1), PRICES)
+    team = sequential(
+        parallel(
+            Agent(ScriptedModel("a")), Agent(ScriptedModel("b")), aggregate=lambda rs: "".join(r.content for r in rs)
+        ),
+        Agent(ScriptedModel(echo)),
+    )
+    agent = lead(team, resources={"ledger": ledger})
+    result = await agent.run("go")
+    assert result.content == "<ab>"
+    assert set(ledger.totals().by_agent) == {"root", "root/expert", "root/expert-2", "root/expert-3"}
+    assert all(each.ledger.totals().total == 0 for each in team.agents)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_in_one_call_of_a_pattern_a_conversation_goes_on(nested: bool) -> None:
+    writer = Agent(ScriptedModel("1", lambda r: f"{len(r.messages)}: {r.messages[1].content} and more"))
+    agent = lead(
+        loop_until(sequential(writer) if nested else writer, lambda result: "more" in result.content or "longer")
+    )
+    assert (await agent.run("go")).content == "3: 1 and more"
+    assert not writer.messages
+
+
+async def test_a_conversation_is_handed_on_below_the_caller_in_two_calls_at_once() -> None:
+    def pass_on(request: Request) -> tuple[Line, ...]:
+        said = json_freeze_object({"to": "b", "message": request.messages[-1].content})
+        return (ToolCall("h", "handoff", said),)
+
+    def answer(request: Request) -> str:
+        return request.messages[-1].content.rpartition("\n")[2]
+
+    team = handoff({"a": Agent(ScriptedModel(pass_on, pass_on)), "b": Agent(ScriptedModel(answer, answer))})
+    result = await lead(team, (ask("1", "x"), ask("2", "y")), results).run("go")
+    assert result.content == "x|y"
+
+
+async def test_a_failing_step_is_the_error_of_the_call() -> None:
+    error = ModelError("network", "unplugged", provider="p", model="m")
+    after = Agent(ScriptedModel("never"))
+    failing = Agent(ScriptedModel(error), bounds=Bounds(max_retries=0))
+    result = await lead(sequential(failing, after)).run("go")
+    assert "expert failed (network): p/m: unplugged" in result.content
+
+
+async def test_called_by_no_agent_it_runs_itself_one_call_after_the_other() -> None:
+    expert = Agent(ScriptedModel("one", ModelError("auth", "no key", provider="p")))
+    tool = expert.as_tool("expert", "Knows.")
+    run = RunContext("", "1", Workspace(Path.cwd()), MemoryLog().blobs, lambda text: None)
+    first, second = await asyncio.gather(
+        tool(json_freeze_object({"prompt": "a"}), run),
+        tool(json_freeze_object({"prompt": "b"}), run),
+        return_exceptions=True,
+    )
+    assert isinstance(first, ToolOutput)
+    assert first.content[0].text == "one"  # type: ignore[union-attr]
+    assert isinstance(second, ToolError)
+    assert "expert failed (auth)" in str(second)
+    assert len(expert.messages) == 3
+
+
+async def test_the_log_of_the_tree_is_verified_as_a_whole(tmp_path: Path) -> None:
+    with Session.create_at(tmp_path / "s") as session:
+        log = session.log()
+        log.append("opened", {"session": session.id, "agent": "root"})
+        expert = loop_until(Agent(ScriptedModel("1", "2")), lambda result: result.content == "2")
+        agent = lead(expert, resources={"log": log})
+        assert (await agent.run("go")).content == "2"
+        await agent.aclose()
+    assert not verify(tmp_path / "s").problems
+    assert (tmp_path / "s/root/expert-2.jsonl").is_file()

@@ -1,0 +1,505 @@
+"""Agents put together: what each pattern promises, and what becomes of errors, costs, cancellation."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagent.agent import Agent, Bounds, Resources
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import BudgetExceeded, ModelError, UsageError
+from sagent.events import Event, Finished, Result, TextDelta
+from sagent.lib.json import json_freeze_object
+from sagent.messages import Image, Message, Text, ToolCall, user
+from sagent.model import Request
+from sagent.patterns import Gathered, handoff, loop_until, parallel, sequential, triage
+from sagent.patterns.choice import named
+from sagent.testing import Line, ScriptedModel
+from sagent.usage import Cost, Usage
+
+PRICES = PriceBook({"scripted/scripted": {"input": "1", "output": "1"}})
+
+
+def bare(*script: Line, path: str = "root", ledger: Ledger | None = None, bounds: Bounds | None = None) -> Agent:
+    bounds = bounds or Bounds(max_retries=0)
+    resources = Resources(path=path, ledger=ledger or Ledger(None, PRICES))  # one table of prices, loaded once
+    return Agent(ScriptedModel(*script), bounds=bounds, resources=resources)
+
+
+def asked(agent: Agent, number: int = -1) -> str:
+    model = agent.model
+    assert isinstance(model, ScriptedModel)
+    return model.requests[number].messages[-1].content
+
+
+def echo(request: Request) -> str:
+    return f"<{request.messages[-1].content}>"
+
+
+def broken(kind: str = "auth") -> ModelError:
+    return ModelError(kind, "no key", provider="p", model="m")  # type: ignore[arg-type]
+
+
+async def forever(request: Request) -> str:
+    await asyncio.sleep(60)
+    return "never"
+
+
+class Own:
+    """A runnable that is no agent."""
+
+    def __init__(self, answer: Callable[[str], str]) -> None:
+        self.answer = answer
+
+    async def run(self, prompt: str | Message, /) -> Result:
+        said = self.answer(prompt if isinstance(prompt, str) else prompt.content)
+        return Result(said, (Text(said),), "end", usage=Usage(input=5), cost=Cost(total=Decimal(1)), turns=1)
+
+
+# One after the other
+
+
+async def test_each_step_is_asked_what_the_one_before_has_answered() -> None:
+    steps = [bare(echo), Own(str.upper), bare(lambda r: f"last {r.messages[-1].content}")]
+    result = await sequential(*steps).run("go")
+    assert (result.content, result.turns, result.stop_reason) == ("last <GO>", 3, "end")
+
+
+async def test_an_error_of_a_step_is_raised_as_it_is_and_nothing_follows() -> None:
+    error, after = broken(), bare("never")
+    with pytest.raises(ModelError) as caught:
+        await sequential(bare("fine"), bare(error), after).run("go")
+    assert caught.value is error
+    assert not after.messages
+
+
+async def test_a_step_that_a_limit_stopped_is_the_last() -> None:
+    limited, after = bare(bounds=Bounds(max_turns=0)), bare("never")
+    result = await sequential(bare("fine"), limited, after).run("go")
+    assert result.error is not None
+    assert result.error.kind == "max_turns"
+    assert not after.messages
+
+
+async def test_a_step_that_answers_nothing_ends_it_with_an_error() -> None:
+    result = await sequential(Own(lambda _: ""), bare("never")).run("go")
+    assert result.error is not None
+    assert result.error.kind == "empty"
+
+
+async def test_a_whole_message_reaches_the_first_step() -> None:
+    first = bare("seen")
+    await sequential(first, bare("done")).run(user("look", Image("image/png", b"1")))
+    assert first.messages[0].parts[1] == Image("image/png", b"1")
+
+
+# What it costs
+
+
+async def test_usage_is_summed_and_a_shared_ledger_counted_once() -> None:
+    bill = Usage(input=10, output=3)
+    shared = Ledger(None, PRICES)
+    agents = [bare(("x", bill), path=name, ledger=shared) for name in "abc"]
+    apart = bare(("y", bill), ledger=Ledger(None, PRICES))
+    result = await sequential(parallel(*agents), apart, Own(str)).run("go")
+    assert result.usage == Usage(input=45, output=12)
+    assert result.cost.total == shared.totals().total + apart.ledger.totals().total + 1
+    assert shared.totals().total == Decimal("0.000039")
+    assert set(result.cost.by_agent) == {"a", "b", "c", "root"}
+
+
+async def test_a_cap_stops_a_step_with_that_error() -> None:
+    ledger = Ledger(Decimal("0.0005"), PRICES)
+    first = bare(("x" * 400, Usage(input=300, output=199)), path="a", ledger=ledger)
+    with pytest.raises(BudgetExceeded):
+        await sequential(first, bare("never", path="b", ledger=ledger)).run("go")
+    assert ledger.totals().total <= Decimal("0.0005")
+
+
+async def test_what_a_failed_member_had_and_used_is_kept() -> None:
+    bill = Usage(input=10, output=3)
+    failing = bare(("half", ToolCall("t", "none"), bill), broken(), path="failing")
+    result = await parallel(bare(("whole", bill), path="fine"), failing).run("go")
+    assert result.members["failing"].content == "half"
+    assert "Failed (auth): p/m: no key\n\nhalf" in result.content
+    assert result.usage == bill + bill
+
+
+# Side by side
+
+
+async def test_members_run_together_and_stand_below_each_other() -> None:
+    together = asyncio.Barrier(2)
+
+    async def meet(request: Request) -> str:
+        await asyncio.wait_for(together.wait(), 5)
+        return request.messages[-1].content
+
+    result = await parallel(bare(meet, path="left"), bare(meet, path="right")).run("hello")
+    assert result.content == "## left\n\nhello\n\n## right\n\nhello"
+    assert list(result.members) == ["left", "right"]
+    assert result.turns == 2
+
+
+async def test_a_function_aggregates_what_succeeded_in_the_order_of_the_members() -> None:
+    async def slow(request: Request) -> str:
+        await asyncio.sleep(0.01)
+        return "1"
+
+    def join(results: Sequence[Result]) -> str:
+        return "+".join(result.content for result in results)
+
+    async def later(results: Sequence[Result]) -> str:
+        return join(results)
+
+    for aggregate in (join, later):
+        members = [bare(slow), bare(broken()), bare("3")]
+        result = await parallel(*members, aggregate=aggregate, quorum=2).run("go")
+        assert (result.content, result.error) == ("1+3", None)
+        assert list(result.members) == ["root-1", "root-2", "root-3"]
+
+
+async def test_an_agent_aggregates_and_is_told_who_failed() -> None:
+    editor = bare("one answer")
+    bad = bare(broken(), path="bad")
+    result = await parallel(bare("A", path="good"), bad, bare("C", path="late"), aggregate=editor, quorum=2).run("q?")
+    told = asked(editor)
+    assert isinstance(result, Gathered)
+    assert result.content == "one answer"
+    assert "q?" in told
+    assert "## good\n\nA" in told
+    assert "## bad\n\nFailed (auth): " in told
+    assert result.turns == 3
+
+
+async def test_without_a_quorum_all_must_succeed_and_what_there_is_is_kept() -> None:
+    members = [bare("A", path="a"), bare(broken(), path="b"), bare("C", path="c")]
+    after = bare("never")
+    result = await sequential(parallel(*members), after).run("go")
+    assert isinstance(result, Gathered)
+    assert result.error is not None
+    assert result.error.kind == "auth"
+    assert "2 of 3 needed answers: b failed (auth)" in result.error.message
+    assert "## a\n\nA" in result.content
+    assert "## c\n\nC" in result.content
+    assert [name for name, each in result.members.items() if each.is_error] == ["b"]
+    assert not after.messages
+
+
+async def test_when_nobody_answers_the_first_error_is_raised() -> None:
+    first = broken()
+    with pytest.raises(ModelError) as caught:
+        await parallel(bare(first), bare(broken("network"))).run("go")
+    assert caught.value is first
+
+
+async def test_a_defect_of_a_member_is_its_failure_only() -> None:
+    def crash(prompt: str) -> str:
+        raise RuntimeError("a defect")
+
+    result = await parallel(Own(crash), bare("fine"), quorum=1).run("go")
+    assert result.error is None
+    result = await parallel(Own(crash), bare("fine")).run("go")
+    assert result.error is not None
+    assert result.error.kind == "crashed"
+
+
+async def test_enough_answers_stop_the_rest() -> None:
+    stuck = bare(forever, path="stuck")
+    result = await asyncio.wait_for(parallel(bare("first"), stuck, quorum=1).run("go"), 10)
+    assert (result.content, list(result.members)) == ("first", ["root"])
+    assert not stuck.running
+
+
+async def test_a_quorum_out_of_reach_stops_the_rest() -> None:
+    stuck = bare(forever)
+    with pytest.raises(ModelError):
+        await asyncio.wait_for(parallel(bare(broken()), stuck, bare(broken()), quorum=2).run("go"), 10)
+    assert not stuck.running
+
+
+async def test_a_cancelled_run_takes_all_members_along() -> None:
+    agents = [bare(forever), bare(forever), bare(forever)]
+    task = asyncio.create_task(
+        parallel(agents[0], sequential(agents[1]), loop_until(agents[2], lambda _: True)).run("x")
+    )
+    while not all(agent.running for agent in agents):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not any(agent.running for agent in agents)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_member_that_will_not_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagent.patterns.branches.END_SECONDS", 0.01)
+    let_go = asyncio.Event()
+
+    class Stubborn(Own):
+        async def run(self, prompt: str | Message, /) -> Result:
+            while not let_go.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await let_go.wait()
+            return await super().run(prompt)
+
+    result = await asyncio.wait_for(parallel(bare("enough"), Stubborn(str), quorum=1).run("go"), 10)
+    assert result.content == "enough"
+    let_go.set()
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=5), st.data())
+def test_a_quorum_is_met_exactly_when_so_many_succeed(good: list[bool], data: st.DataObject) -> None:
+    quorum = data.draw(st.none() | st.integers(1, len(good)))
+
+    async def once() -> None:
+        members = [bare("yes" if each else broken(), path=f"m{n}") for n, each in enumerate(good)]
+        enough = sum(good) >= (quorum or len(good))
+        try:
+            result = await parallel(*members, quorum=quorum).run("go")
+        except ModelError:
+            assert not enough
+            return
+        succeeded = [name for name, each in result.members.items() if not each.is_error]
+        assert enough == (result.error is None)
+        assert all(good[int(name[1:])] for name in succeeded)
+        assert len(succeeded) >= (quorum or len(good)) or not enough
+        assert not any(member.running for member in members)
+
+    asyncio.run(once())
+
+
+def test_what_cannot_be_is_refused() -> None:
+    agent = bare("x")
+    for refused in (
+        lambda: sequential(),
+        lambda: parallel(agent, quorum=2),
+        lambda: parallel(agent, quorum=0),
+        lambda: parallel(agent, sequential(bare("y"), agent)),
+        lambda: triage(agent, {}),
+        lambda: triage(agent, {"a": bare("x")}, default="b"),
+        lambda: handoff({"a": agent}),
+        lambda: handoff({"a": agent, "b": agent}),
+        lambda: handoff({"a": agent, "b": bare("x")}, start="c"),
+        lambda: loop_until(agent, lambda _: True, rounds=0),
+    ):
+        with pytest.raises(UsageError):
+            refused()
+
+
+# By choice
+
+
+async def test_the_chosen_agent_gets_the_request_unchanged() -> None:
+    chooser, tech, billing = bare("It is **billing**."), bare("never"), bare(echo)
+    result = await triage(chooser, {"tech": tech, "billing": billing}).run("I paid twice")
+    assert result.content == "<I paid twice>"
+    assert "tech, billing" in asked(chooser)
+    assert not tech.messages
+
+
+async def test_an_answer_that_names_none_is_asked_for_once_more_and_then_the_default_answers() -> None:
+    agents = {"tech": bare("tech here"), "billing": bare("billing here")}
+    assert (await triage(bare("neither", "tech"), agents).run("?")).content == "tech here"
+    vague = bare("tech or billing", "hm")
+    assert (await triage(vague, agents, default="billing").run("?")).content == "billing here"
+    with pytest.raises(UsageError, match="named none of tech, billing"):
+        await triage(bare("hm", "hm"), agents).run("?")
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        ("bill", "bill"),
+        ("Bill-Pay.", "bill-pay"),
+        ('"bill"', "bill"),
+        ("not bill but bill-pay", None),
+        ("billing", None),
+        ("", None),
+        ("I would say: bill-pay", "bill-pay"),
+        ("bill pay later, I think", "bill pay later"),
+    ],
+)
+def test_a_name_is_found_whatever_stands_around_it(answer: str, name: str | None) -> None:
+    assert named(answer, ("bill", "bill-pay", "bill pay later")) == name
+
+
+async def test_a_chooser_that_fails_is_the_failure() -> None:
+    error, other = broken(), bare("never")
+    with pytest.raises(ModelError) as caught:
+        await triage(bare(error), {"a": other}, default="a").run("?")
+    assert caught.value is error
+    stopped = await triage(bare(bounds=Bounds(max_turns=0)), {"a": other}, default="a").run("?")
+    assert stopped.stop_reason == "max_turns"
+    assert not other.messages
+
+
+# By handing on
+
+
+def hand_on(to: str, message: str = "yours") -> tuple[Line, ...]:
+    return ("one moment", ToolCall("h", "handoff", json_freeze_object({"to": to, "message": message})))
+
+
+async def test_a_conversation_is_handed_on_with_what_was_said() -> None:
+    front, billing = bare(hand_on("billing", "paid twice")), bare(hand_on("refunds"))
+    refunds = bare("done", hand_on("front"))
+    team = handoff({"front": front, "billing": billing, "refunds": refunds})
+    result = await team.run(user("help", Image("image/png", b"1")))
+    assert (result.content, result.error, result.turns) == ("done", None, 3)
+    told = asked(refunds)
+    assert all(words in told for words in ("help", "one moment", "front to billing:\npaid twice", "yours"))
+    assert refunds.messages[0].parts[1] == Image("image/png", b"1")
+    assert front.messages[-1].results[0].text == "billing goes on from here."
+
+
+async def test_handing_on_ends_after_so_many_times() -> None:
+    a, b = bare(hand_on("b"), hand_on("b")), bare(hand_on("a"))
+    result = await handoff({"a": a, "b": b}, start="a", most=2).run("go")
+    assert (result.stop_reason, result.turns) == ("max_handoffs", 3)
+    assert result.error is not None
+
+
+async def test_an_unknown_name_is_an_error_result_and_the_agent_goes_on() -> None:
+    a = bare(hand_on("nobody"), lambda r: r.messages[-1].results[0].text)
+    result = await handoff({"a": a, "b": bare("never")}).run("go")
+    assert "Invalid arguments for handoff" in result.content
+
+
+async def test_an_agent_hands_on_in_one_pattern_only() -> None:
+    a = bare("x")
+    handoff({"a": a, "b": bare("y")})
+    with pytest.raises(UsageError, match="has a tool 'handoff' already"):
+        handoff({"a": a, "c": bare("z")})
+
+
+# Again and again
+
+
+async def test_an_answer_is_asked_for_until_it_is_approved() -> None:
+    writer = bare("1", "2", "3")
+    result = await loop_until(writer, lambda result: result.content == "3" or f"{result.content} is too small").run(
+        "go"
+    )
+    assert (result.content, result.turns, result.error) == ("3", 3, None)
+    assert "2 is too small" in asked(writer)
+
+
+async def test_an_async_function_may_approve_and_the_rounds_are_limited() -> None:
+    async def never(result: Result) -> bool:
+        return False
+
+    result = await loop_until(bare("1", "2"), never, rounds=2).run("go")
+    assert result.content == "2"
+    assert result.error is not None
+    assert result.error.kind == "max_rounds"
+    assert "2 rounds" in result.error.message
+
+
+async def test_a_judge_says_what_must_change() -> None:
+    writer, judge = bare("dull", "fine"), bare("Not approved: make it shine", "**APPROVED**")
+    result = await loop_until(writer, judge).run("write")
+    assert (result.content, result.turns) == ("fine", 4)
+    assert "make it shine" in asked(writer)
+    assert "write" in asked(judge)
+    assert "fine" in asked(judge)
+
+
+async def test_a_judge_that_fails_is_the_failure() -> None:
+    error = broken()
+    with pytest.raises(ModelError) as caught:
+        await loop_until(bare("1"), bare(error)).run("go")
+    assert caught.value is error
+
+
+async def test_a_runnable_without_memory_is_told_the_task_and_its_answer_again() -> None:
+    seen: list[str] = []
+
+    def note(prompt: str) -> str:
+        seen.append(prompt)
+        return f"answer {len(seen)}"
+
+    await loop_until(Own(note), lambda result: result.content == "answer 2").run("the task")
+    assert seen[0] == "the task"
+    assert "the task" in seen[1]
+    assert "answer 1" in seen[1]
+
+
+# Each is itself usable as an agent
+
+
+async def test_patterns_are_members_of_patterns() -> None:
+    votes = parallel(bare("a"), bare("a"), bare("b"), aggregate=lambda rs: max(r.content for r in rs))
+    inner = sequential(votes, bare(echo))
+    chosen = triage(bare("loop"), {"loop": loop_until(inner, lambda _: True)})
+    result = await chosen.run("go")
+    assert (result.content, result.turns) == ("<b>", 5)
+
+
+async def test_an_interrupt_ends_it_with_what_was_said_last() -> None:
+    pattern = sequential(bare("first words"), parallel(bare(forever), bare(forever)))
+
+    async def run() -> Result:
+        result = await pattern.run("go")
+        await asyncio.sleep(0)  # whoever waits for it is not cancelled
+        return result
+
+    task = asyncio.create_task(run())
+    agents = pattern.agents
+    while not all(agent.running for agent in agents[1:]):
+        await asyncio.sleep(0)
+    pattern.interrupt()
+    result = await asyncio.wait_for(task, 10)
+    assert result.error is not None
+    assert (result.content, result.stop_reason, result.error.kind) == ("first words", "interrupted", "interrupted")
+    assert not task.cancelling()
+    assert not any(agent.running for agent in agents)
+    pattern.interrupt()
+    assert task.done()
+
+
+async def test_a_stream_tells_every_members_events_and_the_result_last() -> None:
+    events: list[Event] = []
+    async for event in sequential(bare("one", path="a"), bare("two", path="b")).stream("go"):
+        events.append(event)
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["one", "two"]
+    assert [event.agent for event in events if isinstance(event, Finished)] == ["a", "b", "sequential"]
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert last.result.content == "two"
+    failing = [event async for event in sequential(bare(broken())).stream("go")][-1]
+    assert isinstance(failing, Finished)
+    assert failing.result.error is not None
+    assert failing.result.error.kind == "auth"
+
+
+async def test_leaving_a_stream_early_ends_the_run() -> None:
+    agent = bare(("word", 60.0, "more"))
+    stream = sequential(agent).stream("go")
+    async for event in stream:
+        if isinstance(event, TextDelta):
+            break
+    await stream.aclose()  # type: ignore[attr-defined]
+    assert not agent.running
+
+
+async def test_one_run_at_a_time() -> None:
+    pattern = sequential(bare(forever))
+    task = asyncio.create_task(pattern.run("go"))
+    await asyncio.sleep(0)
+    with pytest.raises(UsageError, match="is running"):
+        await pattern.run("again")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_without_an_event_loop() -> None:
+    assert sequential(bare("a"), bare(echo)).run_sync({"prompt": "go"}).content == "<a>"
