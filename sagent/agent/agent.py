@@ -11,7 +11,7 @@ from sagent.agent.inbox import Arrived
 from sagent.agent.life import Life
 from sagent.agent.post import Post
 from sagent.agent.runs import Runs
-from sagent.agent.state import Bounds, Resources, State, limits_of, specs_of, with_limits
+from sagent.agent.state import Bounds, Resources, State, limits_of, with_limits
 from sagent.agent.tree import Tree
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
@@ -73,7 +73,8 @@ class Agent:
             fallbacks=list(given.fallbacks),
             catalog=given.catalog,
             finish=given.finish,
-            specs=specs_of(tools),
+            prompts=tree.prompts,
+            specs=tree.prompts.specs(tools),
             caller=self,
             stir=lambda: tree.nudge(given.path),
             tell=tree.tell,
@@ -400,7 +401,7 @@ class Agent:
         return job.status()
 
     async def cancel_job(self, name: str) -> JobStatus:
-        """Stop a job; what it had is lost. Raises UsageError."""
+        """Stop a job; the end of what it showed is kept. Raises UsageError."""
         job = self._state.jobs.require(name)
         if not job.task.done():
             job.task.cancel()

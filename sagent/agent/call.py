@@ -280,6 +280,7 @@ def _shrink(state: State, error: ModelError) -> bool:
     if not stubs:
         return False
     compact(state.history, compacted(stubs, before, before, "overflow"))
+    state.meter.shrunk = True
     after = before * state.model.weigh(state.request()) // max(weight, 1)
     state.record("compacted", compacted(stubs, before, after, "overflow"))
     text = (

@@ -104,6 +104,7 @@ async def _until_answered(
 def _go_on(state: State, call: ToolCall, task: asyncio.Task[None], results: dict[str, ToolResult], why: str) -> None:
     """Answer a call that runs by the name of the job that it is from now on."""
     job = state.jobs.begin(call, task)
+    task.add_done_callback(lambda _: _close_job(state, job))
     state.record("job", job_body(job))
     text = f"{call.name} {why} as {job.name}. Its result arrives as a message; go on with other work, or end your turn."
     _answer(state, call, ToolOutput.of(text, summary=f"goes on as {job.name}"), 0.0, results)
@@ -139,7 +140,10 @@ async def _prepare(state: State, call: ToolCall, reply: Message) -> Ready | Tool
         cut = " The reply was cut at its length limit." if reply.stop == "max_tokens" else ""
         raw = call.malformed[:500]
         return _error(f"The arguments of {call.name} are not a JSON object: {raw!r}.{cut} Call it again.")
-    given, background, delay = _set_apart(tool, call.arguments)
+    try:
+        given, background, delay = _set_apart(tool, call.arguments)
+    except ToolError as error:
+        return _error(f"Invalid arguments for {call.name}: {error}. Call it again with corrected arguments.")
     arguments = coerce(tool.parameters, given)
     wrong = violations(tool.parameters, arguments)
     if wrong or not isinstance(arguments, JsonObject):
@@ -183,6 +187,8 @@ def _set_apart(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, flo
     if not extra:
         return arguments, False, 0.0
     seconds = float(delay) if isinstance(delay, int | float) and "delay" in extra else 0.0
+    if "delay" in extra and not isinstance(delay, int | float):
+        raise ToolError(f"delay: a number of seconds is needed, not {delay!r:.40}")
     rest = JsonObject({name: value for name, value in arguments.items() if name not in extra})
     return rest, "background" in extra and background in (True, "true"), min(max(seconds, 0.0), LONGEST_DELAY)
 
@@ -231,6 +237,12 @@ def _end_job(state: State, job: Job, output: ToolOutput, how: JobState) -> None:
     else:
         state.receive(news_of(job), "next")
     state.stir()
+
+
+def _close_job(state: State, job: Job) -> None:
+    """See to the end of a job that was cancelled before its first step, in which nothing of it ran."""
+    if job.state == "running":
+        _end_job(state, job, _error("cancelled before it began"), "cancelled")
 
 
 async def _invoke(state: State, item: Ready, running: asyncio.Task[None], ongoing: Ongoing) -> ToolOutput:

@@ -14,7 +14,7 @@ from sagent.context.stubs import drop
 from sagent.cost.ledger import Ledger, Reservation, Spent
 from sagent.errors import SagentError, UsageError
 from sagent.events import Denial, Event, Notice, Received, Switched
-from sagent.lib.json import EMPTY, JsonObject, as_object, canonical_bytes, json_freeze_object, sha256_hex
+from sagent.lib.json import EMPTY, JsonObject, as_object, canonical_bytes, json_freeze_object, json_thaw, sha256_hex
 from sagent.messages import Message, ToolCall, ToolResult, user
 from sagent.model import EFFORTS, Effort, Limits, Model, Request, ToolSpec
 from sagent.peer import Action, Background, Caller, Compact, Inject, Moment, Stop, Switch
@@ -71,10 +71,11 @@ class Meter:
     weight: int = 0  # the bound of the last request that was counted
     counted: int = 0  # what the provider said it was
     window: int | None = None  # as an overflow error told it
+    shrunk: bool = False  # the conversation no longer begins with what was counted
 
     def bound(self, weight: int) -> int:
         """The most input tokens a request of this weight can have."""
-        if not self.counted or weight < self.weight:
+        if not self.counted or self.shrunk or weight < self.weight:
             return weight
         return min(weight, self.counted + weight - self.weight)
 
@@ -82,14 +83,14 @@ class Meter:
         """How many tokens it likely has; text has three to four bytes to a token."""
         if not self.counted:
             return weight // 3
-        if weight < self.weight:
+        if self.shrunk or weight < self.weight:
             return self.counted * weight // self.weight
         return self.counted + (weight - self.weight) // 3
 
     def learn(self, weight: int, counted: int) -> None:
         """Take over what the provider counted."""
         if counted > 0:
-            self.weight, self.counted = weight, counted
+            self.weight, self.counted, self.shrunk = weight, counted, False
 
 
 @dataclass(slots=True)
@@ -103,6 +104,33 @@ class Run:
     askers: list[str] = field(default_factory=list[str])  # agents whose messages want an answer
     usage: Usage = field(default_factory=Usage)
     denials: list[Denial] = field(default_factory=list[Denial])
+
+
+class Prompts:
+    """System prompts and tools made ready, once for all agents that have the same."""
+
+    def __init__(self) -> None:
+        self._specs: dict[tuple[int, ...], tuple[Sequence[Tool], tuple[ToolSpec, ...]]] = {}
+        self._bodies: dict[tuple[str, int], tuple[tuple[ToolSpec, ...], str, Mapping[str, object]]] = {}
+
+    def specs(self, tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
+        """The tools as the model sees them; equal tools give the very same tuple."""
+        key = tuple(map(id, tools))
+        if key not in self._specs:
+            self._specs[key] = (tuple(tools), specs_of(tools))
+        return self._specs[key][1]
+
+    def body(self, system: str, specs: tuple[ToolSpec, ...]) -> tuple[str, Mapping[str, object]]:
+        """What the log keeps of them, and its hash."""
+        key = (system, id(specs))
+        if key not in self._bodies:
+            tools = [
+                {"name": spec.name, "description": spec.description, "parameters": json_thaw(spec.parameters)}
+                for spec in specs
+            ]
+            body = {"system": system, "tools": tools}
+            self._bodies[key] = (specs, sha256_hex(canonical_bytes(body)), body)
+        return self._bodies[key][1:]
 
 
 @dataclass(slots=True)
@@ -136,6 +164,7 @@ class State:
     tell: Callable[[str, Message], None] = lambda path, message: None  # a message to another agent, if it lives
     history: list[Message] = field(default_factory=list[Message])
     listeners: list[Callable[[Event], None]] = field(default_factory=list[Callable[[Event], None]])
+    prompts: Prompts = field(default_factory=Prompts)
     specs: tuple[ToolSpec, ...] = ()
     meter: Meter = field(default_factory=Meter)
     run: Run = field(default_factory=Run)
@@ -316,11 +345,7 @@ class State:
 
     def record_prompt(self) -> None:
         """Log the system prompt and tools as sent, once and again whenever they differ."""
-        tools = [
-            {"name": spec.name, "description": spec.description, "parameters": spec.parameters} for spec in self.specs
-        ]
-        body = {"system": self.system, "tools": tools}
-        prompt_id = sha256_hex(canonical_bytes(body))
+        prompt_id, body = self.prompts.body(self.system, self.specs)
         if prompt_id != self.prompt_id:
             self.prompt_id = prompt_id
             self.record("prompt", body)
@@ -399,6 +424,7 @@ class State:
             names = {name for name in self._tools_known() if name.lower() in wanted} | (wanted & {"*"})
             body = compacted(drop(self.history, names, self.log.blobs), before, before, "asked for")
         compact(self.history, body)
+        self.meter.shrunk = True
         after = self.meter.estimate(self.model.weigh(self.request()))
         self.record("compacted", {**body, "after": after})
         if order.clear and kept:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from sagent.agent.state import Prompts
 from sagent.errors import UsageError
 from sagent.messages import Message
 
@@ -36,6 +37,8 @@ class Tree:
         self._living: dict[str, Agent] = {}
         self._used: set[str] = set()
         self._spawns = 0
+        self._numbers: dict[str, int] = {}  # last given, by the beginning of the path
+        self.prompts = Prompts()
         self.post: Post | None = None
 
     @property
@@ -130,9 +133,10 @@ class Tree:
             await asyncio.wait(tasks, timeout=END_SECONDS)
 
     def _numbered(self, stem: str, first: int = 1) -> str:
-        number = first
+        number = self._numbers.get(stem, first)
         while f"{stem}{number}".lower() in self._used:
             number += 1
+        self._numbers[stem] = number  # not one more: nobody may take it
         return f"{stem}{number}"
 
 

@@ -100,7 +100,7 @@ class StreamRenderer:
 
     def on_result(self, result: Result) -> None:
         """The last line."""
-        self._lines.append(json_dump({"type": "result", **encode_result(result)}))
+        self._lines.append(json_dump({"type": "result", "agent": ROOT, **encode_result(result)}))
         self.flush()
 
     def flush(self) -> None:

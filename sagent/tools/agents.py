@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Literal, cast
 
@@ -216,25 +216,43 @@ def _named(caller: Caller, name: str) -> list[Peer]:
 def _change(caller: Caller, target: Peer, arguments: JsonObject) -> list[str]:
     """Check every change, then make them; what was done, in words. Raises UsageError."""
     actions: list[tuple[Switch | Compact, str]] = []
-    switch, context = as_object(arguments.get("switch")), as_object(arguments.get("context"))
+    switch = _members(arguments, "switch", ("provider", "model", "effort"))
+    context = _members(arguments, "context", ("compact", "hints", "drop", "clear"))
     limits = {name: as_int(value) for name, value in as_object(arguments.get("limits")).items()}
     _check_limits(caller.status(), target.status(), limits)
     if switch or limits:
-        model, effort = as_str(switch.get("model")) or None, as_str(switch.get("effort")) or None
+        model, effort = _model_of(switch), as_str(switch.get("effort")) or None
         parts = [f"{name} {value}" for name, value in (("model", model), ("effort", effort), *limits.items()) if value]
         actions.append((Switch(model, effort, limits or None), f"{', '.join(parts)} from the next step on"))
-    names = tuple(map(str, as_array(context.get("drop"))))
-    if context.get("clear") is True:
+    drop = context.get("drop")
+    names = (drop,) if isinstance(drop, str) else tuple(map(str, as_array(drop)))
+    if context.get("clear") in (True, "true"):
         actions.append((Compact(clear=True), "the conversation is cleared before the next step"))
     elif names:
         actions.append((Compact(drop=names), f"results of {', '.join(names)} give way to stubs before the next step"))
-    elif context.get("compact") is True:
+    elif context.get("compact") in (True, "true"):
         actions.append((Compact(as_str(context.get("hints"))), "the context is made smaller before the next step"))
     for action, _ in actions:
         target.check(action)
     for action, _ in actions:
         target.apply(action)
     return [f"{target.path}: {words}." for _, words in actions]
+
+
+def _members(arguments: JsonObject, name: str, known: Sequence[str]) -> Mapping[str, object]:
+    """An argument that is an object. Raises ToolError for a member that means nothing."""
+    found = as_object(arguments.get(name))
+    if strangers := [member for member in found if member not in known]:
+        raise ToolError(f"Nothing was changed: {name} has no {strangers[0]!r}, it takes {', '.join(known)}.")
+    return found
+
+
+def _model_of(switch: Mapping[str, object]) -> str | None:
+    """The model to switch to, with its provider."""
+    provider, model = as_str(switch.get("provider")), as_str(switch.get("model"))
+    if provider and not model:
+        raise ToolError(f"Nothing was changed: name a model of {provider} too. catalog lists them.")
+    return f"{provider}/{model}" if provider and not model.startswith(f"{provider}/") else model or None
 
 
 def _check_limits(own: Status, other: Status, limits: Mapping[str, int]) -> None:

@@ -259,8 +259,11 @@ async def test_an_agent_sees_and_changes_itself_and_a_bad_change_changes_nothing
         selfcall("1", status=True),
         note(selfcall("2", switch={"model": "nobody/x"}, limits={"max_turns": 3})),
         note(selfcall("3", limits={"max_turns": 99})),
-        note(selfcall("4", limits={"max_turns": 8}, switch={"effort": "low"})),
-        note(selfcall("5", switch={"model": "other/m"})),
+        note(selfcall("3a", switch={"modell": "other/m"})),
+        note(selfcall("3b", switch={"provider": "other"})),
+        note(selfcall("3c", context={"drop": ["Nothing"]}, limits={"max_turns": 2})),
+        note(selfcall("4", limits={"max_turns": 9}, switch={"effort": "low"})),
+        note(selfcall("5", switch={"provider": "other", "model": "m"})),
     )
     agent = Agent(model, tools=tree_tools(), bounds=Bounds(max_turns=10), resources=Resources(resolve=resolve))
     result = await agent.run("go")
@@ -269,7 +272,10 @@ async def test_an_agent_sees_and_changes_itself_and_a_bad_change_changes_nothing
     assert "results of" not in seen[0]
     assert "Nothing was changed: there is no nobody/x" in seen[1]
     assert "max_turns can be 10 at most" in seen[2]
-    assert agent.status().limits == {"max_turns": 8}
+    assert "switch has no 'modell'" in seen[3]
+    assert "name a model of other too" in seen[4]
+    assert "Nothing was changed: root has no tool 'Nothing'" in seen[5]
+    assert agent.status().limits == {"max_turns": 9}
     assert (agent.status().model, agent.status().effort) == ("other/m", "low")
 
 

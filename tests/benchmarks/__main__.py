@@ -208,6 +208,19 @@ def delta_cpu() -> float:
     return median(cpu(30_000) - cpu(1) for _ in range(RUNS))
 
 
+def agents(mode: str, count: int = 1) -> dict[str, float]:
+    """What agents.py says it took, and when the last request `came`."""
+    lean = [PYTHON, str(Path(__file__).with_name("lean_server.py")), "agents", "0"]
+    server = subprocess.Popen(lean, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with server, tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as cwd:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        environment = {**provider_environment(url), "HOME": home, "PYTHONPATH": str(ROOT)}
+        argv = [PYTHON, str(Path(__file__).with_name("agents.py")), mode, str(count)]
+        told = subprocess.check_output(argv, env=environment, cwd=cwd, text=True)
+        return {**json.loads(told), "came": json.loads(server.communicate()[0])["last"]}
+
+
 def modules(*argv: str) -> int:
     """Modules imported before the first request, or in all where there is none."""
     with served(turns(0)) as (_, environment), tempfile.NamedTemporaryFile() as file:
@@ -241,6 +254,14 @@ def measure() -> Iterator[Row]:
     yield Row("opening a log of 10,000 messages", "≤ 0.5 s", value, "s", value <= 0.5)
     value = delta_cpu()
     yield Row("30,000 text deltas: extra CPU", "≤ 0.7 s", value, "s", value <= 0.7)
+    swarms = [agents("swarm", 1000) for _ in range(RUNS)]
+    words = "1,000 agents of one root, 32 alive at a time, two turns each"
+    value, other = median(swarm["cpu"] for swarm in swarms), median(swarm["wall"] for swarm in swarms)
+    yield Row(f"{words}: our CPU for each ({other:.1f} ms wall)", "≤ 6 ms", value, "ms", value <= 6)
+    value = median(swarm["memory"] for swarm in swarms)
+    yield Row("the same: peak memory in all", "≤ 150 MB", value, "MB", value <= 150)
+    value = 1000 * median(told["came"] - told["sent"] for told in (agents("preempt") for _ in range(RUNS)))
+    yield Row("a message to an agent in a 60 s `Bash`: until its next request", "≤ 50 ms", value, "ms", value <= 50)
     count = modules(*FLAGS, "hello")
     yield Row("modules imported before the first request", "≤ 330", count, "", count <= 330)
     count = modules("--version")

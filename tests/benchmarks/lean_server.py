@@ -1,14 +1,16 @@
 """A provider that does nothing but time its client: argv[2] tool turns of `echo` in the family argv[1], then an answer.
 
-Prints its address; when its standard input ends, as JSON, when the first request came (seconds of the monotonic clock)
-and the milliseconds from the end of each answer to the next request. A process of its own that keeps nothing and parses
-no body: FakeProviderServer keeps every request, and the time from turn to turn grew with what it kept.
+With the family "agents" every client gets one call of its own. Prints its address; when its standard input ends, as
+JSON, when the first request came and when the last (seconds of the monotonic clock), and the milliseconds from the end
+of each answer to the next request. A process of its own that keeps nothing: FakeProviderServer keeps every request, and
+the time from turn to turn grew with what it kept.
 """
 
 import asyncio
 import json
 import sys
 import time
+from collections.abc import Callable
 
 Event = dict[str, object]
 COMMAND = json.dumps({"command": "echo hello"})
@@ -29,15 +31,15 @@ def block(index: int, start: Event, delta: Event) -> list[Event]:
     ]
 
 
-def anthropic(call_id: str) -> list[Event]:
-    """A call of Bash, or without an id the end."""
+def anthropic(call_id: str, name: str = "Bash", arguments: str = COMMAND) -> list[Event]:
+    """A call, or without an id the end."""
     usage = {"input_tokens": 10, "output_tokens": 1}
     message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
     events: list[Event] = [{"type": "message_start", "message": {**message, "stop_reason": None}}]
     events += block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "next"})
     if call_id:
-        call = {"type": "tool_use", "id": call_id, "name": "Bash", "input": {}}
-        events += block(1, call, {"type": "input_json_delta", "partial_json": COMMAND})
+        call = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+        events += block(1, call, {"type": "input_json_delta", "partial_json": arguments})
     stop = "tool_use" if call_id else "end_turn"
     events += [{"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 5}}]
     return [*events, {"type": "message_stop"}]
@@ -80,6 +82,26 @@ def google(call_id: str) -> list[Event]:
     return [{"candidates": [candidate], "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5}}]
 
 
+def in_turn(family: str, turns: int, asked: list[float]) -> Callable[[bytes], list[Event]]:
+    """The next answer, whoever asks: so many calls, then the end."""
+    return lambda _: FAMILIES[family](f"call_{len(asked):06d}" if len(asked) < turns else "")
+
+
+def by_body(_family: str, _turns: int, asked: list[float]) -> Callable[[bytes], list[Event]]:
+    """For many agents at a time: each is given one call of List, and after its result the end. One that is to sleep
+    is given a long command."""
+
+    def answer(body: bytes) -> list[Event]:
+        call_id = f"call_{len(asked):06d}"
+        if b'"tool_result"' in body:
+            return anthropic("")
+        if b"sleep" in body[-200:]:
+            return anthropic(call_id, "Bash", json.dumps({"command": "sleep 60"}))
+        return anthropic(call_id, "List", "{}")
+
+    return answer
+
+
 FAMILIES = {"anthropic": anthropic, "chat": chat, "responses": responses, "google": google}
 
 
@@ -88,27 +110,26 @@ async def main(family: str, turns: int) -> None:
     gaps: list[float] = []
     sent: list[float] = []
     came: list[float] = []
+    answer = (by_body if family == "agents" else in_turn)(family, turns, sent)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal came
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 size = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-                await reader.readexactly(int(size.partition(b":")[2]))
-                came = came or [time.monotonic()]
+                body = await reader.readexactly(int(size.partition(b":")[2]))
+                came.append(time.monotonic())
                 if sent:
                     gaps.append(1000 * (time.perf_counter() - sent[-1]))
-                call_id = f"call_{len(sent):06d}" if len(sent) < turns else ""
-                writer.write(stream(FAMILIES[family](call_id)))
+                writer.write(stream(answer(body)))
                 sent.append(time.perf_counter())
-        except asyncio.IncompleteReadError:
+        except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 22)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    print(json.dumps({"first": came[0], "gaps": gaps}))
+    print(json.dumps({"first": came[0], "last": came[-1], "gaps": gaps}))
 
 
 asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -108,7 +108,10 @@ async def _play(ledger: Ledger, steps: list[Step], cap: Decimal) -> None:
         root = ledger._purses[""]
         for purse in ledger._purses.values():
             assert purse.counted + purse.held + purse.aside <= (purse.cap or 0)
-        inner = sum((purse.claim for purse in ledger._purses.values() if purse.outer is root), Decimal(0))
+        inner = sum(
+            (purse.claim for purse in ledger._purses.values() if purse.outer and purse.outer.living() is root),
+            Decimal(0),
+        )
         assert root.aside == inner
     for reservation in in_flight:
         reservation.release()

@@ -160,7 +160,8 @@ def after(work: Path, name: str, *calls: ToolCall) -> Line:
     return step
 
 
-STEADY = "echo before; touch begun; until [ -e go ]; do sleep 0.02; done; echo after; touch done; exec sleep {}"
+PAUSE = "touch begun; while [ -e begun ] && [ ! -e go ]; do sleep 0.02; done"  # ends also when the directory goes
+STEADY = f"echo before; {PAUSE}; echo after; touch done; exec sleep {{}}"
 
 
 async def test_a_detached_command_goes_on_and_prints_into_the_file_named(
@@ -216,7 +217,7 @@ async def test_a_call_that_became_a_job_is_let_go_too_and_a_run_that_waits_for_i
 
 
 async def test_much_output_before_and_after_is_all_there_in_order(work: Path, bash: Bash) -> None:
-    command = "seq 1 100000; touch begun; until [ -e go ]; do sleep 0.02; done; seq 100001 200000; touch done"
+    command = f"seq 1 100000; {PAUSE}; seq 100001 200000; touch done"
     agent = an_agent(
         work, bash, (call(1, "Bash", command=command, background=True),), after(work, "begun", job(2, "detach")), "end"
     )
@@ -232,7 +233,7 @@ async def test_much_output_before_and_after_is_all_there_in_order(work: Path, ba
 
 async def test_a_full_file_does_not_end_the_command(work: Path, bash: Bash, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bash_module, "OUTPUT_LIMIT", 1 << 20)
-    command = "touch begun; until [ -e go ]; do sleep 0.02; done; seq 1 1000000 && touch done"
+    command = f"{PAUSE}; seq 1 1000000 && touch done"
     agent = an_agent(
         work, bash, (call(1, "Bash", command=command, background=True),), after(work, "begun", job(2, "detach")), "end"
     )
@@ -310,7 +311,7 @@ async def test_what_cannot_be_let_go_goes_on_as_a_job(
         monkeypatch.setattr(custody_module, "_spawn_aside", refuse)
         return (job(2, "detach"),)
 
-    command = f"echo before; touch begun; until [ -e go ]; do sleep 0.02; done; echo after; sleep {markers[0]} &"
+    command = f"echo before; {PAUSE}; echo after; sleep {markers[0]} &"
     first = (call(1, "Bash", command=command, background=True),)
     agent = an_agent(work, bash, first, lose, go, last)
     result = await agent.run("go")

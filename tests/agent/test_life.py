@@ -1,0 +1,470 @@
+"""An agent that was spawned, from its first moment to its last, and whoever waits for it, asks it or stops it."""
+
+import asyncio
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from cast import PRICES, Cast, Player, Step, call, in_turn, results, root_of, tree_tools
+
+from sagent.agent import Agent, Bounds, Resources, Tree, TreeLimits
+from sagent.agent.state import CLEARED
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import UsageError
+from sagent.events import Notice
+from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.messages import user
+from sagent.model import Model, Request
+from sagent.peer import Background, Order, Stop, Switch
+from sagent.session.store import Session
+from sagent.testing import ScriptedModel
+from sagent.tool import RunContext
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+async def forever(request: Request) -> str:
+    await asyncio.sleep(60)
+    return "never"
+
+
+def last(request: Request) -> str:
+    return request.messages[-1].content
+
+
+def ledger_of(usd: str) -> Ledger:
+    return Ledger(Decimal(usd), PriceBook(PRICES))
+
+
+class Gate:
+    """A tool whose calls end when they are let through."""
+
+    name, description = "Gate", "Waits."
+    parameters = json_freeze_object({"type": "object"})
+
+    def __init__(self) -> None:
+        self.began, self.open = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> str:
+        self.began.set()
+        await self.open.wait()
+        return "through"
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+async def test_an_interrupt_reaches_an_agent_that_has_not_begun_yet(persistent: bool) -> None:
+    cast = Cast(root__a=in_turn("too late"))
+    agent = root_of(cast)
+    peer = await agent.spawn(Order("x", name="a", persistent=persistent))
+    agent.interrupt()
+    result = await asyncio.wait_for(peer.wait(), 5)
+    assert result.stop_reason == "interrupted"
+    assert cast.requests == {}
+    if persistent:
+        peer.send("now do it")
+        assert (await peer.wait()).content == "too late"
+    await agent.aclose()
+
+
+async def test_an_agent_that_is_ended_before_it_began_leaves_nothing() -> None:
+    ledger = ledger_of("1")
+    agent = root_of(Cast(), ledger=ledger)
+    peer = await agent.spawn(Order("x", name="a", budget_usd=Decimal("0.5"), persistent=True))
+    assert ledger.cap_of("root/a") == Decimal("0.5")
+    await asyncio.wait_for(agent.aclose(), 5)
+    assert (await peer.wait()).stop_reason == "interrupted"
+    assert ledger.cap_of("root/a") == 1
+    assert [each.path for each in agent.tree.living] == ["root"]
+    with pytest.raises(UsageError, match="has ended"):
+        peer.send("anybody there?")
+
+
+async def test_what_was_interrupted_stays_still_until_somebody_writes() -> None:
+    cast = Cast(
+        root__a=in_turn((call("1", "AgentSpawn", prompt="y", name="b", persistent=True),), forever, last),
+        root__a__b=forever,
+    )
+    agent = root_of(cast)
+    peer = await agent.spawn(Order("x", name="a", persistent=True))
+    await until(lambda: len(cast.requests.get("root/a", ())) == 2 and "root/a/b" in cast.requests)
+    agent.interrupt()
+    await peer.wait()
+    await asyncio.sleep(0.05)  # its own child's end has reached its inbox
+    assert len(cast.requests["root/a"]) == 2
+    assert not agent.tree.below("root")[-1].busy
+    peer.send("go on")
+    assert (await peer.wait()).content == "go on"
+    assert "root/a/b failed (interrupted)" in cast.requests["root/a"][2].messages[-2].content
+    await agent.aclose()
+
+
+async def test_the_end_of_a_run_far_below_begins_no_turn_above() -> None:
+    cast = Cast(
+        root__a=in_turn((call("1", "AgentSpawn", prompt="y", name="b", persistent=True),), "a", "heard"),
+        root__a__b=in_turn((call("2", "AgentSpawn", prompt="z", name="c", persistent=True),), "b", "b heard"),
+        root__a__b__c=in_turn("c", "c again"),
+    )
+    agent = root_of(cast)
+    await agent.spawn(Order("x", name="a", persistent=True))
+    await until(
+        lambda: len(cast.requests.get("root/a/b", ())) == 3 and not any(a.busy for a in agent.tree.below("root"))
+    )
+    counts = {path: len(requests) for path, requests in cast.requests.items()}
+    assert all(requests[-1].messages[-1].role == "user" for requests in cast.requests.values())
+    agent.tree.nudge("root/a/b/c")
+    await asyncio.sleep(0.02)
+    assert {path: len(requests) for path, requests in cast.requests.items()} == counts
+    await agent.aclose()
+
+
+async def test_waiting_for_one_that_was_written_to_gives_the_answer_to_that() -> None:
+    cast = Cast(root__a=in_turn("one", *[last] * 5))
+    agent = root_of(cast)
+    peer = await agent.spawn(Order("x", name="a", persistent=True))
+    assert (await peer.wait()).content == "one"
+    for number in range(5):
+        peer.send(f"message {number}")
+        assert (await peer.wait()).content == f"message {number}"
+    with pytest.raises(UsageError, match="runs by itself"):
+        await peer.run("me too")
+    await agent.aclose()
+
+
+async def test_a_child_asks_its_parent_and_is_answered() -> None:
+    def ask(request: Request) -> Step:
+        return (call("2", "AgentSend", to="parent", content="which branch?"), call("3", "Gate"))
+
+    def then(request: Request) -> str:
+        asyncio.get_running_loop().call_later(0.05, gate.open.set)
+        return "take main" if "which branch?" in last(request) else "?"
+
+    gate = Gate()
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), then, last, last, last),
+        root__a=in_turn(ask, "done"),
+    )
+    agent = Agent(cast, tools=[*tree_tools(), gate], resources=Resources(tree=Tree()))
+    result = await asyncio.wait_for(agent.run("go"), 5)
+    assert last(cast.requests["root/a"][1]) == "root has answered:\ntake main"
+    assert "done" in result.content
+    await agent.aclose()
+
+
+async def test_a_cousin_that_asks_a_foreground_child_is_answered_by_it() -> None:
+    gate = Gate()
+
+    def ask(request: Request) -> Step:
+        return (call("2", "AgentSend", to="b", content="how far?"),)
+
+    async def free(request: Request) -> str:
+        gate.open.set()
+        return "half way"
+
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="y", name="b"),), *[last] * 4),
+        root__a=in_turn(ask, "asked", last),
+        root__b=in_turn((call("3", "Gate"),), free, "through"),
+    )
+    agent = Agent(cast, tools=[*tree_tools(), gate], resources=Resources(tree=Tree()))
+    task = asyncio.create_task(agent.run("go"))
+    await gate.began.wait()
+    asker = await agent.spawn(Order("x", name="a", persistent=True))
+    await asyncio.wait_for(task, 5)
+    await until(lambda: len(cast.requests["root/a"]) == 3)
+    assert last(cast.requests["root/a"][2]) == "root/b has answered:\nhalf way"
+    assert (await asker.wait()).error is None
+    await agent.aclose()
+
+
+async def test_a_message_that_was_not_read_is_returned_to_who_waits_for_an_answer() -> None:
+    def spend(request: Request) -> Step:
+        agent.tree.get("root/b").send(message)  # type: ignore[union-attr]
+        return (call("1", "AgentSelf", status=True),)
+
+    message = user("are you there?", sender="root/a")
+    cast = Cast(root__a=in_turn("one", last), root__b=spend)
+    agent = root_of(cast)
+    asker = await agent.spawn(Order("x", name="a", persistent=True))
+    await asker.wait()
+    failing = await agent.spawn(Order("y", name="b", max_turns=1))
+    assert (await failing.wait()).stop_reason == "max_turns"
+    told = (await asker.wait()).content
+    assert "root/b" in told
+    assert "are you there?" in told or "failed (max_turns)" in told
+    await agent.aclose()
+
+
+async def test_a_child_that_has_made_its_answer_cannot_be_written_to_any_more() -> None:
+    heard: list[bool] = []
+
+    cast = Cast(root__a=in_turn("done"))
+    agent = root_of(cast)
+    peer = await agent.spawn(Order("x", name="a"))
+    agent.listen(lambda event: heard.append(bool(agent.peers("a"))) if type(event).__name__ == "Finished" else None)
+    await peer.wait()
+    assert heard == [False]
+    await agent.aclose()
+
+
+async def test_a_spawn_that_fails_takes_nothing(tmp_path: Path) -> None:
+    ledger = ledger_of("1")
+    with Session.create_at(tmp_path / "s") as session:
+        log = session.log()
+        log.append("opened", {"session": session.id, "agent": "root"})
+        (tmp_path / "s" / "root").write_text("a file where a directory should be")
+        agent = root_of(Cast(root__b=in_turn("b")), log=log, ledger=ledger, limits=TreeLimits(max_spawns=1))
+        with pytest.raises(OSError, match="root"):
+            await agent.spawn(Order("x", name="b", budget_usd=Decimal("0.9")))
+        assert ledger.cap_of("root/b") == 1
+        (tmp_path / "s" / "root").unlink()
+        with pytest.raises(UsageError, match="needs a prompt"):
+            await agent.spawn(Order("  ", name="b"))
+        peer = await agent.spawn(Order("x", name="b", budget_usd=Decimal("0.9")))
+        assert (await peer.wait()).content == "b"
+        assert peer.path == "root/b"
+        await agent.aclose()
+
+
+async def test_no_more_agents_live_than_may_however_many_are_spawned_at_once() -> None:
+    agent = root_of(
+        Cast(**{f"root__{n}": forever for n in range(1, 9)}), ledger=ledger_of("1"), limits=TreeLimits(max_live=3)
+    )
+    orders = [Order("x", budget_usd=Decimal("0.01"), persistent=True) for _ in range(8)]
+    found = await asyncio.gather(*map(agent.spawn, orders), return_exceptions=True)
+    assert sum(isinstance(each, Agent) for each in found) == 3
+    assert len(agent.tree.living) == 4
+    await agent.aclose()
+
+
+async def test_a_place_is_free_when_the_answer_is_there() -> None:
+    cast = Cast(**{f"root__{n}": in_turn("fine") for n in range(1, 30)})
+    agent = root_of(cast, limits=TreeLimits(max_live=1))
+    for _ in range(20):
+        peer = await agent.spawn("x")
+        assert (await peer.wait()).content == "fine"
+    await agent.aclose()
+
+
+async def test_one_that_crashes_says_what_it_had_and_closes_its_books() -> None:
+    def crash(request: Request) -> Step:
+        raise RuntimeError("a defect")
+
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), results),
+        root__a=in_turn(("half of it", call("2", "AgentSelf", status=True)), crash),  # type: ignore[arg-type]
+    )
+    agent = root_of(cast)
+    result = await agent.run("go")
+    assert "root/a failed (crashed): RuntimeError: a defect" in result.content
+    assert "What it had until then:\nhalf of it" in result.content
+    assert [e.body["kind"] for e in agent.log.child("root/a").entries() if e.kind == "failed"] == ["crashed"]
+
+
+async def test_what_was_said_of_earlier_calls_does_not_keep_a_message_waiting() -> None:
+    gate = Gate()
+    cast = Cast(root=in_turn((call("1", "Gate"),), last))
+    agent = Agent(cast, tools=[gate])
+    agent.apply(Background("a call of long ago"))
+    task = asyncio.create_task(agent.run("go"))
+    await gate.began.wait()
+    agent.apply(Background("another that there is not"))
+    agent.send("read me")
+    await until(lambda: len(cast.requests["root"]) == 2)
+    assert last(cast.requests["root"][1]) == "read me"
+    agent.interrupt()
+    await task
+    await agent.aclose()
+
+
+async def test_the_task_survives_that_the_conversation_is_cleared_after_a_job() -> None:
+    gate = Gate()
+    gate.open.set()
+    seen: list[list[str]] = []
+
+    def see(request: Request) -> str:
+        seen.append([message.content for message in request.messages])
+        return "end"
+
+    model = ScriptedModel(
+        (call("1", "Gate", background=True),),
+        "waiting",
+        (call("2", "AgentSelf", context={"clear": True}),),
+        see,
+    )
+    agent = Agent(model, tools=[gate, *tree_tools()])
+    await agent.run("the task")
+    assert seen == [["the task", CLEARED]]
+
+
+async def test_a_run_waits_for_messages_on_their_way_and_for_the_jobs_of_those_that_live_on() -> None:
+    gate = Gate()
+
+    def play(steps: tuple[Step, ...]) -> Player:
+        return in_turn(*steps, *[last] * 5)
+
+    cast = Cast(
+        root=play(
+            (
+                (call("1", "AgentSpawn", prompt="x", name="a", persistent=True),),
+                (call("2", "AgentSend", to="a", content="later", delay=0.15),),
+            )
+        ),
+        root__a=play(((call("3", "Gate", background=True),), "first")),
+    )
+    agent = Agent(cast, tools=[*tree_tools(), gate])
+    task = asyncio.create_task(agent.run("go"))
+    await until(lambda: any(last(request) == "later" for request in cast.requests.get("root/a", ())))
+    await asyncio.sleep(0.02)
+    assert not task.done()  # its child's job runs
+    gate.open.set()
+    result = await asyncio.wait_for(task, 5)
+    assert "through" in last(cast.requests["root/a"][-1])
+    assert "job:1" in result.content
+    await agent.aclose()
+
+
+async def test_a_message_that_comes_too_late_is_told_to_its_sender() -> None:
+    cast = Cast(
+        root=in_turn(
+            (call("1", "AgentSpawn", prompt="x", name="a", background=True),),
+            (call("2", "AgentSend", to="a", content="hello?", delay=1.0),),
+            *[last] * 4,
+        ),
+        root__a=lambda request: asyncio.sleep(0.03, "done"),
+    )
+    agent = root_of(cast)
+    result = await asyncio.wait_for(agent.run("go"), 5)
+    assert "root/a has ended, so that your message did not reach it: hello?" in result.content
+
+
+async def test_names_that_differ_in_capitals_only_are_not_the_same_file() -> None:
+    agent = root_of(Cast(root__Review=in_turn("1"), **{"root__review-2": in_turn("2")}))
+    first, second = [await agent.spawn(Order("x", name=name)) for name in ("Review", "review")]
+    assert (first.path, second.path) == ("root/Review", "root/review-2")
+    with pytest.raises(UsageError, match="cannot be an agent's name"):
+        await agent.spawn(Order("x", name="parent"))
+    await first.wait()
+    await second.wait()
+
+
+async def test_a_stop_reaches_a_run_that_waits_for_its_children() -> None:
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", persistent=True),), "waiting"), root__a=forever
+    )
+    agent = root_of(cast)
+    task = asyncio.create_task(agent.run("go"))
+    await until(lambda: "root/a" in cast.requests and len(cast.requests["root"]) == 2)
+    await asyncio.sleep(0.02)
+    agent.apply(Stop("enough"))
+    assert (await asyncio.wait_for(task, 5)).stop_reason == "enough"
+    await agent.aclose()
+
+
+async def test_a_cancelled_run_stops_those_below_at_once() -> None:
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", persistent=True),), forever), root__a=forever
+    )
+    agent = root_of(cast)
+    task = asyncio.create_task(agent.run("go"))
+    await until(lambda: "root/a" in cast.requests and len(cast.requests["root"]) == 2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await asyncio.wait_for(agent.peers("a")[0].wait(), 5)).stop_reason == "interrupted"
+    await agent.aclose()
+
+
+async def test_whoever_cancels_an_interrupted_run_is_obeyed() -> None:
+    agent = root_of(Cast(root=forever))
+    task = asyncio.create_task(agent.run("go"))
+    await asyncio.sleep(0.02)
+    agent.interrupt()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_closing_ends_a_run_in_progress() -> None:
+    agent = root_of(Cast(root=forever))
+    task = asyncio.create_task(agent.run("go"))
+    await asyncio.sleep(0.02)
+    await asyncio.wait_for(agent.aclose(), 5)
+    assert (await task).stop_reason == "interrupted"
+
+
+def test_an_agent_runs_in_one_event_loop_after_the_other() -> None:
+    cast = Cast(
+        root=in_turn(
+            (call("1", "AgentSpawn", prompt="x", name="a", persistent=True),),
+            last,
+            last,
+            (call("2", "AgentSpawn", prompt="y", name="b", background=True),),
+            "waiting",
+            last,
+            (call("3", "BackgroundTask", operation="wait", id="job:1"),),
+            results,
+        ),
+        root__b=in_turn("two"),
+        root__a=in_turn("one"),
+    )
+    agent = Agent(cast, tools=tree_tools(), bounds=Bounds())
+    assert "one" in agent.run_sync("go").content
+    assert "two" in agent.run_sync("and?").content
+    assert "job:1" in agent.run_sync("and then?").content
+
+
+async def test_a_job_that_is_cancelled_before_its_first_step_has_ended() -> None:
+    model = ScriptedModel(
+        (call("1", "BackgroundTask", operation="cancel", id="job:1"), call("2", "Gate", background=True)), "end"
+    )
+    agent = Agent(model, tools=[*tree_tools(), Gate()])
+    assert (await asyncio.wait_for(agent.run("go"), 5)).content == "end"
+    assert [job.state for job in agent.jobs()] == ["cancelled"]
+
+
+async def test_nobody_waits_for_the_news_of_one_that_stays_still() -> None:
+    gate = Gate()
+    cast = Cast(
+        root=in_turn((call("1", "AgentSpawn", prompt="x", name="a", persistent=True),), *[last] * 3),
+        root__a=in_turn((call("2", "Gate", background=True),), forever),
+    )
+    agent = Agent(cast, tools=[*tree_tools(), gate])
+    task = asyncio.create_task(agent.run("go"))
+    await until(lambda: len(cast.requests.get("root/a", ())) == 2)
+    agent.peers("a")[0].interrupt()
+    await until(lambda: agent.peers("a")[0].status().state != "working")
+    assert not task.done()
+    gate.open.set()
+    assert (await asyncio.wait_for(task, 5)).error is None
+    await agent.aclose()
+
+
+async def test_a_delay_that_is_no_number_is_an_error_result() -> None:
+    model = ScriptedModel((call("1", "Gate", delay="soon"),), results)
+    agent = Agent(model, tools=[Gate()])
+    assert "delay: a number of seconds is needed, not 'soon'" in (await agent.run("go")).content
+
+
+async def test_what_cannot_be_done_any_more_when_its_time_comes_is_told_and_changes_nothing() -> None:
+    away: list[str] = []
+
+    def resolve(name: str) -> Model:
+        if away:
+            raise UsageError(f"{name} has gone")
+        return ScriptedModel(model_id="other")
+
+    def change(request: Request) -> Step:
+        agent.apply(Switch(model="scripted/other"))
+        away.append("yes")
+        return (call("1", "BackgroundTask", operation="list"),)
+
+    agent = Agent(ScriptedModel(change, "still me"), tools=tree_tools(), resources=Resources(resolve=resolve))
+    notices: list[str] = []
+    agent.listen(lambda event: notices.append(event.text) if isinstance(event, Notice) else None)
+    assert (await agent.run("go")).content == "still me"
+    assert notices == ["What was asked for was not done: scripted/other has gone"]

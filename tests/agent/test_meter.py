@@ -1,0 +1,21 @@
+"""What the meter promises: no request has more tokens than its bound, whatever became of the conversation."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.agent.state import Meter
+
+TEXTS = st.lists(st.integers(0, 60), min_size=1, max_size=12)
+
+
+@given(st.lists(st.tuples(TEXTS, st.booleans()), min_size=1, max_size=8), st.integers(1, 7))
+def test_no_request_has_more_tokens_than_its_bound(steps: list[tuple[list[int], bool]], density: int) -> None:
+    """A text has a token for `density` bytes, rounded down: tiny ones have none."""
+    meter, history = Meter(), list[int]()
+    for texts, cleared in steps:
+        if cleared:
+            history, meter.shrunk = [], True
+        history += texts
+        weight, tokens = 10 + sum(history), 1 + sum(size // density for size in history)
+        assert tokens <= meter.bound(weight) <= weight
+        meter.learn(weight, tokens)
