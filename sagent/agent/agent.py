@@ -470,9 +470,9 @@ class Agent:
         if self._tree.post is not None:
             self._tree.post.close()
         self._runs.interrupt()
-        await self._tree.end_below(self.path)
         await self._runs.released()
-        await self._state.jobs.stop()
+        await self._state.jobs.stop()  # before what they may have spawned
+        await self._tree.end_below(self.path)
         for tool in self._state.tools.values():
             close = getattr(tool, "aclose", None)
             if close is not None:

@@ -116,8 +116,8 @@ class Life:
         """What is left to do when it ends, also by a cancellation."""
         own = self._own
         try:
+            await own.jobs.stop()  # first: one of them may be about to spawn
             await self._tree.end_below(own.path)
-            await own.jobs.stop()
         finally:
             self._tree.remove(self._agent)
             own.ledger.take_back(own.path)
