@@ -13,6 +13,9 @@ from math import isfinite
 from typing import Any, TypeAlias, TypeVar, assert_never, get_args
 
 from sagent.events import (
+    Advice,
+    AdviceDelta,
+    Advised,
     Denial,
     Denied,
     Event,
@@ -343,6 +346,10 @@ def _encode_other(event: Event) -> dict[str, Any]:  # noqa: C901 -- one arm for 
         case Retrying(agent, reason, kind, attempt, seconds, discarded):
             why = {"reason": reason, "kind": kind, "attempt": attempt, "seconds": seconds, "discarded": discarded}
             return {"type": "retrying", "agent": agent, **why}
+        case AdviceDelta(agent, advisor, trigger, text):
+            return {"type": "advice_delta", "agent": agent, "advisor": advisor, "trigger": trigger, "text": text}
+        case Advised(agent, advice):
+            return {"type": "advice", "agent": agent, **show_advice(advice)}
         case Denied(agent, denial):
             return {"type": "denied", "agent": agent, **_show_denial(denial)}
         case Switched(agent, what):
@@ -365,6 +372,15 @@ def _show_finished_tool(event: ToolFinished) -> dict[str, Any]:
         "summary": event.summary,
         "diff": event.diff,
     }
+
+
+def show_advice(advice: Advice) -> dict[str, Any]:
+    """A consultation, its members under their own names; what there is nothing to say of is left out."""
+    shown: dict[str, Any] = {"advisor": advice.advisor, "model": advice.model, "trigger": advice.trigger}
+    shown |= {"status": advice.status, "text": advice.text, "verdict": advice.verdict, "gaps": list(advice.gaps)}
+    shown |= {"next": advice.next, "check": advice.check, "reason": advice.reason, "question": advice.question}
+    told = {"usage": _show_usage(advice.usage), "usd": _show_usd(advice.usd), "seconds": round(advice.seconds, 3)}
+    return {name: value for name, value in shown.items() if value} | told
 
 
 def _show_message(message: Message) -> dict[str, Any]:

@@ -26,6 +26,33 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """One consultation of an advisor, by its name. `trigger` is what brought it about: "asked" by the executor, "person",
+    or the name of a rule.
+
+    "answered" has a text; so has "cut", one that ended at its length limit. "declined" is a refusal or an answer of
+    nothing, "failed" a call that came to nothing, "withheld" one that a limit did not allow: `reason` says why. What
+    was answered is read as a verdict ("" where it names none), at most three gaps, what to do next, and a command that
+    settles a doubt. `usd` is None when the model has no known price.
+    """
+
+    advisor: str
+    model: str
+    trigger: str
+    status: Literal["answered", "cut", "declined", "failed", "withheld"]
+    text: str = ""
+    verdict: Literal["proceed", "adjust", "stop", ""] = ""
+    gaps: tuple[str, ...] = ()
+    next: str = ""
+    check: str = ""
+    reason: str = ""
+    question: str = ""
+    usage: Usage = field(default_factory=Usage)
+    usd: Decimal | None = Decimal(0)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """What one run came to. `content` is the final text; `parts` the final message's parts.
 
@@ -132,6 +159,24 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class AdviceDelta:
+    """Advice as it streams. The first piece of a consultation is "": it has begun."""
+
+    agent: str
+    advisor: str
+    trigger: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """A consultation has ended, well or not."""
+
+    agent: str
+    advice: Advice
+
+
+@dataclass(frozen=True, slots=True)
 class Denied:
     agent: str
     denial: Denial
@@ -168,6 +213,8 @@ Event: TypeAlias = (
     | ToolStarted
     | ToolProgress
     | ToolFinished
+    | AdviceDelta
+    | Advised
     | Denied
     | Switched
     | Notice

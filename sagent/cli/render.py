@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Protocol, TextIO, assert_never
 
 from sagent.codec import encode_event, encode_result
 from sagent.events import (
+    Advice,
+    AdviceDelta,
+    Advised,
     Denied,
     Event,
     Finished,
@@ -223,12 +226,15 @@ class Transcript:
                 self._line(f"! {printable(text)}")
             case Switched(_, what):
                 self._line(f"→ {printable(what)}")
+            case Advised(_, advice):
+                for line in advice_lines(advice):
+                    self._line(line)
             case ReplyFinished():
                 self._end_line()
             case ThinkingDelta(_, text):
                 if self._thinking:
                     self._write(printable(text))
-            case SessionOpened() | Received() | ToolProgress() | Denied() | Finished():
+            case SessionOpened() | Received() | ToolProgress() | AdviceDelta() | Denied() | Finished():
                 pass
             case _:
                 assert_never(event)
@@ -246,6 +252,15 @@ class Transcript:
     def _line(self, text: str) -> None:
         self._end_line()
         self._write(text + "\n")
+
+
+def advice_lines(advice: Advice) -> list[str]:
+    """A consultation in a few lines: who, why, with what verdict and at what price; then what was said."""
+    price = "price unknown" if advice.usd is None else f"{advice.usd:.6f} USD"
+    verdict = advice.verdict or advice.status
+    reason = f": {printable(advice.reason)}" if advice.reason else ""
+    head = f"◆ {advice.advisor} ({advice.model}), {advice.trigger}: {verdict}{reason} ({price})"
+    return [head, *(f"  │ {line}" for line in printable(advice.text).splitlines())]
 
 
 def essence(call: ToolCall, width: int = 100) -> str:
