@@ -27,8 +27,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One consultation of an advisor, by its name. `trigger` is what brought it about: "asked" by the executor, "person",
-    or the name of a rule.
+    """One consultation of an advisor, by its name. `trigger` is what brought it about: "asked" by the executor,
+    "person", or the name of a rule.
 
     "answered" has a text; so has "cut", one that ended at its length limit. "declined" is a refusal or an answer of
     nothing, "failed" a call that came to nothing, "withheld" one that a limit did not allow: `reason` says why. What

@@ -27,11 +27,15 @@ class Inject:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Change what the next model call uses. None leaves a thing as it is; `model` is "provider/id"."""
+    """Change what the next model call uses. None leaves a thing as it is; `model` is "provider/id".
+
+    `advisor` is "[name=]provider/id[,options]", or "off", "on", "name=off", "name=on".
+    """
 
     model: str | None = None
     effort: str | None = None
     limits: Mapping[str, int | str] | None = None
+    advisor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +59,28 @@ class Background:
 
 
 @dataclass(frozen=True, slots=True)
+class Consult:
+    """Have an advisor asked, by its name or "" for the first; what it says enters the conversation as a message."""
+
+    question: str = ""
+    advisor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop one running call, by its id, or the consultation in progress (""), and let the turn go on."""
+
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End the turn before the next model call."""
 
     reason: str = ""
 
 
-Action: TypeAlias = Inject | Switch | Compact | Background | Stop
+Action: TypeAlias = Inject | Switch | Compact | Background | Consult | Cancel | Stop
 
 
 @dataclass(frozen=True, slots=True)

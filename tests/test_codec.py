@@ -20,6 +20,9 @@ from sagent.codec import (
     encode_usage,
 )
 from sagent.events import (
+    Advice,
+    AdviceDelta,
+    Advised,
     Denial,
     Denied,
     Event,
@@ -228,6 +231,8 @@ EVENTS: dict[str, Event] = {
         Usage(input=1, cache_write=2, cache_write_1h=3),
         Decimal("0.001"),
     ),
+    "advice_delta": AdviceDelta("root", "advisor", "asked", "Look"),
+    "advice": Advised("root", Advice("advisor", "a/b", "asked", "answered", "Look again.", "adjust", ("tests",))),
     "retrying": Retrying("root", "overloaded", "overloaded", 1, 0.5, "hel"),
     "tool_started": ToolStarted("root", CALL),
     "tool_progress": ToolProgress("root", "call_1", "..."),

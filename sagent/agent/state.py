@@ -17,7 +17,7 @@ from sagent.events import Denial, Event, Notice, Received, Switched
 from sagent.lib.json import EMPTY, JsonObject, as_object, canonical_bytes, json_freeze_object, json_thaw, sha256_hex
 from sagent.messages import Message, ToolCall, ToolResult, user
 from sagent.model import EFFORTS, Effort, Limits, Model, Request, ToolSpec
-from sagent.peer import Action, Background, Caller, Compact, Inject, Moment, Stop, Switch
+from sagent.peer import Action, Background, Caller, Cancel, Compact, Consult, Inject, Moment, Stop, Switch
 from sagent.policy import Ask, Policy
 from sagent.session.entries import Bill, compacted, received
 from sagent.session.entries import spent as bill_body
@@ -364,6 +364,8 @@ class State:
                 self.run.stop = reason or "stopped"
             case Compact():
                 self._compact(action)
+            case Consult() | Cancel():
+                pass
 
     def check(self, action: Action) -> None:
         """Raise UsageError for a change that cannot be made."""

@@ -1,0 +1,111 @@
+"""An advisor as it is named: `[NAME=]PROVIDER/MODEL[,effort=E][,max_calls=N][,max_usd=N][,role=FILE][,tools=A,B]`."""
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from sagent.errors import UsageError
+from sagent.model import EFFORTS
+
+DEFAULT_NAME = "advisor"
+READ_ONLY = ("Read", "Grep", "Glob", "List")
+"""The tools an advisor may be given: it advises, others act."""
+_OPTIONS = ("effort", "max_calls", "max_usd", "role", "tools")
+
+
+@dataclass(frozen=True, slots=True)
+class Advisor:
+    """Who is asked. `name` is who it is, whatever model it runs on; `role` is a file with its system prompt, or "".
+
+    `max_calls` and `max_usd` bound one session. With `tools` it works as an agent below the one that asks.
+    """
+
+    name: str
+    model: str  # "provider/model"
+    effort: str = ""
+    max_calls: int | None = None
+    max_usd: Decimal | None = None
+    role: str = ""
+    tools: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        told = {
+            "effort": self.effort,
+            "max_calls": self.max_calls,
+            "max_usd": self.max_usd,
+            "role": self.role,
+            "tools": ",".join(self.tools),
+        }
+        options = "".join(f",{name}={value}" for name, value in told.items() if value not in ("", None))
+        return f"{self.name}={self.model}{options}"
+
+
+def parse_advisor(text: str) -> Advisor:
+    """The advisor that a text names. Raises UsageError saying what is wrong with it."""
+    head, *rest = (part.strip() for part in text.split(","))
+    before, equals, after = head.partition("=")
+    name, model = (before.strip(), after.strip()) if equals else (DEFAULT_NAME, head)
+    if not model:
+        raise UsageError(f"{text!r} names no model for the advisor: give [NAME=]PROVIDER/MODEL")
+    if not name.replace("-", "").replace("_", "").isalnum() or len(name) > 64:
+        raise UsageError(f"{name!r} cannot be an advisor's name: letters, digits, - and _, at most 64")
+    given: dict[str, list[str]] = {}
+    last = ""
+    for part in rest:
+        option, equals, value = part.partition("=")
+        if equals and option in _OPTIONS:
+            last = option
+            given[last] = [value.strip()]
+        elif last == "tools" and not equals:
+            given[last].append(part)
+        else:
+            raise UsageError(f"{part!r} means nothing in the advisor {text!r}: it takes {', '.join(_OPTIONS)}")
+    return Advisor(
+        name,
+        model,
+        effort=_effort(given.get("effort", [""])[0]),
+        max_calls=_count(given["max_calls"][0]) if "max_calls" in given else None,
+        max_usd=_usd(given["max_usd"][0]) if "max_usd" in given else None,
+        role=given.get("role", [""])[0],
+        tools=_tools(given.get("tools", [])),
+    )
+
+
+def role_text(advisor: Advisor, base: Path) -> str:
+    """The system prompt of its role file, paths starting at `base`; "" where it has none. Raises UsageError."""
+    if not advisor.role:
+        return ""
+    path = base / Path(advisor.role).expanduser()
+    try:
+        return path.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the role of advisor {advisor.name} cannot be read: {path}: {error}") from error
+
+
+def _effort(text: str) -> str:
+    if text and text not in EFFORTS:
+        raise UsageError(f"effort={text}: give one of {', '.join(EFFORTS)}")
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"max_calls={text}: give a whole number")
+    return int(text)
+
+
+def _usd(text: str) -> Decimal:
+    try:
+        usd = Decimal(text)
+    except InvalidOperation:
+        usd = Decimal(-1)
+    if not usd.is_finite() or usd < 0:
+        raise UsageError(f"max_usd={text}: give USD as a number, at least 0")
+    return usd
+
+
+def _tools(names: list[str]) -> tuple[str, ...]:
+    known = {name.lower(): name for name in READ_ONLY}
+    if strangers := [name for name in names if name and name.lower() not in known]:
+        raise UsageError(f"an advisor cannot have {strangers[0]}: it may only look, with {', '.join(READ_ONLY)}")
+    return tuple(dict.fromkeys(known[name.lower()] for name in names if name))
