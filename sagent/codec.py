@@ -16,6 +16,7 @@ from sagent.events import (
     Advice,
     AdviceDelta,
     Advised,
+    AdvisorTally,
     Denial,
     Denied,
     Event,
@@ -319,6 +320,11 @@ def encode_result(result: Result) -> dict[str, Any]:
         "usage": _show_usage(usage),
         "cost_usd": _show_cost(result.cost),
         "permission_denials": [_show_denial(denial) for denial in result.denials],
+        **(
+            {"advisors": {name: _show_tally(tally) for name, tally in result.advisors.items()}}
+            if result.advisors
+            else {}
+        ),
         **({"data": _show_data(result.data)} if result.data is not None else {}),
     }
 
@@ -381,6 +387,11 @@ def show_advice(advice: Advice) -> dict[str, Any]:
     shown |= {"next": advice.next, "check": advice.check, "reason": advice.reason, "question": advice.question}
     told = {"usage": _show_usage(advice.usage), "usd": _show_usd(advice.usd), "seconds": round(advice.seconds, 3)}
     return {name: value for name, value in shown.items() if value} | told
+
+
+def _show_tally(tally: AdvisorTally) -> dict[str, Any]:
+    told = {each.name: getattr(tally, each.name) for each in fields(tally) if each.name not in ("usage", "usd")}
+    return {**told, "usage": _show_usage(tally.usage), "usd": _show_usd(tally.usd)}
 
 
 def _show_message(message: Message) -> dict[str, Any]:
@@ -480,6 +491,7 @@ def _show_cost(cost: Cost) -> dict[str, Any]:
         "other": float(cost.other),
         "by_model": {model: float(usd) for model, usd in cost.by_model.items()},
         "by_agent": {agent: float(usd) for agent, usd in cost.by_agent.items()},
+        "by_role": {role: float(usd) for role, usd in cost.by_role.items()},
         "unpriced": list(cost.unpriced),
     }
 

@@ -1,5 +1,6 @@
 """Everything an agent says while it works: one closed union, read by every surface. `agent` is the sayer's path."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal, TypeAlias
@@ -25,6 +26,9 @@ class Failure:
     message: str
 
 
+AdviceStatus: TypeAlias = Literal["answered", "cut", "declined", "failed", "withheld"]
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One consultation of an advisor, by its name. `trigger` is what brought it about: "asked" by the executor,
@@ -39,7 +43,7 @@ class Advice:
     advisor: str
     model: str
     trigger: str
-    status: Literal["answered", "cut", "declined", "failed", "withheld"]
+    status: AdviceStatus
     text: str = ""
     verdict: Literal["proceed", "adjust", "stop", ""] = ""
     gaps: tuple[str, ...] = ()
@@ -53,12 +57,34 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class AdvisorTally:
+    """What an advisor came to in a session. `usd` is None where a call of it has no known price.
+
+    `followed`, `rejected` and `contradicted` are what the executor did with its advice; `rated` is the sum of a
+    person's ratings, each 1 or -1.
+    """
+
+    calls: int = 0
+    answered: int = 0  # those cut at their length limit included
+    declined: int = 0
+    failed: int = 0
+    withheld: int = 0  # not made, for a limit did not allow them; none of `calls`
+    followed: int = 0
+    rejected: int = 0
+    contradicted: int = 0
+    rated: int = 0
+    usage: Usage = field(default_factory=Usage)
+    usd: Decimal | None = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """What one run came to. `content` is the final text; `parts` the final message's parts.
 
     `stop_reason` is the last reply's stop reason, or "max_turns", "max_tool_call_rounds", "budget", "interrupted",
-    "error". `turns` counts model calls; `duration` is in seconds; `head` is the id of the log's last entry. `data` is
-    what the answer says, as the type it was asked for as (`run(..., output=)`); None where it says no such thing.
+    "advisor_stop", "error". `turns` counts model calls; `duration` is in seconds; `head` is the id of the log's last
+    entry. `data` is what the answer says, as the type it was asked for as (`run(..., output=)`); None where it says no
+    such thing. `advisors` are the session's, by name; their tokens are not part of `usage`.
     """
 
     content: str
@@ -75,6 +101,7 @@ class Result:
     head: str = ""
     denials: tuple[Denial, ...] = ()
     data: object = None
+    advisors: Mapping[str, AdvisorTally] = field(default_factory=dict[str, AdvisorTally])
 
     @property
     def is_error(self) -> bool:

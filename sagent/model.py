@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
+from sagent.events import Advice
 from sagent.lib.json import EMPTY, JsonObject
 from sagent.messages import Message
 from sagent.usage import Charge, Usage
@@ -107,6 +108,7 @@ class Reply:
     witness: Witness
     response_id: str = ""
     notes: tuple[str, ...] = ()  # what was clamped or left out, in words
+    advice: tuple[Advice, ...] = ()  # that the provider asked for by itself, meanwhile
 
 
 class Model(Protocol):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias
 
-from sagent.events import Result
+from sagent.events import Advice, Result
 from sagent.messages import Message
 from sagent.usage import Cost
 
@@ -121,7 +121,7 @@ class Order:
     """What a new agent is for. None and "" take over what its parent has; it never gets more than that.
 
     `share` is what it sees of its parent's conversation: nothing, the last hand-offs ("brief"), or all of it ("full").
-    A `persistent` agent lives on when it has answered.
+    A `persistent` agent lives on when it has answered. Its calls are billed to its `role`.
     """
 
     prompt: str
@@ -135,6 +135,7 @@ class Order:
     budget_usd: Decimal | None = None
     persistent: bool = False
     share: Literal["none", "brief", "full"] = "none"
+    role: str = ""
 
 
 class Peer(Protocol):
@@ -172,6 +173,10 @@ class Peer(Protocol):
 
 class Caller(Peer, Protocol):
     """The agent that makes a call, as its tool may use it: what an agent can do to itself and in its tree."""
+
+    async def consult(self, question: str = "", advisor: str = "") -> Sequence[Advice]:
+        """Ask an advisor, by its name, or the first; all of a panel. Raises UsageError where there is none."""
+        ...
 
     async def spawn(self, order: Order) -> Peer:
         """A new agent below this one, at work on its prompt. Raises UsageError or BudgetExceeded: none was begun."""

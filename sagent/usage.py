@@ -51,11 +51,15 @@ class Charge:
     tier: str = ""
     usd: Decimal | None = None
     estimated: bool = False  # the provider reported nothing (a cut or cancelled call): counted from bytes
+    role: str = ""  # of a model that a provider ran by itself: "advisor"
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """USD spent by a tree of agents. `unpriced` names models without a known price: the sums are then a minimum."""
+    """USD spent by a tree of agents, in which roles are "executor", "advisor:NAME" and "compactor".
+
+    `unpriced` names models without a known price: the sums are then a minimum.
+    """
 
     total: Decimal = Decimal(0)
     executor: Decimal = Decimal(0)
@@ -64,3 +68,4 @@ class Cost:
     by_model: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
     by_agent: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
     unpriced: tuple[str, ...] = ()
+    by_role: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])

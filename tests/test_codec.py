@@ -320,6 +320,7 @@ def test_a_result_has_the_members_that_scripts_read():
             "other": 0.125,
             "by_model": {"a/b": 0.5},
             "by_agent": {},
+            "by_role": {},
             "unpriced": ["c/d"],
         },
         "permission_denials": [{"tool": "Bash", "call_id": "call_2", "reason": "no"}],

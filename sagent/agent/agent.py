@@ -6,22 +6,25 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 from sagent.agent import children
+from sagent.agent.advisee import AgentAdvisee
+from sagent.agent.bounds import Bounds, limits_of, with_limits
 from sagent.agent.holdings import holdings
 from sagent.agent.inbox import Arrived
 from sagent.agent.life import Life
 from sagent.agent.post import Post
 from sagent.agent.runs import Runs
-from sagent.agent.state import Bounds, Resources, State, limits_of, with_limits
+from sagent.agent.state import EXECUTOR, Resources, State
 from sagent.agent.tree import Tree
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import SagentError, UsageError
-from sagent.events import Event, Notice, Result
+from sagent.events import Advice, Event, Notice, Result
 from sagent.lib.json import as_str
 from sagent.messages import Message, Text, user
 from sagent.model import Effort, Model
-from sagent.peer import Action, Background, Inject, JobStatus, Moment, Order, Scope, Status
+from sagent.peer import Action, Background, Cancel, Consult, Inject, JobStatus, Moment, Order, Scope, Status
 from sagent.policy import AllowAll, Policy
+from sagent.policy.advisory import Advisory, AdvisoryFactory
 from sagent.session.entries import Entry, opened, returned
 from sagent.session.folds import bodies, history, last_job, lost_jobs, unread
 from sagent.session.log import Log, MemoryLog
@@ -61,7 +64,9 @@ class Agent:
             model=model,
             system=system,
             tools=by_name,
+            judge=policy or AllowAll(),
             policy=policy or AllowAll(),
+            role=given.role,
             bounds=bounds or Bounds(),
             effort=effort,
             log=given.log or MemoryLog(),
@@ -82,12 +87,24 @@ class Agent:
         self._owns_log = given.log is None
         self._runs = Runs(state, tree)
         self._life: Life | None = None  # of an agent that was spawned
+        self._consultations: set[asyncio.Task[None]] = set()  # that a person asked for
         self._deepest: int | None = None  # generation that agents below it may be of, as those above ordered
         post = tree.post = tree.post or Post(tree, state)
         state.busy = lambda: (
             any(agent.busy for agent in tree.below(given.path)) or (self._life is None and post.waiting)
         )
+        self._make_advisory = given.advisory
+        if given.advisory is not None:
+            self._take_advisors(given.advisory, at_once=given.advised)
         tree.add(self)
+
+    def _take_advisors(self, make: AdvisoryFactory, *, at_once: bool) -> None:
+        """Have advisors, or be ready to."""
+        state, advisee = self._state, AgentAdvisee(self, self._state)
+        state.consult = self._consult_for_person
+        state.advise = lambda: make(advisee)
+        if at_once and (advisory := make(advisee)).tool is not None:
+            state.advised_by(advisory)
 
     @property
     def path(self) -> str:
@@ -194,6 +211,40 @@ class Agent:
             raise UsageError(f"{self.path} was spawned and runs by itself: send() it the message, then wait()")
         return await self._runs.take(message, form)
 
+    @property
+    def advisory(self) -> Advisory | None:
+        """Its advisors, if it has any."""
+        return self._state.advisory
+
+    async def consult(self, question: str = "", advisor: str = "") -> Sequence[Advice]:
+        """Ask an advisor, by its name, or the first; all of a panel. Raises UsageError where there is none.
+
+        What it says is returned, and is not part of the conversation; `apply(Consult())` puts it there.
+        """
+        return await self._advisors().consult(question, advisor)
+
+    def _advisors(self) -> Advisory:
+        if self._state.advisory is None:
+            raise UsageError(f"{self.path} has no advisor: name one with --advisor, or switch to one")
+        return self._state.advisory
+
+    def _consult_for_person(self, question: str, advisor: str) -> None:
+        """Ask at once and beside whatever goes on; the answer is read when there is a pause."""
+        task = asyncio.get_running_loop().create_task(self._ask_for_person(question, advisor))
+        self._consultations.add(task)
+        task.add_done_callback(self._consultations.discard)
+
+    async def _ask_for_person(self, question: str, advisor: str) -> None:
+        advisory = self._advisors()
+        try:
+            answers = await advisory.consult(question, advisor, "person")
+        except UsageError as error:
+            self._state.emit(Notice(self.path, "warning", str(error)))
+            return
+        for message in advisory.messages(answers):
+            if self.hears:
+                self._state.receive(message, "next")
+
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Have every event told to a function, at once, in the loop's thread; call what is returned to end it."""
         self._state.listeners.append(listener)
@@ -226,7 +277,8 @@ class Agent:
         match action:
             case Inject(message, moment):
                 self.send(message, moment)
-            case Background():
+            case Background() | Consult() | Cancel():
+                self._state.check(action)
                 self._state.apply(action)
             case _:
                 self._state.check(action)
@@ -276,7 +328,7 @@ class Agent:
             model,
             system=children.system_for(state, order),
             tools=children.tools_for(state, order),
-            policy=state.policy,
+            policy=state.judge,
             bounds=with_limits(children.bounds_for(state, order), children.limits_told(entries)),
             effort=effort,
             resources=Resources(
@@ -290,6 +342,9 @@ class Agent:
                 fallbacks=tuple(state.fallbacks),
                 catalog=state.catalog,
                 tree=self._tree,
+                advisory=self._make_advisory if state.advisory is None else state.advisory.heir,
+                advised=state.advisory is not None,
+                role=order.role or EXECUTOR,
             ),
         )
 
@@ -332,14 +387,17 @@ class Agent:
             state.receive(user(text, sender="sagent"), "next")
         heads = [as_str(body.get("entry")) for body in bodies(entries, "returned")]
         for body in bodies(entries, "spawned"):
-            self._tree.recall(as_str(body.get("agent")))
-            if body.get("persistent") is True:
-                try:
+            path = as_str(body.get("agent"))
+            self._tree.recall(path)
+            try:
+                if body.get("persistent") is True:
                     await self._revive(body, heads)
-                except (SagentError, OSError, ValueError) as error:
-                    text = f"{as_str(body.get('agent'))} is not there again: {error}"
-                    state.emit(Notice(state.path, "warning", text))
-                    state.receive(user(text, sender="sagent"), "next")
+                else:
+                    self._tell_of_lost(path, heads)
+            except (SagentError, OSError, ValueError) as error:
+                text = f"{path} is not there again: {error}"
+                state.emit(Notice(state.path, "warning", text))
+                state.receive(user(text, sender="sagent"), "next")
         if self._life is None and self._tree.post is not None:
             self._tree.post.recall(entries)
 
@@ -359,6 +417,19 @@ class Agent:
             state.receive(user(text, sender=path), "next")
             state.record("returned", returned(path, child.log.head))
         await child.recall()
+
+    def _tell_of_lost(self, path: str, heads: Sequence[str]) -> None:
+        """Say what a child had that was to answer once, where the process ended before it did."""
+        state, log = self._state, self._state.log.child(path)
+        entries = tuple(log.entries())
+        if (text := children.cut_off(path, entries, heads, history(entries, state.log.blobs.get))) is not None:
+            state.receive(user(text, sender="sagent"), "next")
+            state.record("returned", returned(path, log.head))
+        log.close()
+
+    def settle(self) -> None:
+        """Bill the calls that waited for their prices to be known."""
+        self._state.settle_all()
 
     def peers(self, pattern: str = "*") -> "Sequence[Agent]":
         """The other living agents of the tree that a name or a pattern means; "*" is all of them."""
@@ -460,6 +531,9 @@ class Agent:
     def restore(self, history: Sequence[Message]) -> None:
         """Take over an earlier conversation, before the first run."""
         self._state.history = list(history)
+        state = self._state
+        if state.advisory is not None and state.history:
+            state.advisory.restore(list(bodies(state.log.entries(), "advice")), state.log.blobs.get)
 
     async def aclose(self) -> None:
         """End what is in progress, the agents below it, its jobs and what its tools left running; close its log when it
@@ -470,6 +544,8 @@ class Agent:
         if self._tree.post is not None:
             self._tree.post.close()
         self._runs.interrupt()
+        for task in self._consultations:
+            task.cancel()
         await self._runs.released()
         await self._state.jobs.stop()  # before what they may have spawned
         await self._tree.end_below(self.path)

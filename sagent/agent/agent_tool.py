@@ -1,6 +1,7 @@
 """An agent, or what is made of agents, as a tool of another; and the stage on which agents are run together."""
 
 import asyncio
+import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from sagent.agent import children
 from sagent.agent.agent import Agent
-from sagent.agent.state import Bounds, Resources, limits_of, specs_of, with_limits
+from sagent.agent.bounds import Bounds, limits_of, with_limits
+from sagent.agent.state import Resources, specs_of
 from sagent.agent.tree import END_SECONDS
 from sagent.cost.money import ZERO, total
 from sagent.errors import BudgetExceeded, SagentError, ToolError, UsageError
@@ -20,9 +22,11 @@ from sagent.events import Failure, Result
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
 from sagent.messages import Message, ToolCall, user
 from sagent.peer import Action, Order
-from sagent.policy import Allow, Ask, Deny, Policy, Turn, Verdict
+from sagent.policy import Allow, Ask, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, Veil, Workspace
 from sagent.usage import Cost, Usage
+
+INTERRUPT_SECONDS = 0.8  # that an agent is given to stop by itself when the call that waits for it is cancelled
 
 R = TypeVar("R", bound=Result)
 
@@ -139,6 +143,10 @@ class Stage:
         try:
             result = self._count(await child.wait())
         except asyncio.CancelledError:
+            child.interrupt()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(INTERRUPT_SECONDS):
+                    self._count(await child.wait())  # what it had
             if (life := child.end()) is not None:
                 await asyncio.wait([life], timeout=END_SECONDS)
             raise
@@ -177,13 +185,17 @@ class AgentTool:
         return Effect("none")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Its answer; an error result says what went wrong, and what there was until then."""
+        """Its answer; an error result says what went wrong, and what there was until then. A cancelled call shows that
+        too."""
         prompt = as_str(arguments.get("prompt"))
-        if isinstance(run.caller, Agent):
-            result, error = await Stage(run.caller, self.name).attempt(self._runnable, prompt)
-        else:
-            async with self._alone:
-                result, error = await Stage().attempt(self._runnable, prompt)
+        stage = Stage(run.caller, self.name) if isinstance(run.caller, Agent) else Stage()
+        try:
+            async with contextlib.nullcontext() if isinstance(run.caller, Agent) else self._alone:
+                result, error = await stage.attempt(self._runnable, prompt)
+        except asyncio.CancelledError:
+            if stage.last is not None and stage.last.content:
+                run.progress(stage.last.content)
+            raise
         if error is not None and not isinstance(error, SagentError):
             raise error
         failure = result.error or (failed(error).error if error is not None else None)
@@ -265,7 +277,7 @@ class _Both:
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         """The stricter word: a denial, else a question, else yes."""
         verdicts = [await policy.before_tool(call, effect, workspace) for policy in self._policies]
-        return min(verdicts, key=lambda verdict: (Deny, Ask, Allow).index(type(verdict)))
+        return min(verdicts, key=lambda verdict: (Deny, Hold, Ask, Allow).index(type(verdict)))
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         """What follows for either."""
@@ -301,6 +313,7 @@ def _add(first: Cost, second: Cost) -> Cost:
         _merge(first.by_model, second.by_model),
         _merge(first.by_agent, second.by_agent),
         tuple(sorted({*first.unpriced, *second.unpriced})),
+        _merge(first.by_role, second.by_role),
     )
 
 

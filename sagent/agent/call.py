@@ -4,32 +4,31 @@ Money is reserved for every attempt, not once around all of them: a stream that 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import assert_never
+from dataclasses import dataclass, replace
 
+from sagent.agent.attempt import Attempt, wait_before_retry
 from sagent.agent.state import State
 from sagent.context.stubs import can_shrink, shrink
 from sagent.cost.ledger import Reservation
+from sagent.cost.money import ZERO
 from sagent.errors import ModelError, ModelErrorKind
 from sagent.events import Notice, ReplyFinished, Retrying, TextDelta, ThinkingDelta
 from sagent.messages import Message, Part, Text, ToolCall
-from sagent.model import Billed, Delta, Reply, Request, TextPart, ThinkingPart, input_budget
+from sagent.model import Reply, Request, TextPart, ThinkingPart, input_budget
 from sagent.session.entries import compacted
 from sagent.session.folds import compact
-from sagent.usage import Charge, Usage
 
 USUAL_OUTPUT = 16_000  # tokens reserved for a reply when neither the user nor the model's data sets a limit
 LEAST_REPLY = 1_024  # tokens of output that are asked for however full the window seems: our figures may be wrong
 LEAST_OUTPUT = 256  # tokens of output that must be affordable for a call to be made
 MARGIN = 256  # tokens between what we count and what a provider counts
+UNFIT: tuple[ModelErrorKind, ...] = ("not_found", "auth", "permission", "payment", "invalid_request")
+"""Errors by which a model that was switched to shows that it cannot be used: the one before it goes on."""
 MOST_RECOVERIES = 3  # of one call from a full window
 TOO_FULL = (
     "Nothing more can be left out of the conversation by itself: begin a new session, take a model with a larger "
     "window, or give it less at once."
 )
-LEAST_WAIT, MOST_WAIT = 0.5, 30.0  # seconds
 
 
 async def call_model(state: State) -> Message:
@@ -40,11 +39,13 @@ async def call_model(state: State) -> Message:
     state.record_prompt()
     attempt = 0
     while True:
-        partial = Attempt()
+        partial = Partial()
         try:
             return await _recover(state, partial)
         except ModelError as error:
-            wait = _wait_before_retry(state, error, attempt)
+            if _without_advisor(state, error, partial) or (error.kind in UNFIT and state.change_back(error)):
+                continue
+            wait = wait_before_retry(state.bounds, error, attempt)
             if wait is None and _fall_back(state, error, partial):
                 attempt = 0
                 continue
@@ -60,29 +61,32 @@ async def call_model(state: State) -> Message:
 
 
 @dataclass(slots=True)
-class Attempt:
-    """How far one attempt came."""
+class Partial(Attempt):
+    """An attempt at the next reply, and what was found out about how much of it fits."""
 
-    pieces: list[str] = field(default_factory=list[str])
-    thought: int = 0  # bytes of reasoning received
-    charges: tuple[Charge, ...] = ()
     most: int | None = None  # tokens of output, where a provider said that no more fit
     asked: int | None = None  # tokens of output that were asked for
     recoveries: int = 0  # from a full window
-
-    @property
-    def text(self) -> str:
-        """The visible text received."""
-        return "".join(self.pieces)
 
     def discard(self, state: State, error: ModelError) -> None:
         """What was received no longer counts: the call is made again."""
         if self.text:
             state.emit(Retrying(state.path, str(error), error.kind, self.recoveries, 0.0, self.text))
-        self.pieces, self.thought, self.charges = [], 0, ()
+        self.forget()
 
 
-async def _recover(state: State, partial: Attempt) -> Message:
+def _without_advisor(state: State, error: ModelError, partial: Partial) -> bool:
+    """Whether a request was refused for the advisor that the provider was to ask: then it goes out without it."""
+    refused = error.kind in ("invalid_request", "not_found", "permission")
+    if not refused or state.advisory is None or not state.advisory.declined(state.model, str(error)):
+        return False
+    partial.discard(state, error)
+    text = f"{state.model.provider} does not ask this advisor for this model ({error}); from now on sagent asks it."
+    state.emit(Notice(state.path, "warning", text))
+    return True
+
+
+async def _recover(state: State, partial: Partial) -> Message:
     """Make what does not fit smaller, and go again. What cannot be made smaller is the provider's error."""
     while True:
         try:
@@ -97,7 +101,7 @@ async def _recover(state: State, partial: Attempt) -> Message:
             partial.discard(state, error)
 
 
-async def _afford(state: State, partial: Attempt) -> Message:
+async def _afford(state: State, partial: Partial) -> Message:
     request = state.request()
     weight = state.model.weigh(request)
     _check_size(state, weight)
@@ -108,9 +112,9 @@ async def _afford(state: State, partial: Attempt) -> Message:
         limits = [limit for limit in (request.max_output, reservation.max_output) if limit is not None]
         request = replace(request, max_output=min(limits, default=None))
         try:
-            reply = await _stream(state, request, partial)
+            reply = await partial.stream(state.model, request, lambda delta: _show(state, delta))
         except (ModelError, asyncio.CancelledError) as error:
-            charges = _charges_of(state, partial, weight, error)
+            charges = partial.bill(state.model, state.meter.estimate(weight), error)
             if charges:
                 state.settle(reservation, charges)
             raise
@@ -126,40 +130,19 @@ async def _reserve(state: State, request: Request, weight: int) -> Reservation:
         max_output = min(state.limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
     return await state.ledger.reserve(
         state.path,
-        "executor",
+        state.role,
         state.model.provider,
         state.model.id,
         input_bound=state.meter.bound(weight),
         max_output=None if max_output is None else max(max_output, least),
         least_output=max(LEAST_OUTPUT, least),
+        beside=state.advisory.beside(state.model, weight) if state.advisory is not None else ZERO,
     )
 
 
-async def _stream(state: State, request: Request, partial: Attempt) -> Reply:
-    deltas = state.model.stream(request)
-    try:
-        return await _consume(state, deltas, partial)
-    finally:
-        if hasattr(deltas, "aclose"):
-            await deltas.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
-
-
-async def _consume(state: State, deltas: AsyncIterator[Delta | Reply], partial: Attempt) -> Reply:
-    async for delta in deltas:
-        match delta:
-            case TextPart(text):
-                partial.pieces.append(text)
-                state.emit(TextDelta(state.path, text))
-            case ThinkingPart(text):
-                partial.thought += len(text.encode("utf-8", "replace"))
-                state.emit(ThinkingDelta(state.path, text))
-            case Billed(charges):
-                partial.charges = charges
-            case Reply():
-                return delta
-            case _:
-                assert_never(delta)
-    raise _error(state, "cut", "the stream ended without a reply")
+def _show(state: State, delta: TextPart | ThinkingPart) -> None:
+    kind = TextDelta if isinstance(delta, TextPart) else ThinkingDelta
+    state.emit(kind(state.path, delta.text))
 
 
 async def _accept(state: State, reply: Reply, reservation: Reservation, weight: int) -> Message:
@@ -170,36 +153,20 @@ async def _accept(state: State, reply: Reply, reservation: Reservation, weight: 
         {"sha256": witness.sha256, "size": witness.size, "model": witness.model, "parameters": witness.parameters},
     )
     message = _distinct_calls(reply.message)
+    state.proven = None
     state.add(message)
-    usd = state.settle(reservation, reply.charges)
+    charges = reply.charges if state.advisory is None else state.advisory.named(reply.charges)
+    usd = state.settle(reservation, charges)
     state.meter.learn(weight, reply.usage.total_input)
+    if reply.advice and state.advisory is not None:
+        state.advisory.heard(reply.advice)
     for note in reply.notes:
         state.emit(Notice(state.path, "info", note))
     state.emit(ReplyFinished(state.path, message, reply.usage, usd))
     return message
 
 
-def _charges_of(state: State, partial: Attempt, weight: int, error: BaseException) -> tuple[Charge, ...]:
-    """The bill of a call that did not end well.
-
-    A provider that answers with an error, or cannot be reached, bills nothing. One that had begun bills its input and
-    what it wrote. What it did not tell is estimated, and then the charge says so: the ledger counts the whole
-    reservation towards the cap, for the true bill may be anything below it.
-    """
-    received = len(partial.text.encode("utf-8", "replace")) + partial.thought
-    refused = isinstance(error, ModelError) and error.kind not in ("cut", "stalled")
-    if refused and not partial.charges and not received:
-        return ()
-    told = sum((charge.usage for charge in partial.charges), Usage())
-    guess = Usage(
-        input=0 if told.total_input else state.meter.estimate(weight),
-        output=max(0, received // 4 - told.output),
-    )
-    charges = (*partial.charges, Charge(state.model.id, guess)) if guess != Usage() else partial.charges
-    return tuple(replace(charge, estimated=True) for charge in charges)
-
-
-def _keep_partial(state: State, partial: Attempt) -> None:
+def _keep_partial(state: State, partial: Partial) -> None:
     """Keep what an unfinished reply had said; the history stays valid for the next call."""
     if partial.text:
         who = f"{state.model.provider}/{state.model.id}"
@@ -217,7 +184,7 @@ def _error(state: State, kind: ModelErrorKind, words: str) -> ModelError:
     return ModelError(kind, words, provider=state.model.provider, model=state.model.id)
 
 
-def _output_limit(state: State, weight: int, partial: Attempt) -> int | None:
+def _output_limit(state: State, weight: int, partial: Partial) -> int | None:
     """The output limit to ask for; None is what the adapter asks for by itself.
 
     Input and output share the window, so that beside a long input the usual output is too much to ask for.
@@ -239,11 +206,11 @@ def _likely(state: State, weight: int) -> int:
     return tokens + tokens // 16 + MARGIN
 
 
-def _may_recover(state: State, partial: Attempt) -> bool:
+def _may_recover(state: State, partial: Partial) -> bool:
     return partial.recoveries < MOST_RECOVERIES and can_shrink(state.history)
 
 
-def _make_fit(state: State, error: ModelError, partial: Attempt) -> bool:
+def _make_fit(state: State, error: ModelError, partial: Partial) -> bool:
     """Ask for less output, where that is all there is to it; else shrink the history. False when neither helps."""
     if partial.recoveries < MOST_RECOVERIES - 1 and _ask_for_less(state, error, partial):
         return True
@@ -251,7 +218,7 @@ def _make_fit(state: State, error: ModelError, partial: Attempt) -> bool:
     return _shrink(state, error)
 
 
-def _ask_for_less(state: State, error: ModelError, partial: Attempt) -> bool:
+def _ask_for_less(state: State, error: ModelError, partial: Partial) -> bool:
     """Lower the output limit, where a provider says how large its window is and the input alone fits into it."""
     if error.window is None:
         return False
@@ -291,25 +258,7 @@ def _shrink(state: State, error: ModelError) -> bool:
     return True
 
 
-def _wait_before_retry(state: State, error: ModelError, attempt: int) -> float | None:
-    """Seconds to wait before the same request goes out again, or None when it should not.
-
-    What the provider asks for is honoured up to `longest_wait`; otherwise exponential backoff with full jitter.
-    """
-    if not error.retryable or attempt >= state.bounds.max_retries:
-        return None
-    if error.retry_after is not None and error.retry_after > state.bounds.longest_wait:
-        until = datetime.now().astimezone() + timedelta(seconds=error.retry_after)
-        error.advise(f"It can be asked again at {until:%Y-%m-%d %H:%M %Z}; so long a wait is left to you.")
-        return None
-    if error.retry_after is not None:
-        return error.retry_after
-    import random
-
-    return random.uniform(LEAST_WAIT / 2, min(MOST_WAIT, LEAST_WAIT * 2**attempt))  # noqa: S311 -- not a secret
-
-
-def _fall_back(state: State, error: ModelError, partial: Attempt) -> bool:
+def _fall_back(state: State, error: ModelError, partial: Partial) -> bool:
     """Let the next fallback take over from a model that cannot be reached. False when none can.
 
     Only for what is worth a retry: a wrong key, an empty purse or a refused request is for a person to mend.

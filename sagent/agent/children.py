@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 
-from sagent.agent.state import LIMITS, Bounds, State, parse_effort
+from sagent.agent.bounds import LIMITS, Bounds
+from sagent.agent.state import State, parse_effort
 from sagent.cost.ledger import Ledger
 from sagent.cost.money import ZERO
 from sagent.errors import UsageError
@@ -46,7 +47,12 @@ def tools_for(state: State, order: Order) -> Sequence[Tool]:
 
 
 def bounds_for(state: State, order: Order) -> Bounds:
-    """The parent's bounds, with fewer turns where that is ordered. One that lives on need not wait for its jobs."""
+    """The parent's bounds, with fewer turns where that is ordered. One that lives on need not wait for its jobs.
+    Raises UsageError for what is no limit."""
+    if order.max_turns is not None and order.max_turns < 1:
+        raise UsageError(f"max_turns: a whole number above 0 is needed, not {order.max_turns}")
+    if order.max_depth is not None and order.max_depth < 0:
+        raise UsageError(f"max_depth: 0 or more generations are needed, not {order.max_depth}")
     most = [turns for turns in (order.max_turns, state.bounds.max_turns) if turns is not None]
     return replace(state.bounds, max_turns=min(most, default=None), wait_for_jobs=not order.persistent)
 
@@ -92,8 +98,8 @@ def prompt_for(state: State, order: Order, path: str) -> Message:
 
 def _brief(state: State) -> str:
     """The last request of the person, or whoever sent one, and the last answers of other agents, cut short."""
-    requests = [message for message in state.history if message.role == "user" and message.content]
-    parts = [f"{state.path} was asked:\n{short(requests[-1].content)}"] if requests else []
+    asked = last_asked(state)
+    parts = [f"{state.path} was asked:\n{short(asked)}"] if asked else []
     parts += [
         f"{path} was asked:\n{short(asked)}\nand answered:\n{short(said)}" for path, asked, said in state.handoffs
     ]
@@ -109,6 +115,13 @@ def remember(state: State, path: str, asked: str, result: Result) -> None:
     """Keep a hand-off, for what the next child may be told."""
     state.handoffs.append((path, asked, result.content))
     del state.handoffs[:-BRIEF_PARTS]
+
+
+def last_asked(state: State) -> str:
+    """What an agent was sent last."""
+    return next(
+        (message.content for message in reversed(state.history) if message.role == "user" and message.content), ""
+    )
 
 
 def ended(path: str, result: Result) -> Message:
@@ -171,8 +184,10 @@ def limits_told(entries: Sequence[Entry]) -> Mapping[str, int | str]:
 @contextmanager
 def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]:
     """Set an allowance aside, if there is one, for an agent that is begun in this block; it stays unless that fails.
-    Raises BudgetExceeded."""
+    Raises BudgetExceeded, and UsageError for what is no amount."""
     if usd is not None:
+        if not usd.is_finite() or usd < 0:
+            raise UsageError(f"budget_usd: an amount of USD is needed, not {usd}")
         ledger.allow(path, usd)
     try:
         yield
@@ -184,6 +199,17 @@ def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]
 def rest_of(order: Order, spent: Decimal) -> Decimal | None:
     """What is left of a child's allowance, if it has one."""
     return None if order.budget_usd is None else max(order.budget_usd - spent, ZERO)
+
+
+def cut_off(path: str, entries: Sequence[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
+    """What to tell of a child that was to answer once and had not when the process ended; None of one that had."""
+    if not unfinished(entries, heads):
+        return None
+    had = next(
+        (message.content for message in reversed(messages) if message.role == "assistant" and message.content), ""
+    )
+    head = f"{path} was lost: the process ended."
+    return f"{head}\nWhat it had until then:\n{had}" if had else f"{head}\nIt had said nothing yet."
 
 
 def left_open(path: str, entries: Sequence[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:

@@ -18,7 +18,7 @@ from sagent.lib.json import JsonObject, as_object
 from sagent.lib.schema import coerce, violations
 from sagent.messages import Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
-from sagent.policy import Allow, Ask, Deny
+from sagent.policy import Allow, Ask, Deny, Hold
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, conflict, foresee
 
 INTERRUPTED = "interrupted before it ended"
@@ -88,6 +88,10 @@ async def _until_answered(
                 await asyncio.wait(open_calls.values(), timeout=GRACE)
         finally:
             arrival.cancel()
+        for call_id in state.take_cancelled():
+            if call_id in open_calls:
+                open_calls[call_id].cancel()
+                await asyncio.wait([open_calls[call_id]])
         asked = state.take_background()
         why = "goes on in the background" if done else f"has run for {limit:g} s and goes on in the background"
         every = not done or "" in asked or state.inbox.holds("now")
@@ -97,7 +101,7 @@ async def _until_answered(
             if task is not None and not task.done() and chosen:
                 _go_on(state, call, task, results, why)
     for task in tasks.values():
-        if state.jobs.of(task) is None:
+        if state.jobs.of(task) is None and not task.cancelled():
             await task
 
 
@@ -151,6 +155,8 @@ async def _prepare(state: State, call: ToolCall, reply: Message) -> Ready | Tool
     try:
         effect = foresee(tool, arguments, state.workspace)
         reason = await _judge(state, call, effect)
+    except _HeldError as held:
+        return _error(str(held))
     except ToolError as error:
         return _error(str(error))
     except Exception as error:  # neither a tool nor a policy may end a run; what cannot be judged is not done
@@ -163,14 +169,20 @@ async def _prepare(state: State, call: ToolCall, reply: Message) -> Ready | Tool
     return _error(f"Permission denied: {reason}")
 
 
+class _HeldError(Exception):
+    """A call is to wait; the message is what the model reads."""
+
+
 async def _judge(state: State, call: ToolCall, effect: Effect) -> str | None:
-    """Why the call may not be made, or None."""
+    """Why the call may not be made, or None. Raises _HeldError for one that is not made yet."""
     verdict = await state.policy.before_tool(call, effect, state.workspace)
     match verdict:
         case Allow():
             return None
         case Deny(reason):
             return reason
+        case Hold(reason):
+            raise _HeldError(reason)
         case Ask(reason, remedy):
             if state.ask is not None:
                 return await state.ask(call, verdict)

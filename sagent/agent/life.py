@@ -29,6 +29,7 @@ class Life:
         self._still = False  # was interrupted, and nobody has written since
         self._leaving = self._left = False
         self._watchers: set[asyncio.Future[None]] = set()
+        self._asked = order.prompt  # as it was ordered; "" once that is answered
         runs.contained = True
         self.task = asyncio.get_running_loop().create_task(self._live(), name=own.path)
 
@@ -110,7 +111,8 @@ class Life:
         if self._order.persistent and (agent := self._tree.get(self._above.path)):
             agent.inform(children.ended(self._own.path, result))
         self._above.record("returned", returned(self._own.path, self._own.log.head))
-        children.remember(self._above, self._own.path, self._order.prompt, result)
+        children.remember(self._above, self._own.path, self._asked or children.last_asked(self._own), result)
+        self._asked = ""
 
     async def _leave(self) -> None:
         """What is left to do when it ends, also by a cancellation."""
@@ -122,7 +124,7 @@ class Life:
             self._tree.remove(self._agent)
             own.ledger.take_back(own.path)
             if self._runs.last is None:
-                failure = Failure("interrupted", "it was ended before it had begun")
+                failure = Failure("interrupted", "it was ended before it had answered")
                 self._runs.last = Result("", (), "interrupted", failure)
             self._return_unread()
             own.close_log()

@@ -5,13 +5,14 @@ import time
 from dataclasses import replace
 
 from sagent.agent import children
+from sagent.agent.bounds import Bounds
 from sagent.agent.inbox import Arrived
 from sagent.agent.loop import take_turn
-from sagent.agent.state import Bounds, Run, State
+from sagent.agent.state import Run, State
 from sagent.agent.structured import Output, output_of, take_structured_turn
 from sagent.agent.tree import Tree
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
-from sagent.events import Failure, Finished, Result, SessionOpened
+from sagent.events import Failure, Finished, Notice, Result, SessionOpened
 from sagent.messages import Message
 
 LIMIT_REASONS = {
@@ -21,6 +22,7 @@ LIMIT_REASONS = {
     "max_tokens": "the answer was cut at its length limit; raise max_response_tokens (--max-response-tokens)",
     "context_overflow": "the model's context window is full",
     "refusal": "the model refused to go on",
+    "advisor_stop": "an advisor said to stop; its advice is in the session",
     "content_filter": "the provider's content filter stopped the answer",
     "error": "the provider declared its reply broken",
 }
@@ -178,7 +180,10 @@ class Runs:
             head=state.log.head,
             denials=tuple(state.run.denials),
             data=data,
+            advisors={} if state.advisory is None else state.advisory.tally(),
         )
+        for text in state.advisory.remarks() if state.advisory is not None else ():
+            state.emit(Notice(state.path, "warning", text))
         if self.contained and failure is not None and not self.last.content:  # what it had until then
             said = next((reply.content for reply in reversed(replies) if reply.content), "")
             self.last = replace(self.last, content=said)

@@ -7,18 +7,31 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
+from sagent.agent.bounds import Bounds, limits_of, with_limits
 from sagent.agent.inbox import Arrived, Inbox
 from sagent.agent.jobs import Jobs
 from sagent.codec import encode_message, encode_result_part
 from sagent.context.stubs import drop
 from sagent.cost.ledger import Ledger, Reservation, Spent
-from sagent.errors import SagentError, UsageError
+from sagent.errors import ModelError, SagentError, UsageError
 from sagent.events import Denial, Event, Notice, Received, Switched
-from sagent.lib.json import EMPTY, JsonObject, as_object, canonical_bytes, json_freeze_object, json_thaw, sha256_hex
+from sagent.lib.json import (
+    EMPTY,
+    JsonObject,
+    as_array,
+    as_object,
+    as_str,
+    canonical_bytes,
+    json_freeze,
+    json_freeze_object,
+    json_thaw,
+    sha256_hex,
+)
 from sagent.messages import Message, ToolCall, ToolResult, user
 from sagent.model import EFFORTS, Effort, Limits, Model, Request, ToolSpec
 from sagent.peer import Action, Background, Caller, Cancel, Compact, Consult, Inject, Moment, Stop, Switch
 from sagent.policy import Ask, Policy
+from sagent.policy.advisory import Advisory, AdvisoryFactory
 from sagent.session.entries import Bill, compacted, received
 from sagent.session.entries import spent as bill_body
 from sagent.session.folds import compact
@@ -33,18 +46,7 @@ Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
 """Puts a question to a person: None means yes, a string is the reason for no."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How far one run may go. None is no limit. Tokens are per request and per reply; times are seconds."""
-
-    max_turns: int | None = None
-    max_tool_call_rounds: int | None = None
-    max_request_tokens: int | None = None
-    max_response_tokens: int | None = None
-    max_retries: int = 8
-    longest_wait: float = 120.0  # a provider that asks for more than this is not waited for
-    foreground_seconds: float | None = None  # a call that runs longer goes on in the background
-    wait_for_jobs: bool = True  # a run does not end before its jobs and the agents below it are done
+EXECUTOR = "executor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,9 @@ class Resources:
     finish: Callable[[], Awaitable[None]] | None = None  # awaited when a run ends, before its result is told
     tree: "Tree | None" = None
     catalog: Callable[[], str] | None = None  # the models that can be switched to, in words
+    advisory: AdvisoryFactory | None = None  # gives it advisors
+    advised: bool = True  # from the start; else when it is first switched to one
+    role: str = EXECUTOR  # who its calls are billed as
 
 
 @dataclass(slots=True)
@@ -141,7 +146,8 @@ class State:
     model: Model
     system: str
     tools: Mapping[str, Tool]
-    policy: Policy
+    judge: Policy  # as it was given
+    policy: Policy  # with what advisors see to around it
     bounds: Bounds
     effort: Effort | None
     log: Log
@@ -167,8 +173,15 @@ class State:
     prompts: Prompts = field(default_factory=Prompts)
     specs: tuple[ToolSpec, ...] = ()
     meter: Meter = field(default_factory=Meter)
+    proven: tuple[Model, Meter] | None = None  # the model before the one that has not answered yet
     run: Run = field(default_factory=Run)
     prompt_id: str = ""  # hash of the system prompt and tools last logged
+    role: str = EXECUTOR  # who its calls are billed as
+    advisory: Advisory | None = None
+    advise: Callable[[], Advisory] | None = None  # makes them, where it has none
+    unused: Advisory | None = None  # made, and without an advisor so far
+    consult: Callable[[str, str], None] = lambda question, advisor: None  # has an advisor asked for a person
+    cancelled: set[str] = field(default_factory=set[str])  # calls that are to end
     unsettled: list[tuple[Reservation, tuple[Charge, ...]]] = field(
         default_factory=list[tuple[Reservation, tuple[Charge, ...]]]
     )
@@ -261,6 +274,11 @@ class State:
         asked, self.background = self.background, set()
         return asked
 
+    def take_cancelled(self) -> set[str]:
+        """The calls that are to end, each told once."""
+        asked, self.cancelled = self.cancelled, set()
+        return asked
+
     def keep(self, data: bytes) -> str:
         """Keep media as a blob; the name by which the log refers to it."""
         return self.log.blobs.put(data).name
@@ -294,7 +312,8 @@ class State:
         next one, or at the end of the run.
         """
         for charge in charges:
-            self.run.usage += charge.usage
+            if not charge.role:
+                self.run.usage += charge.usage
         self.unsettled.append((reservation, charges))
         now = self.ledger.cap is not None or self.ledger.prices.is_warm
         return self.settle_all() if now else None
@@ -303,13 +322,18 @@ class State:
         """Bill what is not billed yet; the price of the last call."""
         usd: Decimal | None = None
         for reservation, charges in self.unsettled:
-            spent = reservation.settle(charges)
-            for record in spent:
-                self.record("spent", bill_body(_bill(record)))
+            spent = self.bill(reservation, charges)
             prices = [record.usd for record in spent if record.usd is not None]
             usd = sum(prices, Decimal(0)) if len(prices) == len(spent) else None
         self.unsettled.clear()
         return usd
+
+    def bill(self, reservation: Reservation, charges: tuple[Charge, ...]) -> tuple[Spent, ...]:
+        """Settle a call with the ledger, and log what it says."""
+        spent = reservation.settle(charges)
+        for record in spent:
+            self.record("spent", bill_body(_bill(record)))
+        return spent
 
     def close_log(self) -> None:
         """End the log: what is still to be recorded of this agent is nobody's to read."""
@@ -332,16 +356,22 @@ class State:
 
     def request(self) -> Request:
         """The next model call, as the history stands."""
+        more = self.advisory.options(self.model) if self.advisory is not None else None
         return Request(
             conversation=f"{self.log.session_id}:{self.path}",
             messages=self.history,
             system=self.system,
-            tools=self.specs,
+            tools=self.specs if more is None or "tools" not in more else self._specs_beside(more),
             max_output=self.bounds.max_response_tokens,
             effort=self.effort,
-            options=self.options,
+            options=self.options if more is None else _joined(self.options, more),
             output_schema=self.output_schema,
         )
+
+    def _specs_beside(self, options: JsonObject) -> tuple[ToolSpec, ...]:
+        """The tools but for those that the provider brings under the same name."""
+        brought = {as_str(as_object(tool).get("name")) for tool in as_array(options.get("tools"))}
+        return self.prompts.specs(tuple(tool for name, tool in self.tools.items() if name not in brought))
 
     def record_prompt(self) -> None:
         """Log the system prompt and tools as sent, once and again whenever they differ."""
@@ -364,13 +394,20 @@ class State:
                 self.run.stop = reason or "stopped"
             case Compact():
                 self._compact(action)
-            case Consult() | Cancel():
-                pass
+            case Consult(question, advisor):
+                self.consult(question, advisor)
+            case Cancel(call_id):
+                self.cancelled.add(call_id)
+                self.inbox.nudge("now")
+                if self.advisory is not None and not call_id:
+                    self.advisory.cancel()
 
     def check(self, action: Action) -> None:
         """Raise UsageError for a change that cannot be made."""
         match action:
-            case Switch(model, effort, limits):
+            case Switch(model, effort, limits, advisor):
+                if advisor is not None:
+                    self._advisory_to_change(advisor).check(advisor)
                 if effort is not None:
                     parse_effort(effort)
                 if limits is not None:
@@ -381,8 +418,19 @@ class State:
                 known = {name.lower() for name in self._tools_known()}
                 if strangers := [name for name in names if name.lower() not in known]:
                     raise UsageError(f"{self.path} has no tool {strangers[0]!r}; it has {', '.join(self.tools)}")
+            case Consult() if self.advisory is None:
+                raise UsageError(f"{self.path} has no advisor: name one with --advisor, or switch to one")
             case _:
                 pass
+
+    def _advisory_to_change(self, change: str) -> Advisory:
+        """Its advisors; where it has none yet, new ones, which are its own when the change is made."""
+        if self.advisory is not None:
+            return self.advisory
+        if self.advise is None:
+            raise UsageError(f"{self.path} cannot have advisors ({change!r}): it was made without Resources.advisory")
+        self.unused = self.unused or self.advise()
+        return self.unused
 
     def _check_model(self, model: Model) -> None:
         """That a model could take over this conversation."""
@@ -409,7 +457,36 @@ class State:
             self.effort = parse_effort(switch.effort)
         if switch.limits is not None:
             self.bounds = with_limits(self.bounds, switch.limits)
-        self.change(model)
+        if switch.advisor is not None:
+            advisory = self._advisory_to_change(switch.advisor)
+            what = advisory.switch(switch.advisor)
+            self.advised_by(advisory)
+            self.record("switched", {"advisor": what})
+            self.emit(Switched(self.path, what))
+        if switch.model is not None or switch.effort is not None or switch.limits is not None:
+            self.change(model)
+
+    def advised_by(self, advisory: Advisory) -> None:
+        """Have advisors: their tool is offered from the next call on, where it was not already."""
+        self.advisory = advisory
+        tool = advisory.tool
+        if tool is not None and self.tools.get(tool.name) is not tool:
+            self.tools = {**self.tools, tool.name: tool}
+            self.specs = self.prompts.specs(tuple(self.tools.values()))
+        if self.policy is self.judge:
+            self.policy = advisory.judge(self.judge)
+
+    def change_back(self, error: ModelError) -> bool:
+        """Let the model answer again that did before the last switch, where its successor has not answered yet."""
+        if self.proven is None:
+            return False
+        self.model, self.meter = self.proven
+        self.proven = None
+        text = f"the switch was taken back: {error}"
+        self.emit(Notice(self.path, "warning", text))
+        self.change(None, text)
+        self.add(user(text, sender="sagent"))
+        return True
 
     def _tools_known(self) -> set[str]:
         """Those it has, and those whose results are in the history."""
@@ -431,6 +508,8 @@ class State:
         self.record("compacted", {**body, "after": after})
         if order.clear and kept:
             self.add(user(CLEARED, sender="sagent"))
+            for advice in self.advisory.in_force() if self.advisory is not None else ():
+                self.add(advice)
         self.emit(
             Notice(self.path, "info", f"The context was made smaller, from about {before:,} tokens to {after:,}.")
         )
@@ -438,6 +517,7 @@ class State:
     def change(self, model: Model | None, reason: str = "") -> None:
         """Let another model, or the same with another effort, answer from the next call on; `reason` is logged."""
         if model is not None:
+            self.proven = self.proven or (self.model, self.meter)
             self.model, self.meter = model, Meter()
         name = f"{self.model.provider}/{self.model.id}"
         limits = limits_of(self.bounds)
@@ -449,28 +529,11 @@ class State:
 
 CLEARED = "The conversation was cleared, as asked; only the last request is left of it. Go on from there."
 
-LIMITS = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_response_tokens")
-"""The bounds that may be changed while an agent runs."""
 
-
-def limits_of(bounds: Bounds) -> Mapping[str, int]:
-    """Those of them that are set."""
-    return {name: value for name in LIMITS if (value := getattr(bounds, name)) is not None}
-
-
-def with_limits(bounds: Bounds, limits: Mapping[str, int | str]) -> Bounds:
-    """Bounds with some changed; 0 or "none" takes a limit away. Raises UsageError naming the limits there are."""
-    changed: dict[str, int | None] = {}
-    for name, value in limits.items():
-        if name not in LIMITS:
-            raise UsageError(f"there is no limit {name!r}; the limits are {', '.join(LIMITS)}")
-        if value in (0, "none"):
-            changed[name] = None
-        elif isinstance(value, int) and value > 0:
-            changed[name] = value
-        else:
-            raise UsageError(f"{name}: a whole number is needed, or none, not {value!r}")
-    return replace(bounds, **changed)
+def _joined(options: JsonObject, more: JsonObject) -> JsonObject:
+    """Both, lists put together."""
+    joined = {name: json_freeze([*as_array(options.get(name)), *as_array(value)]) for name, value in more.items()}
+    return JsonObject({**options, **joined})
 
 
 def _last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:

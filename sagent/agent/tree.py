@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sagent.agent.state import Prompts
 from sagent.errors import UsageError
 from sagent.messages import Message
+from sagent.peer import Scope
 
 if TYPE_CHECKING:
     from sagent.agent.agent import Agent
@@ -38,6 +39,7 @@ class Tree:
         self._used: set[str] = set()
         self._spawns = 0
         self._numbers: dict[str, int] = {}  # last given, by the beginning of the path
+        self._detached: list[str] = []  # by agents that have ended
         self.prompts = Prompts()
         self.post: Post | None = None
 
@@ -59,6 +61,18 @@ class Tree:
         """An agent has ended."""
         if self._living.get(agent.path) is agent:
             del self._living[agent.path]
+            self._detached += _let_go(agent)
+
+    @property
+    def detached(self) -> Sequence[str]:
+        """The jobs that outlive the session, each with where its output goes and how to end it, in words."""
+        return (*self._detached, *(told for agent in self.living for told in _let_go(agent)))
+
+    def interrupt(self, path: str, scope: Scope = "tree") -> None:
+        """Interrupt an agent by its path, as its own `interrupt` does. Raises UsageError naming the living."""
+        if (agent := self._living.get(path)) is None:
+            raise UsageError(f"No living agent is called {path!r}. There are: {', '.join(sorted(self._living))}.")
+        agent.interrupt(scope)
 
     def reserve(self, parent: str, name: str, max_depth: int | None = None) -> str:
         """A path for a new agent below another, which is its own once it is added: nothing may be awaited before that.
@@ -146,6 +160,10 @@ def _segment(name: str) -> str:
     if not segment or segment == "parent":
         raise UsageError(f"{name!r} cannot be an agent's name: use letters, digits, - and _")
     return segment
+
+
+def _let_go(agent: "Agent") -> list[str]:
+    return [f"{agent.path}: {agent.job_output(job.name)}" for job in agent.jobs() if job.state == "detached"]
 
 
 def _matches(path: str, pattern: str) -> bool:

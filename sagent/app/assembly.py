@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sagent import __version__, tools
 from sagent.agent import Agent, Bounds, Resources, Tree, TreeLimits
+from sagent.app.advising import advisors_of
 from sagent.app.choice import catalog, choose_model
 from sagent.config import Settings
 from sagent.context.instructions import gather, repository_root
@@ -57,6 +58,7 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
     workspace.hidden = policy.hidden(workspace)
     offered = choose_tools(settings)
     async with AsyncExitStack() as stack:
+        trace = _open_trace(settings, stack, listener)  # first, for its file closes last
         log, past = _open_log(settings, stack, notices)
         choice = await choose_model(settings, past.model)
         stack.push_async_callback(choice.aclose)
@@ -67,6 +69,7 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
         stack.push_async_callback(aside.aclose)
         fallbacks = choice.fallbacks()
         notices += _unpriced(fallbacks, ledger)
+        advisory = advisors_of(settings, choice, notices)
         agent = Agent(
             choice.model,
             system=_system_prompt(settings, workspace, past, notices),
@@ -84,12 +87,17 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
                 finish=aside.finish,
                 tree=Tree(TreeLimits(settings.max_agent_depth, settings.max_live_agents, settings.max_spawns)),
                 catalog=lambda: catalog(choice, prices),
+                advisory=advisory,
+                advised=bool(settings.advisors),
             ),
         )
         aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
+        aside.priced = lambda: [each.settle() for each in agent.tree.living]
         stack.push_async_callback(agent.aclose)
         agent.restore(past.messages)
         agent.listen(listener)
+        if trace is not None:
+            agent.listen(trace)
         for text in notices:
             listener(Notice(agent.path, "warning", text))
         agent.listen(aside.on_event)
@@ -98,6 +106,19 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
         if past.resumed:
             await agent.recall()
         yield agent
+
+
+def _open_trace(
+    settings: Settings, stack: AsyncExitStack, listener: Callable[[Event], None]
+) -> Callable[[Event], None] | None:
+    """What takes the events for `--trace`, its file closed in the end. Raises UsageError."""
+    if settings.trace is None:
+        return None
+    from sagent.trace.file import TraceFile
+
+    trace = TraceFile(settings.trace, lambda text: listener(Notice("root", "warning", text)))
+    stack.callback(trace.close)
+    return trace.on_event
 
 
 def choose_tools(settings: Settings) -> tuple[Tool, ...]:
@@ -239,6 +260,7 @@ class Aside:
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._studying: asyncio.Task[None] | None = None
+        self.priced: Callable[[], object] = lambda: None
         self.study: Callable[[], Coroutine[None, None, None] | None] = lambda: None
 
     def on_event(self, event: Event) -> None:
@@ -254,7 +276,7 @@ class Aside:
             self._timer = loop.call_later(self.QUIET, self._check)
             return
         if not self._prices.is_warm:
-            loop.run_in_executor(None, self._prices.warm)
+            loop.run_in_executor(None, self._prices.warm).add_done_callback(lambda _: self.priced())
         if (work := self.study()) is not None:
             self._studying = loop.create_task(work)
 

@@ -62,12 +62,18 @@ class Choice:
             )
         return self.provider(provider).model(model_id)
 
+    def resolve_at(self, name: str, base_url: str | None, key: str | None) -> Model:
+        """The same at an address of its own, with a key of its own; without a provider it is one that speaks the
+        protocol nearly every server does."""
+        provider, model_id = split_model(name, None, _rows(self.settings))
+        return self.provider(provider or "openai-compatible", base_url=base_url, key=key).model(model_id)
+
     def provider(self, name: str, *, base_url: str | None = None, key: str | None = None) -> Provider:
         """A provider by name, opened on first use."""
         row = row_named(name, _rows(self.settings))
         _check_allowed(self.settings, row.name)
         base_url = base_url or (self.home[1] if row.name == self.home[0] else None)
-        place = (row.name, base_url or "")
+        place = (row.name, f"{base_url or ''} {key or ''}".strip())
         if place not in self.opened:
             self.opened[place] = self._open(row, base_url, key)
         return self.opened[place]

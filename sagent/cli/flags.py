@@ -6,8 +6,10 @@ from typing import NoReturn
 from sagent.errors import UsageError
 
 COMMANDS = {
+    "run": "one task without a terminal, in words some know: --executor, --advisor",
     "models": "list known models: window, limits, price",
     "sessions": "list, show, delete or repair sessions",
+    "trace": "show a run turn by turn, from its trace or its session",
     "config": "show every setting and where it comes from",
     "demo": "fix a failing test in a small repository, by default offline and without a key",
 }
@@ -52,11 +54,17 @@ def run_parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped input is attached as context")
+    add_flags(parser)
+    return parser
+
+
+def add_flags(parser: Parser) -> None:
+    """The flags of a run."""
     _model_flags(parser.add_argument_group("model"))
+    _advisor_flags(parser.add_argument_group("advisor"))
     _limit_flags(parser.add_argument_group("limits"))
     _work_flags(parser.add_argument_group("work"))
     _session_flags(parser.add_argument_group("session and output"))
-    return parser
 
 
 def _model_flags(group: argparse._ArgumentGroup) -> None:
@@ -73,6 +81,19 @@ def _model_flags(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--effort", metavar="E", help="none, minimal, low, medium, high, xhigh or max")
     group.add_argument("--allow-providers", metavar="A,B", help="no other provider may be used")
+
+
+def _advisor_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--advisor",
+        metavar="M",
+        action="append",
+        help="[name=]provider/model[,effort=E][,max_calls=N][,max_usd=N][,role=FILE][,tools=Read,Grep]: a model to "
+        "consult (repeatable); none for no advisor",
+    )
+    group.add_argument("--advisor-mode", metavar="MODE", help="auto (default), client, or native: by the provider")
+    group.add_argument("--advisor-stop", metavar="WHAT", help="on its verdict stop: pass it on (default), or end")
+    group.add_argument("--advisor-panel", metavar="WHO", help="first (default), or all at once")
 
 
 def _limit_flags(group: argparse._ArgumentGroup) -> None:
@@ -107,6 +128,8 @@ def _session_flags(group: argparse._ArgumentGroup) -> None:
     one.add_argument("--ephemeral", action="store_true", help="keep nothing on disk")
     group.add_argument("--output-format", metavar="F", help="text (default), json or stream-json")
     group.add_argument("--input-format", metavar="F", help="text (default) or stream-json: one message a line")
+    group.add_argument("--trace", metavar="FILE", help="add every event to FILE; sagent trace FILE shows it")
+    group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
     group.add_argument("--log-level", metavar="L", help="debug, info, warning (default) or error, on stderr")
     group.add_argument("--version", "-V", action="version", version="sagent " + _version(), help="show the version")
 

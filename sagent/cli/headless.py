@@ -1,6 +1,7 @@
 """One prompt, or a stream of them, answered without a terminal: the Unix filter."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, TextIO
 
 from sagent.agent import Agent
-from sagent.cli.render import Renderer, StreamRenderer, binary_safe, renderer_for
+from sagent.cli.render import Renderer, StreamRenderer, binary_safe, printable, renderer_for
 from sagent.errors import ModelError, SagentError, UsageError
 from sagent.events import Event, Failure, Result
 from sagent.lib.json import as_array, as_object, as_str
@@ -120,16 +121,28 @@ async def _answer_all(
         if not over:  # what ends when the session is closed is no news after the result
             renderer.on_event(event)
 
-    async with open_agent(settings, tell) as agent:
-        interrupter.agent = agent
-        async for text in prompts:
-            result = await _answer(agent, text)
-            renderer.on_result(result)
-            worst = worst or exit_code(result, interrupter.received)
-            if interrupter.received is not None or interrupter.output_error is not None:
-                break
-        over = True
+    try:
+        async with open_agent(settings, tell) as agent:
+            interrupter.agent = agent
+            async for text in prompts:
+                result = await _answer(agent, text)
+                renderer.on_result(result)
+                worst = worst or exit_code(result, interrupter.received)
+                if interrupter.received is not None or interrupter.output_error is not None:
+                    break
+            over = True
+    finally:
+        if interrupter.agent is not None:
+            _tell_detached(interrupter.agent, sys.stderr)
     return worst
+
+
+def _tell_detached(agent: Agent, err: TextIO) -> None:
+    """Say what goes on after this process, and where it prints to: whoever reads this has not seen the call."""
+    for text in agent.tree.detached:
+        with contextlib.suppress(OSError):
+            err.write(f"sagent: {printable(text)}\n")
+            err.flush()
 
 
 async def _answer(agent: Agent, text: str) -> Result:

@@ -46,22 +46,27 @@ def _dispatch(argv: list[str]) -> int:
         return _command(command, argv[1:])
     flags = vars(run_parser().parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
-    from sagent.cli.headless import failed, run_headless
-    from sagent.cli.settings import load_settings
+    if not words and "output_format" not in flags and "input_format" not in flags and _on_terminal():
+        from sagent.cli.interactive import run_interactive
 
-    try:
-        settings = load_settings(flags)
-    except SagentError as error:
-        if flags.get("output_format") in ("json", "stream-json"):
-            from sagent.cli.render import JsonRenderer, binary_safe
+        return run_interactive(flags)
+    from sagent.cli.headless import run_headless
+    from sagent.cli.settings import load_or_tell
 
-            JsonRenderer(binary_safe(sys.stdout)).on_result(failed(error))
-        raise
-    return run_headless(settings, words)
+    return run_headless(load_or_tell(flags), words)
+
+
+def _on_terminal() -> bool:
+    """Whether a person sits at both ends."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _command(name: str, argv: list[str]) -> int:
     match name:
+        case "run":
+            from sagent.cli.run import run_once as command
+        case "trace":
+            from sagent.cli.trace import run_trace as command
         case "models":
             from sagent.cli.models import run_models as command
         case "sessions":

@@ -35,7 +35,10 @@ Reader: TypeAlias = Callable[[object, Place], object]
 
 
 class Field(NamedTuple):
-    """One setting. `flag` is its name on the command line where that differs; `adds` joins the layers' values."""
+    """One setting. `flag` is its name on the command line where that differs; `adds` joins the layers' values.
+
+    The name of one in a table has the table's before it: "advisor_rules.max_usd" is SAGENT_ADVISOR_MAX_USD.
+    """
 
     name: str
     read: Reader
@@ -44,9 +47,16 @@ class Field(NamedTuple):
     adds: bool = False
 
     @property
+    def member(self) -> str:
+        """Its name inside its table."""
+        return self.name.rpartition(".")[2]
+
+    @property
     def variable(self) -> str:
         """Its name in the environment."""
-        return "SAGENT_" + self.name.upper()
+        if self.name == self.member:
+            return "SAGENT_" + self.name.upper()
+        return "SAGENT_ADVISOR_" + self.member.upper().replace("ADVISOR_", "")
 
     @property
     def flag_name(self) -> str:
@@ -68,7 +78,8 @@ def _name(value: object, place: Place) -> str:
     return text
 
 
-def _url(value: object, place: Place) -> str:
+def url(value: object, place: Place) -> str:
+    """An address of a server, without a slash at its end."""
     text = _text(value, place).strip()
     scheme, colon, rest = text.partition("://")
     if scheme.lower() not in ("http", "https") or not colon or rest.startswith(("/", ":", "?")) or not rest:
@@ -90,7 +101,9 @@ def choice(*names: str) -> Reader:
     return read
 
 
-def _whole(least: int) -> Reader:
+def whole(least: int) -> Reader:
+    """A whole number of at least so much."""
+
     def read(value: object, place: Place) -> int:
         del place
         try:
@@ -115,7 +128,8 @@ def decimal(value: object, accepted: str) -> Decimal:
     return number
 
 
-def _usd(value: object, place: Place) -> Decimal:
+def usd(value: object, place: Place) -> Decimal:
+    """USD, exactly as written."""
     del place
     return decimal(value, "give USD as a number, at least 0")
 
@@ -138,7 +152,7 @@ def _switch(value: object, place: Place) -> bool:
     raise RefusedError("give true or false")
 
 
-def _strings(value: object, what: str) -> list[str]:
+def texts(value: object, what: str) -> list[str]:
     """A list, or one text with commas between (those inside parentheses belong to a rule)."""
     if isinstance(value, str):
         import re
@@ -153,14 +167,12 @@ def _strings(value: object, what: str) -> list[str]:
 
 
 def _names(value: object, place: Place) -> tuple[str, ...]:
-    return tuple(
-        dict.fromkeys(_name(item, place) for each in _each(value, "names") for item in _strings(each, "names"))
-    )
+    return tuple(dict.fromkeys(_name(item, place) for each in _each(value, "names") for item in texts(each, "names")))
 
 
 def _each(value: object, what: str) -> list[str]:
     """The items of a list, each of which may hold several; or the one text."""
-    return [value] if isinstance(value, str) else _strings(value, what)
+    return [value] if isinstance(value, str) else texts(value, what)
 
 
 def _tools(value: object, place: Place) -> tuple[str, ...]:
@@ -176,7 +188,7 @@ def _rules(value: object, place: Place) -> tuple[str, ...]:
 
     del place
     try:
-        return tuple(str(Rule.parse(text)) for text in _strings(value, "rules, as in Bash(git status:*)"))
+        return tuple(str(Rule.parse(text)) for text in texts(value, "rules, as in Bash(git status:*)"))
     except ConfigError as error:
         raise RefusedError(str(error)) from None
 
@@ -195,34 +207,48 @@ def _directory(value: object, place: Place) -> Path:
 
 
 def _directories(value: object, place: Place) -> tuple[Path, ...]:
-    return tuple(_directory(item, place) for item in _strings(value, "directories"))
+    return tuple(_directory(item, place) for item in texts(value, "directories"))
+
+
+def _level(value: object, place: Place) -> object:
+    return choice("debug", "info", "warning", "error")(value.lower() if isinstance(value, str) else value, place)
+
+
+def _advisors(value: object, place: Place) -> object:
+    from sagent.config.advisors import read_advisors
+
+    return read_advisors(value, place)
 
 
 FIELDS: tuple[Field, ...] = (
     Field("model", _name, "yes"),
     Field("provider", _name),
-    Field("base_url", _url),
+    Field("base_url", url),
     Field("auth", choice("key", "bearer", "credentials")),
     Field("transport", choice("direct", "sdk")),
     Field("fallback", _names, "yes"),
     Field("effort", choice(*EFFORTS), "yes"),
+    Field("advisors", _advisors, flag="advisor"),
+    Field("advisor_mode", choice("auto", "client", "native")),
+    Field("advisor_stop", choice("pass", "end")),
+    Field("panel", choice("first", "all"), flag="advisor-panel"),
     Field("allow_providers", _names, "lower"),
-    Field("max_response_tokens", _whole(1), "lower"),
-    Field("max_request_tokens", _whole(1), "lower"),
+    Field("max_response_tokens", whole(1), "lower"),
+    Field("max_request_tokens", whole(1), "lower"),
     Field("stall_seconds", _seconds),
     Field("reasoning_stall_seconds", _seconds),
-    Field("max_retries", _whole(0), "lower"),
+    Field("max_retries", whole(0), "lower"),
     Field("system", _text),
     Field("append_system", _text),
     Field("tools", _tools),
-    Field("max_turns", _whole(1), "lower"),
-    Field("max_agent_depth", _whole(0), "lower"),
-    Field("max_live_agents", _whole(0), "lower"),
-    Field("max_spawns", _whole(0), "lower"),
+    Field("max_turns", whole(1), "lower"),
+    Field("max_agent_depth", whole(0), "lower"),
+    Field("max_live_agents", whole(0), "lower"),
+    Field("max_spawns", whole(0), "lower"),
     Field("background_after", _seconds),
     Field("wait_for_jobs", _switch),
-    Field("max_tool_call_rounds", _whole(1), "lower"),
-    Field("max_budget_usd", _usd, "lower"),
+    Field("max_tool_call_rounds", whole(1), "lower"),
+    Field("max_budget_usd", usd, "lower"),
     Field("permission_mode", choice(*MODES), "lower"),
     Field("allow", _rules, adds=True),
     Field("deny", _rules, "yes", adds=True),
@@ -234,9 +260,10 @@ FIELDS: tuple[Field, ...] = (
     Field("ephemeral", _switch),
     Field("output_format", choice("text", "json", "stream-json")),
     Field("input_format", choice("text", "stream-json")),
-    Field("log_level", choice("debug", "info", "warning", "error"), "yes"),
+    Field("log_level", _level, "yes"),
+    Field("trace", _path),
 )
-TABLES = ("permissions", "providers", "prices")  # of a file; `permissions` holds the lists `allow` and `deny`
+TABLES = ("providers", "prices")
 
 
 def is_stricter(name: str, new: object, old: object) -> bool:
@@ -247,8 +274,8 @@ def is_stricter(name: str, new: object, old: object) -> bool:
     if isinstance(new, tuple):
         fewer = set(cast("tuple[str, ...]", new))
         return old is None or (isinstance(old, tuple) and fewer <= set(cast("tuple[str, ...]", old)))
-    if isinstance(new, int | Decimal):
-        return old is None or (isinstance(old, int | Decimal) and new <= old)
+    if isinstance(new, int | float | Decimal):
+        return old is None or (isinstance(old, int | float | Decimal) and new <= old)
     return False
 
 

@@ -1,24 +1,32 @@
-"""Settings in TOML files: where they lie, what they say, and on which line."""
+"""Settings in files, TOML or YAML: where they lie, what they say, and on which line."""
 
 import re
 import sys
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 from sagent.errors import ConfigError
 
 NAME = "config.toml"
+NAMES = (NAME, "config.yaml", "config.yml")
+"""The person's file: the first of these that is there."""
+
+Line: TypeAlias = tuple[str, ...]
+"""The way to a key: ("providers", "local", "base_url"); an item of a list is its number, from 0."""
 
 
 class File:
-    """A settings file that was read. Paths of keys are tuples: ("providers", "local", "base_url")."""
+    """A settings file that was read. `lines` holds those of its keys where the parser tells them."""
 
-    def __init__(self, path: Path, text: str, data: Mapping[str, object]) -> None:
+    def __init__(
+        self, path: Path, text: str, data: Mapping[str, object], lines: Mapping[Line, int] | None = None
+    ) -> None:
         self.path = path
         self.data = data
         self._text = text
+        self._lines = lines
 
     def where(self, *keys: str) -> str:
         """FILE:LINE of a key."""
@@ -27,9 +35,11 @@ class File:
     def line(self, *keys: str) -> int:
         """The line on which a key's value begins, from 1.
 
-        The parser keeps no lines, so the shortest beginning of the file that has the key is looked for. The value
+        TOML's parser keeps no lines, so the shortest beginning of the file that has the key is looked for. The value
         begins after the last beginning that could be parsed at all, which matters for values of several lines.
         """
+        if self._lines is not None:
+            return self._lines.get(keys, 1)
         import tomllib
 
         lines = self._text.split("\n")
@@ -40,30 +50,60 @@ class File:
             except tomllib.TOMLDecodeError:
                 continue
             for key in keys:
-                data = cast("Mapping[str, object]", data).get(key) if isinstance(data, Mapping) else None
+                data = _member(data, key)
             if data is not None:
                 return begins
             begins = count + 1
         return 1
 
 
+def _member(data: object, key: str) -> object:
+    if isinstance(data, Mapping):
+        return cast("Mapping[str, object]", data).get(key)
+    items = cast("list[object]", data) if isinstance(data, list) else []
+    return items[int(key)] if key.isdecimal() and int(key) < len(items) else None
+
+
+def find_file(config_dir: Path) -> tuple[Path, str]:
+    """The person's settings file, there or not, and what to say when there are several; "" if there is nothing."""
+    found = [config_dir / name for name in NAMES if (config_dir / name).exists()]
+    if len(found) < 2:
+        return found[0] if found else config_dir / NAME, ""
+    first, *others = (path.name for path in found)
+    return found[0], f"{config_dir}: {first} is used, {' and '.join(others)} not. Keep one of them."
+
+
 def read_file(path: Path) -> File | None:
-    """A settings file, or None where there is none. Raises ConfigError for one that cannot be read."""
+    """A settings file, or None where there is none; by its ending YAML, else TOML. Raises ConfigError for one that
+    cannot be read."""
     try:
         raw = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}.") from error
-    import tomllib
-
-    text = ""
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
-        return File(path, text, tomllib.loads(text, parse_float=Decimal))
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise ConfigError(f"{path}:{line}: not UTF-8 text. Save the file as UTF-8.") from error
+    return _read_yaml(path, text) if path.suffix.lower() in (".yaml", ".yml") else _read_toml(path, text)
+
+
+def _read_yaml(path: Path, text: str) -> File:
+    from sagent.config.yaml_file import YamlError, parse_yaml
+
+    try:
+        return File(path, text, *parse_yaml(text))
+    except YamlError as error:
+        raise ConfigError(f"{path}:{error.line}: not valid YAML: {error}.") from error
+
+
+def _read_toml(path: Path, text: str) -> File:
+    import tomllib
+
+    try:
+        return File(path, text, tomllib.loads(text, parse_float=Decimal))
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
         what, line = (match.group(1), match.group(2)) if match else (str(error), str(text.count("\n") + 1))

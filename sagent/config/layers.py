@@ -1,36 +1,66 @@
 """From files, environment and flags to Settings, strictest reading of each."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import cast
 
+from sagent.config.advisors import (
+    EXECUTOR,
+    MEMBERS,
+    NONE,
+    RULES,
+    STRANGER,
+    MemberError,
+    Placed,
+    named_apart,
+    read_address,
+    read_spec,
+    read_table,
+)
 from sagent.config.fields import FIELDS, TABLES, Field, Place, RefusedError, is_stricter, nearest
-from sagent.config.files import NAME, File, directory, expand, read_file
-from sagent.config.settings import Settings
+from sagent.config.files import NAME, File, Line, directory, expand, find_file, read_file
+from sagent.config.places import addresses, own_address, place_executor, provider_of, with_path
+from sagent.config.settings import Address, CustomProvider, Settings
 from sagent.context.instructions import repository_root
-from sagent.errors import ConfigError
+from sagent.errors import ConfigError, UsageError
 
 _OTHER_VARIABLES = ("SAGENT_CONFIG", "SAGENT_CUSTODY")  # the second marks sagent's own commands
 _NEVER = "a project's file may not set it"
+_FIELDS = {field.name: field for field in FIELDS}
+_GROUPS: Mapping[str, Mapping[str, Field]] = {
+    "permissions": {"allow": _FIELDS["allow"], "deny": _FIELDS["deny"]},
+    "logging": {"level": _FIELDS["log_level"], "trace_file": _FIELDS["trace"]},
+    "advisor_rules": RULES,
+    "policy": {**RULES, "max_turns": _FIELDS["max_turns"]},
+}
+"""Tables of a file whose members are settings; `policy` is another name of `advisor_rules`."""
+_NAMES = (*_FIELDS, "advisor", "executor", *_GROUPS, *TABLES)
+_OWN_FLAGS = ("executor_api_base", "advisor_api_base")  # where the models are reached that other flags name
 
 
 def load(
-    flags: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    *,
+    file: str | Path | None = None,
 ) -> Settings:
     """The settings in force. `flags` by setting or flag name, as text or as typed values; None is not given.
 
-    `environ` and `cwd` are this process's own where left out. Raises ConfigError that names the place and what is
-    accepted. What a project's file may not set is left out, with a warning.
+    `environ` and `cwd` are this process's own where left out; `file` takes the place of the person's. Raises
+    ConfigError that names the place and what is accepted. What a project's file may not set is left out, with a
+    warning.
     """
     environ = os.environ if environ is None else environ
     cwd = _own_directory(flags or {}, environ) if cwd is None else cwd
     home = Path(environ.get("HOME") or Path("~").expanduser())
     draft = _Draft(environ, cwd, home)
+    draft.choose_file(file)
     user = read_file(draft.user_file)
-    if user is None and environ.get("SAGENT_CONFIG"):
-        raise ConfigError(f"SAGENT_CONFIG: there is no file {draft.user_file}.")
+    if user is None and draft.named_by:
+        raise ConfigError(f"{draft.named_by}: there is no file {draft.user_file}.")
     if user is not None:
         draft.take_file(user, trusted=True)
     given = _by_field(flags or {})
@@ -40,6 +70,7 @@ def load(
     draft.take_environment()
     for field, value in given:
         draft.take(field, value, f"--{field.flag_name}", Place(cwd, home))
+    draft.take_addresses((flags or {}).get("executor_api_base"), (flags or {}).get("advisor_api_base"))
     return draft.settings()
 
 
@@ -60,9 +91,9 @@ def _by_field(flags: Mapping[str, object]) -> list[tuple[Field, object]]:
     """Flags in the order of the settings. Raises ConfigError for one that is none."""
     names = {name: field for field in FIELDS for name in (field.flag_name.replace("-", "_"), field.name)}
     for name in flags:
-        if name not in names:
+        if name not in names and name not in _OWN_FLAGS:
             raise ConfigError(f"--{name.replace('_', '-')}: there is no such setting{nearest(name, names)}")
-    found = {names[name].name: value for name, value in flags.items() if value is not None}
+    found = {names[name].name: value for name, value in flags.items() if value is not None and name in names}
     return [(field, found[field.name]) for field in FIELDS if field.name in found]
 
 
@@ -80,7 +111,7 @@ def _project_file(draft: "_Draft", given: list[tuple[Field, object]]) -> Path:
 
 
 def _environment(environ: Mapping[str, str]) -> list[tuple[Field, str]]:
-    return [(field, environ[field.variable]) for field in FIELDS if environ.get(field.variable)]
+    return [(field, environ[field.variable]) for field in (*FIELDS, *RULES.values()) if environ.get(field.variable)]
 
 
 class _Draft:
@@ -91,15 +122,29 @@ class _Draft:
         self.cwd = cwd
         self.home = home
         self.config_dir = directory("config", environ, home)
-        named = environ.get("SAGENT_CONFIG")
-        self.user_file = Place(cwd, home).path(named) if named else self.config_dir / NAME
+        self.user_file, self.named_by = self.config_dir / NAME, ""
         self.values: dict[str, object] = {}
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
+        self._apart: tuple[str, Address] | None = None  # the executor's provider, and where others reach it
+
+    def choose_file(self, file: str | Path | None) -> None:
+        """The person's file: the one that is named, else that of their directory."""
+        named = str(file) if file is not None else self.environ.get("SAGENT_CONFIG", "")
+        if named or file is not None:
+            self.named_by = "SAGENT_CONFIG" if file is None else "--config"
+            try:
+                self.user_file = Place(self.cwd, self.home).path(named)
+            except RefusedError as error:
+                raise ConfigError(f"{self.named_by}: {error}.") from error
+            return
+        self.user_file, several = find_file(self.config_dir)
+        self.warnings += [several] if several else []
 
     def settings(self) -> Settings:
         """The value."""
-        values = {name: value for name, value in self.values.items() if name != "cwd"}
+        values = {name: value for name, value in self.values.items() if name != "cwd" and "." not in name}
+        values |= self._advisors()
         if self.values.get("continue_session") and self.values.get("session"):
             raise ConfigError(
                 f"{self.origins['continue_session']} and {self.origins['session']} name two sessions: give one of them."
@@ -112,6 +157,50 @@ class _Draft:
             warnings=tuple(self.warnings),
         )
         return replace(start, **values)
+
+    def _advisors(self) -> dict[str, object]:
+        """Who advises, where they are reached, and their rules."""
+        found: dict[str, object] = {}
+        if placed := cast("tuple[Placed, ...]", self.values.get("advisors", ())):
+            found["advisors"] = tuple(each.advisor for each in placed)
+            found["advisor_addresses"] = dict(addresses(placed, self._rows(), self._apart))
+        if rules := {rule.member: self.values[rule.name] for rule in RULES.values() if rule.name in self.values}:
+            from sagent.advisor.rules import Rules
+
+            found["advisor_rules"] = replace(Rules(), **rules)
+        return found
+
+    def _rows(self) -> Mapping[str, CustomProvider]:
+        return cast("Mapping[str, CustomProvider]", self.values.get("providers", {}))
+
+    def take_addresses(self, executor: object, advisors: object) -> None:
+        """The layer of `--executor-api-base` and `--advisor-api-base`, which say where the models in force are."""
+        place = Place(self.cwd, self.home)
+        if executor is not None:
+            field = _FIELDS["base_url"]
+            if self.origins.get("base_url", "").startswith("--"):
+                raise ConfigError("--base-url and --executor-api-base say the same: give one of them.")
+            name = str(self.values.get("provider") or "").lower()
+            rows = self._rows()
+            provider = name or provider_of(str(self.values.get("model") or ""), rows)
+            url = self._read(field, executor, "--executor-api-base", place)
+            self._set(field, with_path(str(url), provider, rows), "--executor-api-base")
+            self._apart = provider, self._apart[1] if self._apart else own_address(provider, rows, self.environ)
+        if advisors is not None:
+            self._take_advisor_addresses(advisors, place)
+
+    def _take_advisor_addresses(self, given: object, place: Place) -> None:
+        urls = [given] if isinstance(given, str) else list(cast("list[object]", given))
+        placed = cast("tuple[Placed, ...]", self.values.get("advisors", ()))
+        if len(urls) != len(placed):
+            raise ConfigError(
+                f"--advisor-api-base: each advisor needs one, in their order; advisors: {len(placed)}, "
+                f"addresses: {len(urls)}."
+            )
+        read = [self._read(_FIELDS["base_url"], url, "--advisor-api-base", place) for url in urls]
+        self.values["advisors"] = tuple(
+            Placed(each.advisor, Address(str(url))) for each, url in zip(placed, read, strict=True)
+        )
 
     def _directory(self) -> Path:
         cwd = self.values.get("cwd", self.cwd)
@@ -158,30 +247,96 @@ class _Draft:
         """The layer of `SAGENT_...` variables; one that means nothing is warned of."""
         for field, value in _environment(self.environ):
             self.take(field, value, field.variable, Place(self.cwd, self.home))
-        known = [*(field.variable for field in FIELDS), *_OTHER_VARIABLES]
+        known = [*(field.variable for field in (*FIELDS, *RULES.values())), *_OTHER_VARIABLES]
         for name in self.environ:
             if name.startswith("SAGENT_") and name not in known:
                 self.warnings.append(f"{name}: there is no such setting{nearest(name, known)}")
 
     def take_file(self, file: File, *, trusted: bool) -> None:
         """A file's layer: the person's own, or a project's, which may only make things stricter."""
-        by_name = {field.name: field for field in FIELDS}
+        seen: dict[str, str] = {}
+        for keys, field, value in _members(file):
+            if field.name in seen:
+                raise ConfigError(
+                    f"{file.where(*keys)}: {'.'.join(keys)} and {seen[field.name]} are one setting: keep one of them."
+                )
+            seen[field.name] = ".".join(keys)
+            if field.name == "advisors" and trusted:
+                self._take_advisors(file, keys, value)
+            elif keys != ("executor",) or isinstance(value, str) or not trusted:
+                self._take_key(file, keys, field, value, trusted=trusted)
         for key, value in file.data.items():
-            if key in ("allow", "deny"):
-                raise ConfigError(f"{file.where(key)}: {key} belongs into the table [permissions].")
-            if key in by_name:
-                self._take_key(file, (key,), by_name[key], value, trusted=trusted)
-            elif key == "permissions":
-                for name, rules in _table(file, (key,), value).items():
-                    if name not in ("allow", "deny"):
-                        raise ConfigError(_unknown(file, (key, name), ("allow", "deny")))
-                    self._take_key(file, (key, name), by_name[name], rules, trusted=trusted)
-            elif key not in TABLES:
-                raise ConfigError(_unknown(file, (key,), (*by_name, *TABLES)))
-            elif not trusted:
+            if key in TABLES and not trusted:
                 self.warnings.append(f"{file.where(key)}: {key} is ignored: {_NEVER}.")
-            else:
+            elif key in TABLES:
                 self._take_table(file, key, value)
+        if trusted and not isinstance(file.data.get("executor", ""), str):
+            self._take_executor(file)  # last: it may add to the providers
+
+    def _take_advisors(self, file: File, keys: Line, value: object) -> None:
+        items = cast("list[object]", value) if isinstance(value, list) else [value]
+        if len(items) == 1 and items[0] in NONE:
+            items = []
+        found: list[Placed] = []
+        for number, item in enumerate(items):
+            here = (*keys, str(number)) if isinstance(value, list) else keys
+            found.append(self._advisor(file, here, item))
+            try:
+                named_apart(found)
+            except RefusedError as error:
+                raise ConfigError(f"{file.where(*here)}: {error}.") from None
+        self._set(_FIELDS["advisors"], tuple(found), str(file.path))
+
+    def _advisor(self, file: File, keys: Line, item: object) -> Placed:
+        place = Place(file.path.parent, self.home)
+        try:
+            if isinstance(item, Mapping):
+                return read_table(self._filled(file, keys, cast("Mapping[str, object]", item), MEMBERS), place)
+            if isinstance(item, str):
+                return read_spec(str(_expanded(file, keys, item, self.environ)), place)
+        except RefusedError as error:
+            where = file.where(*keys, *((error.member,) if isinstance(error, MemberError) else ()))
+            raise ConfigError(f"{where}: {'.'.join(keys)}: {error}{_stop(str(error))}") from None
+        raise ConfigError(
+            f"{file.where(*keys)}: {'.'.join(keys)}: give an advisor as a text, or as a table of {', '.join(MEMBERS)}."
+        )
+
+    def _filled(self, file: File, keys: Line, table: Mapping[str, object], names: tuple[str, ...]) -> dict[str, object]:
+        """A table whose members are known, variables filled in."""
+        for name in table:
+            if name not in names:
+                raise ConfigError(_unknown(file, (*keys, name), names))
+        return {name: _expanded(file, (*keys, name), value, self.environ) for name, value in table.items()}
+
+    def _take_executor(self, file: File) -> None:
+        """`executor = {model, api_base, api_key}`: the model, and an entry of [providers] for the model's provider."""
+        table = self._filled(file, ("executor",), _table(file, ("executor",), file.data["executor"]), EXECUTOR)
+        if "model" not in table:
+            raise ConfigError(f"{file.where('executor')}: executor.model is missing: give PROVIDER/MODEL.")
+        model = str(self._read_in(file, ("executor", "model"), _FIELDS["model"], table["model"]))
+        try:
+            address = read_address(table, Place(file.path.parent, self.home))
+        except MemberError as error:
+            raise ConfigError(f"{file.where('executor', error.member)}: executor.{error}{_stop(str(error))}") from None
+        if address != Address():
+            rows = self._rows()
+            provider = str(self.values.get("provider") or "").lower() or provider_of(model, rows)
+            if not provider and address.base_url:
+                provider = "openai-compatible"  # the protocol nearly every server speaks
+                model = f"{provider}/{model}"
+            if not provider:
+                raise ConfigError(
+                    f"{file.where('executor', 'model')}: {model!r} does not tell whose key executor.api_key is: "
+                    "say provider/model."
+                )
+            try:
+                placed = place_executor(provider, address, rows)
+            except UsageError as error:
+                raise ConfigError(f"{file.where('executor')}: executor: {error}") from error
+            self._apart = provider, own_address(provider, rows, self.environ)
+            self.values["providers"] = {**rows, provider: placed}
+            self.origins["providers"] = str(file.path)
+        self._set(_FIELDS["model"], model, str(file.path))
 
     def _take_key(self, file: File, keys: tuple[str, ...], field: Field, value: object, *, trusted: bool) -> None:
         if keys[0] == "permissions" and isinstance(value, str):
@@ -211,13 +366,14 @@ class _Draft:
 
     def _refusal(self, file: File, keys: tuple[str, ...], field: Field, value: object) -> str | None:
         """Why a project's file may not set this, or None."""
-        if field.project == "no":
+        if field.name == "advisors":
+            return STRANGER
+        if field.project == "no" or (keys == ("executor",) and not isinstance(value, str)):
             return _NEVER
         if "${" in repr(value):
             return "a project's file may not read the environment"
         if field.project == "lower":
-            default = {item.name: item.default for item in fields(Settings)}[field.name]
-            old = self.values.get(field.name, default)
+            old = self.values.get(field.name, _default(field))
             if not is_stricter(field.name, self._read_in(file, keys, field, value), old):
                 return f"a project's file may only make it stricter than {old!s}"
         return None
@@ -234,6 +390,34 @@ class _Draft:
         }
         self.values[key] = read_providers(file, expanded) if key == "providers" else read_prices(file, expanded)
         self.origins[key] = str(file.path)
+
+
+def _members(file: File) -> Iterator[tuple[Line, Field, object]]:
+    """What a file sets, but for TABLES: keys, setting, value. Raises ConfigError for a setting that is none."""
+    for key, value in file.data.items():
+        if key in ("allow", "deny"):
+            raise ConfigError(f"{file.where(key)}: {key} belongs into the table [permissions].")
+        if key in ("advisor", "executor"):
+            yield (key,), _FIELDS["advisors" if key == "advisor" else "model"], value
+        elif key in _FIELDS:
+            yield (key,), _FIELDS[key], value
+        elif key in _GROUPS:
+            for name, item in _table(file, (key,), value).items():
+                if name not in _GROUPS[key]:
+                    raise ConfigError(_unknown(file, (key, name), tuple(_GROUPS[key])))
+                yield (key, name), _GROUPS[key][name], item
+        elif key not in TABLES:
+            raise ConfigError(_unknown(file, (key,), _NAMES))
+
+
+def _default(field: Field) -> object:
+    """What a setting is where nobody set it."""
+    if field.name == field.member:
+        return {item.name: item.default for item in fields(Settings)}[field.name]
+    from sagent.advisor.rules import Rules
+
+    found: object = getattr(Rules(), field.member)
+    return found
 
 
 def _expanded_row(file: File, keys: tuple[str, ...], row: object, environ: Mapping[str, str]) -> object:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
+from sagent.config.advisors import RULES
 from sagent.config.fields import FIELDS
 from sagent.config.settings import Settings
 
@@ -25,6 +26,14 @@ def _rows(settings: Settings) -> Iterator[Row]:
     for field in FIELDS:
         value: object = getattr(settings, field.name)
         yield Row(field.name, _text(value), settings.origins.get(field.name, "default"))
+    for name, address in settings.advisor_addresses.items():
+        origin = settings.origins.get("advisors", "default")
+        yield Row(f"advisors.{name}.api_base", _text(address.base_url), origin)
+        yield Row(f"advisors.{name}.api_key", _masked(address.api_key), origin)
+    for rule in RULES.values():
+        if rule.name in settings.origins:
+            value: object = getattr(settings.advisor_rules, rule.member)
+            yield Row(rule.name, _text(value), settings.origins[rule.name])
     for name, provider in settings.providers.items():
         origin = settings.origins.get("providers", "default")
         yield Row(f"providers.{name}.base_url", _text(provider.row.base_url), origin)

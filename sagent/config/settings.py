@@ -4,11 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from sagent.model import Effort
 from sagent.policy.permissions import Mode
 from sagent.providers.rows import Row
+
+if TYPE_CHECKING:
+    from sagent.advisor.advisor import Advisor
+    from sagent.advisor.rules import Rules
 
 Auth: TypeAlias = Literal["key", "bearer", "credentials"]
 """How we say who we are; "credentials" is what the provider's own tools have stored, or its cloud's login."""
@@ -40,11 +44,20 @@ class CustomProvider:
         return "openai" if self.row.family == "chat" else cast("Family", self.row.family)
 
 
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a model is reached and with what key; "" is what its provider has anyway."""
+
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Every setting. None leaves a choice to whoever needs it; `origins` tells for each name where it was set.
 
-    `config_dir` is where the person's config.toml and AGENTS.md lie; it and `origins`, `warnings` are not settings.
+    `config_dir` is where the person's config.toml (or config.yaml) and AGENTS.md lie; it and `origins`, `warnings` are
+    not settings.
     """
 
     cwd: Path
@@ -59,6 +72,12 @@ class Settings:
     transport: Literal["direct", "sdk"] = "direct"
     fallback: tuple[str, ...] = ()  # models that take over, one after the other, when the one in use is down
     effort: Effort | None = None
+    advisors: "tuple[Advisor, ...]" = ()
+    advisor_addresses: Mapping[str, Address] = field(default_factory=dict[str, Address])  # of advisors, by their names
+    advisor_mode: Literal["auto", "client", "native"] = "auto"
+    advisor_stop: Literal["pass", "end"] = "pass"
+    panel: Literal["first", "all"] = "first"
+    advisor_rules: "Rules | None" = None  # None = Rules()
     allow_providers: tuple[str, ...] | None = None
     max_response_tokens: int | None = None
     max_request_tokens: int | None = None
@@ -88,6 +107,7 @@ class Settings:
     output_format: Literal["text", "json", "stream-json"] = "text"
     input_format: Literal["text", "stream-json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    trace: Path | None = None  # a file that every event is added to, one a line
 
     providers: Mapping[str, CustomProvider] = field(default_factory=dict[str, CustomProvider])
     prices: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])

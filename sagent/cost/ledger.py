@@ -70,13 +70,16 @@ class Reservation:
 class _Ask:
     """A call that wants money."""
 
-    __slots__ = ("agent", "ceiling", "input_bound", "least", "model", "provider", "role", "wanted")
+    __slots__ = ("agent", "beside", "ceiling", "input_bound", "least", "model", "provider", "role", "wanted")
 
-    def __init__(self, who: tuple[str, str, str, str], input_bound: int, wanted: int, least: int) -> None:
+    def __init__(
+        self, who: tuple[str, str, str, str], input_bound: int, wanted: int, least: int, beside: Decimal = ZERO
+    ) -> None:
         self.agent, self.role, self.provider, self.model = who
         self.input_bound = input_bound
         self.wanted = wanted
         self.least = min(least, wanted)
+        self.beside = beside
         self.ceiling: Ceiling | None = None
 
 
@@ -89,6 +92,7 @@ class _Sums:
 
     own: Decimal = ZERO
     by_kind: dict[str, Decimal] = field(default_factory=lambda: {"executor": ZERO, "advisor": ZERO, "other": ZERO})
+    by_role: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
     by_model: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
     by_agent: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
     unpriced: set[str] = field(default_factory=set[str])
@@ -100,6 +104,7 @@ class _Sums:
             self.unpriced.add(model)
         for sums, key in (
             (self.by_kind, kind if kind in self.by_kind else "other"),
+            (self.by_role, record.role),
             (self.by_model, model),
             (self.by_agent, record.agent),
         ):
@@ -115,6 +120,7 @@ class _Sums:
             by_model=dict(self.by_model),
             by_agent=dict(self.by_agent),
             unpriced=tuple(sorted(self.unpriced)),
+            by_role=dict(self.by_role),
         )
 
 
@@ -133,6 +139,7 @@ class Ledger:
         self._purses: dict[str, _Purse] = {"": Purse("", cap)}
         self._sums: dict[str, _Sums] = {"": _Sums()}  # by path; "" is all
         self._usage: dict[tuple[str, str], Usage] = {}
+        self._unpriced_roles: set[str] = set()
 
     @property
     def cap(self) -> Decimal | None:
@@ -184,17 +191,20 @@ class Ledger:
         least_output: int = 256,
         *,
         tier: str | None = None,
+        beside: Decimal = ZERO,
     ) -> Reservation:
         """Hold the worst case of a call with at most `input_bound` tokens of input, or raise BudgetExceeded.
 
         Where the cap does not allow `max_output` tokens, the reservation says how many it does, at least
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a cap
-        nothing is looked up. `tier` as in PriceBook.worst.
+        nothing is looked up. `tier` as in PriceBook.worst; `beside` is what models that the provider runs inside the
+        call may cost, in USD.
         """
         who, purse = (agent, role, provider, model), self._purse(agent)
         if purse.cap is None:
             return Reservation(self, _Ask(who, 0, 0, 0), purse, max_output, ZERO)
-        ask = _Ask(who, input_bound, UNSTATED_OUTPUT if max_output is None else max_output, least_output)
+        wanted = UNSTATED_OUTPUT if max_output is None else max_output
+        ask = _Ask(who, input_bound, wanted, least_output, beside)
         ask.ceiling = self._prices.ceiling(provider, model, tier=tier)
         if error := _hopeless(ask, purse):
             raise error
@@ -237,6 +247,11 @@ class Ledger:
         """Tokens so far by (agent, role)."""
         return dict(self._usage)
 
+    def billed(self, role: str) -> tuple[Usage, Decimal | None]:
+        """What a role was billed, whoever had it: tokens, and USD, None where a call of it has no known price."""
+        usage = sum((used for (_, name), used in self._usage.items() if name == role), Usage())
+        return usage, None if role in self._unpriced_roles else self._sums[""].by_role.get(role, ZERO)
+
     def spent(self, agent: str) -> Decimal:
         """USD of one agent, in all its roles."""
         return self._sums[agent].own if agent in self._sums else ZERO
@@ -264,7 +279,7 @@ class Ledger:
     def _spent(self, reservation: Reservation, charge: Charge, usd: Decimal | None) -> Spent:
         return Spent(
             agent=reservation.agent,
-            role=reservation.role,
+            role=charge.role or reservation.role,
             provider=reservation.provider,
             model=charge.model or reservation.model,
             usage=charge.usage,
@@ -281,6 +296,8 @@ class Ledger:
             self._sums.setdefault(path, _Sums()).add(record, model)
             path = path.rpartition("/")[0]
         self._sums[""].add(record, model)
+        if record.usd is None:
+            self._unpriced_roles.add(record.role)
         key = (record.agent, record.role)
         usage = self._usage.get(key)
         self._usage[key] = usage + record.usage if usage else record.usage
@@ -296,11 +313,11 @@ class Ledger:
         """A reservation for as much output as is affordable now, or None where it is better, or needed, to wait."""
         if ask.ceiling is None:
             return None
-        output = ask.ceiling.affordable(ask.input_bound, purse.room, ask.wanted)
+        output = ask.ceiling.affordable(ask.input_bound, EXACT.subtract(purse.room, ask.beside), ask.wanted)
         enough = max(ask.least, min(ask.wanted, ROOMY_OUTPUT)) if purse.held else ask.least
         if output < enough:
             return None
-        held = ask.ceiling.cost(ask.input_bound, output)
+        held = EXACT.add(ask.ceiling.cost(ask.input_bound, output), ask.beside)
         purse.hold(held)
         return Reservation(self, ask, purse, output, held)
 
@@ -344,9 +361,9 @@ def _hopeless(ask: _Ask, purse: _Purse) -> BudgetExceeded | None:
             f"give its price in the settings (prices, {name!r}: input and output, in USD per million tokens) "
             "or run without a cap"
         )
-    if ask.ceiling.affordable(ask.input_bound, purse.free, ask.least) >= ask.least:
+    if ask.ceiling.affordable(ask.input_bound, EXACT.subtract(purse.free, ask.beside), ask.least) >= ask.least:
         return None
-    worst = ask.ceiling.cost(ask.input_bound, ask.least)
+    worst = EXACT.add(ask.ceiling.cost(ask.input_bound, ask.least), ask.beside)
     return BudgetExceeded(
         f"a call to {name} was not made: with up to {ask.input_bound} tokens of input and {ask.least} of output it "
         f"could cost {show(worst)}; {whose} is {show(cap)}, of which {show(purse.counted)} is spent"

@@ -29,7 +29,14 @@ class Ask:
     remedy: str = ""
 
 
-Verdict: TypeAlias = Allow | Deny | Ask
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Not yet: the model reads the reason, and may make the call again."""
+
+    reason: str
+
+
+Verdict: TypeAlias = Allow | Deny | Ask | Hold
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 
+from sagent.events import Advice, AdviceStatus
 from sagent.lib.json import (
     EMPTY,
     JsonObject,
@@ -22,6 +23,7 @@ from sagent.usage import Charge, Usage
 
 _ZERO = Decimal(0)
 _OWN_ROUNDS = ("message", "fallback_message")  # as against an advisor's, or those of a compaction
+_ENCRYPTED = "(The advice came encrypted: only the executor can read it.)"
 _TOLD = 2_000  # characters of a server tool's result that other providers are shown
 _STOPS: Mapping[str, StopReason] = {
     "end_turn": "end",
@@ -171,6 +173,28 @@ class MessagesDraft:
             charges = [replace(charge, usd=_ZERO if number else whole.usd) for number, charge in enumerate(charges)]
         return Bill(usage, tuple(charges))
 
+    def advice(self) -> tuple[Advice, ...]:
+        """What an advisor said that the API asked by itself (platform.claude.com, advisor tool)."""
+        asked = [block for block in self._blocks if block.type == "advisor_tool_result"]
+        rounds = [as_object(entry) for entry in as_array(self._usage.get("iterations"))]
+        billed = [entry for entry in rounds if entry.get("type") == "advisor_message"]
+        found: list[Advice] = []
+        for block in asked:
+            content = as_object(block.start.get("content"))
+            kind, error = as_str(content.get("type")), as_str(content.get("error_code"))
+            entry = billed.pop(0) if billed and kind != "advisor_tool_result_error" else EMPTY
+            model = as_str(entry.get("model"))
+            usage = _charge(entry, model, self._usage).usage if entry else Usage()
+            if kind == "advisor_tool_result_error":
+                found.append(Advice("advisor", model, "asked", "failed", reason=error or "unavailable"))
+            elif kind == "advisor_redacted_result":
+                found.append(Advice("advisor", model, "asked", "answered", _ENCRYPTED, usage=usage, usd=None))
+            else:
+                cut: AdviceStatus = "cut" if content.get("stop_reason") == "max_tokens" else "answered"
+                text = as_str(content.get("text"))
+                found.append(Advice("advisor", model, "asked", cut, text, usage=usage, usd=None))
+        return tuple(found)
+
     def notes(self) -> tuple[str, ...]:
         """Why the provider refused, where it says so."""
         if self._stop != "refusal":
@@ -285,7 +309,8 @@ def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object
         tier = "fast"
     if as_str(counts.get("inference_geo") or whole.get("inference_geo")) == "us":
         tier = f"{tier}+us".lstrip("+")
-    return Charge(model, usage, tier, own_price(counts, EMPTY) if counts is whole else None)
+    role = "advisor" if counts.get("type") == "advisor_message" else ""
+    return Charge(model, usage, tier, own_price(counts, EMPTY) if counts is whole else None, role=role)
 
 
 def _told(block: Mapping[str, object]) -> str:

@@ -5,9 +5,10 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from sagent.errors import ModelError
+from sagent.events import Advice
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, json_freeze, json_load, mend_text
 from sagent.messages import Message
 from sagent.model import Delta, Reply, TextPart, ThinkingPart, Witness
@@ -78,6 +79,15 @@ class Draft(Protocol):
 
     def notes(self) -> tuple[str, ...]:
         """What is worth telling a person about the reply."""
+        ...
+
+
+@runtime_checkable
+class Advising(Protocol):
+    """A draft that may hold what an advisor said whom the provider asked by itself."""
+
+    def advice(self) -> tuple[Advice, ...]:
+        """It."""
         ...
 
 
@@ -268,7 +278,9 @@ def _reply(call: Call) -> Reply:
     if usage is None:
         usage = Usage(input=call.body.weight // 4, output=draft.received // 4)
         charges = (Charge(call.origin.model, usage, estimated=True),)
-    return Reply(draft.message(), usage, charges, call.witness, draft.response_id, (*call.notes, *draft.notes()))
+    notes = (*call.notes, *draft.notes())
+    advice = draft.advice() if isinstance(draft, Advising) else ()
+    return Reply(draft.message(), usage, charges, call.witness, draft.response_id, notes, advice)
 
 
 def _merged(deltas: list[Delta]) -> list[Delta]:

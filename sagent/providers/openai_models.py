@@ -59,5 +59,8 @@ def output_limit(model: str, limits: Limits, wanted: int | None) -> tuple[int | 
 
 
 def cache_key(conversation: str) -> str:
-    """A conversation's `prompt_cache_key`: requests with the same one meet the same cache."""
-    return hashlib.sha256(conversation.encode("utf-8", "replace")).hexdigest()[:32]
+    """A conversation's `prompt_cache_key`: requests with the same one meet the same cache.
+
+    It is the session's, for the agents of a session share prompts, and some of them whole conversations.
+    """
+    return hashlib.sha256(conversation.partition(":")[0].encode("utf-8", "replace")).hexdigest()[:32]

@@ -207,6 +207,7 @@ def bills(entries: Iterable[Entry]) -> Iterator[Bill]:
 
 def spend(entries: Iterable[Entry]) -> Spend:
     """The sum of every charge, by role, model ("provider/id") and agent."""
+    by_kind: dict[str, Decimal] = {}
     by_role: dict[str, Decimal] = {}
     by_model: dict[str, Decimal] = {}
     by_agent: dict[str, Decimal] = {}
@@ -218,18 +219,20 @@ def spend(entries: Iterable[Entry]) -> Spend:
         model = f"{bill.provider}/{bill.model}"
         if bill.usd is None:
             unpriced.add(model)
-        role = bill.role.partition(":")[0]
-        _add(by_role, role if role in {"executor", "advisor"} else "other", bill.usd)
+        _add(by_role, bill.role, bill.usd)
+        kind = bill.role.partition(":")[0]
+        _add(by_kind, kind if kind in {"executor", "advisor"} else "other", bill.usd)
         _add(by_model, model, bill.usd)
         _add(by_agent, bill.agent, bill.usd)
     cost = Cost(
-        sum(by_role.values(), Decimal(0)),
-        by_role.get("executor", Decimal(0)),
-        by_role.get("advisor", Decimal(0)),
-        by_role.get("other", Decimal(0)),
+        sum(by_kind.values(), Decimal(0)),
+        by_kind.get("executor", Decimal(0)),
+        by_kind.get("advisor", Decimal(0)),
+        by_kind.get("other", Decimal(0)),
         by_model,
         by_agent,
         tuple(sorted(unpriced)),
+        by_role,
     )
     return Spend(cost, usage, charges)
 

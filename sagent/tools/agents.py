@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Literal, cast
 
-from sagent.errors import SagentError, ToolError
+from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Result
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object
 from sagent.messages import user
@@ -15,6 +15,7 @@ from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 
 LONGEST_DELAY = 86_400.0  # seconds
 END_SECONDS = 0.8  # that an agent is given to end when the call that waits for it is cancelled
+LIMITS = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_response_tokens")
 
 
 class _Harmless:
@@ -61,7 +62,7 @@ class AgentSpawn(_Harmless):
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Spawn it, and unless it is to live on wait for its answer. A cancelled call ends it."""
+        """Spawn it, and unless it is to live on wait for its answer. A cancelled call ends it and shows what it had."""
         caller, order = _caller(run), _order(arguments)
         try:
             peer = await caller.spawn(order)
@@ -76,7 +77,8 @@ class AgentSpawn(_Harmless):
             peer.interrupt()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):
-                    await peer.wait()
+                    if said := (await peer.wait()).content:
+                        run.progress(f"{peer.path}: {said}")
             raise
 
 
@@ -129,7 +131,7 @@ class AgentSelf(_Harmless):
             "type": "object",
             "properties": {
                 "status": {"type": "boolean"},
-                "switch": {"type": "object", "description": "{model?, effort?}"},
+                "switch": {"type": "object", "description": "{model?, effort?, advisor?}"},
                 "context": {
                     "type": "object",
                     "description": "{compact?: true, hints?, drop?: [tool names], clear?: true}",
@@ -186,7 +188,7 @@ def _order(arguments: JsonObject) -> Order:
         model=as_str(arguments.get("model")),
         effort=as_str(arguments.get("effort")),
         tools=None if tools is None else tuple(map(str, as_array(tools))),
-        max_turns=as_int(arguments.get("max_turns")) or None,
+        max_turns=as_int(arguments.get("max_turns")) if "max_turns" in arguments else None,
         max_depth=as_int(arguments.get("max_depth")) if "max_depth" in arguments else None,
         budget_usd=usd,
         persistent=arguments.get("persistent") is True,
@@ -216,14 +218,16 @@ def _named(caller: Caller, name: str) -> list[Peer]:
 def _change(caller: Caller, target: Peer, arguments: JsonObject) -> list[str]:
     """Check every change, then make them; what was done, in words. Raises UsageError."""
     actions: list[tuple[Switch | Compact, str]] = []
-    switch = _members(arguments, "switch", ("provider", "model", "effort"))
+    switch = _members(arguments, "switch", ("provider", "model", "effort", "advisor"))
     context = _members(arguments, "context", ("compact", "hints", "drop", "clear"))
-    limits = {name: as_int(value) for name, value in as_object(arguments.get("limits")).items()}
+    limits = {name: _whole(name, value) for name, value in _members(arguments, "limits", LIMITS).items()}
     _check_limits(caller.status(), target.status(), limits)
-    if switch or limits:
-        model, effort = _model_of(switch), as_str(switch.get("effort")) or None
-        parts = [f"{name} {value}" for name, value in (("model", model), ("effort", effort), *limits.items()) if value]
-        actions.append((Switch(model, effort, limits or None), f"{', '.join(parts)} from the next step on"))
+    model, effort = _model_of(switch), _word(switch, "effort")
+    advisor = _word(switch, "advisor")
+    if model or effort or limits or advisor:
+        words = (("model", model), ("effort", effort), ("advisor", advisor), *limits.items())
+        parts = [f"{name} {value}" for name, value in words if value]
+        actions.append((Switch(model, effort, limits or None, advisor), f"{', '.join(parts)} from the next step on"))
     drop = context.get("drop")
     names = (drop,) if isinstance(drop, str) else tuple(map(str, as_array(drop)))
     if context.get("clear") in (True, "true"):
@@ -240,30 +244,46 @@ def _change(caller: Caller, target: Peer, arguments: JsonObject) -> list[str]:
 
 
 def _members(arguments: JsonObject, name: str, known: Sequence[str]) -> Mapping[str, object]:
-    """An argument that is an object. Raises ToolError for a member that means nothing."""
+    """An argument that is an object. Raises UsageError for a member that means nothing."""
     found = as_object(arguments.get(name))
     if strangers := [member for member in found if member not in known]:
-        raise ToolError(f"Nothing was changed: {name} has no {strangers[0]!r}, it takes {', '.join(known)}.")
+        raise UsageError(f"{name} has no {strangers[0]!r}, it takes {', '.join(known)}.")
     return found
+
+
+def _word(switch: Mapping[str, object], name: str) -> str | None:
+    """A member of a switch, if it is there. Raises UsageError for what is no name."""
+    value = switch.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError(f"{name}: a name is needed, not {value!r}.")
+    return value.strip()
+
+
+def _whole(name: str, value: object) -> int:
+    """A limit as a number; models write it as a text too. Raises UsageError."""
+    text = str(value).strip()
+    if isinstance(value, bool) or not text.isascii() or not text.isdecimal() or int(text) == 0:
+        raise UsageError(f"{name}: a whole number above 0 is needed, not {value!r:.40}.")
+    return int(text)
 
 
 def _model_of(switch: Mapping[str, object]) -> str | None:
     """The model to switch to, with its provider."""
-    provider, model = as_str(switch.get("provider")), as_str(switch.get("model"))
+    provider, model = _word(switch, "provider"), _word(switch, "model")
     if provider and not model:
-        raise ToolError(f"Nothing was changed: name a model of {provider} too. catalog lists them.")
-    return f"{provider}/{model}" if provider and not model.startswith(f"{provider}/") else model or None
+        raise UsageError(f"name a model of {provider} too. catalog lists them.")
+    return f"{provider}/{model}" if provider and model and not model.startswith(f"{provider}/") else model
 
 
 def _check_limits(own: Status, other: Status, limits: Mapping[str, int]) -> None:
-    """An agent may lower limits; those of agents below it it may raise as far as its own."""
+    """An agent may lower limits; those of agents below it it may raise as far as its own. Raises UsageError."""
     ceiling = own.limits if other.path.startswith(f"{own.path}/") else other.limits
     for name, value in limits.items():
         most = ceiling.get(name)
-        if value <= 0:
-            raise ToolError(f"{name}: a whole number above 0 is needed, not {value}")
         if most is not None and value > most:
-            raise ToolError(f"{name} can be {most} at most here: who set it may raise it.")
+            raise UsageError(f"{name} can be {most} at most here: who set it may raise it.")
 
 
 def _status(caller: Caller, target: Peer) -> str:

@@ -46,7 +46,8 @@ class BackgroundTask:
         if not name:
             raise ToolError(f"{operation} needs the id of a job. {_known(caller)}")
         try:
-            return ToolOutput.of(await _do(caller, operation, name, arguments.get("seconds")))
+            text = await _do(caller, operation, name, arguments.get("seconds"))
+            return ToolOutput.of(text, summary="" if operation == "output" else text)
         except UsageError as error:
             raise ToolError(str(error)) from error
 

@@ -330,17 +330,15 @@ async def test_a_run_waits_for_messages_on_their_way_and_for_the_jobs_of_those_t
 
 
 async def test_a_message_that_comes_too_late_is_told_to_its_sender() -> None:
-    cast = Cast(
-        root=in_turn(
-            (call("1", "AgentSpawn", prompt="x", name="a", background=True),),
-            (call("2", "AgentSend", to="a", content="hello?", delay=1.0),),
-            *[last] * 4,
-        ),
-        root__a=lambda request: asyncio.sleep(0.03, "done"),
-    )
-    agent = root_of(cast)
+    def write(request: Request) -> str:
+        agent.post(peer.path, user("hello?", sender="root"), 0.01)
+        return "waiting"
+
+    agent = root_of(Cast(root=in_turn(write, last), root__a=in_turn("done")))
+    peer = await agent.spawn(Order("x", name="a"))
+    await peer.wait()
     result = await asyncio.wait_for(agent.run("go"), 5)
-    assert "root/a has ended, so that your message did not reach it: hello?" in result.content
+    assert result.content == "root/a has ended, so that your message did not reach it: hello?"
 
 
 async def test_names_that_differ_in_capitals_only_are_not_the_same_file() -> None:

@@ -161,7 +161,7 @@ async def test_a_child_is_there_as_it_was_changed_and_with_what_it_shared(tmp_pa
     assert not verify(copy).problems
 
 
-@pytest.mark.parametrize("seconds", [0.05, 0.5])
+@pytest.mark.parametrize("seconds", [0.05, 0.3])
 async def test_a_message_that_is_to_arrive_later_does_so_after_the_end_of_the_process_too(
     tmp_path: Path, seconds: float
 ) -> None:

@@ -199,6 +199,50 @@ def test_a_run_waits_for_its_jobs_unless_it_is_told_not_to(shell: Shell, process
     assert "job:1, the call of Bash" in shell.run(*FULL, "--continue", "and?").out
 
 
+@pytest.mark.parametrize("form", ["text", "json", "stream-json"])
+def test_what_goes_on_after_the_end_is_named_when_it_is_let_go_and_at_the_end(
+    shell: Shell, tmp_path: Path, form: str
+) -> None:
+    shell.environment["TMPDIR"] = str(tmp_path)
+    detach = Turn(calls=(Call("BackgroundTask", {"operation": "detach", "id": "job:1"}),))
+    job = Call("Bash", {"command": f"echo begun; sleep 0.5; echo ended; touch {tmp_path}/done", "background": True})
+    server = shell.serve(
+        cast(root=[Turn(calls=(spawn("a"),)), Turn(text="end")], root__a=[Turn(calls=(job,)), detach, Turn(text="a")])
+    )
+    done = shell.run(*FULL, "--output-format", form, "go")
+    assert done.code == 0
+    (line,) = done.err.splitlines()
+    found = re.fullmatch(
+        r"sagent: (root/a: job:1 is detached .* goes to (\S+\.out) .*\. To end it: kill -- -\d+)", line
+    )
+    assert found
+    assert found[1].removeprefix("root/a: ") in last(server.requests[3])
+    wait_for((tmp_path / "done").exists)
+    wait_for(lambda: Path(found[2]).read_text() == "begun\nended\n")
+
+
+def test_a_change_to_a_model_that_cannot_be_had_is_an_error_and_the_run_goes_on(shell: Shell) -> None:
+    def switch(**wish: str) -> Turn:
+        return Turn(calls=(Call("AgentSelf", {"switch": wish}),))
+
+    server = shell.serve(
+        cast(
+            root=[
+                switch(model="openai/gpt-5.1"),
+                switch(provider="mars", model="rover"),
+                switch(model="claude-haiku-4-5"),
+                echo,
+            ]
+        )
+    )
+    done = shell.run("go")
+    assert done.code == 0
+    assert [request.json["model"] for request in server.requests] == ["claude-sonnet-4-6"] * 3 + ["claude-haiku-4-5"]
+    assert "Nothing was changed: No key for openai" in last(server.requests[1])
+    assert "Nothing was changed: There is no provider 'mars'" in last(server.requests[2])
+    assert "model claude-haiku-4-5 from the next step on" in done.out
+
+
 @pytest.mark.parametrize(
     "wish", [{"context": {"clear": True}}, {"context": {"compact": True}}, {"switch": {"effort": "low"}}]
 )
@@ -216,3 +260,36 @@ def test_a_cap_holds_for_the_tree_and_a_child_without_money_says_so(shell: Shell
     assert done.code == 0
     assert "root/poor failed (budget)" in done.out
     assert "allowance of root/poor" in done.out
+
+
+def test_what_calls_cost_that_were_made_before_the_prices_were_there_survives_kill_9(shell: Shell) -> None:
+    server = shell.serve(cast(root=[Turn(calls=(Call("Bash", {"command": "sleep 30"}),))]))
+    child = shell.start(*FULL, "go")
+    wait_for(lambda: any('"spent"' in file.read_text() for file in shell.cwd.parent.rglob("root.jsonl")))
+    child.kill()
+    child.wait()
+    assert len(server.requests) == 1
+
+
+def test_what_a_foreground_child_had_is_told_after_kill_9_once(shell: Shell) -> None:
+    look = Call("BackgroundTask", {"operation": "list"})
+    server = shell.serve(
+        cast(
+            root=[Turn(calls=(spawn("slow"), spawn("done")))],
+            root__slow=[Turn(text="half of it", calls=(look,)), Stall(Turn(text="never"))],
+            root__done=[Turn(text="all of it")],
+        )
+    )
+    child = shell.start(*FULL, "go")
+    wait_for(lambda: len(server.requests) >= 4)
+    wait_for(lambda: any('"returned"' in file.read_text() for file in shell.cwd.parent.rglob("root.jsonl")))
+    child.kill()
+    child.wait()
+    server = shell.serve(cast(root=[echo]))
+    assert "root/slow was lost: the process ended." in shell.run(*FULL, "--continue", "and?").out
+    told = json.dumps(server.requests[0].json["messages"])
+    assert "What it had until then:\\nhalf of it" in told
+    assert "root/done was lost" not in told
+    server = shell.serve(cast(root=[echo]))
+    shell.run(*FULL, "--continue", "and now?")
+    assert json.dumps(server.requests[0].json["messages"]).count("root/slow was lost") == 2  # the echo is the second

@@ -1,0 +1,453 @@
+"""An agent's advisors: who they are, how one is asked, and what becomes of what it says."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from sagent.advisor.account import ZERO, Account
+from sagent.advisor.advisor import Advisor, parse_advisor, role_text
+from sagent.advisor.consultation import OUTPUT, THOUGHT, decode, outcome_of, read, reason_of, send, why
+from sagent.advisor.conversation import TOOL, Asked, Conversation
+from sagent.advisor.native import Native
+from sagent.advisor.policy import AdvisorPolicy, is_answer, message_of
+from sagent.advisor.rules import Rules, Trigger
+from sagent.advisor.tool import AdvisorTool, prompt_text
+from sagent.codec import show_advice
+from sagent.errors import SagentError, UsageError
+from sagent.events import Advice, AdviceDelta, Advised, AdvisorTally
+from sagent.lib.json import JsonObject, as_int, as_str
+from sagent.lib.secrets import redact
+from sagent.messages import Message, ToolCall
+from sagent.model import EFFORTS, Effort, Model, Request, input_budget
+from sagent.peer import Stop
+from sagent.policy import Ask, Policy
+from sagent.policy.advisory import Advisee, AdvisoryFactory
+from sagent.tool import Tool
+from sagent.usage import Charge
+
+LONG_TASK = 25  # turns, after which an advisor that was never asked is worth a word
+Mode: TypeAlias = Literal["auto", "client", "native"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How advisors are used. `base` is where relative paths of role files start."""
+
+    rules: Rules = field(default_factory=Rules)
+    mode: Mode = "auto"
+    on_stop: Literal["pass", "end"] = "pass"
+    panel: Literal["first", "all"] = "first"
+    base: Path = field(default_factory=Path)
+    resolve: Callable[[Advisor], Model] | None = None  # an advisor's model, where the agent's own way is not the one
+
+
+def advise(advisors: Sequence[Advisor | str], setup: Setup | None = None) -> AdvisoryFactory:
+    """What gives an agent these advisors: `Resources(advisory=advise(["openai/gpt-5.5"]))`.
+
+    Raises UsageError for a text that names no advisor, two of one name, or a role file that cannot be read.
+    """
+    roster = [parse_advisor(one) if isinstance(one, str) else one for one in advisors]
+    if len({one.name for one in roster}) != len(roster):
+        raise UsageError(f"two advisors have the same name: {', '.join(one.name for one in roster)}")
+    given = setup or Setup()
+    for one in roster:
+        role_text(one, given.base)
+    account = Account()
+    return lambda advisee: Advisors(advisee, roster, given, account)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Advice whose effect is not known yet."""
+
+    entry: str
+    advisor: str
+    reconciled: bool = False
+
+
+class Advisors:
+    """The advisors of one agent; what bounds a session is counted in an account for all agents."""
+
+    def __init__(self, advisee: Advisee, roster: Sequence[Advisor], setup: Setup, account: Account) -> None:
+        self._advisee, self._setup, self._account = advisee, setup, account
+        self._roster = {one.name: one for one in roster}
+        self._talks: dict[str, Conversation] = {}
+        self._tool: AdvisorTool | None = AdvisorTool(list(self._roster)) if roster else None
+        self._native = Native(setup.mode)
+        self._running: dict[asyncio.Task[Advice], str] = {}
+        self._task_calls = 0
+        self._turns = 0
+        self._remarked = False
+        self._last: dict[str, Advice] = {}
+        self._questions: dict[str, str] = {}  # that each was asked last
+        self._fresh: list[Outcome] = []
+        self._waiting: list[Outcome] = []
+        self._models: dict[str, Model] = {}
+
+    # -- what the engine asks for ----------------------------------------------------------------------------------
+
+    @property
+    def tool(self) -> Tool | None:
+        """By which the agent asks."""
+        return self._tool
+
+    def judge(self, inner: Policy) -> Policy:
+        """The agent's policy with its advisors around it."""
+        return AdvisorPolicy(self, inner)
+
+    def heir(self, advisee: Advisee) -> "Advisors":
+        """The same advisors for an agent below. One that itself advises has none: advice has no advisors."""
+        own = () if advisee.role.startswith(f"{TOOL}:") else tuple(self._roster.values())
+        child = Advisors(advisee, own, self._setup, self._account)
+        child._tool = self._tool if own else None
+        return child
+
+    async def consult(self, question: str = "", name: str = "", trigger: str = "asked") -> Sequence[Advice]:
+        """Ask one advisor, or all of a panel. Raises UsageError for a name that none has; nothing else but a
+        cancellation of whoever asks."""
+        chosen = self._chosen(name)
+        if len(chosen) == 1:
+            answers = [await self._ask(chosen[0], question, trigger)]
+        else:
+            answers = list(await asyncio.gather(*(self._ask(one, question, trigger) for one in chosen)))
+        for advice in answers:
+            if is_answer(advice) and advice.verdict == "stop":
+                await self._stop(advice)
+                break
+        return answers
+
+    def cancel(self) -> None:
+        """End the consultations in progress."""
+        for task in self._running:
+            task.cancel()
+
+    def check(self, change: str) -> None:
+        """Raise UsageError for a change that cannot be made."""
+        name, word = _toggle(change)
+        if word:
+            if name:
+                self._named(name)
+            elif not self._roster:
+                raise UsageError("no advisor is set: name one, as provider/model")
+            return
+        advisor = parse_advisor(change)
+        role_text(advisor, self._setup.base)
+        self._resolved(advisor)
+
+    def switch(self, change: str) -> str:
+        """Make a change that was checked. The tool stays as it is where there is one: its provider's cache does too."""
+        name, word = _toggle(change)
+        if word:
+            for each in [name] if name else list(self._roster):
+                (self._account.muted.add if word == "off" else self._account.muted.discard)(each)
+            if word == "off":
+                for task, whom in self._running.items():
+                    if not name or whom == name:
+                        task.cancel()
+            return f"advisor {name or 'all'} {word}"
+        advisor = parse_advisor(change)
+        self._roster[advisor.name] = advisor
+        self._models.pop(advisor.name, None)
+        self._account.muted.discard(advisor.name)
+        self._native = Native(self._setup.mode)
+        self._tool = self._tool or AdvisorTool(list(self._roster))
+        return f"advisor {advisor}"
+
+    def describe(self) -> str:
+        """Who they are, in words: "advisor=openai/gpt-5.5 (off)"."""
+        muted = self._account.muted
+        return ", ".join(f"{one}{' (off)' if name in muted else ''}" for name, one in self._roster.items())
+
+    def messages(self, advice: Sequence[Advice]) -> Sequence[Message]:
+        """Answers as messages of the conversation."""
+        return [message_of(one) for one in advice if is_answer(one)]
+
+    def options(self, model: Model) -> JsonObject | None:
+        """What a request says that has its provider ask the advisor."""
+        alone = list(self._roster.values())[0] if len(self._roster) == 1 else None  # noqa: RUF015 -- None otherwise
+        if alone is None or alone.name in self._account.muted:
+            return self._native.after(model)
+        return self._native.options(model, alone, self._setup.rules.max_advisor_calls)
+
+    def beside(self, model: Model, weight: int) -> Decimal:
+        """USD that a provider's own consultations inside one request may cost at most."""
+        most = self._native.most(model, list(self._roster.values()))
+        if most is None:
+            return ZERO
+        advisor, calls = most
+        worst = self._advisee.worst(self._model(advisor), weight + 4_096, OUTPUT)
+        return (worst or ZERO) * calls
+
+    def declined(self, model: Model, reason: str) -> bool:
+        """A provider has refused a request that was to have it ask: from now on we ask."""
+        return self._native.give_up(model, reason)
+
+    def named(self, charges: tuple[Charge, ...]) -> tuple[Charge, ...]:
+        """The charges of a reply, those of an advisor under its name."""
+        role = f"{TOOL}:{next(iter(self._roster), TOOL)}"
+        return tuple(replace(charge, role=role) if charge.role == TOOL else charge for charge in charges)
+
+    def heard(self, advice: Sequence[Advice]) -> None:
+        """Take note of advice that came inside a reply."""
+        name = next(iter(self._roster), TOOL)
+        for one in advice:
+            provider, model = self._advisee.model.provider, one.model
+            usd = self._advisee.price(provider, model, one.usage) if model else ZERO
+            self._note(read(replace(one, advisor=name, model=f"{provider}/{model}", usd=usd)), None, "")
+
+    def restore(self, bodies: Sequence[Mapping[str, object]], blob: Callable[[str], bytes]) -> None:
+        """Take up what the log of an earlier process tells. What cannot be read any more is left out."""
+        history = self._advisee.request().messages
+        for body in bodies:
+            name = as_str(body.get("advisor"))
+            if "outcome" in body:
+                self._account.note(name, as_str(body.get("outcome")), as_int(body.get("by"), 1))
+                continue
+            advice = decode(body)
+            self._account.count(advice)
+            if is_answer(advice):
+                self._last[name] = advice
+                try:
+                    told = blob(as_str(body.get("said"))).decode("utf-8", "replace")
+                except (OSError, KeyError, ValueError):
+                    continue
+                self._talk(name).restore(body, told, history)
+
+    def tally(self) -> Mapping[str, AdvisorTally]:
+        """What each came to, with what the ledger says it was billed."""
+        found: dict[str, AdvisorTally] = {}
+        for name, tally in self._account.tallies.items():
+            usage, usd = self._advisee.billed(f"{TOOL}:{name}")
+            found[name] = replace(tally, usage=usage, usd=usd)
+        return found
+
+    def remarks(self) -> Sequence[str]:
+        """A consult rate that has collapsed, or that costs more than the advisor would have alone."""
+        told: list[str] = []
+        if self._remarked:
+            return told
+        calls = sum(tally.calls for tally in self._account.tallies.values())
+        active = [one for name, one in self._roster.items() if name not in self._account.muted]
+        if active and not calls and self._turns >= LONG_TASK:
+            told.append(
+                f"In {self._turns} turns no advisor was asked: what it is worth is lost. See --advisor triggers."
+            )
+        if active and calls:
+            cost, usage = self._advisee.cost(), self._advisee.used()
+            model = self._model(active[0])
+            alone = self._advisee.price(model.provider, model.id, replace(usage, output=usage.output // 2))
+            if alone is not None and cost.advisor > 0 and alone < cost.total:
+                told.append(
+                    f"{calls} consultations in {self._turns} turns: {active[0].model} alone at low effort would have "
+                    f"cost about {alone:.4f} USD, this cost {cost.total:.4f}."
+                )
+        self._remarked = bool(told)
+        return told
+
+    def in_force(self) -> Sequence[Message]:
+        """The last advice of each, for a conversation that has lost it."""
+        return [message_of(replace(advice, question="given earlier")) for advice in self._last.values()]
+
+    def rate(self, good: Literal[1, -1], name: str = "") -> str:
+        """A person's word on the last advice; whose it was. Raises UsageError where there is none."""
+        given = [each for each in self._last if not name or each == name]
+        if not given:
+            raise UsageError("there is no advice to rate yet")
+        self._account.note(given[-1], "rated", good)
+        self._advisee.record("advice", {"advisor": given[-1], "outcome": "rated", "by": good})
+        return given[-1]
+
+    # -- what the policy asks for ------------------------------------------------------------------------------------
+
+    @property
+    def rules(self) -> Rules:
+        """Thresholds and bounds."""
+        return self._setup.rules
+
+    @property
+    def executor(self) -> str:
+        """The id of the model that is advised."""
+        return self._advisee.model.id
+
+    @property
+    def closing(self) -> bool:
+        """Whether nobody would read advice any more."""
+        return self._advisee.closing
+
+    def triggers(self) -> tuple[Trigger, ...]:
+        """The rules that hold now: none while nobody may be asked."""
+        if not any(name not in self._account.muted for name in self._roster):
+            return ()
+        return self._setup.rules.fired_by(self.executor)
+
+    def task(self) -> Message | None:
+        """What was asked for last, by a person or the agent above."""
+        above = self._advisee.path.rpartition("/")[0]
+        for message in reversed(self._advisee.request().messages):
+            if message.role == "user" and not message.results and message.sender in ("", above):
+                return message
+        return None
+
+    def begin_task(self) -> None:
+        """What bounds a task is counted anew."""
+        self._task_calls = 0
+
+    def turn_over(self) -> None:
+        """A turn has ended: what was advised in it is judged by the next."""
+        self._turns += 1
+        self._waiting, self._fresh = [*self._waiting, *self._fresh], []
+
+    def deliver(self, message: Message) -> None:
+        """Have advice read before the next model call."""
+        self._advisee.deliver(message)
+
+    def judge_outcomes(self, objected: tuple[str, str] | None, *, evidence: bool) -> str:
+        """Record what the executor made of advice; what to ask where evidence contradicts it, once for each."""
+        waiting, self._waiting = self._waiting, []
+        outcome, reason = objected or ("followed", "")
+        ask = ""
+        for one in waiting:
+            body = {"advisor": one.advisor, "of": one.entry, "outcome": outcome, "reason": reason}
+            self._advisee.record("advice", body)
+            self._account.note(one.advisor, outcome)
+            if outcome == "contradicted" and not one.reconciled:
+                ask = f"the executor found what contradicts your advice: {reason or 'see above'}. Which holds?"
+        del evidence
+        return ask
+
+    # -- one consultation --------------------------------------------------------------------------------------------
+
+    async def _ask(self, advisor: Advisor, question: str, trigger: str) -> Advice:
+        """Ask, whatever comes of it; told, counted and logged in any case."""
+        begun = time.monotonic()
+        blank = Advice(advisor.name, advisor.model, trigger, "failed", question=redact(question)[0], usd=ZERO)
+        asked: Asked | None = None
+        role = ""
+        try:
+            await self._advisee.ready()
+            model, role = self._model(advisor), self._role(advisor)
+            talk, asked, request = self._prepare(advisor, model, role, blank)
+            worst = self._advisee.worst(model, model.weigh(request), request.max_output or OUTPUT)
+            if reason := self._refusal(advisor, blank, talk, worst):
+                return self._note(replace(blank, status="withheld", reason=reason), None, "")
+            self._task_calls += 1
+            self._questions[advisor.name] = question
+            self._advisee.emit(AdviceDelta(self._advisee.path, advisor.name, trigger, ""))
+            with self._account.asking(advisor.name, worst):
+                task = asyncio.create_task(send(self._advisee, advisor, model, request, blank))
+                self._running[task] = advisor.name
+                try:
+                    advice = await outcome_of(task, blank)
+                finally:
+                    self._running.pop(task, None)
+        except SagentError as error:
+            advice = replace(blank, reason=reason_of(error))
+        except asyncio.CancelledError:
+            self._note(replace(blank, reason="interrupted", seconds=time.monotonic() - begun), None, "")
+            raise
+        advice = replace(advice, seconds=time.monotonic() - begun)
+        if asked is not None and is_answer(advice):
+            self._talk(advisor.name).answer(asked, advice.text)
+        return self._note(advice, asked, role)
+
+    def _prepare(self, advisor: Advisor, model: Model, role: str, blank: Advice) -> tuple[Conversation, Asked, Request]:
+        """The request as it would go out."""
+        output = OUTPUT + THOUGHT.get(advisor.effort, 0)
+        room = input_budget(self._advisee.limits(model))
+        executor = self._advisee.request()
+        talk = self._talk(advisor.name)
+        reason, question = why(blank)
+        closing = prompt_text("request").format(reason=reason, question=question)
+        asked = talk.ask(executor, closing, self._keep, None if room is None else room - output - len(role) // 3)
+        name = f"{executor.conversation}:{TOOL}:{advisor.name}:{asked.epoch}"
+        effort: Effort | None = next((each for each in EFFORTS if each == advisor.effort), None)
+        return talk, asked, Request(name, asked.messages, system=role, max_output=output, effort=effort)
+
+    def _refusal(self, advisor: Advisor, blank: Advice, talk: Conversation, worst: Decimal | None) -> str:
+        """Why it may not be asked now, or ""."""
+        if advisor.name in self._account.muted:
+            return "it is muted"
+        rules, person = self._setup.rules, blank.trigger == "person"
+        if not person and rules.max_advisor_calls is not None and self._task_calls >= rules.max_advisor_calls:
+            return f"the {rules.max_advisor_calls} consultations of this task are used up"
+        again = blank.question and blank.question != self._questions.get(advisor.name)
+        if not person and talk.messages and not again and not talk.evidence(self._advisee.request().messages):
+            return "nothing has happened since its last advice; act on that first"
+        tokens = sum(tally.usage.total_input + tally.usage.output for tally in self.tally().values())
+        return self._account.refusal(advisor, rules, self._advisee.cost(), tokens, worst)
+
+    def _note(self, advice: Advice, asked: Asked | None, role: str) -> Advice:
+        """Tell of a consultation that has ended, count it and log it with what was sent."""
+        body: dict[str, object] = {**show_advice(advice), "usd": None if advice.usd is None else str(advice.usd)}
+        if asked is not None:
+            body |= {"epoch": asked.epoch, "quoted": len(asked.seen), "left_out": asked.left_out}
+            try:
+                body["said"] = self._advisee.blobs.put(asked.messages[-1].content.encode("utf-8", "replace")).name
+                body["system"] = self._advisee.blobs.put(role.encode("utf-8", "replace")).name
+            except OSError:
+                pass  # the log says so by itself, once
+        entry = self._advisee.record("advice", body)
+        self._account.count(advice)
+        if is_answer(advice):
+            self._last.pop(advice.advisor, None)
+            self._last[advice.advisor] = advice
+            self._fresh.append(Outcome(entry, advice.advisor, reconciled=advice.trigger == "reconcile"))
+        self._advisee.emit(Advised(self._advisee.path, advice))
+        return advice
+
+    async def _stop(self, advice: Advice) -> None:
+        """An advisor says that going on does harm: a person decides; where there is none, the settings do."""
+        question = Ask(f"{advice.advisor} advises to stop: {advice.text}\nGo on all the same?")
+        if self._advisee.attended:
+            refused = await self._advisee.ask(ToolCall("", TOOL), question) is not None
+        else:
+            refused = self._setup.on_stop == "end"
+        if refused:
+            self._advisee.apply(Stop("advisor_stop"))
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+
+    def _chosen(self, name: str) -> list[Advisor]:
+        if name:
+            return [self._named(name)]
+        if not self._roster:
+            raise UsageError("no advisor is set: name one with --advisor, or switch one on")
+        active = [one for one in self._roster.values() if one.name not in self._account.muted]
+        every = active or list(self._roster.values())
+        return every if self._setup.panel == "all" else every[:1]
+
+    def _named(self, name: str) -> Advisor:
+        if name not in self._roster:
+            raise UsageError(f"there is no advisor {name!r}; there are {', '.join(self._roster) or 'none'}")
+        return self._roster[name]
+
+    def _model(self, advisor: Advisor) -> Model:
+        if advisor.name not in self._models:
+            self._models[advisor.name] = self._resolved(advisor)
+        return self._models[advisor.name]
+
+    def _resolved(self, advisor: Advisor) -> Model:
+        own = self._setup.resolve
+        return own(advisor) if own is not None else self._advisee.resolve(advisor.model)
+
+    def _role(self, advisor: Advisor) -> str:
+        return role_text(advisor, self._setup.base) or prompt_text("system")
+
+    def _talk(self, name: str) -> Conversation:
+        return self._talks.setdefault(name, Conversation())
+
+    def _keep(self, text: str) -> str:
+        """Keep the whole of a long text; the name that the advisor is told."""
+        return f"blob {self._advisee.blobs.put(text.encode('utf-8', 'replace')).name[:16]}"
+
+
+def _toggle(change: str) -> tuple[str, str]:
+    """("NAME", "off") of "NAME=off", ("", "on") of "on"; ("", "") of what names a model."""
+    name, equals, word = change.strip().partition("=")
+    if not equals:
+        name, word = "", name
+    return (name, word) if word in ("on", "off") else ("", "")

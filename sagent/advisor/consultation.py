@@ -1,0 +1,163 @@
+"""One consultation: what is sent, how the answer is taken, and what an answer is worth the name."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import get_args
+
+from sagent.advisor.advisor import Advisor
+from sagent.advisor.conversation import TOOL
+from sagent.advisor.reading import Verdict, read_advice
+from sagent.errors import ModelError, SagentError
+from sagent.events import Advice, AdviceDelta, AdviceStatus
+from sagent.lib.json import as_array, as_str
+from sagent.model import Model, Reply, Request, TextPart
+from sagent.peer import Order
+from sagent.policy.advisory import Advisee
+
+OUTPUT = 2_048  # tokens of an answer: at this length nearly none is cut, and it is no worse than without a limit
+THOUGHT = {"medium": 6_144, "high": 14_336, "xhigh": 22_528, "max": 30_720}  # tokens more, for what is thought first
+ONCE_MORE = 8_192  # tokens more, where all of the first answer went into thinking
+CHILD_TURNS = 12  # of an advisor that looks for itself
+_LEAST = 12  # characters of an answer without a verdict: less is not advice
+_ECHO = re.compile(r"\s*\[\d+\] (?:executor|person|call|result|error)\b")
+_FAILURES = {
+    "rate_limit": "its provider's rate limit is reached",
+    "overloaded": "its provider is overloaded",
+    "context_overflow": "the conversation is too long for it",
+    "auth": "its provider does not accept the key",
+    "payment": "its provider wants payment",
+    "not_found": "its provider does not know the model",
+}
+_ASKED = {"asked": "The executor asks you.", "person": "The person asks you."}
+_STATUS: tuple[AdviceStatus, ...] = get_args(AdviceStatus)
+
+
+async def send(advisee: Advisee, advisor: Advisor, model: Model, request: Request, blank: Advice) -> Advice:
+    """Make the call, or have an advisor that may look for itself do so as an agent. Raises SagentError."""
+    role = f"{TOOL}:{advisor.name}"
+    if advisor.tools:
+        return await _send_child(advisee, advisor, request, replace(blank, status="answered"), role)
+
+    def hear(delta: object) -> None:
+        if isinstance(delta, TextPart):
+            advisee.emit(AdviceDelta(advisee.path, advisor.name, blank.trigger, delta.text))
+
+    reply, usd = await advisee.side_call(model, request, role, hear)
+    usage = reply.usage
+    if reply.message.stop == "max_tokens" and not reply.message.content.strip():
+        more = replace(request, max_output=(request.max_output or OUTPUT) + ONCE_MORE)
+        reply, second = await advisee.side_call(model, more, role, hear)
+        usage = usage + reply.usage
+        usd = None if usd is None or second is None else usd + second
+    return judge(replace(blank, usage=usage, usd=usd), reply)
+
+
+async def _send_child(advisee: Advisee, advisor: Advisor, request: Request, blank: Advice, role: str) -> Advice:
+    told = "\n\n".join(
+        message.content if message.role == "user" else f"You answered:\n{message.content}"
+        for message in request.messages
+    )
+    order = Order(
+        told,
+        name=f"{TOOL}-{advisor.name}",
+        system=request.system,
+        model=advisor.model,
+        effort=advisor.effort,
+        tools=advisor.tools,
+        max_turns=CHILD_TURNS,
+        max_depth=0,
+        role=role,
+    )
+    _, before = advisee.billed(role)
+    try:
+        peer = await advisee.spawn(order)
+    except OSError as error:
+        return replace(blank, status="failed", reason=f"its log cannot be written: {error}")
+    try:
+        result = await peer.wait()
+    except asyncio.CancelledError:
+        peer.interrupt()
+        await peer.wait()
+        raise
+    _, after = advisee.billed(role)
+    usd = None if after is None or before is None else after - before
+    billed = replace(blank, usage=result.usage, usd=usd)
+    if result.error is not None and not result.content:
+        return replace(billed, status="failed", reason=f"{result.error.kind}: {result.error.message}")
+    return read(replace(billed, text=result.content))
+
+
+def judge(blank: Advice, reply: Reply) -> Advice:
+    """What a reply is as advice: an answer, a cut one, or why it is none."""
+    message, text = reply.message, reply.message.content.strip()
+    if message.stop in ("refusal", "content_filter"):
+        return replace(blank, status="declined", text=text, reason=f"it refused ({message.stop})")
+    if not text and message.stop == "max_tokens":
+        return replace(blank, status="failed", reason="its answer was cut before it said anything")
+    if _ECHO.match(text):
+        return replace(blank, status="failed", reason="it repeated the conversation instead of judging it")
+    advice = read(replace(blank, text=text, status="cut" if message.stop == "max_tokens" else "answered"))
+    if not advice.verdict and len(text) < _LEAST:
+        said = f"its answer was {text!r}" if text else "its answer was empty"
+        return replace(blank, status="declined", text=text, reason=said)
+    return advice
+
+
+def read(advice: Advice) -> Advice:
+    """With its text taken apart."""
+    found = read_advice(advice.text)
+    return replace(advice, verdict=found.verdict, gaps=found.gaps, next=found.next, check=found.check)
+
+
+async def outcome_of(task: "asyncio.Task[Advice]", blank: Advice) -> Advice:
+    """What came of a call; one that was cancelled by itself, and not whoever waits for it, has failed."""
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task])
+        raise
+    if task.cancelled():
+        return replace(blank, reason="it was cancelled")
+    return task.result()
+
+
+def reason_of(error: SagentError) -> str:
+    """Why a consultation came to nothing, in a line."""
+    if isinstance(error, ModelError):
+        return f"{_FAILURES.get(error.kind, error.kind)}: {error}"
+    return str(error)
+
+
+def why(blank: Advice) -> tuple[str, str]:
+    """What brought a consultation about, and what is asked, as the request says it."""
+    reason = _ASKED.get(blank.trigger)
+    if reason is None:
+        return f"The executor did not ask; you are asked because {blank.question or blank.trigger}.", ""
+    return reason, f"\nThe question: {blank.question}" if blank.question else ""
+
+
+def decode(body: Mapping[str, object]) -> Advice:
+    """A consultation as the log has it."""
+    verdict = as_str(body.get("verdict"))
+    known: AdviceStatus = "failed"
+    for each in _STATUS:
+        known = each if each == body.get("status") else known
+    usd = body.get("usd")
+    return Advice(
+        as_str(body.get("advisor")),
+        as_str(body.get("model")),
+        as_str(body.get("trigger")),
+        known,
+        as_str(body.get("text")),
+        next((each for each in get_args(Verdict) if each == verdict), ""),
+        tuple(map(str, as_array(body.get("gaps")))),
+        as_str(body.get("next")),
+        as_str(body.get("check")),
+        as_str(body.get("reason")),
+        as_str(body.get("question")),
+        usd=Decimal(usd) if isinstance(usd, str) else None,
+    )

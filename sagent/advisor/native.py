@@ -1,0 +1,70 @@
+"""The advisor that Anthropic's API asks by itself, inside one request: `advisor_20260301`.
+
+By platform.claude.com's guide to the advisor tool (2026): a beta header; `max_uses` counts per request; advice of some
+advisors comes back encrypted; a pair that the API does not take is a 400; blocks in the history need the header even
+when the tool is gone.
+"""
+
+from sagent.advisor.advisor import Advisor
+from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.model import Model
+
+BETA = "advisor-tool-2026-03-01"
+OUTPUT = 2_048  # tokens that one piece of advice may have
+USES = 3  # per request, where nobody set a bound
+_PLAIN = ("claude-opus-4-6", "claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-4-6")
+"""Advisors whose advice can be read. Of all others it is taken to come back encrypted, as that of the newest does."""
+
+
+class Native:
+    """Whether one agent's advisor is asked by its provider. A refused pair is given up for good."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._refused: set[str] = set()
+        self._used = False
+        self._made: tuple[tuple[str, str, int | None], JsonObject] | None = None
+
+    def options(self, model: Model, advisor: Advisor, uses: int | None) -> JsonObject | None:
+        """What a request to this model says of this advisor; None where we are to ask it ourselves."""
+        if not self._takes(model, advisor):
+            return self.after(model)
+        key = (model.id, advisor.model, uses)
+        if self._made is None or self._made[0] != key:
+            tool: dict[str, object] = {"type": "advisor_20260301", "name": "advisor"}
+            tool |= {"model": advisor.model.partition("/")[2], "max_uses": uses or USES, "max_tokens": OUTPUT}
+            tool["caching"] = {"type": "ephemeral", "ttl": "5m"}
+            self._made = (key, json_freeze_object({"tools": [tool], "betas": [BETA]}))
+        self._used = True
+        return self._made[1]
+
+    def after(self, model: Model) -> JsonObject | None:
+        """What a request says of advice that is in its history."""
+        return _HEADER if self._used and model.provider == "anthropic" else None
+
+    def most(self, model: Model, roster: list[Advisor]) -> tuple[Advisor, int] | None:
+        """Who may be asked inside one request, and how often."""
+        if len(roster) != 1 or not self._takes(model, roster[0]):
+            return None
+        return roster[0], USES
+
+    def give_up(self, model: Model, reason: str) -> bool:
+        """A request was refused: whether that was for the advisor, which is then asked by us from now on."""
+        if self._made is None or self._made[0][0] != model.id or "advisor" not in reason.lower():
+            return False
+        key = f"{model.id} {self._made[0][1]}"
+        if key in self._refused:
+            return False
+        self._refused.add(key)
+        return True
+
+    def _takes(self, model: Model, advisor: Advisor) -> bool:
+        if self._mode == "client" or advisor.tools or advisor.role or advisor.max_calls is not None:
+            return False
+        provider, _, name = advisor.model.partition("/")
+        if not (model.provider == provider == "anthropic") or f"{model.id} {advisor.model}" in self._refused:
+            return False
+        return self._mode == "native" or name.startswith(_PLAIN)
+
+
+_HEADER = json_freeze_object({"betas": [BETA]})

@@ -1,0 +1,130 @@
+"""When an advisor is asked without the executor's asking: judged in code, after each turn and before some calls."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sagent.advisor.conversation import TOOL
+from sagent.advisor.rules import Trigger, strength
+from sagent.advisor.signals import Watch, destroys, objection
+from sagent.advisor.tool import prompt_text, tell
+from sagent.events import Advice
+from sagent.messages import Message, ToolCall, user
+from sagent.peer import Action, Inject
+from sagent.policy import Allow, Hold, Policy, Turn, Verdict
+from sagent.tool import Effect, Workspace
+
+if TYPE_CHECKING:
+    from sagent.advisor.advisory import Advisors
+
+NUDGE_TURN = 3  # of a task, after which an executor that never asked is told once that it can
+_AT_ONCE = ("need_advice", "done")
+"""Rules that no cooldown holds up: one is asked for, the other has no later."""
+HELD = "Not done yet: an advisor was asked first, and what it says follows. Make the call again if it still stands."
+
+
+class AdvisorPolicy:
+    """A policy with an agent's advisors put around it."""
+
+    def __init__(self, advisors: "Advisors", inner: Policy) -> None:
+        self._advisors, self._inner = advisors, inner
+        self._watch = Watch()
+        self._task: Message | None = None
+        self._pause = 0  # turns for which nobody is asked unbidden
+        self._done = self._nudged = self._asked = False
+        self._cleared: set[str] = set()  # what a consultation has been held before
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        """What the policy says; and before a first change, or one that cannot be taken back, what an advisor says."""
+        verdict = await self._inner.before_tool(call, effect, workspace)
+        if not isinstance(verdict, Allow) or call.name == TOOL:
+            return verdict
+        self._begin()
+        found = self._checkpoint(effect)
+        if effect.kind == "write":
+            self._watch.wrote = found is None or found[0] != "first_write"
+        if found is None:
+            return verdict
+        trigger, what, key = found
+        self._cleared.add(key)
+        if await self._ask(trigger, what):
+            return Hold(HELD)
+        self._watch.wrote = self._watch.wrote or effect.kind == "write"
+        return verdict
+
+    async def after_turn(self, turn: Turn) -> Sequence[Action]:
+        """What the policy says; and advice, where a rule fires that may be paid for and will be read."""
+        actions = list(await self._inner.after_turn(turn))
+        self._begin()
+        self._watch.observe(turn)
+        ended = not turn.reply.calls
+        asked = any(call.name == TOOL for call in turn.reply.calls)
+        self._asked = self._asked or asked
+        objected = self._advisors.judge_outcomes(objection(turn.reply), evidence=bool(turn.reply.calls))
+        if asked:
+            self._watch.heard()
+            self._pause = self._advisors.rules.cooldown_turns + 1
+        elif objected:
+            await self._ask("reconcile", objected)
+        elif (fired := self._fired(ended=ended)) and not self._advisors.closing:
+            self._done = self._done or fired[0] == "done"
+            await self._ask(*fired)
+        elif not ended and self._needs_nudge():
+            self._nudged = True
+            actions.append(Inject(user(prompt_text("nudge"), sender="sagent"), "next"))
+        self._pause = max(0, self._pause - 1)
+        self._advisors.turn_over()
+        return actions
+
+    def _begin(self) -> None:
+        """A new task begins with what a person, or the agent above, asks for."""
+        task = self._advisors.task()
+        if task is not self._task:
+            self._task, self._watch = task, Watch()
+            self._done = self._nudged = self._asked = False
+            self._pause = 0
+            self._cleared.clear()
+            self._advisors.begin_task()
+
+    def _checkpoint(self, effect: Effect) -> tuple[str, str, str] | None:
+        """Which rule fires before a call: its name, what it saw, and what is not held a second time."""
+        triggers = self._advisors.triggers()
+        if effect.kind == "execute" and "destructive" in triggers and destroys(effect.command):
+            key = f"run {effect.command}"
+            if key not in self._cleared:
+                return "destructive", f"the executor is about to run what cannot be taken back: {effect.command}", key
+        first = effect.kind == "write" and not self._watch.wrote and not self._asked
+        if first and "first_write" in triggers and "write" not in self._cleared:
+            return "first_write", "the executor is about to make its first change in this task", "write"
+        return None
+
+    def _fired(self, *, ended: bool) -> tuple[str, str] | None:
+        spent: tuple[Trigger, ...] = ("done",) if self._done else ()
+        triggers: tuple[Trigger, ...] = tuple(name for name in self._advisors.triggers() if name not in spent)
+        fired = self._watch.fires(self._advisors.rules, triggers, ended=ended)
+        return fired if fired and (fired[0] in _AT_ONCE or not self._pause) else None
+
+    def _needs_nudge(self) -> bool:
+        small = strength(self._advisors.executor) == "small" and self._advisors.rules.triggers is None
+        return small and not self._nudged and not self._asked and self._watch.turns == NUDGE_TURN
+
+    async def _ask(self, trigger: str, what: str) -> bool:
+        """Ask, and have the answer read before the next model call; False where there is none."""
+        self._pause = self._advisors.rules.cooldown_turns + 1
+        answers = [one for one in await self._advisors.consult(what, trigger=trigger) if is_answer(one)]
+        if answers:
+            self._watch.heard()
+            self._asked = True
+        for one in answers:
+            self._advisors.deliver(message_of(one))
+        return bool(answers)
+
+
+def is_answer(advice: Advice) -> bool:
+    """Whether there is advice in it."""
+    return advice.status in ("answered", "cut")
+
+
+def message_of(advice: Advice) -> Message:
+    """Advice that the executor did not ask for, as it reads it."""
+    why = f"({advice.question})" if advice.question else f"({advice.trigger})"
+    return user(f"Advice, unasked {why}. {tell(advice)}", sender=f"{TOOL}:{advice.advisor}")

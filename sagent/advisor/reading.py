@@ -1,0 +1,101 @@
+"""What an advisor's answer says: leniently, for it is a model's prose."""
+
+import json
+import re
+from typing import Literal, NamedTuple
+
+from sagent.lib.json import as_array, as_object, as_str
+
+Verdict = Literal["proceed", "adjust", "stop", ""]
+MOST_GAPS = 3
+_WORDS: dict[str, Verdict] = {
+    "proceed": "proceed", "continue": "proceed", "go": "proceed", "ok": "proceed",
+    "adjust": "adjust", "revise": "adjust", "correct": "adjust", "change": "adjust", "correction": "adjust",
+    "stop": "stop", "halt": "stop", "abort": "stop",
+}  # fmt: skip
+_LINE = re.compile(
+    r"^\s*(?:[-*#>]+\s*)?[*_`]*(verdict|status|gaps?|risks?|next(?:[ _]steps?)?|do[ -]next|check)\s*\d*[*_`]*\s*[:=]"
+    r"\s*[*_]*\s*(.*)$",
+    re.IGNORECASE,
+)
+_ITEM = re.compile(r"^\s*(?:[-*]|\d+[.)])\s+(.*)$")
+_FENCE = re.compile(r"^\s*```\w*\s*$")
+_NOTHING = frozenset({"", "none", "none.", "n/a", "-", "no", "nothing"})
+
+
+class Reading(NamedTuple):
+    """The parts of an answer; what it does not say is "" or ()."""
+
+    verdict: Verdict = ""
+    gaps: tuple[str, ...] = ()
+    next: str = ""
+    check: str = ""
+
+
+def read_advice(text: str) -> Reading:
+    """What it comes to. An answer without any of the words asked for is advice all the same: all parts are empty."""
+    return _read_json(text) or _read_lines(text)
+
+
+def _read_lines(text: str) -> Reading:
+    found: dict[str, list[str]] = {"verdict": [], "gap": [], "next": [], "check": []}
+    at = ""
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            continue
+        if match := _LINE.match(line):
+            at = _section(match[1])
+            if match[2].strip():
+                found[at].append(_plain(match[2]))
+        elif at == "gap" and (item := _ITEM.match(line)):
+            found["gap"].append(_plain(item[1]))
+        elif not line.strip():
+            at = at if not found.get(at) else ""
+        elif at in ("next", "check", "gap"):
+            found[at].append(_plain(line))
+    gaps = [gap for gap in found["gap"] if gap.lower() not in _NOTHING]
+    check = "\n".join(found["check"])
+    return Reading(
+        _verdict(" ".join(found["verdict"])),
+        tuple(gaps[:MOST_GAPS]),
+        " ".join(found["next"]),
+        "" if check.lower() in _NOTHING else check,
+    )
+
+
+def _read_json(text: str) -> Reading | None:
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        return None
+    try:
+        body = as_object(json.loads(text[start : end + 1]))
+    except (ValueError, RecursionError):
+        return None
+    verdict = _verdict(as_str(body.get("verdict")) or as_str(body.get("status")))
+    if not verdict:
+        return None
+    gaps = body.get("gaps", body.get("risks"))
+    return Reading(
+        verdict,
+        tuple(str(gap) for gap in ([gaps] if isinstance(gaps, str) else as_array(gaps)))[:MOST_GAPS],
+        as_str(body.get("next")) or as_str(body.get("next_step")),
+        as_str(body.get("check")),
+    )
+
+
+def _section(word: str) -> str:
+    first = word.lower()[:2]
+    return {"ve": "verdict", "st": "verdict", "ga": "gap", "ri": "gap", "ch": "check"}.get(first, "next")
+
+
+def _verdict(text: str) -> Verdict:
+    for word in re.findall(r"[a-z]+", text.lower()):
+        if word in _WORDS:
+            return _WORDS[word]
+    return ""
+
+
+def _plain(text: str) -> str:
+    """A line without the marks of its markdown; backticks around the whole of it are such marks."""
+    line = text.strip().strip("*_").strip()
+    return line[1:-1] if len(line) > 1 and line[0] == line[-1] == "`" and "`" not in line[1:-1] else line

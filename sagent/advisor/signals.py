@@ -1,0 +1,142 @@
+"""What an executor's turns give away: failures, doubt, standing still. Counted in code, on results and not on words."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sagent.advisor.rules import Rules, Trigger
+from sagent.lib.json import as_str
+from sagent.messages import Message, ToolCall
+from sagent.policy import Turn
+
+_NEED = re.compile(r"\[NEED[_ ]ADVICE\b[:\s]*([^\]]*)\]", re.IGNORECASE)
+_CONFIDENCE = re.compile(r"\[CONFIDENCE\s*[:=]\s*(\d*\.?\d+)\s*(%?)\s*\]", re.IGNORECASE)
+_REJECTED = re.compile(r"\[(REJECTED|CONTRADICTED)\s*[:=]?\s*([^\]]*)\]", re.IGNORECASE)
+_DENIED = "Permission denied: "
+_OVERLAP = 0.7  # of two replies' words, from which on they say the same
+_WORDS = 8  # that a reply must have to be compared
+_TESTS = re.compile(r"\b(pytest|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|gotestsum)\b|\btest\b")
+_DESTROYS = re.compile(
+    r"\brm\s+(?:-\w*[rf]|--recursive|--force)|\bgit\s+(?:\S+\s+)*?(?:reset\s+--hard|clean\s+-\w*f|push\s+.*(?:--force|-f\b)"
+    r"|checkout\s+(?:--\s|\.)|restore\s|branch\s+-D|stash\s+(?:drop|clear)|filter-branch)"
+    r"|\b(?:mkfs\S*|shred|wipefs|dd\s+.*\bof=)|\b(?:drop|truncate)\s+(?:table|database|schema)\b|\bdelete\s+from\b"
+    r"|\bterraform\s+(?:destroy|apply)|\bkubectl\s+delete|\bdocker\s+(?:system|volume|image)\s+(?:prune|rm)"
+    r"|\bfind\b.*\s-delete\b|\bchmod\s+-R|\bchown\s+-R|\btruncate\s+-s",
+    re.IGNORECASE,
+)
+
+
+def destroys(command: str) -> bool:
+    """Whether a command is of a kind that takes things away for good."""
+    return bool(_DESTROYS.search(command))
+
+
+def objection(reply: Message) -> tuple[str, str] | None:
+    """How a reply turns advice down: ("rejected" or "contradicted", the reason); None where it does not."""
+    match = _REJECTED.search(reply.content)
+    return (match[1].lower(), match[2].strip()) if match else None
+
+
+@dataclass(slots=True)
+class Watch:
+    """One agent's turns since its task began. It counts whether or not anybody may be asked."""
+
+    turns: int = 0
+    failed: int = 0  # turns in a row in which a call failed
+    tests: Counter[str] = field(default_factory=Counter[str])  # failures of the same test command without a success
+    idle: int = 0  # turns in a row that brought no call that was not made before
+    alike: int = 0  # replies in a row that say the same
+    wrote: bool = False
+    doubt: float | None = None  # the confidence told in the last reply
+    need: str | None = None  # what the last reply wants advice about
+    _calls: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    _edits: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
+    _reverted: bool = False
+    _words: frozenset[str] = frozenset()
+
+    def observe(self, turn: Turn) -> None:
+        """Take a turn into account."""
+        self.turns += 1
+        text = turn.reply.content
+        wanted = _NEED.search(text)
+        self.need = None if wanted is None else wanted[1].strip()
+        told = _CONFIDENCE.search(text)
+        self.doubt = None if told is None else float(told[1]) / (100 if told[2] or float(told[1]) > 1 else 1)
+        self._compare(text)
+        calls = [call for call in turn.reply.calls if call.name != "advisor"]
+        if not calls:
+            return
+        errors = _errors(turn)
+        self.failed = self.failed + 1 if any(errors.get(call.id) for call in calls) else 0
+        for call in calls:
+            self._count_test(call, failed=errors.get(call.id))
+            self._count_edit(call, failed=errors.get(call.id))
+        made = {(call.name, repr(call.arguments)) for call in calls}
+        self.idle = 0 if made - self._calls else self.idle + 1
+        self._calls |= made
+
+    def fires(self, rules: Rules, triggers: tuple[Trigger, ...], *, ended: bool) -> tuple[Trigger, str] | None:
+        """The first rule that holds after a turn, and what it saw in words; `ended`: the executor has no more to do."""
+        for name, what in self._reasons(rules, ended=ended):
+            if name in triggers:
+                return name, what
+        return None
+
+    def heard(self) -> None:
+        """Advice was given: what led to it begins to count anew."""
+        self.failed = self.idle = self.alike = 0
+        self.tests.clear()
+        self._reverted, self.need, self.doubt = False, None, None
+
+    def _reasons(self, rules: Rules, *, ended: bool) -> list[tuple[Trigger, str]]:
+        found: list[tuple[Trigger, str]] = []
+        if self.need is not None:
+            found.append(("need_advice", f"the executor asks for advice: {self.need}".rstrip(": ")))
+        if self.failed >= rules.failure_threshold:
+            found.append(("failures", f"{self.failed} turns in a row had a call that failed"))
+        if self.tests and max(self.tests.values()) >= 2:
+            command = max(self.tests, key=lambda name: self.tests[name])
+            found.append(("failures", f"the same test has failed {self.tests[command]} times: {command[:200]}"))
+        if self.doubt is not None and self.doubt < rules.confidence_threshold:
+            found.append(("confidence", f"the executor reports a confidence of {self.doubt:g}"))
+        if self._reverted:
+            found.append(("stagnation", "an edit was taken back"))
+        if self.idle >= rules.stagnation_turns:
+            found.append(("stagnation", f"{self.idle} turns in a row only repeated calls made before"))
+        if self.alike + 1 >= rules.stagnation_turns > 1:
+            found.append(("stagnation", f"{self.alike + 1} replies in a row say the same"))
+        if ended and self.wrote:
+            found.append(("done", "the executor is about to declare its task done"))
+        return found
+
+    def _compare(self, text: str) -> None:
+        words = frozenset(re.findall(r"\w+", text.lower()))
+        if len(words) < _WORDS:
+            return
+        both = len(words & self._words) / len(words | self._words)
+        self.alike = self.alike + 1 if both > _OVERLAP else 0
+        self._words = words
+
+    def _count_test(self, call: ToolCall, *, failed: bool | None) -> None:
+        command = " ".join(as_str(call.arguments.get("command")).split())
+        if failed is None or not command or not _TESTS.search(command):
+            return
+        if failed:
+            self.tests[command] += 1
+        else:
+            self.tests.pop(command, None)
+
+    def _count_edit(self, call: ToolCall, *, failed: bool | None) -> None:
+        path = as_str(call.arguments.get("file_path"))
+        old, new = as_str(call.arguments.get("old_string")), as_str(call.arguments.get("new_string"))
+        if failed is not False or not path or not (old or new):
+            return
+        self._reverted = self._reverted or (path, new, old) in self._edits
+        self._edits.add((path, old, new))
+
+
+def _errors(turn: Turn) -> Mapping[str, bool]:
+    """Which calls failed. One that was not allowed says nothing about the executor's work, and neither does a job."""
+    results = turn.results.results if turn.results else ()
+    return {result.call_id: result.is_error for result in results if not result.text.startswith(_DENIED)}

@@ -1,0 +1,67 @@
+"""The tool by which an executor asks."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+from sagent.advisor.conversation import TOOL
+from sagent.errors import ToolError, UsageError
+from sagent.events import Advice
+from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+
+
+class AdvisorTool:
+    """Asks an advisor. What it is given beside `question` and `name` is ignored: models send junk to such tools."""
+
+    name = TOOL
+    quick = True
+
+    def __init__(self, names: Sequence[str]) -> None:
+        named = f" The advisors are {', '.join(names)}; without a name {names[0]} is asked." if len(names) > 1 else ""
+        self.description = prompt_text("tool") + named
+        self.parameters = json_freeze_object(
+            {
+                "type": "object",
+                "properties": {"question": {"type": "string"}, "name": {"type": "string"}},
+            }
+        )
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """None: an advisor only reads what has been said."""
+        del arguments, workspace
+        return Effect("none")
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Its advice, or why there is none: neither ends the run."""
+        if run.caller is None:
+            raise ToolError("There is nobody to ask here.")
+        try:
+            advice = await run.caller.consult(as_str(arguments.get("question")), as_str(arguments.get("name")))
+        except UsageError as error:
+            raise ToolError(str(error)) from error
+        text = "\n\n".join(map(tell, advice))
+        summary = "; ".join(f"{one.advisor}: {one.verdict or one.status}" for one in advice)
+        output = ToolOutput.of(text, summary=summary)
+        failed = all(one.status in ("failed", "withheld", "declined") for one in advice)
+        return ToolOutput(output.content, is_error=failed, summary=summary)
+
+
+def tell(advice: Advice) -> str:
+    """A consultation as the executor reads it."""
+    match advice.status:
+        case "answered":
+            return f"{advice.advisor} advises:\n{advice.text}"
+        case "cut":
+            return f"{advice.advisor} advises (cut at its length limit):\n{advice.text}"
+        case "declined":
+            said = f" It said: {advice.text}" if advice.text else ""
+            return f"{advice.advisor} declined to advise: {advice.reason}.{said} Go on without it."
+        case "failed":
+            return f"{advice.advisor} could not be asked: {advice.reason}. Go on without it."
+        case "withheld":
+            return f"{advice.advisor} was not asked: {advice.reason}. Go on by yourself."
+
+
+def prompt_text(name: str) -> str:
+    """A text that is sent to a model, from the file of that name beside this one."""
+    return (files("sagent.advisor") / f"{name}.md").read_text("utf-8").strip()

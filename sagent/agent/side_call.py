@@ -1,0 +1,70 @@
+"""A model call beside the conversation: an advisor's, a compactor's. Reserved, retried and billed to its role."""
+
+import asyncio
+from dataclasses import replace
+from decimal import Decimal
+
+from sagent.agent.attempt import Attempt, wait_before_retry
+from sagent.agent.state import State
+from sagent.errors import ModelError
+from sagent.events import Notice
+from sagent.model import Model, Request
+from sagent.policy.advisory import Hear, SideReply
+
+RETRIES = 2
+LONGEST_WAIT = 15.0  # seconds; what takes longer is done without
+LEAST_OUTPUT = 256  # tokens that must be affordable
+BYTES = 3  # of a request to a token, about
+
+
+async def make_side_call(state: State, model: Model, request: Request, role: str, hear: Hear) -> SideReply:
+    """Call a model with a request of its own. The conversation, its meter and its usage are untouched.
+
+    Raises ModelError and BudgetExceeded. A call that is cancelled is billed for what it had come to.
+    """
+    bounds = replace(
+        state.bounds,
+        max_retries=min(state.bounds.max_retries, RETRIES),
+        longest_wait=min(state.bounds.longest_wait, LONGEST_WAIT),
+    )
+    tries = 0
+    while True:
+        try:
+            return await _afford(state, model, request, role, hear)
+        except ModelError as error:
+            wait = wait_before_retry(bounds, error, tries)
+            if wait is None:
+                raise
+            tries += 1
+            name = f"{model.provider}/{model.id}"
+            text = f"{role}, {name}: {error}; trying again in {wait:.1f} s"
+            state.emit(Notice(state.path, "info", text))
+            await asyncio.sleep(wait)
+
+
+async def _afford(state: State, model: Model, request: Request, role: str, hear: Hear) -> SideReply:
+    weight, attempt = model.weigh(request), Attempt()
+    reservation = await state.ledger.reserve(
+        state.path,
+        role,
+        model.provider,
+        model.id,
+        input_bound=weight,
+        max_output=None if request.max_output is None else max(request.max_output, model.limits.least_output),
+        least_output=max(LEAST_OUTPUT, model.limits.least_output),
+    )
+    with reservation:
+        limits = [limit for limit in (request.max_output, reservation.max_output) if limit is not None]
+        request = replace(request, max_output=min(limits, default=None))
+        try:
+            reply = await attempt.stream(model, request, hear)
+        except (ModelError, asyncio.CancelledError) as error:
+            if charges := attempt.bill(model, weight // BYTES, error):
+                state.bill(reservation, charges)
+            raise
+        witness = reply.witness
+        sent = {"sha256": witness.sha256, "size": witness.size, "model": witness.model}
+        state.record("request", {**sent, "parameters": witness.parameters, "role": role})
+        spent = state.bill(reservation, reply.charges)
+    prices = [record.usd for record in spent if record.usd is not None]
+    return SideReply(reply, sum(prices, Decimal(0)) if len(prices) == len(spent) else None)

@@ -1,0 +1,100 @@
+"""One task in one call, for code that is not async: settings in, an answer and what it cost out."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from sagent.agent import Agent
+from sagent.app.assembly import open_agent
+from sagent.config import Settings, load
+from sagent.errors import UsageError
+from sagent.events import Event, Result
+from sagent.session.entries import Bill, Entry
+from sagent.session.folds import bills
+from sagent.session.log import read_log
+from sagent.session.names import log_file
+
+
+@dataclass(frozen=True, slots=True)
+class RoleUsage:
+    """What a role has used: calls that were billed, tokens read and written, USD. `usd` is None where a price is not
+    known."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: Decimal | None = Decimal(0)
+
+    def add(self, bill: Bill) -> "RoleUsage":
+        """With one charge more."""
+        usd = None if self.usd is None or bill.usd is None else self.usd + bill.usd
+        read, written = bill.usage.total_input, bill.usage.output
+        return RoleUsage(self.calls + 1, self.input_tokens + read, self.output_tokens + written, usd)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a task came to. `usage_summary` is this task's, by role: "executor", "advisor" (all of them together),
+    others where there were any, and "total". `result` is the whole of it, each advisor's figures included."""
+
+    final_answer: str
+    result: Result
+    usage_summary: Mapping[str, RoleUsage] = field(default_factory=dict[str, RoleUsage])
+
+
+def load_config(path: str | Path | None = None, **settings: object) -> Settings:
+    """The settings in force, from a file (TOML, or YAML by its ending) or else the person's own, with the project's and
+    the environment's. `settings` come last, as on the command line: `max_turns=5`. Raises ConfigError."""
+    return load(settings, file=path)
+
+
+def run_task(
+    task: str, *, config: Settings | None = None, on_event: Callable[[Event], None] | None = None
+) -> TaskResult:
+    """Have an agent carry out a task, and wait for it. Without `config` the settings are those of `load_config()`.
+
+    A run that was stopped by a limit has an answer so far, and `result.error`. Raises UsageError (inside a running
+    event loop too), ModelError and BudgetExceeded.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_run(task, config or load(), on_event or _ignore))
+    raise UsageError(
+        "run_task waits for its result, so it cannot be called inside a running event loop: await Agent.run() there "
+        "(sagent.agent), or await asyncio.to_thread(run_task, ...)."
+    )
+
+
+async def _run(task: str, config: Settings, on_event: Callable[[Event], None]) -> TaskResult:
+    if not task.strip():
+        raise UsageError("The task is empty: say what is to be done.")
+    async with open_agent(config, on_event) as agent:
+        before = {entry.id for entry in _entries(agent)}
+        result = await agent.run(task)
+        made = bills(entry for entry in _entries(agent) if entry.id not in before)
+        return TaskResult(result.content, result, _by_role(made))
+
+
+def _ignore(event: Event) -> None:
+    del event
+
+
+def _by_role(made: Iterable[Bill]) -> Mapping[str, RoleUsage]:
+    found = {"executor": RoleUsage(), "advisor": RoleUsage(), "total": RoleUsage()}
+    for bill in made:
+        role = bill.role.partition(":")[0] or "executor"
+        for name in (role, "total"):
+            found[name] = found.get(name, RoleUsage()).add(bill)
+    return {**{name: used for name, used in found.items() if name != "total"}, "total": found["total"]}
+
+
+def _entries(agent: Agent) -> Iterator[Entry]:
+    """The logs of all agents of the session that have spent anything."""
+    for path in {path for path, _ in agent.ledger.usage()}:
+        if agent.log.path:
+            yield from read_log(log_file(Path(agent.log.path), path))
+        else:
+            yield from (agent.log if path == agent.log.agent else agent.log.child(path)).entries()

@@ -1,0 +1,47 @@
+"""The REPL on a terminal: puts it together with what opens sessions."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.repl.opening import Asker, Listener, Opened
+
+
+def run_interactive(flags: Mapping[str, object]) -> int:
+    """Talk to a person until they leave; the exit code. Settings and everything heavy load behind the prompt."""
+
+    def load() -> "Settings":
+        from sagent.cli.settings import load_settings
+
+        return load_settings(flags)
+
+    if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
+        from sagent.repl.teletype import run_teletype as run
+    else:
+        from sagent.repl.front import run_repl as run
+    return asyncio.run(run(load, open_session))
+
+
+@asynccontextmanager
+async def open_session(settings: "Settings", listener: "Listener", ask: "Asker") -> "AsyncGenerator[Opened]":
+    """A session as the REPL holds it. Raises what `open_agent` raises."""
+    await asyncio.to_thread(_load_engine)  # imports are slow, and somebody may be typing
+    from sagent.app import open_agent
+    from sagent.policy.permissions import PermissionPolicy
+    from sagent.repl.opening import Opened
+
+    async with open_agent(settings, listener) as agent:
+        state = agent._state  # noqa: SLF001 -- until open_agent takes `ask` and gives the policy
+        state.ask = ask
+        assert isinstance(state.policy, PermissionPolicy)
+        yield Opened(agent, state.policy, tuple(state.tools.values()))
+
+
+def _load_engine() -> None:
+    from importlib import import_module
+
+    import_module("sagent.app")

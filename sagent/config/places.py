@@ -1,0 +1,75 @@
+"""Whose server an `api_base` is: the seeds' way to say where a model is reached."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from sagent.config.advisors import Placed
+from sagent.config.settings import Address, CustomProvider
+from sagent.providers.access import first_set
+from sagent.providers.rows import Row, built_in
+
+
+def provider_of(model: str, own: Mapping[str, CustomProvider]) -> str:
+    """The provider in "provider/model", or the one that a model's name tells; "" where neither does."""
+    from sagent.providers.registry import infer
+
+    rows = _rows(own)
+    head, slash, rest = model.partition("/")
+    if slash and rest and head.lower() in {**built_in(), **rows}:
+        return head.lower()
+    return infer(model, rows) or ""
+
+
+def with_path(base_url: str, provider: str, own: Mapping[str, CustomProvider]) -> str:
+    """An address as the provider's server needs it: one without a path gets the provider's, `/v1` for most.
+
+    http://localhost:11434 is how Ollama's address is usually told, and http://localhost:11434/v1 is what answers.
+    """
+    row = {**built_in(), **_rows(own)}.get(provider)
+    path = urlsplit(row.base_url).path if row else ""
+    return base_url + path if urlsplit(base_url).path in ("", "/") else base_url
+
+
+def own_address(provider: str, own: Mapping[str, CustomProvider], environ: Mapping[str, str]) -> Address:
+    """Where a provider is, and its key, for those who do not share the executor's server."""
+    custom, row = own.get(provider), built_in().get(provider)
+    if custom is not None and custom.base_url:
+        return Address(custom.base_url, custom.api_key)
+    known = row or (custom.row if custom else None)
+    base = (first_set(known.base, environ)[1] or known.base_url) if known else ""
+    return Address(base, custom.api_key if custom else "")
+
+
+def addresses(
+    placed: Iterable[Placed], own: Mapping[str, CustomProvider], apart: tuple[str, Address] | None
+) -> Iterator[tuple[str, Address]]:
+    """Where advisors are reached that are not where their provider is anyway, by name. `apart` is the executor's
+    provider when it has an address of its own, and where that provider is for others: its address and its key are the
+    executor's alone."""
+    for advisor, address in placed:
+        provider = provider_of(advisor.model, own)
+        if address.base_url:
+            yield advisor.name, replace(address, base_url=with_path(address.base_url, provider, own))
+        elif apart is not None and provider == apart[0]:
+            yield advisor.name, Address(apart[1].base_url, address.api_key or apart[1].api_key)
+        elif address.api_key:
+            yield advisor.name, address
+
+
+def place_executor(provider: str, address: Address, own: Mapping[str, CustomProvider]) -> CustomProvider:
+    """The executor's provider, reached at its address and by its key. Raises UsageError for an unknown provider."""
+    from sagent.providers.registry import row_named
+
+    custom = own.get(provider) or CustomProvider(row_named(provider, _rows(own)))
+    row, given, key = custom.row, custom.given, custom.api_key
+    if address.base_url:
+        key = ""  # it is of another server
+        row, given = replace(row, base_url=with_path(address.base_url, provider, own)), (*given, "base_url")
+    if address.api_key:
+        given = (*given, "api_key")
+    return CustomProvider(row, address.api_key or key, tuple(dict.fromkeys(given)))
+
+
+def _rows(own: Mapping[str, CustomProvider]) -> Mapping[str, Row]:
+    return {name: each.row for name, each in own.items()}

@@ -1,0 +1,127 @@
+"""YAML as settings need it: texts, numbers, lists and tables, each with its line; nothing that YAML could run."""
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import cast
+
+import yaml
+
+from sagent.config.files import Line
+
+_MOST = 10_000
+"""Values in a file, counted where aliases repeat them: a short file can stand for billions."""
+_TAG = "tag:yaml.org,2002:"
+
+
+class YamlError(ValueError):
+    """What a file says is no settings file; `line` counts from 1."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def parse_yaml(text: str) -> tuple[Mapping[str, object], Mapping[Line, int]]:
+    """The table that a YAML text is, and the line of every key. Numbers with a point are Decimals; empty keys are not
+    there. Raises YamlError."""
+    try:
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            reader = _Reader(loader)
+            found = None if node is None else reader.value(node, (), ())
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line if error.problem_mark else 0
+        raise YamlError(line + 1, _said(error, text.split("\n")[line : line + 1])) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position)
+        raise YamlError(line + 1, f"it holds a character that no text has ({error.character!r})") from error
+    except RecursionError as error:
+        raise YamlError(1, "it nests too deeply") from error
+    if found is None:
+        return {}, {}
+    if not isinstance(found, Mapping):
+        raise YamlError(1, "it must be a table, as in `model: openai/gpt-5.5`")
+    return cast("Mapping[str, object]", found), reader.lines
+
+
+def _said(error: yaml.MarkedYAMLError, lines: list[str]) -> str:
+    said = ", ".join(part for part in (error.context, error.problem) if part) or "it cannot be read"
+    here = "".join(lines)
+    if "\t" in here[: len(here) - len(here.lstrip())]:
+        return f"{said}: indent with spaces, not with tabs"
+    if "${" in here and "{" in here.partition("${")[0]:
+        return f'{said}: inside {{ }} a variable needs quotes, "${{NAME}}"'
+    return said
+
+
+class _Reader:
+    def __init__(self, loader: yaml.SafeLoader) -> None:
+        self.lines: dict[Line, int] = {}
+        self._loader = loader
+        self._count = 0
+
+    def value(self, node: yaml.Node, keys: Line, above: tuple[yaml.Node, ...]) -> object:
+        """What a node is, as plain data."""
+        self._count += 1
+        line = node.start_mark.line + 1
+        self.lines.setdefault(keys, line)
+        if node in above:
+            raise YamlError(line, "a value holds itself")
+        if self._count > _MOST:
+            raise YamlError(line, f"it holds more than {_MOST} values")
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in (_TAG + "map", _TAG + "seq"):
+            raise _stranger(node.tag, line)
+        match node:
+            case yaml.MappingNode():
+                return dict(self._pairs(node, keys, (*above, node)))
+            case yaml.SequenceNode():
+                items: list[yaml.Node] = node.value
+                return [self.value(item, (*keys, str(place)), (*above, node)) for place, item in enumerate(items)]
+            case _:
+                return self._scalar(node, line)
+
+    def _pairs(self, node: yaml.MappingNode, keys: Line, above: tuple[yaml.Node, ...]) -> Iterator[tuple[str, object]]:
+        pairs: list[tuple[yaml.Node, yaml.Node]] = node.value
+        seen: set[str] = set()
+        for key_node, item in pairs:
+            line = key_node.start_mark.line + 1
+            key = self._scalar(key_node, line) if isinstance(key_node, yaml.ScalarNode) else None
+            if not isinstance(key, str):
+                raise YamlError(line, "every key is a text: put it in quotes")
+            if key in seen:
+                raise YamlError(line, f"the key {key!r} is here for the second time: keep one of them")
+            seen.add(key)
+            self.lines[(*keys, key)] = line
+            value = self.value(item, (*keys, key), above)
+            if value is not None:
+                yield key, value
+
+    def _scalar(self, node: yaml.Node, line: int) -> object:
+        text: str = node.value
+        kind = str(node.tag).removeprefix(_TAG)
+        try:
+            match kind:
+                case "str" | "timestamp":
+                    return text
+                case "float":
+                    return _number(text)
+                case "null" | "bool" | "int":
+                    found: object = self._loader.construct_object(node)  # pyright: ignore[reportUnknownMemberType] -- a stub without it
+                    return found
+                case _:
+                    raise _stranger(kind, line)
+        except (yaml.YAMLError, InvalidOperation, KeyError) as error:
+            raise YamlError(line, f"{text!r} is no {kind}") from error
+        except ValueError as error:
+            raise error if isinstance(error, YamlError) else YamlError(line, f"{text!r} is no {kind}") from error
+
+
+def _stranger(tag: str, line: int) -> YamlError:
+    return YamlError(line, f"{tag.removeprefix(_TAG)!r} is no kind of value that settings have")
+
+
+def _number(text: str) -> Decimal:
+    return Decimal(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))

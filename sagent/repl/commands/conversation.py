@@ -1,0 +1,144 @@
+"""Commands about the conversation itself."""
+
+from typing import TYPE_CHECKING
+
+from sagent.errors import UsageError
+from sagent.peer import Compact
+from sagent.repl.command import command
+from sagent.repl.desk import Desk
+
+if TYPE_CHECKING:
+    from sagent.repl.lines import Line
+
+
+def _names(desk: Desk) -> list[tuple[str, str]]:
+    from sagent.repl.commands.registry import all_commands
+
+    return [(name, one.help.split("\n", 1)[0]) for name, one in sorted(all_commands(desk.settings).items())]
+
+
+@command(name="help", complete=_names)
+async def show_help(desk: Desk, name: str = "") -> None:
+    """Commands and keys; of one command all there is to know."""
+    from sagent.repl.commands.registry import all_commands
+
+    commands = all_commands(desk.settings)
+    if name:
+        found = commands.get(name.removeprefix("/"))
+        if found is None:
+            raise UsageError(f"There is no command {name!r}. See /help.")
+        choices = [f"{one.name}: {', '.join(one.choices)}" for one in found.arguments if one.choices]
+        lines = [found.usage, *found.help.split("\n"), *choices]
+        desk.write([(("class:tool" if not number else "", line),) for number, line in enumerate(lines)])
+        return
+    width = max(len(one.usage) for one in commands.values())
+    rows: list[Line] = [
+        (("class:tool", f"  {one.usage:{width}}"), ("class:dim", f"  {one.help.split(chr(10), 1)[0]}"))
+        for _, one in sorted(commands.items())
+    ]
+    keys = [(("class:tool", f"  {key:{width}}"), ("class:dim", f"  {what}")) for key, what in KEYS]
+    desk.write([(("class:heading", "Commands"),), *rows, (), (("class:heading", "Keys"),), *keys])
+
+
+KEYS = (
+    ("Enter", "send; while work is in progress it is read before the next model call"),
+    ("Tab", "while work is in progress: keep for when it is done; Up takes it back"),
+    ("Alt-Enter, \\ Enter, Ctrl-J", "a new line"),
+    ("Esc", "interrupt"),
+    ("Ctrl-B", "let the running call go on in the background"),
+    ("Ctrl-O", "show all of the last call, thought or advice; again for the one before"),
+    ("Ctrl-R", "search what was typed before"),
+    ("Ctrl-X Ctrl-E", "write in $EDITOR"),
+    ("@path", "attach a file, an image or a PDF"),
+    ("!command", "run a command and share what it prints"),
+    ("#note", "write into the project's AGENTS.md"),
+    ("Ctrl-C, Ctrl-D", "clear, interrupt, twice: quit; quit"),
+)
+"""What keys do, for /help; docs/keys.md says more."""
+
+
+@command(name="quit")
+async def leave(desk: Desk) -> None:
+    """Leave; the session can be resumed."""
+    desk.leave()
+
+
+@command()
+async def compact(desk: Desk, text: str = "") -> None:
+    """Make the context smaller; what is said behind it is what matters."""
+    desk.opened.agent.apply(Compact(hints=text))
+
+
+@command()
+async def clear(desk: Desk) -> None:
+    """Forget the conversation; the log keeps it."""
+    desk.opened.agent.apply(Compact(clear=True))
+
+
+@command()
+async def context(desk: Desk) -> None:
+    """What fills the window, as a bar and a list."""
+    from sagent.repl.transcript import count
+
+    status = desk.opened.agent.status()
+    size, window = status.context_tokens, status.window
+    whole = window or max(size, 1)
+    styles = ("class:mark", "class:advice", "class:done", "class:warning", "class:news", "class:dim")
+    kinds = sorted(status.holds.items(), key=lambda item: -item[1])
+    bar: list[tuple[str, str]] = []
+    for number, (_, tokens) in enumerate(kinds):
+        bar.append((styles[min(number, len(styles) - 1)], "█" * round(50 * tokens / whole)))
+    filled = sum(len(text) for _, text in bar)
+    bar.append(("class:dim", "░" * max(50 - filled, 0)))
+    share = f", {size / window:.0%} of {count(window)}" if window else ""
+    rows: list[Line] = [
+        (
+            (styles[min(number, len(styles) - 1)], "  ■ "),
+            ("", f"{kind:28}"),
+            ("class:dim", f"{count(tokens):>8}  {tokens / max(size, 1):4.0%}"),
+        )
+        for number, (kind, tokens) in enumerate(kinds)
+    ]
+    desk.write([(("", f"About {count(size)} tokens{share}"),), tuple(bar), *rows])
+
+
+@command()
+async def copy(desk: Desk) -> None:
+    """Copy the last answer to the clipboard."""
+    said = next(
+        (one.content for one in reversed(desk.opened.agent.messages) if one.role == "assistant" and one.content), ""
+    )
+    if not said:
+        raise UsageError("Nothing was answered yet.")
+    desk.copy(said)
+    desk.say(f"{len(said)} characters were copied")
+
+
+@command()
+async def init(desk: Desk) -> None:
+    """Have the model write AGENTS.md for this project."""
+    from sagent.repl.project import instructions_file
+
+    path = instructions_file(desk.settings.cwd)
+    doing = "Improve" if path.exists() else "Write"
+    desk.prompt(
+        f"{doing} {path.name} in {path.parent}: what an agent must know to work in this project. Look at the project "
+        "first. Say how it is built, tested and run, how it is laid out, and the conventions that its code shows. Keep "
+        "what is there and right, at most a page, no advice that holds for every project."
+    )
+
+
+@command()
+async def memory(desk: Desk) -> None:
+    """The instruction files that this session began with, and where #notes go."""
+    import asyncio
+
+    from sagent.context.instructions import gather
+    from sagent.repl.project import instructions_file
+
+    settings = desk.settings
+    found = await asyncio.to_thread(gather, settings.cwd, settings.config_dir, settings.add_dirs)
+    rows: list[Line] = [(("", f"  {path}"), ("class:dim", f"  {path.stat().st_size} bytes")) for path in found.files]
+    rows = rows or [(("class:dim", "  none"),)]
+    notes = instructions_file(settings.cwd)
+    desk.write([(("class:heading", "Instructions"),), *rows, (("class:dim", f"#note writes to {notes}"),)])

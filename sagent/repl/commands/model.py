@@ -1,0 +1,86 @@
+"""Commands about who answers: model, provider, effort, advisor."""
+
+import asyncio
+from typing import Literal
+
+from sagent.errors import UsageError
+from sagent.model import Effort
+from sagent.peer import Consult, Switch
+from sagent.repl.command import command
+from sagent.repl.desk import Desk
+from sagent.repl.picker import Option
+
+
+def _rows(desk: Desk) -> list[tuple[str, str]]:
+    """The models that can be used, each with window and price."""
+    found = (line.partition(": ") for line in desk.opened.agent.catalog().splitlines())
+    return [(name, told) for name, colon, told in found if colon and "/" in name]
+
+
+async def _pick_model(desk: Desk, title: str, *more: tuple[str, str]) -> str | None:
+    rows = await asyncio.to_thread(_rows, desk)
+    options = [Option(name, name, told) for name, told in (*more, *rows)]
+    if not options:
+        raise UsageError("No other model is known here; name one: /model provider/model")
+    return await desk.pick(title, options)
+
+
+@command(complete=_rows)
+async def model(desk: Desk, name: str = "") -> None:
+    """Switch to another model from the next call on; without a name choose from a list."""
+    chosen = name or await _pick_model(desk, "Which model?")
+    if chosen:
+        desk.opened.agent.apply(Switch(model=chosen))
+
+
+def _providers(desk: Desk) -> list[tuple[str, str]]:
+    names = dict.fromkeys(name.partition("/")[0] for name, _ in _rows(desk))
+    return [(name, "") for name in names]
+
+
+@command(complete=_providers)
+async def provider(desk: Desk, name: str = "") -> None:
+    """Switch to a provider's usual model; without a name choose from a list."""
+    from sagent.providers.registry import row_named
+
+    rows = {key: own.row for key, own in desk.settings.providers.items()}
+    if not name:
+        known = await asyncio.to_thread(_providers, desk)
+        name = (
+            await desk.pick("Which provider?", [Option(one, one, row_named(one, rows).default) for one, _ in known])
+            or ""
+        )
+    if name:
+        row = row_named(name, rows)
+        if not row.default:
+            raise UsageError(f"{row.name} has no usual model; name one: /model {row.name}/MODEL")
+        desk.opened.agent.apply(Switch(model=f"{row.name}/{row.default}"))
+
+
+@command()
+async def effort(desk: Desk, level: Effort | Literal[""] = "") -> None:
+    """How hard the model thinks; without a level choose from a list."""
+    from sagent.model import EFFORTS
+
+    chosen = level or await desk.pick("Which effort?", [Option(one, one) for one in EFFORTS])
+    if chosen:
+        desk.opened.agent.apply(Switch(effort=chosen))
+
+
+def _advisors(desk: Desk) -> list[tuple[str, str]]:
+    return [("off", "no advisor is asked"), ("on", "as before"), *_rows(desk)]
+
+
+@command(complete=_advisors)
+async def advisor(desk: Desk, text: str = "") -> None:
+    """Who advises: [name=]provider/model[,effort=...], off or on; without a name choose from a list."""
+    first = (("off", "no advisor is asked"), ("on", "as before"))
+    chosen = text or await _pick_model(desk, "Which advisor?", *first)
+    if chosen:
+        desk.opened.agent.apply(Switch(advisor=chosen))
+
+
+@command()
+async def ask_advisor(desk: Desk, text: str = "") -> None:
+    """Have the advisor look at the conversation now, with a question or without one."""
+    desk.opened.agent.apply(Consult(question=text))

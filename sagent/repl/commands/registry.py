@@ -1,0 +1,87 @@
+"""All commands by name: ours, and the person's own from `commands/*.md`."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.repl.command import Argument, Command
+from sagent.repl.desk import Desk
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from sagent.config import Settings
+
+MOST_BYTES = 200_000  # of a person's command
+
+
+def all_commands(settings: "Settings") -> Mapping[str, Command]:
+    """Ours win over the person's, theirs over the project's."""
+    from sagent.context.instructions import repository_root
+
+    root = repository_root(settings.cwd) or settings.cwd
+    theirs = [*own_commands(root / ".sagent" / "commands"), *own_commands(settings.config_dir / "commands")]
+    return {**{one.name: one for one in theirs}, **built_in_commands()}
+
+
+def built_in_commands() -> Mapping[str, Command]:
+    """Ours."""
+    from sagent.repl.commands import agents, conversation, model, money, session, setup
+
+    modules: tuple[ModuleType, ...] = (conversation, model, money, session, agents, setup)
+    found = (one for module in modules for one in vars(module).values() if isinstance(one, Command))
+    return {one.name: one for one in found}
+
+
+def own_commands(directory: Path) -> Iterator[Command]:
+    """Each `NAME.md` is a command that sends its text, with `$ARGUMENTS`, and `$1` to `$9`, replaced."""
+    try:
+        files = sorted(directory.glob("*.md"))
+    except OSError:
+        return
+    for file in files:
+        name = file.stem.lower()
+        if not name.replace("-", "").replace("_", "").isalnum():
+            continue
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")[:MOST_BYTES]
+        except OSError:
+            continue
+        yield own_command(name, text)
+
+
+def own_command(name: str, text: str) -> Command:
+    """A command of the person's own. A head between lines of `---` may hold a `description:`."""
+    told = ""
+    if text.startswith("---\n") and (end := text.find("\n---\n")) > 0:
+        head, text = text[4:end], text[end + 5 :]
+        found = (line.partition(":")[2].strip() for line in head.splitlines() if line.startswith("description:"))
+        told = next(found, "")
+    body = text.strip()
+
+    async def run(desk: Desk, given: Mapping[str, str]) -> None:
+        desk.prompt(filled(body, given.get("text", "")))
+
+    first = told or next(iter(body.splitlines()), "")[:80]
+    return Command(name, first, (Argument("text", required=False, rest=True),), run)
+
+
+def filled(body: str, arguments: str) -> str:
+    """The text with its place holders replaced; arguments that none asks for stand at the end."""
+    import re
+    import shlex
+
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        words = arguments.split()
+    asked = "$ARGUMENTS" in body or re.search(r"\$[1-9]", body)
+
+    def word(match: re.Match[str]) -> str:
+        if match[0] == "$ARGUMENTS":
+            return arguments
+        number = int(match[1])
+        return words[number - 1] if number <= len(words) else ""
+
+    text = re.sub(r"\$ARGUMENTS|\$([1-9])", word, body)
+    return text if asked or not arguments else f"{text}\n\n{arguments}"

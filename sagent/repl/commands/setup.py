@@ -1,0 +1,149 @@
+"""Commands about permissions, tools, settings, keys and the terminal."""
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+from sagent.errors import UsageError
+from sagent.policy.permissions import MODES
+from sagent.repl.command import command
+from sagent.repl.desk import Desk
+from sagent.repl.theme import THEMES
+
+if TYPE_CHECKING:
+    from sagent.repl.lines import Line
+
+_MODES = {
+    "plan": "look only, change nothing",
+    "ask": "ask before writing or running",
+    "edit": "edit in the project freely, ask before running",
+    "full": "ask nothing",
+}
+
+
+def _modes(desk: Desk) -> list[tuple[str, str]]:
+    del desk
+    return list(_MODES.items())
+
+
+@command(complete=_modes)
+async def permissions(desk: Desk, mode: Literal["plan", "ask", "edit", "full", ""] = "") -> None:
+    """Show the mode and the rules, or change the mode for this session."""
+    policy = desk.opened.policy
+    for known in MODES:
+        if mode == known:
+            policy.mode = known
+            desk.say(f"Permission mode {mode}: {_MODES[known]}")
+            return
+    rows: list[Line] = [(("", "Mode "), ("class:mode", policy.mode), ("class:dim", f": {_MODES[policy.mode]}"))]
+    rows += [(("class:done", "  allow "), ("", str(rule))) for rule in policy.rules.allow]
+    rows += [(("class:failed", "  deny  "), ("", str(rule))) for rule in policy.rules.deny]
+    desk.write(rows)
+
+
+@command(name="tools")
+async def list_tools(desk: Desk) -> None:
+    """The tools that the model has."""
+    rows: list[Line] = []
+    for tool in desk.opened.tools:
+        told = tool.description.split(". ", 1)[0].split("\n", 1)[0]
+        rows.append((("class:tool", f"  {tool.name:16}"), ("class:dim", told[:160])))
+    desk.write(rows or [(("class:dim", "  none"),)])
+
+
+@command(name="config")
+async def show_config(desk: Desk, name: str = "") -> None:
+    """Every setting, its value and where it comes from; or those whose names hold a word."""
+    from sagent.config import show
+
+    rows = [row for row in show(desk.settings) if name in row.name]
+    if not rows:
+        raise UsageError(f"There is no setting with {name!r} in its name.")
+    width = max(len(row.name) for row in rows)
+    desk.write([(("", f"  {row.name:{width}}  {row.value}"), ("class:dim", f"  ({row.origin})")) for row in rows])
+
+
+def _keyless(desk: Desk) -> list[tuple[str, str]]:
+    from sagent.providers.rows import built_in
+
+    del desk
+    return [(name, row.key) for name, row in built_in().items() if row.default]
+
+
+@command(complete=_keyless)
+async def login(desk: Desk, provider: str = "") -> None:
+    """Give a provider's key: it is tested, kept where only you can read it, and used from now on."""
+    from sagent.repl.login import store_key, test_key
+    from sagent.repl.picker import Option
+
+    if provider == "local":
+        desk.reopen(desk.settings)
+        return
+    if not provider:
+        options = [Option(name, name, key) for name, key in _keyless(desk)]
+        provider = await desk.pick("A key of which provider?", options) or ""
+    if not provider:
+        return
+    from sagent.providers.registry import row_named
+
+    row = row_named(provider)
+    key = await desk.line(f"Key of {row.name} (not shown): ", secret=True)
+    if not key or not key.strip():
+        return
+    key = key.strip()
+    desk.say(f"Testing the key with {row.name} …")
+    await test_key(row.name, key)
+    where = await asyncio.to_thread(store_key, desk.settings.config_dir, row.name, key)
+    desk.say(f"It works; it is kept in {where}")
+    from sagent.config import load
+
+    fresh = await asyncio.to_thread(load, {}, None, desk.settings.cwd)
+    from dataclasses import replace
+
+    desk.reopen(replace(desk.settings, providers=fresh.providers))
+
+
+@command(name="vim")
+async def set_vim(desk: Desk, state: Literal["on", "off", ""] = "") -> None:
+    """vi keys in the input, on or off."""
+    desk.manner("vim", state)
+
+
+def _themes(desk: Desk) -> list[tuple[str, str]]:
+    del desk
+    return [(name, "") for name in THEMES]
+
+
+@command(complete=_themes)
+async def theme(desk: Desk, name: str) -> None:
+    """How the terminal looks: auto, dark, light or plain."""
+    desk.manner("theme", name)
+
+
+@command()
+async def doctor(desk: Desk) -> None:
+    """Check keys, providers, terminal, programs and the state directory."""
+    from sagent.repl.doctor import examine
+
+    rows: list[Line] = []
+    for finding in await examine(desk.settings):
+        mark, style = {"good": ("✓", "class:done"), "bad": ("✗", "class:failed")}.get(
+            finding.state, ("!", "class:warning")
+        )
+        rows.append(((style, f"  {mark} "), ("", f"{finding.what:20}"), ("class:dim", f" {finding.told}")))
+    desk.write(rows)
+
+
+@command()
+async def bug(desk: Desk) -> None:
+    """What to put into a bug report: versions, terminal, session; nothing of the conversation."""
+    import os
+    import platform
+
+    from sagent import __version__
+
+    told = [
+        f"sagent {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        f"TERM={os.environ.get('TERM', '')} TERM_PROGRAM={os.environ.get('TERM_PROGRAM', '')}",
+        f"session {desk.opened.agent.log.path or 'in memory'}: attach it only if nothing in it is secret",
+    ]
+    desk.write([(("", f"  {line}"),) for line in told])

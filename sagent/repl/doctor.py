@@ -1,0 +1,110 @@
+"""What is well and what is not: keys, providers, terminal, programs, directories."""
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+
+PATIENCE = 3.0  # seconds for a provider to accept a connection
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    state: Literal["good", "poor", "bad"]
+    what: str
+    told: str
+
+
+async def examine(settings: "Settings") -> list[Finding]:
+    """Look at everything, providers at the same time. Never raises."""
+    network = await asyncio.gather(*(_reach(name, url) for name, url in _addresses(settings)))
+    local = await asyncio.to_thread(lambda: [*_keys(settings), *_programs(), *_terminal(), *_places(settings)])
+    return [*local, *network]
+
+
+def _keys(settings: "Settings") -> Iterable[Finding]:
+    from sagent.providers.registry import has_key
+    from sagent.providers.rows import built_in
+
+    own = {name for name, one in settings.providers.items() if one.api_key}
+    found = [name for name, row in built_in().items() if has_key(row) or name in own]
+    yield Finding("good" if found else "bad", "keys", ", ".join(found) or "none is set: /login")
+
+
+def _addresses(settings: "Settings") -> list[tuple[str, str]]:
+    from sagent.providers.registry import has_key
+    from sagent.providers.rows import built_in
+
+    found: list[tuple[str, str]] = []
+    for name, row in built_in().items():
+        own = settings.providers.get(name)
+        if has_key(row) or (own is not None and own.api_key):
+            base = (own.base_url if own else "") or row.base_url
+            if base:
+                found.append((name, base))
+    return found
+
+
+async def _reach(name: str, url: str) -> Finding:
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    started = time.monotonic()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+    except (OSError, TimeoutError, ValueError) as error:
+        return Finding("bad", name, f"{parts.hostname}:{port} cannot be reached: {error or 'no answer'}")
+    writer.close()
+    return Finding("good", name, f"{parts.hostname}:{port} answers in {1000 * (time.monotonic() - started):.0f} ms")
+
+
+def _programs() -> Iterable[Finding]:
+    for name, use in (("git", "branch, @files"), ("rg", "searches are slower without it"), ("bash", "the Bash tool")):
+        path = shutil.which(name)
+        yield Finding("good" if path else "poor", name, path or f"not installed: {use}")
+    if sys.platform == "linux":
+        path = shutil.which("bwrap")
+        yield Finding("good" if path else "poor", "sandbox", path or "bubblewrap is not installed")
+
+
+def _terminal() -> Iterable[Finding]:
+    size = shutil.get_terminal_size()
+    term = os.environ.get("TERM", "")
+    yield Finding(
+        "poor" if term in ("", "dumb") else "good",
+        "terminal",
+        f"{term or 'TERM is not set'}, {size.columns}x{size.lines}",
+    )
+    encoding = (sys.stdout.encoding or "").lower()
+    yield Finding("good" if "utf" in encoding else "poor", "encoding", encoding or "unknown")
+
+
+def _places(settings: "Settings") -> Iterable[Finding]:
+    for what, path in (("state directory", settings.state_dir), ("settings", settings.config_dir)):
+        yield _writable(what, path)
+    try:
+        free = shutil.disk_usage(_existing(settings.state_dir)).free
+    except OSError as error:
+        yield Finding("bad", "disk", str(error))
+        return
+    yield Finding("good" if free > 500_000_000 else "poor", "disk", f"{free / 1e9:.1f} GB free")
+
+
+def _writable(what: str, path: Path) -> Finding:
+    there = _existing(path)
+    if os.access(there, os.W_OK):
+        return Finding("good", what, str(path))
+    return Finding("bad", what, f"{there} cannot be written")
+
+
+def _existing(path: Path) -> Path:
+    return next((place for place in (path, *path.parents) if place.exists()), Path("/"))

@@ -1,0 +1,82 @@
+"""The first moments: a prompt one can type at, while everything behind it loads. Imports as little as it can."""
+
+import asyncio
+import contextlib
+import signal
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from sagent.repl.history import ProjectHistory
+from sagent.repl.screen import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sagent.config import Settings
+    from sagent.repl.opening import Opening
+
+
+async def run_repl(load: "Callable[[], Settings]", opening: "Opening", *, bell: bool = True) -> int:
+    """Talk to a person until they leave; the exit code. `load` and `opening` do their work behind the prompt."""
+    history = ProjectHistory()
+    screen = Screen(history)
+    early: list[str] = []
+    screen.bind(_first_keys(screen, early))
+    codes: list[int] = []
+    working: list[asyncio.Task[None]] = []
+
+    async def work() -> None:
+        await asyncio.to_thread(_load_rest)
+        from sagent.repl.repl import Repl
+
+        repl = Repl(screen, history, load, opening, bell=bell)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            loop.add_signal_handler(number, repl.end, 128 + number)
+        try:
+            await repl.run(early)
+        finally:
+            codes.append(repl.code)
+
+    def begin() -> None:  # the first drawing is done before this task has its turn
+        working.append(asyncio.create_task(work()))
+        working[0].add_done_callback(lambda _: screen.leave())
+
+    try:
+        with contextlib.suppress(EOFError):  # the terminal's end
+            await screen.app.run_async(pre_run=begin, handle_sigint=False)
+    finally:
+        for task in working:
+            task.cancel()
+            await asyncio.wait([task])
+    for task in working:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+    return codes[0] if codes else 0
+
+
+def _first_keys(screen: Screen, early: list[str]) -> KeyBindings:
+    """Enter keeps what was typed for the session to come; Ctrl-C and Ctrl-D leave."""
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        del event
+        if screen.buffer.text.strip():
+            early.append(screen.buffer.text)
+        screen.buffer.reset()
+
+    @keys.add("c-c")
+    @keys.add("c-d")
+    def _(event: KeyPressEvent) -> None:
+        del event
+        screen.leave()
+
+    return keys
+
+
+def _load_rest() -> None:
+    from importlib import import_module
+
+    import_module("sagent.repl.repl")

@@ -1,0 +1,33 @@
+"""What is shown when no session could be opened: why, and what to do about it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sagent.repl.blocks import Block, Page, Told
+
+if TYPE_CHECKING:
+    from sagent.repl.lines import Line
+
+
+def guide(error: Exception) -> Sequence[Block]:
+    """The error; and where no provider can be used yet, the ways to one on one screen."""
+    text = str(error)
+    if not text.startswith("No model was named"):
+        return (Told(text, "error"), Told("Change what is wrong, then /login, /resume or /model again; /quit leaves."))
+    steps = (
+        ("1", "/login", "type a key; it is tested, kept in a file that only you can read, and used at once"),
+        ("2", "export ANTHROPIC_API_KEY=…", "or another provider's variable, then start sagent again"),
+        ("3", "ollama serve", "or LM Studio or llama.cpp on its usual port: then /login local"),
+        ("4", "sagent demo", "see it work without any of them"),
+    )
+    lines: list[Line] = [
+        (("class:heading", "Welcome to sagent."),),
+        (),
+        (("", "No key of a provider is set, and no server answers on this machine. Choose one:"),),
+        (),
+    ]
+    lines += [
+        (("class:mark", f"  {number}  "), ("class:tool", f"{what:30}"), ("class:dim", f"  {told}"))
+        for number, what, told in steps
+    ]
+    return (Page(tuple(lines)),)

@@ -1,0 +1,81 @@
+"""A provider's key: tried once, then kept in the person's settings, readable by them alone."""
+
+import asyncio
+import os
+import re
+import tomllib
+from pathlib import Path
+
+from sagent.errors import ModelError, UsageError
+
+PATIENCE = 15.0  # seconds
+
+
+async def test_key(provider: str, key: str) -> None:
+    """Ask the provider for its models with the key. Raises UsageError saying what it answered."""
+    from sagent.providers.registry import provider_named
+
+    opened = provider_named(provider, key=key)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await opened.models()
+    except ModelError as error:
+        raise UsageError(f"The key was not kept: {error}") from error
+    except TimeoutError:
+        raise UsageError(f"The key was not kept: {provider} did not answer within {PATIENCE:.0f} s") from None
+    finally:
+        await opened.aclose()
+
+
+def store_key(config_dir: Path, provider: str, key: str) -> Path:
+    """Write `api_key` of `[providers.NAME]` into the person's settings, mode 0600, everything else left as it is.
+
+    Raises OSError, and UsageError where the file cannot be changed safely.
+    """
+    import json
+
+    path = config_dir / "config.toml"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = ""
+    try:
+        before = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML, so the key was not put in: {error}") from error
+    line = f"api_key = {json.dumps(key)}"
+    header = re.compile(rf'^[ \t]*\[[ \t]*providers[ \t]*\.[ \t]*"?{re.escape(provider)}"?[ \t]*\].*$', re.MULTILINE)
+    found = header.search(text)
+    if found is None:
+        end = "" if not text or text.endswith("\n") else "\n"
+        changed = f"{text}{end}\n[providers.{provider}]\n{line}\n".lstrip("\n")
+    else:
+        rest = text[found.end() :]
+        following = re.search(r"^[ \t]*\[", rest, re.MULTILINE)
+        table = rest[: following.start()] if following else rest
+        kept, count = re.subn(r"^[ \t]*api_key[ \t]*=.*$", lambda _: line, table, count=1, flags=re.MULTILINE)
+        table = kept if count else f"\n{line}{table}"
+        changed = text[: found.end()] + table + (rest[following.start() :] if following else "")
+    providers = before.get("providers", {})
+    wanted = {**before, "providers": {**providers, provider: {**providers.get(provider, {}), "api_key": key}}}
+    if tomllib.loads(changed) != wanted:
+        raise UsageError(f"{path} is written in a way that is not changed by itself: set {provider}'s api_key there")
+    write_private(path, changed)
+    return path
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file in one step, readable by its owner alone. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    real = path.resolve()
+    fresh = real.with_name(f".{real.name}.{os.getpid()}")
+    number = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(real)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,35 @@
+"""What the REPL is given: a session that is open, and the way to open another. The layer above puts both together."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from sagent.agent import Agent
+from sagent.config import Settings
+from sagent.events import Event
+from sagent.messages import ToolCall
+from sagent.policy import Ask
+from sagent.policy.permissions import PermissionPolicy
+from sagent.tool import Tool
+
+Listener: TypeAlias = Callable[[Event], None]
+Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
+"""Puts a question to the person: None is yes, a text the reason for no."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session that is open. `policy` is the one that judges its agents' calls: its mode and rules may be changed."""
+
+    agent: Agent
+    policy: PermissionPolicy
+    tools: tuple[Tool, ...] = ()
+
+
+class Opening(Protocol):
+    """Opens the session that settings describe, and closes it in the end. Raises SagentError."""
+
+    def __call__(self, settings: Settings, listener: Listener, ask: Asker) -> AbstractAsyncContextManager[Opened]:
+        """The session; `listener` is told its events, `ask` is asked what its policy leaves to a person."""
+        ...

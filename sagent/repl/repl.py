@@ -1,0 +1,740 @@
+"""The REPL: one session at a time, a person who may type at any moment, and what happens shown as it happens."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from sagent.errors import SagentError, UsageError
+from sagent.events import Finished, Received, ReplyFinished, Switched, TextDelta, ThinkingDelta, ToolProgress
+from sagent.messages import Message, ToolCall
+from sagent.repl.approvals import Answer, Approval, Approvals
+from sagent.repl.blocks import Block, Page, Shell, Told
+from sagent.repl.completion import InputCompleter
+from sagent.repl.draft import Draft
+from sagent.repl.files import list_files
+from sagent.repl.history import ProjectHistory
+from sagent.repl.keys import bind_keys, replace_text
+from sagent.repl.lines import Line
+from sagent.repl.panel import Figures, Queued, render_panel, render_status
+from sagent.repl.picker import Option, Picker, render_picker
+from sagent.repl.screen import Screen
+from sagent.repl.story import Story
+
+if TYPE_CHECKING:
+    from sagent.agent import Agent
+    from sagent.config import Settings
+    from sagent.events import Event
+    from sagent.policy import Ask
+    from sagent.repl.command import Command
+    from sagent.repl.desk import Manner
+    from sagent.repl.opening import Opened, Opening
+
+T = TypeVar("T")
+TWICE = 2.0  # seconds in which a second Ctrl-C quits
+PAUSE = 0.2  # seconds without another letter after which one is a choice
+QUIET = 0.7  # seconds without a key before a question takes the keyboard
+LONG_TURN = 10.0  # seconds of work after which its end is told with a bell
+_STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # what changes no figure
+CLOSING = 8.0  # seconds that a session has to close
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """A message that was not read yet; one that was `sent` is the agent's already."""
+
+    message: Message
+    typed: str
+    sent: bool = False
+
+
+class Repl:
+    """Takes over a screen that is there. `load` gives the settings."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        history: ProjectHistory,
+        load: "Callable[[], Settings]",
+        opening: "Opening",
+        *,
+        bell: bool = True,
+    ) -> None:
+        self.screen, self.history = screen, history
+        self._load, self._opening, self._bell = load, opening, bell
+        self.figures = Figures(note="starting …")
+        self._settings: Settings | None = None
+        self._opened: Opened | None = None
+        self._next: Settings | None = None
+        self._retry = asyncio.Event()
+        self._prompts: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._waits: list[Waits] = []
+        self._picker: Picker[object] | None = None
+        self._line: asyncio.Future[str | None] | None = None
+        self._draft = Draft()
+        self._files: Sequence[str] = ()
+        self._commands: Mapping[str, Command] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._shells: set[asyncio.Task[None]] = set()
+        self._asking: asyncio.Task[None] | None = None
+        self._typed_at = self._pressed_at = 0.0
+        self._began_at: float | None = None
+        self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
+        self.code = 0
+        self._hint = ""
+        self._session = ""  # where what was said is kept
+        screen.panel, screen.status = self._render_panel, self._render_status
+        screen.completer = InputCompleter(lambda: self._files, self._command_names, self._command_arguments)
+        self.story = Story(screen.surface, screen.redraw)
+        self.approvals = Approvals(self._on_approvals)
+        screen.bind(bind_keys(screen, self))
+        screen.on_resized = self._on_resized
+        screen.output.on_gone = lambda: self.end(128 + signal.SIGHUP)
+        screen.buffer.on_text_changed += self._on_typed
+
+    # -- life
+
+    async def run(self, early: Sequence[str] = ()) -> None:
+        """Do everything, until cancelled; what was typed `early` comes first."""
+        live = self._spawn(self._live())
+        for text in early:
+            replace_text(self.screen.buffer, text)
+            self.submit("now")
+        try:
+            await live
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSING)
+        if self._session and self.code < 128:
+            import shlex
+
+            self._print(f"To go on with this session:  sagent --session {shlex.quote(self._session)}\n")
+
+    def _print(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self.screen.output.stdout.fileno(), text.encode(errors="replace"))
+
+    def end(self, code: int) -> None:
+        """Leave, whatever is going on. What is in progress is closed properly by whoever cancels `run`."""
+        self.code = self.code or code
+        self.screen.leave()
+
+    def leave(self) -> None:
+        """End."""
+        self.end(0)
+
+    def quit(self) -> None:
+        """Leave."""
+        self.leave()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+        return task
+
+    def _on_task_done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._tell_error(error)
+
+    def _tell_error(self, error: BaseException) -> None:
+        text = str(error) if isinstance(error, SagentError | OSError) else f"{type(error).__name__}: {error}"
+        self.story.write(Told(text, "error"))
+
+    async def _live(self) -> None:
+        """Load what the session needs, open it, and take its prompts; another one after it where that is asked for."""
+        from sagent.repl.commands.registry import all_commands
+
+        settings: Settings | None = None
+        while True:
+            try:
+                if settings is None:
+                    settings = await asyncio.to_thread(self._load)
+                    self._begin_settings(settings)
+                    self._commands = await asyncio.to_thread(all_commands, settings)
+                async with self._opening(settings, self._on_event, self._ask) as opened:
+                    await self._converse(opened)
+                settings = self._next
+            except (SagentError, OSError) as error:
+                await self._fail(error)
+                settings = self._next
+            finally:
+                self._opened = None
+            self._next = None
+
+    async def _converse(self, opened: "Opened") -> None:
+        """Answer prompts until another session is wanted."""
+        self._opened = opened
+        log = opened.agent.log
+        self._session = log.path if opened.agent.messages else ""
+        self.story.write(*self._past(opened.agent))
+        self._count()
+        while self._next is None:
+            message = await self._prompts.get()
+            if message is not None:
+                await self._answer(opened.agent, message)
+
+    def _past(self, agent: "Agent") -> Sequence[Block]:
+        from sagent.repl.past import retell
+
+        return retell(agent.messages, agent.path)
+
+    async def _answer(self, agent: "Agent", message: Message) -> None:
+        self._began_at = time.monotonic()
+        self._session = agent.log.path
+        ticking = asyncio.create_task(self._tick())
+        try:
+            result = await agent.run(message)
+            good = result.error is None
+        except SagentError:
+            good = False  # its event has told why
+        except Exception as error:
+            self._tell_error(error)
+            good = False
+        finally:
+            ticking.cancel()
+            began, self._began_at = self._began_at, None
+        self._count()
+        self._ring(time.monotonic() - (began or 0.0))
+        queued = next((wait for wait in self._waits if not wait.sent), None)
+        if good and queued is not None:
+            self._waits.remove(queued)
+            self._prompts.put_nowait(queued.message)
+        self.screen.redraw()
+
+    async def _tick(self) -> None:
+        """Clocks and countdowns move while there is something to wait for."""
+        while True:
+            await asyncio.sleep(1.0)
+            self.screen.redraw()
+
+    async def _fail(self, error: Exception) -> None:
+        """The session could not be opened: say so, and wait until the person has changed something."""
+        from sagent.repl.guide import guide
+
+        self.figures = Figures(note="no session")
+        self.story.write(*guide(error))
+        self._retry.clear()
+        await self._retry.wait()
+
+    def _begin_settings(self, settings: "Settings") -> None:
+        from sagent.session.names import sessions_of
+
+        self._settings = settings
+        self.figures = Figures(note="opening …", mode=settings.permission_mode)
+        home = sessions_of(settings.state_dir, settings.cwd)
+        self.history.open(None if settings.ephemeral else settings.state_dir / "history" / f"{home.name}.jsonl")
+        self._spawn(self._look_around(settings.cwd))
+        self.screen.redraw()
+
+    async def _look_around(self, cwd: Path) -> None:
+        from sagent.repl.project import branch_of
+
+        branch = await asyncio.to_thread(branch_of, cwd)
+        self.figures = replace(self.figures, branch=branch)
+        self.screen.redraw()
+        self._files = await list_files(cwd)
+
+    # -- events
+
+    def _on_event(self, event: "Event") -> None:
+        self.story.tell(event)
+        if type(event) in _STREAMED:
+            return
+        if event.agent != "root":
+            if isinstance(event, ReplyFinished):
+                self._count()
+            return
+        match event:
+            case Received(_, message):
+                found = next((wait for wait in self._waits if wait.sent and wait.message is message), None)
+                if found:
+                    self._waits.remove(found)
+            case ReplyFinished(_, message):
+                self._count()
+                if not message.calls:
+                    self._send_queued()
+            case Switched() | Finished():
+                self._count()
+            case _:
+                pass
+
+    def _send_queued(self) -> None:
+        """The turn would end now: the first message that waited for that is read."""
+        queued = next((wait for wait in self._waits if not wait.sent), None)
+        if queued is not None and self._opened is not None and self._opened.agent.running:
+            self._waits[self._waits.index(queued)] = replace(queued, sent=True)
+            self._opened.agent.send(queued.message, "idle")
+
+    def _count(self) -> None:
+        """Bring the figures of the status line up to date."""
+        if self._opened is None:
+            return
+        agent = self._opened.agent
+        status = agent.status()
+        self.figures = replace(
+            self.figures,
+            note="",
+            model=status.model,
+            effort=status.effort,
+            context=status.context_tokens,
+            window=status.window,
+            cost=agent.cost(),
+            jobs=len(status.jobs),
+            mode=self._opened.policy.mode,
+        )
+        self.screen.redraw()
+
+    def _ring(self, seconds: float) -> None:
+        """Tell the end of long work to a person who looks elsewhere."""
+        if self._bell and seconds >= LONG_TURN and time.monotonic() - self._typed_at >= LONG_TURN:
+            self.screen.output.write_raw("\x1b]9;sagent has finished\x07")
+            self.screen.output.bell()
+            self.screen.output.flush()
+
+    # -- what is drawn
+
+    def _render_panel(self, width: int, height: int) -> Sequence[Line]:
+        try:
+            if self._picker is not None:
+                return render_picker(self._picker, width, height)
+            queue = [Queued(wait.typed, wait.sent) for wait in self._waits]
+            return render_panel(self.story.view, queue, asyncio.get_running_loop().time(), width, height)
+        except Exception as error:
+            return [(("", f"(what is in progress cannot be shown: {type(error).__name__}: {error})"[:width]),)]
+
+    def _render_status(self, width: int) -> Line:
+        if self._hint:
+            return (("class:warning", self._hint),)
+        return render_status(self.figures, width)
+
+    def _on_resized(self) -> None:
+        self.story.paint()
+
+    def _on_typed(self, _: object) -> None:
+        self._typed_at = time.monotonic()
+
+    # -- hands: what keys do
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is in progress, or about to begin."""
+        return self._began_at is not None or not self._prompts.empty()
+
+    @property
+    def interruptible(self) -> bool:
+        """Whether there is something that Esc stops."""
+        return self.busy or bool(self._shells)
+
+    @property
+    def picker(self) -> "Picker[object] | None":
+        """The list that is open."""
+        return self._picker
+
+    def type_at_question(self, text: str) -> None:
+        """A letter while a question is open: it chooses when no other follows at once, else it is the beginning of a
+        text. Whoever was about to write something must not have allowed a call by its first letter."""
+        buffer, loop = self.screen.buffer, asyncio.get_running_loop()
+        letter, self._letter = self._letter, ""
+        if letter or buffer.text:
+            buffer.insert_text(letter + text)
+            return
+        self._letter = text
+
+        def choose() -> None:
+            if self._picker is not None and self._letter == text:
+                self._letter = ""
+                if not self._picker.type(text):
+                    buffer.insert_text(text)
+                self.screen.redraw()
+
+        loop.call_later(PAUSE, choose)
+
+    def answer_in_words(self) -> bool:
+        """Answer the open question with what was typed; False where nothing was."""
+        text, self._words = self.screen.buffer.text.strip(), ""
+        if not text or self._picker is None or not self._picker.keys:
+            return False
+        self.screen.buffer.reset()
+        self._words = text
+        self._picker.leave()
+        return True
+
+    def hold_paste(self, text: str) -> str:
+        """Keep a long paste, and give its place holder."""
+        return self._draft.keep_text(text)
+
+    def submit(self, moment: Literal["now", "idle"]) -> None:
+        """Send what was typed: a message, a command, a shell line, a note."""
+        buffer = self.screen.buffer
+        typed = buffer.text
+        if self._line is not None:
+            buffer.reset()
+            if not self._line.done():
+                self._line.set_result(typed)
+            return
+        text = self._draft.whole(typed).strip("\n")
+        if not text.strip():
+            return
+        self.history.append_string(typed if len(text) > 20_000 else text)
+        buffer.reset()
+        from sagent.repl.command import split_command
+
+        if found := split_command(text):
+            self._spawn(self._command(*found))
+        elif text.startswith("!") and text[1:].strip():
+            task = self._spawn(self._shell(text[1:].strip()))
+            self._shells.add(task)
+            task.add_done_callback(self._shells.discard)
+        elif text.startswith("#") and text[1:2] not in ("#", "!"):
+            self._spawn(self._note(text[1:].strip()))
+        else:
+            self._send(text, typed, moment)
+
+    def _send(self, text: str, typed: str, moment: Literal["now", "idle"]) -> None:
+        from sagent.messages import user
+        from sagent.repl.files import attach
+
+        cwd = self._settings.cwd if self._settings else Path.cwd()
+        parts, wrong = attach(text, cwd)
+        for sentence in wrong:
+            self.story.write(Told(sentence, "warning"))
+        message = user(text, *parts, *self._draft.images(typed))
+        agent = self._opened.agent if self._opened else None
+        if not self.busy:
+            self._began_at = self._began_at or (time.monotonic() if agent is None else None)
+            self._prompts.put_nowait(message)
+        elif moment == "now" and agent is not None and agent.running:
+            self._waits.append(Waits(message, typed, sent=True))
+            agent.send(message, "now")
+        else:
+            self._waits.append(Waits(message, typed))
+        self.screen.redraw()
+
+    def prompt(self, text: str) -> None:
+        """Send a message as if the person had typed it."""
+        self._send(text, text, "now")
+
+    def recall_queued(self) -> bool:
+        """Take the last queued message back into the input; False where there is none."""
+        queued = next((wait for wait in reversed(self._waits) if not wait.sent), None)
+        if queued is None:
+            return False
+        self._waits.remove(queued)
+        replace_text(self.screen.buffer, queued.typed)
+        return True
+
+    def can_background(self) -> bool:
+        """Whether a call runs that can go on in the background."""
+        return any(not call.job and call.agent == "root" for call in self.story.view.running.values())
+
+    def background(self) -> None:
+        """Have what runs go on in the background."""
+        from sagent.peer import Background
+
+        if self._opened is not None:
+            self._opened.agent.apply(Background())
+
+    def interrupt(self) -> None:
+        """Stop the turn, and a shell line of the person's own."""
+        for task in self._shells:
+            task.cancel()
+        if self._opened is not None and self._opened.agent.running:
+            self._opened.agent.interrupt()
+
+    def rewind(self) -> None:
+        """Put the last message back into the input, to be said differently."""
+        last = next(iter(self.history.get_strings()[::-1]), "")
+        if last and not self.screen.buffer.text:
+            replace_text(self.screen.buffer, last)
+
+    def clear_or_quit(self) -> None:
+        """Ctrl-C: clear the input, else interrupt, else quit when it is pressed twice."""
+        now, before = time.monotonic(), self._pressed_at
+        self._pressed_at = now
+        buffer = self.screen.buffer
+        if self._line is not None:
+            buffer.reset()
+            self._line.set_result(None)
+        elif buffer.text:
+            buffer.save_to_undo_stack()
+            buffer.text = ""
+            self._pressed_at = 0.0
+        elif now - before < TWICE:
+            self.leave()
+        elif self.busy:
+            self.interrupt()
+            self._show_hint("Ctrl-C again quits")
+        else:
+            self._show_hint("Ctrl-C again quits")
+
+    def _show_hint(self, text: str) -> None:
+        self._hint = text
+        self.screen.redraw()
+
+        def end() -> None:
+            self._hint = ""
+            self.screen.redraw()
+
+        asyncio.get_running_loop().call_later(TWICE, end)
+
+    def expand(self) -> None:
+        """Show all there is to the last block that can be expanded."""
+        lines = self.story.expand()
+        if lines:
+            self.story.write(Page(tuple(lines)))
+
+    def clear_screen(self) -> None:
+        """Begin at the top of the screen."""
+        self.story.paint()
+        self.screen.clear()
+        self.story.paint()
+
+    def edit(self) -> None:
+        """Open the input in the person's editor."""
+        self.screen.surface.freeze()
+        self.screen.buffer.open_in_editor()
+
+    def paste_image(self) -> None:
+        """Attach the image in the clipboard, where the platform has a way to it."""
+        self._spawn(self._paste_image())
+
+    async def _paste_image(self) -> None:
+        from sagent.repl.clipboard import image_from_clipboard
+
+        image = await asyncio.to_thread(image_from_clipboard)
+        if image is None:
+            self._show_hint("no image in the clipboard, or no program to read it with (wl-paste, xclip, pngpaste)")
+        else:
+            self.screen.buffer.insert_text(self._draft.keep_image(image))
+
+    def suspend(self) -> None:
+        """Stop the process until it is brought back."""
+        if hasattr(signal, "SIGTSTP"):
+            self.story.paint()
+            self.screen.surface.freeze()
+            self.screen.app.suspend_to_background()
+
+    # -- commands: the desk
+
+    @property
+    def settings(self) -> "Settings":
+        """Those in force. Raises UsageError while they load."""
+        if self._settings is None:
+            raise UsageError("The settings are not there yet.")
+        return self._settings
+
+    @property
+    def opened(self) -> "Opened":
+        """The session. Raises UsageError while there is none."""
+        if self._opened is None:
+            raise UsageError("No session is open yet.")
+        return self._opened
+
+    def write(self, lines: Sequence[Line]) -> None:
+        """Show lines to the person."""
+        self.story.write(Page(tuple(lines)))
+
+    def say(self, text: str) -> None:
+        """Show a sentence to the person."""
+        self.story.write(Told(text))
+
+    def copy(self, text: str) -> None:
+        """Put a text into the person's clipboard, by way of the terminal."""
+        from sagent.repl.clipboard import osc52
+
+        self.screen.output.write_raw(osc52(text))
+        self.screen.output.flush()
+
+    def reopen(self, settings: "Settings") -> None:
+        """Close the session and open another."""
+        if self.busy and self._opened is not None:
+            raise UsageError("A turn is in progress: interrupt it first (Esc).")
+        self._next = self._settings = settings
+        self._prompts.put_nowait(None)
+        self._retry.set()
+
+    def manner(self, what: "Manner", value: str) -> None:
+        """Change how the terminal looks or is typed at."""
+        if what == "theme":
+            self.screen.set_theme(value)
+        else:
+            told = self.screen.set_vim(value)
+            self.say(f"{told} keys")
+
+    async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
+        """Have the person choose; None for nothing."""
+        return await self._choose([(("class:ask", f"? {title}"),)], options, keys=False)
+
+    async def line(self, label: str, *, secret: bool = False) -> str | None:
+        """Have the person type a line; None when they leave it."""
+        if self._line is not None:
+            return None
+        buffer, screen = self.screen.buffer, self.screen
+        kept, self._line = buffer.text, asyncio.get_running_loop().create_future()
+        buffer.reset()
+        screen.label, screen.secret = label, secret
+        screen.redraw()
+        try:
+            return await self._line
+        finally:
+            self._line = None
+            screen.label, screen.secret = "› ", False
+            replace_text(buffer, kept)
+            screen.redraw()
+
+    async def _choose(
+        self,
+        title: Sequence[Line],
+        options: Sequence[Option[T]],
+        *,
+        keys: bool,
+        end: "asyncio.Future[str | None] | None" = None,
+    ) -> T | None:
+        """Open a list, after the one that is open; `end` closes it too."""
+        while self._picker is not None:
+            await asyncio.wait([self._picker.chosen])
+            await asyncio.sleep(0)
+        picker: Picker[T] = Picker(title, options, keys)
+        self._picker = picker  # pyright: ignore[reportAttributeAccessIssue] -- what it chooses is of no concern there
+        self.screen.redraw()
+        try:
+            await asyncio.wait([picker.chosen, *([end] if end else ())], return_when=asyncio.FIRST_COMPLETED)
+            return picker.chosen.result() if picker.chosen.done() else None
+        finally:
+            picker.leave()
+            self._picker = None
+            self.screen.redraw()
+
+    def _command_names(self) -> list[tuple[str, str]]:
+        return [(name, one.help.split("\n", 1)[0]) for name, one in sorted(self._commands.items())]
+
+    def _command_arguments(self, name: str, typed: str) -> list[tuple[str, str]]:
+        found = self._commands.get(name)
+        if found is None or not found.arguments or " " in typed:
+            return []
+        try:
+            told = list(found.complete(self)) if found.complete else []
+        except SagentError:
+            told = []
+        return [*told, *((word, "") for word in found.arguments[0].choices)]
+
+    async def _command(self, name: str, text: str) -> None:
+        from sagent.repl.blocks import Said
+        from sagent.repl.command import carry_out
+
+        self.story.write(Said(f"/{name} {text}".strip()))
+        try:
+            await carry_out(self._commands, self, name, text)
+        except (SagentError, KeyError, OSError, ValueError) as error:
+            self._tell_error(error if not isinstance(error, KeyError) else UsageError(str(error.args[0])))
+        self._count()
+
+    async def _shell(self, command: str) -> None:
+        """Run a shell line of the person's own, and share it with the model."""
+        from sagent.messages import user
+        from sagent.repl.shell import run_shell
+
+        code, output = await run_shell(command, self.settings.cwd)
+        self.story.write(Shell(command, output, code))
+        shared = output if len(output) <= 20_000 else f"{output[:8_000]}\n[...]\n{output[-8_000:]}"
+        text = f"I ran `{command}` (exit {code}):\n{shared}"
+        self.opened.agent.send(user(text, sender="person's shell"), "next")
+
+    async def _note(self, text: str) -> None:
+        from sagent.messages import user
+        from sagent.repl.project import add_note
+
+        if not text:
+            return
+        path = await asyncio.to_thread(add_note, self.settings.cwd, text)
+        self.say(f"Noted in {path}")
+        if self._opened is not None:
+            self._opened.agent.send(user(f"Remember (it is in {path.name} now): {text}", sender="note"), "next")
+
+    # -- questions of the policy
+
+    async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:
+        return await self.approvals.ask(call, ask, self._asker(call))
+
+    def _asker(self, call: "ToolCall") -> str:
+        """The agent that made a call, "" for the one the person talks to."""
+        for agent in self._opened.agent.tree.living if self._opened else ():
+            if agent.path != "root" and agent.messages and any(one.id == call.id for one in agent.messages[-1].calls):
+                return agent.path
+        return ""
+
+    def _on_approvals(self) -> None:
+        if self.approvals.waiting and (self._asking is None or self._asking.done()):
+            self._asking = self._spawn(self._put_questions())
+        self.screen.redraw()
+
+    async def _put_questions(self) -> None:
+        while self.approvals.waiting:
+            approval = self.approvals.waiting[0]
+            await self._until_quiet()
+            if not approval.answer.done():
+                await self._put(approval)
+            await asyncio.sleep(0)
+
+    async def _until_quiet(self) -> None:
+        """Wait until the person has stopped typing."""
+        if (left := self._typed_at + QUIET - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+            await self._until_quiet()
+
+    async def _put(self, approval: Approval) -> None:
+        from sagent.repl.approvals import options, render_question, rule_for
+        from sagent.repl.calls import read_text
+
+        rule = rule_for(approval)
+        count = len(self.approvals.waiting) - 1
+        title = render_question(approval, read_text(self.settings.cwd), self.screen.surface.width, count)
+        self._alert()
+        buffer = self.screen.buffer
+        kept, self._words, self._letter = buffer.text, "", ""
+        buffer.reset()
+        answer: Answer | None = await self._choose(title, options(rule), keys=True, end=approval.answer)
+        replace_text(buffer, kept or buffer.text)
+        if approval.answer.done():
+            return
+        match answer:
+            case "once":
+                approval.settle(None)
+            case "session" | "always":
+                self._allow(rule, always=answer == "always")
+                approval.settle(None)
+            case _:
+                why = self._words or (await self.line("Why not? ") if answer == "no" else "") or ""
+                approval.settle(f"The person said no: {why.strip()}" if why.strip() else "The person said no.")
+
+    def _alert(self) -> None:
+        if self._bell and time.monotonic() - self._typed_at >= LONG_TURN:
+            self.screen.output.bell()
+            self.screen.output.flush()
+
+    def _allow(self, rule: str, *, always: bool) -> None:
+        from sagent.policy.rules import Rule
+        from sagent.repl.approvals import add_rule
+
+        policy = self.opened.policy
+        policy.rules = replace(policy.rules, allow=(*policy.rules.allow, Rule.parse(rule)))
+        if always:
+            path = self.settings.config_dir / "config.toml"
+            try:
+                add_rule(path, rule)
+                self.say(f"{rule} is allowed from now on, in {path} too")
+            except (OSError, ValueError) as error:
+                self.story.write(Told(f"{rule} is allowed for this session only: {error}", "warning"))

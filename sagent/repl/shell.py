@@ -1,0 +1,78 @@
+"""A shell line of the person's own: run in their shell, its output bounded, stopped with everything it began."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import deque
+from pathlib import Path
+
+MOST_HEAD, MOST_TAIL = 50_000, 200_000  # bytes kept of the output's beginning and end
+DRAIN = 0.1  # seconds that output is waited for when the shell has ended
+
+
+async def run_shell(command: str, cwd: Path) -> tuple[int, str]:
+    """Its exit code and what it wrote to both streams. When cancelled the command is killed, with its children."""
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            shell,
+            "-c",
+            command,
+            cwd=cwd,
+            stdin=null,
+            stdout=pipe,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return 127, f"{shell}: {error.strerror or error}"
+    kept = _Kept()
+    reading = asyncio.create_task(_read(process, kept))
+    try:
+        await process.wait()
+        await asyncio.wait([reading], timeout=DRAIN)
+    except asyncio.CancelledError:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])
+        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 -- a child may still hold the pipe open
+    code = process.returncode or 0
+    return (128 - code if code < 0 else code), kept.text()
+
+
+async def _read(process: asyncio.subprocess.Process, kept: "_Kept") -> None:
+    assert process.stdout is not None
+    while data := await process.stdout.read(1 << 16):
+        kept.add(data)
+
+
+class _Kept:
+    """The beginning and the end of an output."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._tail: deque[bytes] = deque()
+        self._size = self._left_out = 0
+
+    def add(self, data: bytes) -> None:
+        """More of it."""
+        room = MOST_HEAD - len(self._head)
+        self._head += data[:room]
+        if rest := data[room:] if room > 0 else data:
+            self._tail.append(rest)
+            self._size += len(rest)
+        while self._size - (len(self._tail[0]) if self._tail else 0) > MOST_TAIL:
+            old = self._tail.popleft()
+            self._size -= len(old)
+            self._left_out += len(old)
+
+    def text(self) -> str:
+        """What is kept, and how much is not."""
+        middle = f"\n[... {self._left_out} bytes are left out ...]\n" if self._left_out else ""
+        return self._head.decode("utf-8", "replace") + middle + b"".join(self._tail).decode("utf-8", "replace")

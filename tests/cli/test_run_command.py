@@ -1,0 +1,111 @@
+"""`sagent run`, `--advisor` and `--config`: the headless run in the words of the seeds."""
+
+import json
+
+from program import Shell
+
+from sagent.testing.server import Turn
+
+
+def test_run_is_the_headless_run_with_an_executor(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Four."), Turn(text="Five.")])
+    done = shell.run("run", "--executor", "anthropic/claude-sonnet-4-6", "--ephemeral", "two and two?", model="")
+    assert (done.code, done.out) == (0, "Four.\n"), done.err
+    done = shell.run("run", "--executor", "anthropic/claude-haiku-4-5", "--output-format", "json", stdin="?", model="")
+    assert done.json["result"] == "Five."
+    assert [request.json["model"] for request in server.requests] == ["claude-sonnet-4-6", "claude-haiku-4-5"]
+
+
+def test_the_executors_server_is_where_it_is_said_to_be(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Here.")])
+    del shell.environment["ANTHROPIC_BASE_URL"]
+    done = shell.run(
+        "run", "--executor", "ollama/llama3", "--executor-api-base", server.url, "--ephemeral", "where?", model=""
+    )
+    assert (done.code, done.out) == (0, "Here.\n"), done.err
+    assert server.requests[0].path == "/v1/chat/completions"  # Ollama's address is told without its /v1
+    assert server.requests[0].json["model"] == "llama3"
+
+
+def test_a_task_is_quoted(shell: Shell) -> None:
+    done = shell.run("run", "the", "tests", model="")
+    assert done.code == 2
+    assert 'Quote the task: sagent run "the tests"' in done.err
+    assert "sagent -- run the tests" in done.err
+    server = shell.serve([Turn(text="I did.")])
+    assert shell.run("--", "run", "the", "tests").out == "I did.\n"
+    assert "run the tests" in str(server.requests[0].json["messages"])
+
+
+def test_what_is_wrong_with_run_is_told(shell: Shell) -> None:
+    for argv, says in (
+        (["--executor", "a/b", "--model", "c/d", "x"], "--executor and --model name the same"),
+        (["--executr", "a/b", "x"], "Did you mean --executor"),
+        (["--advisor", "a/b", "--advisor", "c/d", "x"], "two advisors are named 'advisor'"),
+        (["--advisor-api-base", "http://x", "x"], "advisors: 0, addresses: 1"),
+        ([], "Nothing to do"),
+    ):
+        done = shell.run("run", *argv, model="")
+        assert done.code == 2, argv
+        assert says in done.err
+    done = shell.run("run", "--advisor-mode", "mine", "--output-format", "json", "x", model="")
+    assert (done.code, done.json["error"]["kind"]) == (2, "config")  # type: ignore[index]
+
+
+def test_help_tells_the_flags_of_executor_and_advisor(shell: Shell) -> None:
+    done = shell.run("run", "--help", model="")
+    assert done.code == 0
+    for word in [
+        "--executor",
+        "--executor-api-base",
+        "--advisor",
+        "--advisor-api-base",
+        "--trace",
+        "--config",
+        "--max-turns",
+    ]:
+        assert word in done.out
+    for word in [
+        "--advisor",
+        "--advisor-mode",
+        "--advisor-stop",
+        "--advisor-panel",
+        "--trace",
+        "--config",
+        "run",
+        "trace",
+    ]:
+        assert word in shell.run("--help", model="").out
+
+
+def test_a_named_file_says_what_the_persons_would(shell: Shell) -> None:
+    shell.serve([Turn(text="Yes.")])
+    file = shell.cwd / "mine.yaml"
+    file.write_text(
+        "executor:\n  model: anthropic/claude-haiku-4-5\n  api_key: ${KEY_OF_MINE}\n"
+        "  api_base: ${ANTHROPIC_BASE_URL}\npolicy: {max_turns: 1}\n"
+    )
+    done = shell.run("--config", "mine.yaml", "hello", model="")
+    assert done.code == 2
+    assert f"{file}:3: executor.api_key: the variable KEY_OF_MINE is not set" in done.err
+    del shell.environment["ANTHROPIC_API_KEY"]
+    shell.environment["KEY_OF_MINE"] = "k-of-mine"
+    done = shell.run("--config", "mine.yaml", "--ephemeral", "hello", model="")
+    assert done.out == "Yes.\n", done.err
+    assert shell.server is not None
+    assert shell.server.requests[0].headers["x-api-key"] == "k-of-mine"
+    shown = shell.run("config", "show", "--config", "mine.yaml", model="")
+    assert "anthropic/claude-haiku-4-5" in shown.out
+    assert "k-of-mine" not in shown.out
+    gone = shell.run("--config", "gone.yaml", "--output-format", "json", "hello", model="")
+    assert (gone.code, "there is no file" in gone.err, json.loads(gone.out)["is_error"]) == (2, True, True)
+
+
+def test_a_repository_cannot_name_an_advisor(shell: Shell) -> None:
+    shell.serve([Turn(text="Fine.")])
+    (shell.cwd / ".git").mkdir()
+    (shell.cwd / ".sagent").mkdir()
+    (shell.cwd / ".sagent" / "config.toml").write_text('advisor = "openai/spy"\n')
+    done = shell.run("--ephemeral", "hello")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    assert "advisors is ignored: it would send the conversation to whomever the project names" in done.err

@@ -1,0 +1,108 @@
+"""`--trace` and `sagent trace`: a run is kept as it happens, and told again."""
+
+import json
+from pathlib import Path
+
+import pytest
+from program import Shell
+
+from sagent.testing.script import Call
+from sagent.testing.server import Turn
+
+SCRIPT = [
+    Turn(
+        text="Let me see.", calls=(Call("Bash", {"command": "echo blue"}), Call("Bash", {"command": "curl x.example"}))
+    ),
+    Turn(text="It is \x1b[31mblue."),
+]
+
+
+def trace(shell: Shell, *argv: str, stdin: str = "") -> str:
+    """What the command says of a run."""
+    done = shell.run("trace", *argv, stdin=stdin, model="")
+    assert done.code == 0, done.err
+    return done.out
+
+
+def test_a_run_is_told_from_its_trace(shell: Shell) -> None:
+    shell.serve(SCRIPT)
+    done = shell.run("--trace", "run.jsonl", "--allow", "Bash(echo:*)", "look")
+    assert done.code == 0, done.err
+    events = [json.loads(line) for line in (shell.cwd / "run.jsonl").read_bytes().splitlines()]
+    assert (events[0]["type"], events[-1]["type"]) == ("session", "result")
+    out = trace(shell, "run.jsonl")
+    for words in (
+        "> look",
+        "turn 1",
+        'Bash {"command":"echo blue"}',
+        "⊘ Bash denied: ",
+        "turn 2",
+        "policy  1 call denied",
+    ):
+        assert words in out
+    assert "\x1b" not in out
+    assert out == trace(shell, "-", stdin=(shell.cwd / "run.jsonl").read_text())
+
+
+def test_a_run_is_told_from_its_session(shell: Shell) -> None:
+    shell.serve(SCRIPT)
+    path = Path(str(shell.run("--output-format", "json", "look").json["session_path"]))
+    out = trace(shell)
+    assert "turn 2" in out
+    for name in (str(path), path.name, path.name[:12], str(path / "root.jsonl")):
+        assert trace(shell, name) == out
+
+
+def test_what_stream_json_wrote_is_a_trace_too(shell: Shell) -> None:
+    shell.serve(SCRIPT)
+    done = shell.run("--output-format", "stream-json", "look")
+    out = trace(shell, "-", stdin=done.out)
+    assert "turn 2" in out
+    assert "ended: end · 2 turns" in out
+
+
+def test_a_trace_is_set_by_a_file_and_a_variable(shell: Shell, tmp_path: Path) -> None:
+    shell.serve(lambda request: Turn(text="Yes."))
+    (shell.cwd / "mine.yml").write_text("logging: {trace_file: a.jsonl, level: error}\n")
+    assert shell.run("--config", "mine.yml", "one").code == 0
+    assert "> one" in trace(shell, "a.jsonl")
+    shell.environment["SAGENT_TRACE"] = str(tmp_path / "b.jsonl")
+    for prompt in ("two", "three"):
+        assert shell.run(prompt).code == 0
+    out = trace(shell, str(tmp_path / "b.jsonl"))
+    assert out.index("> two") < out.index("> three")
+
+
+def test_damaged_lines_are_named_and_not_fatal(shell: Shell) -> None:
+    good = '{"type":"reply_finished","agent":"root","message":{"parts":[{"type":"text","text":"Yes."}]}}'
+    (shell.cwd / "t.jsonl").write_text(f"{good}\noops\n{good}\n{good[:9]}")
+    done = shell.run("trace", "t.jsonl", model="")
+    assert done.code == 0
+    assert "turn 2" in done.out
+    assert "left out: line 2; line 4" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("notes.md", "holds no events"),
+        ("gone.jsonl", "no such file, and no such session"),
+        ("gone", "no session 'gone'"),
+        ("", "no session of"),
+    ],
+)
+def test_what_is_no_run_is_told(name: str, says: str, shell: Shell) -> None:
+    (shell.cwd / "notes.md").write_text("# Notes\n")
+    done = shell.run("trace", *filter(None, [name]), model="")
+    assert (done.code, done.out.strip().startswith("session")) == (2, False)
+    assert says in done.err
+
+
+def test_a_trace_that_cannot_be_written_is_told_before_anything_is_asked(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Yes.")])
+    (shell.cwd / "notes.md").write_text("# Notes\n")
+    for name in ("notes.md", "no/where.jsonl", "."):
+        done = shell.run("--trace", name, "hello")
+        assert done.code == 2
+        assert "trace" in done.err
+    assert server.requests == []

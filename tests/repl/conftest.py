@@ -1,0 +1,25 @@
+"""A terminal to run the REPL in."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from console import CHECKOUT, Console
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Iterator[Console]:
+    """A fresh directory, home and terminal."""
+    cwd, home = tmp_path / "work", tmp_path / "home"
+    cwd.mkdir()
+    home.mkdir()
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "PYTHONPATH": str(CHECKOUT),
+        "SAGENT_MODEL": "anthropic/claude-sonnet-4-6",
+    }
+    found = Console(tmp_path / "tmux", cwd, environment)
+    yield found
+    found.close()

@@ -1,0 +1,106 @@
+"""The REPL in tmux, led to a provider on loopback. Everything is waited for by looking at the pane."""
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sagent.testing.server import FakeProviderServer, Script
+
+CHECKOUT = Path(__file__).parents[2]
+PROGRAM = [
+    sys.executable,
+    "-c",
+    (
+        "import sys; from sagent.cli.flags import run_parser; from sagent.cli.interactive import run_interactive as run; "
+        "given = vars(run_parser().parse_args(sys.argv[1:])); given.pop('prompt', None); sys.exit(run(given))"
+    ),
+]
+PATIENCE = 20.0  # seconds
+READY = "│ $0"  # the status line, when the session is open
+
+
+@dataclass
+class Console:
+    """A terminal of its own, in a tmux server of its own."""
+
+    socket: Path
+    cwd: Path
+    environment: dict[str, str]
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def serve(self, script: Script, **options: object) -> FakeProviderServer:
+        """Start a provider and lead the program to it."""
+        server = self.stack.enter_context(FakeProviderServer(script, strict=False, **options).in_thread())  # type: ignore[arg-type]
+        for name in ("ANTHROPIC", "OPENAI"):
+            self.environment |= {f"{name}_API_KEY": "k"}
+        self.environment |= {"ANTHROPIC_BASE_URL": server.url, "OPENAI_BASE_URL": f"{server.url}/v1"}
+        return server
+
+    def tmux(self, *argv: str) -> str:
+        """A tmux command."""
+        done = subprocess.run(
+            ["tmux", "-S", str(self.socket), "-f", "/dev/null", *argv],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={
+                "PATH": os.environ["PATH"],
+                "TERM": "xterm-256color",
+                "LANG": "C.UTF-8",
+                "HOME": self.environment["HOME"],
+            },
+        )
+        assert not done.returncode, done.stderr
+        return done.stdout
+
+    def start(self, *flags: str, width: int = 90, height: int = 30, ready: str = READY, shell: bool = False) -> None:
+        """Run the program in a pane, from an interactive shell or without, and wait until it can be used."""
+        environment = {"TERM": "tmux-256color", "LANG": "C.UTF-8", **self.environment}
+        assignments = [f"{name}={value}" for name, value in environment.items()]
+        command = shlex.join(["env", "-i", *assignments, *PROGRAM, *flags])
+        if shell:
+            self.tmux("new-session", "-d", "-x", "90", "-y", "30", "-c", str(self.cwd), "bash --norc --noprofile -i")
+            self.tmux("send-keys", "-l", command)
+            self.keys("Enter")
+            self.until(ready)
+            return
+        # what the terminal shows when the program has ended stays there to be read
+        self.tmux(
+            "new-session", "-d", "-x", str(width), "-y", str(height), "-c", str(self.cwd),
+            f"{command}; echo ended $?; exec sleep 1000",
+        )  # fmt: skip
+        self.until(ready)
+
+    def keys(self, *keys: str) -> None:
+        """Press keys, by tmux's names."""
+        self.tmux("send-keys", *keys)
+
+    def type(self, text: str) -> None:
+        """Type a text, and Enter."""
+        self.tmux("send-keys", "-l", text)
+        self.keys("Enter")
+
+    @property
+    def screen(self) -> str:
+        """What is to be seen, scrollback included."""
+        return self.tmux("capture-pane", "-p", "-J", "-S", "-2000")
+
+    def until(self, *wanted: str, gone: str = "", patience: float = PATIENCE) -> str:
+        """Wait until all of these are to be seen, and one is not; the screen then."""
+        end = time.monotonic() + patience
+        while True:
+            screen = self.screen
+            if all(text in screen for text in wanted) and (not gone or gone not in screen):
+                return screen
+            assert time.monotonic() < end, f"{wanted} (without {gone!r}) did not come to be seen:\n{screen}"
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        """End everything."""
+        subprocess.run(["tmux", "-S", str(self.socket), "kill-server"], capture_output=True, check=False)
+        self.stack.close()

@@ -1,0 +1,157 @@
+"""Streamed markdown: blocks come out once, whatever the pieces it comes in."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.repl.lines import line_width, plain, wrap
+from sagent.repl.markdown import Flow, Piece, feed, finish, inline, render_piece
+
+SAMPLE = """# Title
+A paragraph with **bold** and `code`, and *more*.
+Second line.
+
+- item one
+- item **two** that is longer than the others are
+  - nested
+    goes on
+1. first
+
+```python
+def f(x):  # why
+    return "s" + 12
+```
+
+| name | n |
+|:---|--:|
+| a \\| b | 1 |
+| long cell | 22 |
+
+> quoted
+> more
+
+---
+- [ ] open
+- [x] done
+
+Setext
+======
+The end
+"""
+
+
+def pieces_of(text: str, cuts: list[int] | None = None) -> list[Piece]:
+    """The blocks of a text that comes in pieces."""
+    flow, found = Flow(), []
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts or ())})
+    for start, end in itertools.pairwise(places):
+        flow, pieces = feed(flow, text[start:end])
+        found += pieces
+    return [*found, *finish(flow)]
+
+
+def shown(text: str, width: int = 40) -> str:
+    """A text as it is rendered."""
+    return plain(line for piece in pieces_of(text) for line in render_piece(piece, width))
+
+
+def test_the_sample_looks_like_this() -> None:
+    assert (
+        shown(SAMPLE)
+        == """\
+Title
+A paragraph with bold and code, and
+more.
+Second line.
+
+• item one
+• item two that is longer than the
+  others are
+  • nested
+    goes on
+1. first
+
+  def f(x):  # why
+      return "s" + 12
+
+name      │  n
+──────────┼───
+a | b     │  1
+long cell │ 22
+
+▎ quoted
+▎ more
+
+────────────────────────────────────────
+• ☐ open
+• ☑ done
+
+Setext
+The end"""
+    )
+
+
+@given(st.lists(st.integers(0, 1000), max_size=40))
+def test_how_it_is_cut_into_pieces_makes_no_difference(cuts: list[int]) -> None:
+    assert pieces_of(SAMPLE, cuts) == pieces_of(SAMPLE)
+
+
+@given(st.text(alphabet="ab *_`#|->[](1.)~\n\\:", max_size=200), st.lists(st.integers(0, 300), max_size=20))
+def test_finished_blocks_do_not_depend_on_the_cuts_of_any_text(text: str, cuts: list[int]) -> None:
+    assert pieces_of(text, cuts) == pieces_of(text)
+
+
+@given(st.text(max_size=300), st.integers(10, 120))
+def test_no_row_is_wider_than_the_terminal(text: str, width: int) -> None:
+    for piece in pieces_of(text):
+        for live in (True, False):
+            rows = render_piece(piece, width, live=live)
+            assert all(line_width(row) <= max(width, 40) for row in rows), plain(rows)
+            assert not any(ord(letter) < 32 for letter in plain(rows).replace("\n", ""))
+
+
+def test_a_line_of_code_is_finished_when_it_has_ended() -> None:
+    flow, first = feed(Flow(), "```py\nx = 1\ny")
+    assert [piece.text for piece in first] == ["x = 1"]
+    assert flow.rest == "y"
+    _, rest = feed(flow, " = 2\n```\nAfter\n\n")
+    assert [(piece.kind, piece.text) for piece in rest] == [("code", "y = 2"), ("paragraph", "After")]
+
+
+@pytest.mark.parametrize(
+    ("text", "live", "spans"),
+    [
+        ("a **b** c", False, [("", "a "), ("class:strong", "b"), ("", " c")]),
+        ("a **b", True, [("", "a "), ("class:strong", "b")]),
+        ("a **b", False, [("", "a **b")]),
+        ("2 * 3 * 4", False, [("", "2 * 3 * 4")]),
+        ("snake_case_name", False, [("", "snake_case_name")]),
+        ("`a**b**`", False, [("class:inline-code", "a**b**")]),
+        ("\\*no\\*", False, [("", "*"), ("", "no"), ("", "*")]),
+        ("[x](http://y.z)", False, [("class:link", "x"), ("class:dim", " (http://y.z)")]),
+    ],
+)
+def test_marks_inside_a_line(text: str, live: bool, spans: list[tuple[str, str]]) -> None:
+    assert list(inline(text, live=live)) == spans
+
+
+def test_an_unfinished_mark_does_not_change_what_was_shown() -> None:
+    before = render_piece(Piece("paragraph", "so **it is"), 40, live=True)
+    after = render_piece(Piece("paragraph", "so **it is** done"), 40)
+    assert plain(after).startswith(plain(before))
+
+
+@given(st.text(alphabet="ab 漢字é\n", max_size=120), st.integers(8, 40))
+def test_wrapping_keeps_every_word(text: str, width: int) -> None:
+    rows = wrap([("", text)], width)
+    assert all(line_width(row) <= width for row in rows)
+    assert plain(rows).replace("\n", "").replace(" ", "") == text.replace("\n", "").replace(" ", "")
+
+
+def test_a_table_that_is_too_wide_wraps_its_cells() -> None:
+    text = "| a | b |\n|---|---|\n| " + "word " * 20 + "| short |\n"
+    rows = shown(text, 30).split("\n")
+    assert max(map(len, rows)) <= 30
+    assert len(rows) > 4

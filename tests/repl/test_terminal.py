@@ -1,0 +1,277 @@
+"""The whole, in a real terminal: keys go in, and what a person sees comes out."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from console import Console
+
+from sagent.testing.server import Call, Cut, Received, Turn
+
+pytestmark = pytest.mark.needs("tmux")
+
+LONG = "".join(f"Paragraph {number} has some words in it.\n\n" for number in range(60))
+
+
+def last_text(request: Received) -> str:
+    """What the newest message of a request says."""
+    messages = request.json["messages"]
+    assert isinstance(messages, list)
+    return str(messages[-1])
+
+
+def test_an_answer_streams_while_one_types_and_is_in_the_scrollback_once(console: Console) -> None:
+    console.serve([Turn(text=LONG, pieces=20, gap=0.005), Turn(text="The second answer.")])
+    console.start()
+    console.type("hello")
+    console.until("Paragraph 2 has", "Writing")
+    console.keys("typed meanwhile")
+    screen = console.until("Paragraph 59 has", "› typed meanwhile", gone="Writing")
+    assert [screen.count(f"Paragraph {number} has") for number in range(60)] == [1] * 60
+    console.keys("C-u")
+    console.type("again")
+    screen = console.until("The second answer.")
+    assert screen.count("› hello") == screen.count("› again") == 1
+
+
+def test_a_message_sent_while_a_command_runs_is_read_at_once(console: Console) -> None:
+    server = console.serve(
+        [
+            Turn(calls=(Call("Bash", {"command": "sleep 30"}),)),
+            Turn(text="I read you."),
+            Turn(text="It was stopped."),
+        ]
+    )
+    console.start("--permission-mode", "full")
+    console.type("run it")
+    console.until("◌ Bash sleep 30")
+    console.type("never mind")
+    console.until("I read you.", "goes on as job")
+    assert "never mind" in last_text(server.requests[1])
+    console.keys("Escape")
+    console.until("Interrupted.")
+
+
+def test_a_queued_message_waits_can_be_taken_back_and_is_read_at_the_end(console: Console) -> None:
+    server = console.serve(
+        [
+            Turn(calls=(Call("Bash", {"command": "sleep 2"}),)),
+            Turn(text="First is done."),
+            Turn(text="Second is done."),
+        ]
+    )
+    console.start("--permission-mode", "full")
+    console.type("first")
+    console.until("◌ Bash")
+    console.keys("sekond", "Tab")
+    console.until("▸ sekond", "when idle")
+    console.keys("Up")
+    console.until("› sekond", gone="▸")
+    console.keys("C-u", "second", "Tab")
+    console.until("▸ second")
+    screen = console.until("Second is done.", gone="▸")
+    assert screen.index("First is done.") < screen.index("› second") < screen.index("Second is done.")
+    assert len(server.requests) == 3
+
+
+def test_escape_interrupts_and_what_was_said_stays(console: Console) -> None:
+    console.serve([Turn(text=LONG, pieces=20, gap=0.02), Turn(text="Fine.")])
+    console.start()
+    console.type("go")
+    console.until("Paragraph 1 has")
+    console.keys("Escape")
+    screen = console.until("Interrupted.", gone="Writing")
+    assert "Paragraph 1 has" in screen
+    console.type("go on")
+    console.until("Fine.")
+
+
+def test_ctrl_b_lets_a_command_go_on_behind(console: Console) -> None:
+    console.serve(
+        [Turn(calls=(Call("Bash", {"command": "sleep 1; echo slept"}),)), Turn(text="Ok."), Turn(text="Woke up.")]
+    )
+    console.start("--permission-mode", "full")
+    console.type("go")
+    console.until("◌ Bash")
+    console.keys("C-b")
+    console.until("goes on as job", "Ok.")
+    console.until("Woke up.")
+
+
+def test_approvals_once_no_and_always(console: Console) -> None:
+    def call(name: str) -> Turn:
+        return Turn(calls=(Call("Bash", {"command": f"touch {name}.txt"}, id=f"call_{name}"),))
+
+    server = console.serve([call("a"), call("b"), call("c"), call("c"), Turn(text="All told.")])
+    console.start()
+    console.type("go")
+    console.until("touch a.txt", "Yes, once")
+    console.keys("y")
+    console.until("touch b.txt", "Yes, once")
+    assert (console.cwd / "a.txt").exists()
+    console.keys("n")
+    console.until("Why not?")
+    console.type("wrong name")
+    console.until("touch c.txt", "Yes, once")
+    assert "wrong name" in last_text(server.requests[2])
+    assert not (console.cwd / "b.txt").exists()
+    console.keys("a")
+    screen = console.until("All told.", "is allowed from now on")
+    config = Path(console.environment["HOME"]) / ".config" / "sagent" / "config.toml"
+    assert "Bash(touch c.txt" in config.read_text()
+    assert "Bash was denied" in screen
+
+
+def test_whoever_writes_a_message_allows_nothing_by_its_first_letter(console: Console) -> None:
+    server = console.serve([Turn(calls=(Call("Bash", {"command": "touch a.txt"}),)), Turn(text="Understood.")])
+    console.start()
+    console.type("go")
+    console.until("Yes, once")
+    console.type("yes but call it b.txt")
+    console.until("Understood.")
+    assert not (console.cwd / "a.txt").exists()
+    assert "yes but call it b.txt" in last_text(server.requests[1])
+
+
+def test_switching_the_provider_there_and_back(console: Console) -> None:
+    server = console.serve([Turn(text="One."), Turn(text="Two."), Turn(text="Three.")])
+    console.start()
+    console.type("first")
+    console.until("One.")
+    console.type("/model openai/gpt-5.5")
+    console.until("model openai/gpt-5.5")
+    console.type("second")
+    console.until("Two.")
+    console.type("/model anthropic/claude-sonnet-4-6")
+    console.until("model anthropic/claude-sonnet-4-6")
+    console.type("third")
+    console.until("Three.")
+    assert [request.family for request in server.requests] == ["anthropic", "responses", "anthropic"]
+
+
+def test_quitting_says_how_to_resume_and_resuming_tells_what_was(console: Console) -> None:
+    console.serve([Turn(text="The **first** answer."), Turn(text="Still here.")])
+    console.start()
+    console.type("remember me")
+    console.until("The first answer.")
+    console.keys("C-d")
+    screen = console.until("sagent --session", "ended 0")
+    session = screen.partition("--session ")[2].split()[0]
+    console.tmux("kill-server")
+    console.start("--session", session)
+    console.until("› remember me", "The first answer.", "The session goes on.")
+    console.type("and now?")
+    console.until("Still here.")
+
+
+def test_a_reply_that_breaks_off_is_made_again(console: Console) -> None:
+    console.serve([Cut(Turn(text="Half of it\n\nis here", pieces=4), after_events=6), Turn(text="Whole.")])
+    console.start()
+    console.type("go")
+    console.until("The reply begins again", "Whole.")
+
+
+def test_a_flood_of_output_is_bounded_and_the_rest_goes_on(console: Console) -> None:
+    flood = "yes 'a line of the flood' | head -c 100000000"
+    console.serve([Turn(calls=(Call("Bash", {"command": flood}),)), Turn(text="That was a lot.")])
+    console.start("--permission-mode", "full")
+    console.type("go")
+    console.until("That was a lot.", patience=60)
+    console.type("/quit")
+    console.until("ended 0")
+
+
+def test_a_resize_leaves_one_prompt_and_every_line(console: Console) -> None:
+    console.serve([Turn(text=LONG[:400])])
+    console.start(width=100)
+    console.type("hello")
+    console.until("Paragraph 5 has", gone="Writing")
+    for width in ("44", "120", "60"):
+        console.tmux("resize-window", "-x", width, "-y", "30")
+        time.sleep(0.2)
+    console.keys("x")
+    screen = console.until("› x")
+    assert screen.count("› ") == 2  # what was said, and the input
+    assert all(f"Paragraph {number} has" in screen for number in range(6))
+
+
+def test_a_megabyte_is_pasted_as_a_place_holder_and_sent_whole(console: Console, tmp_path: Path) -> None:
+    server = console.serve([Turn(text="Read.")])
+    console.start()
+    text = "".join(f"line {number} of it\n" for number in range(60_000))
+    (tmp_path / "paste").write_text(text)
+    console.tmux("load-buffer", str(tmp_path / "paste"))
+    console.tmux("paste-buffer", "-p")
+    console.until("[Pasted text #1, 60001 lines]")
+    console.keys("Enter")
+    console.until("Read.")
+    assert "line 59999 of it" in last_text(server.requests[0])
+
+
+def test_files_are_completed_and_attached(console: Console) -> None:
+    server = console.serve([Turn(text="Seen.")])
+    (console.cwd / "notes").mkdir()
+    (console.cwd / "notes" / "plan.txt").write_text("the secret is 42")
+    console.start()
+    console.keys("look at @pla")
+    console.until("notes/plan.txt")
+    console.keys("Tab", "Space", "Enter")
+    console.until("Seen.", "[1 attachment]")
+    assert "the secret is 42" in last_text(server.requests[0])
+
+
+def test_a_shell_line_is_run_and_shared(console: Console) -> None:
+    server = console.serve([Turn(text="I saw it.")])
+    console.start()
+    console.type("!echo from the shell")
+    console.until("│ from the shell")
+    console.type("what was that?")
+    console.until("I saw it.")
+    assert "from the shell" in str(server.requests[0].json["messages"])
+
+
+def test_the_terminal_goes_away(console: Console) -> None:
+    console.serve([Turn(calls=(Call("Bash", {"command": "sleep 47.11"}),))])
+    console.start("--permission-mode", "full")
+    console.type("go")
+    console.until("◌ Bash")
+    console.tmux("kill-server")
+    end = time.monotonic() + 10
+    while _processes("sleep 47.11") or _processes(str(console.environment["HOME"])):
+        assert time.monotonic() < end, "the command or the program outlived the terminal"
+        time.sleep(0.1)
+
+
+def _processes(text: str) -> list[int]:
+    done = subprocess.run(["pgrep", "-f", text], capture_output=True, text=True, check=False)
+    return [int(line) for line in done.stdout.split() if int(line) != os.getpid()]
+
+
+@pytest.mark.needs("bash")
+def test_it_stops_and_comes_back(console: Console) -> None:
+    console.serve([Turn(text="Here again.")])
+    console.start(shell=True)
+    console.keys("C-z")
+    console.until("Stopped")
+    console.type("fg")
+    console.until("│ edit")
+    console.type("hello")
+    console.until("Here again.")
+
+
+def test_without_a_key_there_is_a_guide(console: Console) -> None:
+    del console.environment["SAGENT_MODEL"]
+    console.start(ready="Welcome to sagent.")
+    console.until("/login", "sagent demo")
+    console.type("/quit")
+    console.until("ended 0")
+
+
+def test_a_dumb_terminal_can_be_used(console: Console) -> None:
+    console.serve([Turn(text="Plain words.")])
+    console.environment["TERM"] = "dumb"
+    console.start(ready=">")
+    console.type("hello")
+    console.until("Plain words.")

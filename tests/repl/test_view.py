@@ -1,0 +1,254 @@
+"""The reducer: what events make visible. No terminal."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from sagent.events import (
+    Advice,
+    AdviceDelta,
+    Advised,
+    Denial,
+    Denied,
+    Event,
+    Failure,
+    Finished,
+    Notice,
+    Received,
+    ReplyFinished,
+    Result,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from sagent.lib.json import JsonObject
+from sagent.messages import Text, ToolCall, ToolResult, assistant, user
+from sagent.repl.blocks import Block, Prose
+from sagent.repl.lines import plain
+from sagent.repl.panel import Figures, Queued, render_panel, render_status
+from sagent.repl.transcript import expand, expandable, render_block, separated
+from sagent.repl.view import View, reduce
+from sagent.usage import Cost, Usage
+
+CALL = ToolCall("c1", "Bash", JsonObject({"command": "make test"}))
+EDIT = ToolCall("c2", "Edit", JsonObject({"file_path": "a.py", "old_string": "x", "new_string": "y"}))
+DIFF = "--- a.py\n+++ a.py\n@@ -9,3 +9,3 @@\n one\n-x = 1\n+x = 2\n three"
+
+
+def result(call: ToolCall, text: str = "ok", *, failed: bool = False) -> ToolResult:
+    """An answer to a call."""
+    return ToolResult(call.id, (Text(text),), failed)
+
+
+def tell(*events: Event, view: View | None = None) -> tuple[View, list[Block]]:
+    """Events one second apart."""
+    view, blocks = view or View(), []
+    for at, event in enumerate(events):
+        view, new = reduce(view, event, float(at))
+        blocks += new
+    return view, blocks
+
+
+def written(blocks: Sequence[Block], width: int = 60) -> str:
+    """The transcript."""
+    rows, last = [], None
+    for block in blocks:
+        rows += [()] if separated(last, block) else []
+        rows += render_block(block, width)
+        last = block
+    return plain(rows)
+
+
+def panel(view: View, at: float = 10.0, width: int = 60, queue: Sequence[Queued] = ()) -> str:
+    """What is in progress."""
+    return plain(render_panel(view, queue, at, width, 20))
+
+
+def test_a_turn_reads_like_this() -> None:
+    view, blocks = tell(
+        Received("root", user("fix it")),
+        ThinkingDelta("root", "Let me see what "),
+        ThinkingDelta("root", "there is."),
+        TextDelta("root", "I run the **tests**.\n\nNow"),
+        ReplyFinished("root", assistant("", CALL), Usage(), None),
+        ToolStarted("root", CALL),
+        ToolFinished("root", CALL, result(CALL, "1 failed", failed=True), 3.2, "exit 1"),
+        ToolStarted("root", EDIT),
+        ToolFinished("root", EDIT, result(EDIT), 0.1, "Edited a.py", DIFF),
+        TextDelta("root", "Done."),
+        ReplyFinished("root", assistant("Done."), Usage(), None),
+        Finished("root", Result("Done.", (), "end")),
+    )
+    assert view.since is None
+    assert view.said
+    assert (
+        written(blocks)
+        == """
+› fix it
+
+✻ Thought for 2.0 s, 6 words
+
+I run the tests.
+
+Now
+
+✗ Bash make test · exit 1 (3.2 s)
+⏺ Edit a.py · +1 -1
+    9   one
+   10 - x = 1
+   10 + x = 2
+   11   three
+
+Done."""
+    )
+
+
+def test_what_is_in_progress() -> None:
+    view, _ = tell(
+        Received("root", user("go")),
+        ReplyFinished("root", assistant("", CALL), Usage(), None),
+        ToolStarted("root", CALL),
+        ToolProgress("root", "c1", "one\ntwo\nthree\n"),
+        ToolStarted("root/review", CALL),
+        ReplyFinished("root/review", assistant("x", CALL), Usage(input=12_000, output=345), Decimal("0.0123")),
+        TextDelta("root/review/deep", "x"),
+        AdviceDelta("root", "opus", "asked", ""),
+        AdviceDelta("root", "opus", "asked", "Look at the cache."),
+        Retrying("root", "overloaded", "overloaded", 1, 12.0),
+    )
+    assert (
+        panel(view)
+        == """\
+  ◌ review working  Bash make test 12.3k tok $0.0123 6 s
+    ◌ deep working 0 tok $0 4 s
+◌ Bash make test 8 s
+  │ one
+  │ two
+  │ three
+… trying again in 11 s (attempt 2): overloaded
+◆ opus, asked 3 s
+  │ Look at the cache.
+● Waiting for the provider 10 s · Esc interrupts"""
+    )
+
+
+def test_a_call_that_goes_on_is_shown_until_its_job_ends() -> None:
+    goes_on = ToolFinished("root", CALL, result(CALL), 0.0, "goes on as job:1")
+    view, blocks = tell(ToolStarted("root", CALL), goes_on)
+    assert view.jobs == {"root c1": "job:1"}
+    assert "job:1 Bash" in panel(view)
+    view, ended = tell(ToolFinished("root", CALL, result(CALL), 12.0, "exit 0"), view=view)
+    assert not view.running
+    assert "⏺ Bash make test · goes on as job:1" in written(blocks)
+    assert "⏺ job:1 Bash make test · exit 0 (12 s)" in written(ended)
+
+
+def test_a_reply_that_breaks_off_is_begun_again() -> None:
+    view, blocks = tell(
+        TextDelta("root", "First half"),
+        Retrying("root", "the stream was cut", "cut", 0, 0.5, "First half"),
+        TextDelta("root", "Whole"),
+        ReplyFinished("root", assistant("Whole"), Usage(), None),
+    )
+    assert [block.piece.text for block in blocks if isinstance(block, Prose)] == ["Whole"]
+    assert "no longer counts" in written(blocks)
+    assert not view.waiting
+
+
+def test_an_interruption_keeps_what_was_said() -> None:
+    interrupted = Result("", (), "interrupted", Failure("interrupted", "the run was interrupted"))
+    view, blocks = tell(Received("root", user("x")), TextDelta("root", "half a"), Finished("root", interrupted))
+    assert written(blocks).endswith("half a\n\n! Interrupted.")
+    assert view.since is None
+
+
+def test_a_child_ends_with_its_last_words() -> None:
+    done = Result("All is well.", (), "end", turns=3, duration=42.0)
+    view, blocks = tell(TextDelta("root/a", "x"), Finished("root/a", done))
+    assert written(blocks) == "⏺ root/a 3 turns, 42 s · All is well."
+    assert view.children["root/a"].state == "done"
+    view, _ = tell(Finished("root", Result("", (), "end")), view=view)
+    assert not view.children
+
+
+def test_advice_has_a_frame() -> None:
+    advice = Advice(
+        "opus", "anthropic/o", "asked", "answered", "Do **this**.", "adjust", usd=Decimal("0.0421"), seconds=3.4
+    )
+    _, blocks = tell(AdviceDelta("root", "opus", "asked", ""), Advised("root", advice))
+    assert (
+        written(blocks)
+        == """\
+╭─ opus · asked · adjust ──────────────── $0.0421 · 3.4 s ─╮
+│ Do this.
+╰──────────────────────────────────────────────────────────╯"""
+    )
+
+
+def test_denials_and_news_are_told() -> None:
+    denial, notice = Denied("root/a", Denial("Bash", "c", "no")), Notice("root", "warning", "careful")
+    _, blocks = tell(denial, notice)
+    assert written(blocks) == "! root/a: Bash was denied: no\n! careful"
+
+
+def test_nothing_a_model_says_drives_the_terminal() -> None:
+    evil = ToolCall("c", "Bash", JsonObject({"command": "echo \x1b[2J\x07"}))
+    _, blocks = tell(
+        TextDelta("root", "a\x1b[31mb\n\n"),
+        ToolFinished("root", evil, result(evil, "\x1b]0;x\x07"), 0.0, "\x1b[2J", "@@ -1 +1 @@\n+\x1b[2J"),
+        Notice("root", "info", "\x1b[2J"),
+        Received("root", user("\x1b[2J", sender="job:1\x1b")),
+    )
+    whole = written(blocks) + plain(line for block in blocks for line in expand(block, 60))
+    assert "\x1b" not in whole
+    assert "\x07" not in whole
+
+
+def test_what_has_more_to_show_is_expanded() -> None:
+    _, blocks = tell(ToolFinished("root", CALL, result(CALL, "line\n" * 1000), 0.0, "exit 0"))
+    assert expandable(blocks[0])
+    rows = expand(blocks[0], 60)
+    assert plain(rows).startswith("⏺ Bash make test · exit 0\n  command: make test\n  │ line")
+    assert len(rows) < 500
+
+
+def test_messages_that_wait_are_shown() -> None:
+    view, _ = tell(Received("root", user("x")))
+    text = panel(view, 1.0, 60, [Queued("stop\nthat", sent=True), Queued("and then this", sent=False)])
+    assert (
+        text
+        == """\
+● Working 1 s · Esc interrupts
+▸ stop that  sent, not read yet
+▸ and then this  when idle · Up edits"""
+    )
+
+
+def test_the_status_line_drops_what_matters_least() -> None:
+    cost = Cost(
+        Decimal("1.5"), Decimal("1.0"), Decimal("0.5"), by_agent={"root": Decimal("1.3"), "root/a": Decimal("0.2")}
+    )
+    figures = Figures("anthropic/sonnet", "high", "opus", 50_000, 200_000, cost, 2, "edit", "main")
+    wide = plain([render_status(figures, 120)])
+    assert wide == (
+        "sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 (executor $1.00, advisor $0.5000, tree $0.2000) "
+        "│ 2 jobs │ edit │ ⎇ main"
+    )
+    assert plain([render_status(figures, 75)]) == (
+        "sonnet high │ $1.50 (executor $1.00, advisor $0.5000, tree $0.2000)"
+    )
+    assert len(plain([render_status(figures, 10)])) <= 10
+
+
+def test_every_block_fits_into_forty_columns() -> None:
+    _, blocks = tell(
+        Received("root", user("a long message " * 20)),
+        TextDelta("root", "word " * 50 + "\n\n"),
+        ToolFinished("root", EDIT, result(EDIT), 0.0, "Edited " + "x" * 100, DIFF),
+        Notice("root", "error", "something " * 20),
+        Advised("root", Advice("opus", "m", "asked", "answered", "advice " * 30)),
+        Finished("root/child", Result("said " * 40, (), "end")),
+    )
+    assert all(len(row) <= 40 for row in written(blocks, 40).split("\n"))

@@ -1,0 +1,131 @@
+"""`from sagent import run_task, load_config`: one task in one call."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import sagent
+from sagent.app.task import RoleUsage, TaskResult
+from sagent.errors import ConfigError, ModelError, UsageError
+from sagent.events import Event, ReplyFinished
+from sagent.testing.script import Call, Fail
+from sagent.testing.server import FakeProviderServer, Turn
+from sagent.usage import Usage
+
+ROOT = Path(__file__).parents[1]
+FILE = """
+executor: {{model: anthropic/claude-sonnet-4-6, api_base: "{url}", api_key: k}}
+policy: {{max_turns: 2}}
+state_dir: {state}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the task is done."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return work
+
+
+@pytest.fixture
+def served(place: Path) -> Iterator[FakeProviderServer]:
+    """A provider that uses a tool and then answers, told of in config.yaml."""
+    script = [
+        Turn(text="I look.", calls=(Call("List", {}),), usage=Usage(input=100, output=10)),
+        Turn(text="Nothing is here.", usage=Usage(input=120, cache_read=30, output=5)),
+        Fail(401),
+    ]
+    with FakeProviderServer(script).in_thread() as server:
+        (place.parent / "config.yaml").write_text(FILE.format(url=server.url, state=place.parent / "state"))
+        yield server
+
+
+def test_a_task_in_one_call(served: FakeProviderServer, place: Path) -> None:
+    config = sagent.load_config(place.parent / "config.yaml")
+    events: list[Event] = []
+    result = sagent.run_task("What is here?", config=config, on_event=events.append)
+    assert isinstance(result, TaskResult)
+    assert result.final_answer == result.result.content == "Nothing is here."
+    used = result.usage_summary["executor"]
+    assert (used.calls, used.input_tokens, used.output_tokens) == (2, 250, 15)
+    assert used.usd == result.result.cost.total > 0
+    assert result.usage_summary == {"executor": used, "advisor": RoleUsage(), "total": used}
+    assert sum(isinstance(event, ReplyFinished) for event in events) == 2
+    assert served.requests[0].headers["x-api-key"] == "k"
+    with pytest.raises(ModelError, match="401"):
+        sagent.run_task("Again.", config=config)
+
+
+def test_the_summary_is_of_this_task_alone(place: Path) -> None:
+    turns = [Turn(text=text, usage=Usage(input=100, output=10)) for text in ("One.", "Two.")]
+    with FakeProviderServer(turns).in_thread() as server:
+        (place.parent / "config.yaml").write_text(FILE.format(url=server.url, state=place.parent / "state"))
+        session = place / "session"
+        found = [
+            sagent.run_task(text, config=sagent.load_config(place.parent / "config.yaml", session=str(session)))
+            for text in ("one?", "two?")
+        ]
+    assert [each.usage_summary["total"].calls for each in found] == [1, 1]
+    usd = [each.usage_summary["total"].usd for each in found]
+    assert found[1].result.cost.total == sum(each or Decimal(0) for each in usd)
+
+
+def test_a_session_in_memory_is_summed_up_too(place: Path) -> None:
+    with FakeProviderServer([Turn(text="Yes.", usage=Usage(input=7, output=3))]).in_thread() as server:
+        (place.parent / "config.yaml").write_text(FILE.format(url=server.url, state=place.parent / "state"))
+        result = sagent.run_task("?", config=sagent.load_config(place.parent / "config.yaml", ephemeral=True))
+    assert (result.usage_summary["total"].input_tokens, result.result.session_path) == (7, "")
+
+
+def test_an_unknown_price_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeProviderServer([Turn(text="Yes.")]).in_thread() as server:
+        monkeypatch.setenv("SAGENT_MODEL", "openai-compatible/mine")
+        monkeypatch.setenv("SAGENT_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("SAGENT_EPHEMERAL", "1")
+        result = sagent.run_task("?")
+    assert result.final_answer == "Yes."
+    assert result.usage_summary["executor"].usd is None
+
+
+def test_a_limit_is_an_answer_so_far(served: FakeProviderServer, place: Path) -> None:
+    config = sagent.load_config(place.parent / "config.yaml", max_turns=1)
+    result = sagent.run_task("What is here?", config=config)
+    assert result.result.error is not None
+    assert (result.result.stop_reason, result.usage_summary["total"].calls) == ("max_turns", 1)
+
+
+def test_what_is_wrong_is_raised(place: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--config: there is no file .*gone\.yaml"):
+        sagent.load_config("gone.yaml")
+    with pytest.raises(ConfigError, match="Did you mean max_turns"):
+        sagent.load_config(max_turn=3)
+    with pytest.raises(UsageError, match="The task is empty"):
+        sagent.run_task(" ")
+
+    async def inside() -> None:
+        sagent.run_task("hello")
+
+    with pytest.raises(UsageError, match=r"running event loop: await Agent\.run\(\)"):
+        asyncio.run(inside())
+
+
+def test_names_come_when_they_are_asked_for() -> None:
+    code = (
+        "import sys, sagent; before = set(sys.modules)\n"
+        "from sagent import load_config, run_task\n"
+        "print(sagent.__version__, 'sagent.app' in before, 'sagent.app.task' in sys.modules)\n"
+        "try: sagent.nothing\n"
+        "except AttributeError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        f"{sagent.__version__} False True",
+        "module 'sagent' has no attribute 'nothing'",
+    ]
