@@ -153,7 +153,6 @@ class Advisors:
         self._roster[advisor.name] = advisor
         self._models.pop(advisor.name, None)
         self._account.muted.discard(advisor.name)
-        self._native = Native(self._setup.mode)
         self._tool = self._tool or AdvisorTool(list(self._roster))
         return f"advisor {advisor}"
 
@@ -168,19 +167,32 @@ class Advisors:
 
     def options(self, model: Model) -> JsonObject | None:
         """What a request says that has its provider ask the advisor."""
-        alone = list(self._roster.values())[0] if len(self._roster) == 1 else None  # noqa: RUF015 -- None otherwise
-        if alone is None or alone.name in self._account.muted:
+        advisor = self._asked_by_provider()
+        if advisor is None or self._used_up():
             return self._native.after(model)
-        return self._native.options(model, alone, self._setup.rules.max_advisor_calls)
+        return self._native.options(model, advisor, self._setup.rules.max_advisor_calls)
 
     def beside(self, model: Model, weight: int) -> Decimal:
         """USD that a provider's own consultations inside one request may cost at most."""
-        most = self._native.most(model, list(self._roster.values()))
-        if most is None:
+        advisor = self._asked_by_provider()
+        if advisor is None or not (uses := self._native.most(model, advisor, self._setup.rules.max_advisor_calls)):
             return ZERO
-        advisor, calls = most
-        worst = self._advisee.worst(self._model(advisor), weight + 4_096, OUTPUT)
-        return (worst or ZERO) * calls
+        return (self._advisee.worst(self._model(advisor), weight + 4_096, OUTPUT) or ZERO) * uses
+
+    def _asked_by_provider(self) -> Advisor | None:
+        """The advisor that a provider may ask by itself: the only one, and without bounds that the provider does not
+        keep."""
+        rules = self._setup.rules
+        bounds = (rules.max_usd, rules.max_share, rules.max_tokens)
+        alone = next(iter(self._roster.values())) if len(self._roster) == 1 else None
+        if alone is None or alone.name in self._account.muted or any(bound is not None for bound in bounds):
+            return None
+        return alone
+
+    def _used_up(self) -> bool:
+        rules, calls = self._setup.rules, sum(tally.calls for tally in self._account.tallies.values())
+        task = rules.max_advisor_calls is not None and self._task_calls >= rules.max_advisor_calls
+        return task or (rules.max_session_calls is not None and calls >= rules.max_session_calls)
 
     def declined(self, model: Model, reason: str) -> bool:
         """A provider has refused a request that was to have it ask: from now on we ask."""
@@ -195,6 +207,7 @@ class Advisors:
         """Take note of advice that came inside a reply."""
         name = next(iter(self._roster), TOOL)
         for one in advice:
+            self._task_calls += 1
             provider, model = self._advisee.model.provider, one.model
             usd = self._advisee.price(provider, model, one.usage) if model else ZERO
             self._note(read(replace(one, advisor=name, model=f"{provider}/{model}", usd=usd)), None, "")

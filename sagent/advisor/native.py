@@ -42,11 +42,9 @@ class Native:
         """What a request says of advice that is in its history."""
         return _HEADER if self._used and model.provider == "anthropic" else None
 
-    def most(self, model: Model, roster: list[Advisor]) -> tuple[Advisor, int] | None:
-        """Who may be asked inside one request, and how often."""
-        if len(roster) != 1 or not self._takes(model, roster[0]):
-            return None
-        return roster[0], USES
+    def most(self, model: Model, advisor: Advisor, uses: int | None) -> int:
+        """How often it may be asked inside one request."""
+        return uses or USES if self._takes(model, advisor) else 0
 
     def give_up(self, model: Model, reason: str) -> bool:
         """A request was refused: whether that was for the advisor, which is then asked by us from now on."""
@@ -59,7 +57,8 @@ class Native:
         return True
 
     def _takes(self, model: Model, advisor: Advisor) -> bool:
-        if self._mode == "client" or advisor.tools or advisor.role or advisor.max_calls is not None:
+        bounded = advisor.max_calls is not None or advisor.max_usd is not None
+        if self._mode == "client" or advisor.tools or advisor.role or bounded:
             return False
         provider, _, name = advisor.model.partition("/")
         if not (model.provider == provider == "anthropic") or f"{model.id} {advisor.model}" in self._refused:

@@ -56,8 +56,8 @@ def _is_there(settings: Settings, choice: Choice, advisor: "Advisor", notices: l
     except UsageError as error:
         if settings.origins.get("advisors", "").startswith("--"):
             raise UsageError(f"--advisor {advisor}: {error}") from error
-        notices.append(f"The run has no advisor {advisor.name} ({advisor.model}): {error}")
+        notices.append(f"Advisor {advisor.name} ({advisor.model}) is not there: {error} The run goes on without.")
         return False
     if (model.provider, model.id) == (choice.model.provider, choice.model.id):
-        notices.append(f"The advisor {advisor.name} is the executor's own model, {model.provider}/{model.id}.")
+        notices.append(f"Advisor {advisor.name} is the executor's own model, {model.provider}/{model.id}.")
     return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sagent.config import Settings
+    from sagent.events import Result
     from sagent.repl.opening import Asker, Listener, Opened
 
 
@@ -35,10 +36,14 @@ async def open_session(settings: "Settings", listener: "Listener", ask: "Asker")
     from sagent.repl.opening import Opened
 
     async with open_agent(settings, listener) as agent:
-        state = agent._state  # noqa: SLF001 -- until open_agent takes `ask` and gives the policy
+        state = agent._state  # noqa: SLF001 -- until open_agent gives all this
         state.ask = ask
         assert isinstance(state.policy, PermissionPolicy)
-        yield Opened(agent, state.policy, tuple(state.tools.values()))
+
+        async def go_on() -> "Result":
+            return (await agent._runs.take(None))[0]  # noqa: SLF001 -- as above
+
+        yield Opened(agent, state.policy, go_on, tuple(state.tools.values()))
 
 
 def _load_engine() -> None:

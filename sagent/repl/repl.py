@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -29,7 +29,7 @@ from sagent.repl.story import Story
 if TYPE_CHECKING:
     from sagent.agent import Agent
     from sagent.config import Settings
-    from sagent.events import Event
+    from sagent.events import Event, Result
     from sagent.policy import Ask
     from sagent.repl.command import Command
     from sagent.repl.desk import Manner
@@ -184,25 +184,22 @@ class Repl:
         while self._next is None:
             message = await self._prompts.get()
             if message is not None:
-                await self._answer(opened.agent, message)
+                await self._answer(opened, message)
 
     def _past(self, agent: "Agent") -> Sequence[Block]:
         from sagent.repl.past import retell
 
         return retell(agent.messages, agent.path)
 
-    async def _answer(self, agent: "Agent", message: Message) -> None:
+    async def _answer(self, opened: "Opened", message: Message) -> None:
+        """Run the agent on a message, and on those that reached it too late for that run."""
         self._began_at = time.monotonic()
-        self._session = agent.log.path
+        self._session = opened.agent.log.path
         ticking = asyncio.create_task(self._tick())
         try:
-            result = await agent.run(message)
-            good = result.error is None
-        except SagentError:
-            good = False  # its event has told why
-        except Exception as error:
-            self._tell_error(error)
-            good = False
+            good = await self._run(opened.agent.run(message))
+            while good and any(wait.sent for wait in self._waits):
+                good = await self._run(opened.go_on())
         finally:
             ticking.cancel()
             began, self._began_at = self._began_at, None
@@ -213,6 +210,16 @@ class Repl:
             self._waits.remove(queued)
             self._prompts.put_nowait(queued.message)
         self.screen.redraw()
+
+    async def _run(self, run: "Awaitable[Result]") -> bool:
+        """Whether a run ended well. What went wrong its events have told."""
+        try:
+            return (await run).error is None
+        except SagentError:
+            return False
+        except Exception as error:
+            self._tell_error(error)
+            return False
 
     async def _tick(self) -> None:
         """Clocks and countdowns move while there is something to wait for."""

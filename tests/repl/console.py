@@ -16,7 +16,7 @@ PROGRAM = [
     sys.executable,
     "-c",
     (
-        "import sys; from sagent.cli.flags import run_parser; from sagent.cli.interactive import run_interactive as run; "
+        "import sys; from sagent.cli.flags import run_parser; from sagent.cli.interactive import run_interactive as run\n"
         "given = vars(run_parser().parse_args(sys.argv[1:])); given.pop('prompt', None); sys.exit(run(given))"
     ),
 ]

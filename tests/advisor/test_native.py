@@ -1,0 +1,237 @@
+"""The advisor that Anthropic's API asks by itself, over real HTTP: what is asked for, what is read, what is billed."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from sagent.advisor.advisory import Mode, Setup, advise
+from sagent.advisor.rules import Rules
+from sagent.agent import Agent, Resources
+from sagent.cost.ledger import Ledger
+from sagent.cost.prices import PriceBook
+from sagent.errors import BudgetExceeded
+from sagent.events import Advice, Advised, Notice
+from sagent.model import Model
+from sagent.peer import Switch
+from sagent.providers import Anthropic, OpenAI
+from sagent.testing.server import Call, Fail, FakeProviderServer, Raw, Received, Step, Turn
+
+ADVICE = {"type": "advisor_result", "text": "VERDICT: adjust\nNEXT: look at the lock"}
+
+
+def asked(content: object = ADVICE, *, advisor: str = "claude-opus-4-6", said: str = "I looked.") -> Raw:
+    """A reply in which the API has asked its advisor once, as it was recorded from the API."""
+    refused = isinstance(content, dict) and content.get("type") == "advisor_tool_result_error"
+    own = {"type": "message", "input_tokens": 100, "output_tokens": 5}
+    other = {"type": "advisor_message", "model": advisor, "input_tokens": 900, "output_tokens": 300}
+    body = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-4-6",
+        "content": [
+            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "advisor", "input": {}},
+            {"type": "advisor_tool_result", "tool_use_id": "srvtoolu_1", "content": content},
+            {"type": "text", "text": said},
+        ],
+        "stop_reason": "end_turn",
+        "usage": {
+            "input_tokens": 250,
+            "output_tokens": 25,
+            "iterations": [
+                own,
+                *([] if refused else [other]),
+                {"type": "message", "input_tokens": 150, "output_tokens": 20},
+            ],
+        },
+    }
+    return Raw(headers=(("content-type", "application/json"),), body=json.dumps(body).encode())
+
+
+class Desk:
+    """An Anthropic executor with one advisor, and what it told."""
+
+    def __init__(
+        self,
+        server: FakeProviderServer,
+        *,
+        mode: Mode = "native",
+        advisor: str = "anthropic/claude-opus-4-6",
+        cap: Decimal | None = None,
+    ) -> None:
+        self.anthropic = Anthropic.from_key("k", base_url=server.url)
+        self.openai = OpenAI.from_key("k", base_url=f"{server.url}/v1")
+        self.ledger = Ledger(cap, PriceBook())
+        self.ledger.prices.warm()
+        self.advice: list[Advice] = []
+        self.notices: list[str] = []
+        self.agent = Agent(
+            self.anthropic.model("claude-sonnet-4-6"),
+            resources=Resources(
+                ledger=self.ledger,
+                resolve=self.resolve,
+                advisory=advise([advisor], Setup(mode=mode, rules=Rules(triggers=()))),
+            ),
+        )
+        self.agent.listen(self.hear)
+
+    def resolve(self, name: str) -> Model:
+        provider, _, model = name.partition("/")
+        return (self.anthropic if provider == "anthropic" else self.openai).model(model)
+
+    def hear(self, event: object) -> None:
+        if isinstance(event, Advised):
+            self.advice.append(event.advice)
+        elif isinstance(event, Notice):
+            self.notices.append(event.text)
+
+    async def aclose(self) -> None:
+        await self.agent.aclose()
+        await self.anthropic.aclose()
+        await self.openai.aclose()
+
+
+def tools_of(request: Received) -> list[object]:
+    tools = request.json.get("tools")
+    assert isinstance(tools, list)
+    return [tool.get("type") or tool.get("name") for tool in tools if isinstance(tool, dict)]
+
+
+async def test_the_api_is_told_of_the_advisor_and_its_advice_and_bill_are_ours() -> None:
+    async with FakeProviderServer([asked(), asked(said="Again.")], strict=False) as server:
+        desk = Desk(server)
+        result = await desk.agent.run("go")
+        first = server.requests[0]
+        assert tools_of(first) == ["advisor_20260301"]
+        assert first.json["tools"][0] == {  # pyright: ignore[reportIndexIssue,reportOptionalSubscript,reportArgumentType,reportCallIssue]
+            "type": "advisor_20260301",
+            "name": "advisor",
+            "model": "claude-opus-4-6",
+            "max_uses": 5,
+            "max_tokens": 2048,
+            "caching": {"type": "ephemeral", "ttl": "5m"},
+            "cache_control": {"type": "ephemeral"},
+        }
+        assert first.headers["anthropic-beta"] == "advisor-tool-2026-03-01"
+        assert [(one.status, one.verdict, one.next, one.trigger) for one in desk.advice] == [
+            ("answered", "adjust", "look at the lock", "asked")
+        ]
+        assert desk.advice[0].model == "anthropic/claude-opus-4-6"
+        cost = desk.ledger.totals()
+        own = desk.ledger.prices.price("anthropic", "claude-sonnet-4-6", usage=desk.ledger.usage()["root", "executor"])
+        assert cost.executor == own
+        assert cost.advisor == cost.by_role["advisor:advisor"] == desk.advice[0].usd == Decimal("0.012")
+        assert (result.usage.total_input, result.usage.output) == (250, 25)
+        assert result.advisors["advisor"].usage.output == 300
+        assert desk.agent.status().context_tokens < 900
+
+        await desk.agent.run("and again")
+        assert server.requests[1].json["messages"][1]["content"][1]["content"] == ADVICE  # pyright: ignore[reportIndexIssue,reportOptionalSubscript,reportArgumentType,reportCallIssue]
+        await desk.aclose()
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "text", "reason"),
+    [
+        ({**ADVICE, "stop_reason": "max_tokens"}, "cut", ADVICE["text"], ""),
+        (
+            {"type": "advisor_redacted_result", "encrypted_content": "x"},
+            "answered",
+            "(The advice came encrypted: only the executor can read it.)",
+            "",
+        ),
+        ({"type": "advisor_tool_result_error", "error_code": "overloaded"}, "failed", "", "overloaded"),
+    ],
+)
+async def test_what_came_of_it_is_told(content: object, status: str, text: str, reason: str) -> None:
+    async with FakeProviderServer([asked(content)], strict=False) as server:
+        desk = Desk(server)
+        assert (await desk.agent.run("go")).content == "I looked."
+        assert [(one.status, one.text, one.reason) for one in desk.advice] == [(status, text, reason)]
+        await desk.aclose()
+
+
+async def test_a_pair_that_the_api_refuses_is_asked_by_us_and_that_is_said() -> None:
+    refusal = Fail(400, message="tools.0: claude-x cannot be an advisor for claude-sonnet-4-6")
+
+    def play(request: Received) -> Step:
+        if "advisor_20260301" in str(request.json.get("tools")):
+            return refusal
+        if request.json.get("model") == "claude-opus-4-6":
+            return Turn(text="VERDICT: proceed")
+        done = len(request.json["messages"]) > 1  # pyright: ignore[reportArgumentType]
+        return Turn(text="done") if done else Turn(calls=(Call("advisor"),))
+
+    async with FakeProviderServer(play, strict=False) as server:
+        desk = Desk(server)
+        assert (await desk.agent.run("go")).content == "done"
+        assert [tools_of(request) for request in server.requests if request.json["model"] != "claude-opus-4-6"] == [
+            ["advisor_20260301"],
+            ["advisor"],
+            ["advisor"],
+        ]
+        assert [one.verdict for one in desk.advice] == ["proceed"]
+        assert "from now on sagent asks it" in desk.notices[0]
+        assert "cannot be an advisor" in desk.notices[0]
+        await desk.aclose()
+
+
+@pytest.mark.parametrize(
+    ("mode", "advisor", "native"),
+    [
+        ("auto", "anthropic/claude-opus-4-6", True),
+        ("auto", "anthropic/claude-opus-5", False),  # its advice would come back encrypted
+        ("auto", "anthropic/claude-fable-5", False),
+        ("native", "anthropic/claude-opus-5", True),
+        ("client", "anthropic/claude-opus-4-6", False),
+        ("native", "openai/gpt-5.2", False),
+        ("native", "anthropic/claude-opus-4-6,tools=Read", False),
+        ("native", "anthropic/claude-opus-4-6,max_calls=1", False),
+    ],
+)
+async def test_who_asks(mode: Mode, advisor: str, native: bool) -> None:
+    async with FakeProviderServer([Turn(text="hello")], strict=False) as server:
+        desk = Desk(server, mode=mode, advisor=advisor)
+        await desk.agent.run("go")
+        assert tools_of(server.requests[0]) == ["advisor_20260301" if native else "advisor"]
+        await desk.aclose()
+
+
+async def test_a_muted_advisor_is_not_asked_by_the_api_and_its_blocks_still_have_their_header() -> None:
+    async with FakeProviderServer([asked(), Turn(text="alone"), Turn(text="back")], strict=False) as server:
+        desk = Desk(server)
+        await desk.agent.run("go")
+        desk.agent.apply(Switch(advisor="off"))
+        await desk.agent.run("go on")
+        assert tools_of(server.requests[1]) == ["advisor"]
+        assert server.requests[1].headers["anthropic-beta"] == "advisor-tool-2026-03-01"
+        desk.agent.apply(Switch(advisor="on"))
+        await desk.agent.run("go on")
+        assert tools_of(server.requests[2]) == ["advisor_20260301"]
+        await desk.aclose()
+
+
+async def test_advice_goes_along_to_another_family_as_text() -> None:
+    async with FakeProviderServer([asked(), Turn(text="hello from the other side")], strict=True) as server:
+        desk = Desk(server)
+        await desk.agent.run("go")
+        desk.agent.apply(Switch(model="openai/gpt-5.2"))
+        assert (await desk.agent.run("and you?")).content == "hello from the other side"
+        assert "look at the lock" in json.dumps(server.requests[1].json["input"])
+        assert "advisor" in json.dumps(server.requests[1].json["tools"])
+        await desk.aclose()
+
+
+async def test_a_cap_covers_what_the_api_may_ask() -> None:
+    async with FakeProviderServer([asked()], strict=False) as server:
+        desk = Desk(server, cap=Decimal("0.05"))
+        with pytest.raises(BudgetExceeded):
+            await desk.agent.run("go")
+        assert server.requests == []
+        await desk.aclose()
+    async with FakeProviderServer([asked()], strict=False) as server:
+        desk = Desk(server, cap=Decimal(2))
+        await desk.agent.run("go")
+        assert desk.ledger.totals().total == Decimal("0.013125")
+        await desk.aclose()
