@@ -1,1 +1,27 @@
 """A stronger model as a tool: what it is asked, what it sees, when it is asked unbidden, and what bounds all of it."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sagent.advisor.advisor import Advisor, parse_advisor
+    from sagent.advisor.advisory import Setup, advise
+    from sagent.advisor.policy import AdvisorPolicy
+    from sagent.advisor.rules import Rules
+
+__all__ = ["Advisor", "AdvisorPolicy", "Rules", "Setup", "advise", "parse_advisor"]
+
+_HOMES = {
+    "Advisor": "advisor",
+    "AdvisorPolicy": "policy",
+    "Rules": "rules",
+    "Setup": "advisory",
+    "advise": "advisory",
+    "parse_advisor": "advisor",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -58,14 +58,15 @@ class Agent:
                 raise UsageError(f"{name!r} cannot be a tool's name: providers take 1 to 64 letters, digits, _ and -")
         if len(by_name) != len(tools):
             raise UsageError(f"two tools have the same name: {', '.join(tool.name for tool in tools)}")
+        judge = policy or AllowAll()
         self._tree = tree = given.tree or Tree()
         self._state = state = State(
             path=given.path,
             model=model,
             system=system,
             tools=by_name,
-            judge=policy or AllowAll(),
-            policy=policy or AllowAll(),
+            judge=judge,
+            policy=judge,
             role=given.role,
             bounds=bounds or Bounds(),
             effort=effort,
