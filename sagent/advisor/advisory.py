@@ -29,6 +29,7 @@ from sagent.policy.advisory import Advisee, AdvisoryFactory
 from sagent.tool import Tool
 from sagent.usage import Charge
 
+SHORT_TASK = 10  # turns, up to which any consultation seems dear
 LONG_TASK = 25  # turns, after which an advisor that was never asked is worth a word
 Mode: TypeAlias = Literal["auto", "client", "native"]
 
@@ -249,7 +250,7 @@ class Advisors:
             told.append(
                 f"In {self._turns} turns no advisor was asked: what it is worth is lost. See --advisor triggers."
             )
-        if active and calls:
+        if calls and active and self._turns >= SHORT_TASK:
             cost, usage = self._advisee.cost(), self._advisee.used()
             model = self._model(active[0])
             alone = self._advisee.price(model.provider, model.id, replace(usage, output=usage.output // 2))

@@ -11,6 +11,8 @@ RECENT = 3  # rounds of results that go only when taking all older ones is not e
 SMALLEST = 1_000  # bytes: taking less out of a context is not worth the stub
 EXCERPT = 4_000  # characters kept of a result that the model has not read yet
 MEDIA = 5_000  # bytes that an image or document counts as
+ADVISOR = "advisor"
+"""The tool whose results are advice."""
 _MARK = "[This result was taken out of the context"
 
 
@@ -70,11 +72,13 @@ def _tiers(history: Sequence[Message]) -> tuple[list[_Found], list[_Found], list
 
 
 def _results(history: Sequence[Message], places: Sequence[int]) -> list[_Found]:
+    """Those of some messages that are large enough; advice stays, for it holds until the task is done."""
+    advice = {call.id for message in history for call in message.calls if call.name == ADVISOR}
     return [
         _Found(place, result, size)
         for place in places
         for result in history[place].results
-        if not result.text.startswith(_MARK) and (size := _size(result)) >= SMALLEST
+        if not result.text.startswith(_MARK) and result.call_id not in advice and (size := _size(result)) >= SMALLEST
     ]
 
 

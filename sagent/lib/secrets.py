@@ -1,39 +1,77 @@
 """Keys, tokens and passwords in text, found by their shape and taken out before the text leaves its owner."""
 
 import re
-from collections.abc import Callable
+from typing import NamedTuple
+
+# Where a key may begin: after what is no letter or digit, after an escape (\n, \u000a, %0A), or after a colour.
+_AT = (
+    r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-F]{2})"
+    r"|(?<=\x1b\[m)|(?<=[\[;]\dm)|(?<=[\[;]\d\dm))"
+)
+
+
+class _Shape(NamedTuple):
+    """What a kind of secret looks like. Text without any of the `hints` holds none; they are cheap to look for."""
+
+    kind: str
+    hints: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+
+def _shape(kind: str, hints: str, pattern: str) -> _Shape:
+    return _Shape(kind, tuple(hints.split()), re.compile(pattern))
+
 
 _SHAPES = (
-    ("private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
-    ("key", r"\bsk-[A-Za-z0-9_-]{16,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}"),
-    ("token", r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{16,})"),
-    ("token", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}|\b(?:npm_|hf_|pypi-)[A-Za-z0-9_-]{20,}"),
-    ("token", r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    ("token", r"(?<=[Bb]earer )[A-Za-z0-9._~+/-]{16,}=*"),
-    ("password", r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)"),
+    _shape(
+        "private key",
+        "KEY-----",
+        r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s\\:,.|\u2192\"'>-]*?"
+        r"(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|(?![A-Za-z0-9+/=\s\\:,.|\u2192\"'>-])|\Z)",
+    ),
+    _shape("key", "sk- sk_ rk_ whsec_", _AT + r"(?:sk-[\w-]{16,}|(?:[sr]k_(?:live|test)|whsec)_\w{16,})"),
+    _shape("key", "AKIA ASIA AIza", r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])|AIza[\w-]{30,}"),
+    _shape("key", "xai- gsk_ pplx- tvly-", _AT + r"(?:xai-|gsk_|pplx-|tvly-)[\w-]{20,}"),
+    _shape("token", "gh github_pat_ glpat-", r"gh[pousr]_\w{30,}|github_pat_\w{30,}|glpat-[\w-]{16,}"),
+    _shape("token", "xox xapp- npm_ hf_ pypi-", r"(?:xox[abeprs]|xapp)-[\w-]{10,}|(?:npm_|hf_|pypi-)[\w-]{20,}"),
+    _shape("token", "hooks.slack.com", r"(?<=hooks\.slack\.com/)[\w/]{16,}"),
+    _shape("token", "eyJ", r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),
+    _shape("token", "ya29. SG. hvs. dop_v1_", _AT + r"(?:ya29\.|SG\.|hvs\.|dop_v1_)[\w.-]{20,}"),
+    _shape("token", "earer ", r"(?<=[Bb]earer )[\w.~+/-]{16,}=*"),
+    _shape("password", "asic ", r"(?<=[Bb]asic )[A-Za-z0-9+/]{12,}=*"),
+    _shape("password", "://", r"(?<=://)[^\s/:@]{0,200}:[^\s/]{1,500}(?=@)"),
 )
 _VALUE = re.compile(
-    r"(?i)(?<![a-z0-9_])([a-z0-9_.-]*(?:api[_-]?key|secret|token|passwd|password|credential)[a-z0-9_.-]*"
-    r"[\"']?\s*[:=]\s*[\"']?)([^\s\"',;<>(){}\[\]]{8,})"
+    r"((?:(?:api|access|private|account|auth|signing|encryption|master|shared)[_-]?key|secret|token|passwd|password"
+    r"|passphrase|pwd|credential)[a-z0-9_.-]{0,40}\\?[\"']?\s{0,4}(?::=|=>|[:=])\s{0,4})"
+    r"(?:(\\?[\"'])([^\"'\n\\]{6,500})(?=\\?[\"'])|()(?![\w.]{0,200}[(\[])([^\s\"',;<>(){}\[\]\\]{8,}))"
 )
-"""What is assigned to a name that says what it is: API_KEY=..., "password": "..."."""
+"""What is assigned to a name that says what it is: api_key=..., "password": "...". A call, `token = read(`, is none."""
 
 
 def redact(text: str) -> tuple[str, int]:
-    """The text without what looks like a secret, and how many were taken out. The same text always gives the same."""
+    """The text without what looks like a secret, and how many were taken out. The same text always gives the same, and
+    what it gives is left alone when it comes again. Takes time in proportion to the text, whatever that is."""
     found = 0
+    for kind, hints, pattern in _SHAPES:
+        if any(hint in text for hint in hints):
+            text, count = pattern.subn(f"[redacted: {kind}]", text)
+            found += count
+    pieces: list[str] = []
+    end = 0
+    low = _lower(text)
+    for match in _VALUE.finditer(low):
+        start, stop = match.span(3) if match[3] else match.span(5)
+        value = text[start:stop]
+        if value.startswith(("[redacted", "$", "{{")) or (value.isdecimal() and "token" in match[1]):
+            continue  # a reference to a secret is none, and neither is how many tokens there are
+        pieces += (text[end:start], "[redacted: value]")
+        end = stop
+        found += 1
+    return "".join((*pieces, text[end:])), found
 
-    def mark(kind: str) -> Callable[[re.Match[str]], str]:
-        def replace(match: re.Match[str]) -> str:
-            nonlocal found
-            name, value = match.groups() if match.lastindex else ("", match[0])
-            if value.startswith(("[redacted", "$")):  # a reference to a secret is none
-                return match[0]
-            found += 1
-            return f"{name}[redacted: {kind}]"
 
-        return replace
-
-    for kind, shape in _SHAPES:
-        text = re.sub(shape, mark(kind), text, flags=re.DOTALL)
-    return _VALUE.sub(mark("value"), text), found
+def _lower(text: str) -> str:
+    """In lower case, each character in its place: some have two in lower case."""
+    low = text.lower()
+    return low if len(low) == len(text) else "".join(c if len(c.lower()) > 1 else c.lower() for c in text)

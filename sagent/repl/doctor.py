@@ -41,16 +41,24 @@ def _keys(settings: "Settings") -> Iterable[Finding]:
 
 
 def _addresses(settings: "Settings") -> list[tuple[str, str]]:
-    from sagent.providers.registry import has_key
+    """The providers there is a key for, and where they are reached."""
+    from sagent.errors import UsageError
+    from sagent.providers.endpoint import Endpoint
+    from sagent.providers.registry import has_key, provider_named
     from sagent.providers.rows import built_in
 
     found: list[tuple[str, str]] = []
     for name, row in built_in().items():
         own = settings.providers.get(name)
-        if has_key(row) or (own is not None and own.api_key):
-            base = (own.base_url if own else "") or row.base_url
-            if base:
-                found.append((name, base))
+        key = (own.api_key if own else "") or None
+        if not has_key(row) and key is None:
+            continue
+        try:
+            provider = provider_named(name, key=key, base_url=(own.base_url if own else "") or None)
+        except UsageError:
+            continue
+        if isinstance(provider, Endpoint) and provider.access.base_url:
+            found.append((name, provider.access.base_url))
     return found
 
 

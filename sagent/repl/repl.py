@@ -240,7 +240,8 @@ class Repl:
         from sagent.session.names import sessions_of
 
         self._settings = settings
-        self.figures = Figures(note="opening …", mode=settings.permission_mode)
+        advisors = " ".join(one.name for one in settings.advisors)
+        self.figures = Figures(note="opening …", mode=settings.permission_mode, advisor=advisors)
         home = sessions_of(settings.state_dir, settings.cwd)
         self.history.open(None if settings.ephemeral else settings.state_dir / "history" / f"{home.name}.jsonl")
         self._spawn(self._look_around(settings.cwd))

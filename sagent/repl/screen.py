@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import DynamicCompleter
+from prompt_toolkit.completion import DynamicCompleter, ThreadedCompleter
 from prompt_toolkit.cursor_shapes import CursorShape
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
@@ -77,7 +77,7 @@ class Screen:
         self.buffer = Buffer(
             name="input",
             multiline=True,
-            completer=DynamicCompleter(lambda: self.completer),
+            completer=ThreadedCompleter(DynamicCompleter(lambda: self.completer)),
             complete_while_typing=Condition(self._wants_completions),
             history=history,
             tempfile_suffix=".md",

@@ -12,24 +12,33 @@ DRAIN = 0.1  # seconds that output is waited for when the shell has ended
 
 
 async def run_shell(command: str, cwd: Path) -> tuple[int, str]:
-    """Its exit code and what it wrote to both streams. When cancelled the command is killed, with its children."""
+    """Its exit code and what it wrote to both streams. When cancelled the command is killed, with its children.
+
+    It has ended when the shell has: what it left running may hold the pipe open.
+    """
     shell = os.environ.get("SHELL") or "/bin/sh"
-    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    source, sink = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
             shell,
             "-c",
             command,
             cwd=cwd,
-            stdin=null,
-            stdout=pipe,
-            stderr=asyncio.subprocess.STDOUT,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
             start_new_session=True,
         )
     except OSError as error:
+        os.close(source)
         return 127, f"{shell}: {error.strerror or error}"
+    finally:
+        os.close(sink)
     kept = _Kept()
-    reading = asyncio.create_task(_read(process, kept))
+    stream = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(source, "rb"))
+    reading = asyncio.create_task(_read(stream, kept))
     try:
         await process.wait()
         await asyncio.wait([reading], timeout=DRAIN)
@@ -41,14 +50,13 @@ async def run_shell(command: str, cwd: Path) -> tuple[int, str]:
     finally:
         reading.cancel()
         await asyncio.wait([reading])
-        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 -- a child may still hold the pipe open
+        transport.close()
     code = process.returncode or 0
     return (128 - code if code < 0 else code), kept.text()
 
 
-async def _read(process: asyncio.subprocess.Process, kept: "_Kept") -> None:
-    assert process.stdout is not None
-    while data := await process.stdout.read(1 << 16):
+async def _read(stream: asyncio.StreamReader, kept: "_Kept") -> None:
+    while data := await stream.read(1 << 16):
         kept.add(data)
 
 

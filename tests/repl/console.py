@@ -12,14 +12,15 @@ from pathlib import Path
 from sagent.testing.server import FakeProviderServer, Script
 
 CHECKOUT = Path(__file__).parents[2]
-PROGRAM = [
-    sys.executable,
-    "-c",
-    (
-        "import sys; from sagent.cli.flags import run_parser; from sagent.cli.interactive import run_interactive as run\n"
-        "given = vars(run_parser().parse_args(sys.argv[1:])); given.pop('prompt', None); sys.exit(run(given))"
-    ),
-]
+DRIVER = """
+import sys
+from sagent.cli.flags import run_parser
+from sagent.cli.interactive import run_interactive
+given = vars(run_parser().parse_args(sys.argv[1:]))
+given.pop("prompt", None)
+sys.exit(run_interactive(given))
+"""
+PROGRAM = [sys.executable, "-c", DRIVER]
 PATIENCE = 20.0  # seconds
 READY = "│ $0"  # the status line, when the session is open
 

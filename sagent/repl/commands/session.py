@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 
 def _earlier(desk: Desk) -> list[Summary]:
-    return [one for one in summaries(desk.settings.state_dir, desk.settings.cwd) if one.title]
+    """Those of this directory in which something was said, without the one that is open."""
+    try:
+        own = desk.opened.agent.log.session_id
+    except UsageError:
+        own = ""
+    found = summaries(desk.settings.state_dir, desk.settings.cwd)
+    return [one for one in found if one.title and one.id != own]
 
 
 def _told(summary: Summary) -> str:

@@ -104,7 +104,7 @@ async def login(desk: Desk, provider: str = "") -> None:
 
 @command(name="vim")
 async def set_vim(desk: Desk, state: Literal["on", "off", ""] = "") -> None:
-    """vi keys in the input, on or off."""
+    """Use vi keys in the input, on or off."""
     desk.manner("vim", state)
 
 
