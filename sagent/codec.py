@@ -58,7 +58,7 @@ from sagent.messages import (
     ToolCall,
     ToolResult,
 )
-from sagent.usage import Cost, Usage
+from sagent.usage import Cost, Saving, Usage
 
 VERSION = 1
 """Of all that is encoded here, so of every log. A reader refuses a higher one, and ignores members it does not know."""
@@ -325,6 +325,7 @@ def encode_result(result: Result) -> dict[str, Any]:
             if result.advisors
             else {}
         ),
+        **({"context": _show_saving(result.saving)} if result.saving.compactions else {}),
         **({"data": _show_data(result.data)} if result.data is not None else {}),
     }
 
@@ -387,6 +388,11 @@ def show_advice(advice: Advice) -> dict[str, Any]:
     shown |= {"next": advice.next, "check": advice.check, "reason": advice.reason, "question": advice.question}
     told = {"usage": _show_usage(advice.usage), "usd": _show_usd(advice.usd), "seconds": round(advice.seconds, 3)}
     return {name: value for name, value in shown.items() if value} | told
+
+
+def _show_saving(saving: Saving) -> dict[str, Any]:
+    usd = _show_usd(saving.usd)
+    return {"compactions": saving.compactions, "tokens_saved": saving.tokens, "usd_saved": usd}
 
 
 def _show_tally(tally: AdvisorTally) -> dict[str, Any]:

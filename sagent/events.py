@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from sagent.messages import Message, Part, ToolCall, ToolResult
-from sagent.usage import Cost, Usage
+from sagent.usage import Cost, Saving, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ class Result:
     denials: tuple[Denial, ...] = ()
     data: object = None
     advisors: Mapping[str, AdvisorTally] = field(default_factory=dict[str, AdvisorTally])
+    saving: Saving = field(default_factory=Saving)
 
     @property
     def is_error(self) -> bool:

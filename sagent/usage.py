@@ -69,3 +69,13 @@ class Cost:
     by_agent: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
     unpriced: tuple[str, ...] = ()
     by_role: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What compactions have saved in a session: tokens that were not sent, and USD at the price of cache reads, less
+    what the summaries cost; None where a price is not known. `compactions` counts them."""
+
+    compactions: int = 0
+    tokens: int = 0
+    usd: Decimal | None = Decimal(0)

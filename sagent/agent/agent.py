@@ -8,6 +8,7 @@ from pathlib import Path
 from sagent.agent import children
 from sagent.agent.advisee import AgentAdvisee
 from sagent.agent.bounds import Bounds, limits_of, with_limits
+from sagent.agent.compaction import make_room
 from sagent.agent.holdings import holdings
 from sagent.agent.inbox import Arrived
 from sagent.agent.life import Life
@@ -68,6 +69,7 @@ class Agent:
             judge=judge,
             policy=judge,
             role=given.role,
+            compactor=given.compactor,
             bounds=bounds or Bounds(),
             effort=effort,
             log=given.log or MemoryLog(),
@@ -289,6 +291,13 @@ class Agent:
                 else:
                     self._state.apply(action)
 
+    async def compact(self, hints: str = "") -> None:
+        """Make the context smaller now, keeping the task; a model is asked for a summary. Raises UsageError while a run
+        is in progress: then it is `apply(Compact(hints))`."""
+        if self.running:
+            raise UsageError(f"agent {self.path} is running; apply(Compact()) is done before its next model call")
+        await make_room(self._state, "asked for", hints, summarise=True)
+
     def interrupt(self, scope: Scope = "tree") -> None:
         """Stop the model call and the tools of the run in progress, and those of all agents below, unless told "self".
 
@@ -346,6 +355,7 @@ class Agent:
                 advisory=self._make_advisory if state.advisory is None else state.advisory.heir,
                 advised=state.advisory is not None,
                 role=order.role or EXECUTOR,
+                compactor=state.compactor,
             ),
         )
 

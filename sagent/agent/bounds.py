@@ -16,6 +16,7 @@ class Bounds:
     max_response_tokens: int | None = None
     max_retries: int = 8
     longest_wait: float = 120.0  # a provider that asks for more than this is not waited for
+    compact_at: float = 0.8  # how full the usable window may be, 0 to 1, before the context is made smaller; 0 is never
     foreground_seconds: float | None = None  # a call that runs longer goes on in the background
     wait_for_jobs: bool = True  # a run does not end before its jobs and the agents below it are done
 

@@ -7,6 +7,7 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from sagent.agent.attempt import Attempt, wait_before_retry
+from sagent.agent.compaction import can_cut, cut_short, keep_room
 from sagent.agent.state import State
 from sagent.context.stubs import can_shrink, shrink
 from sagent.cost.ledger import Reservation
@@ -37,6 +38,7 @@ async def call_model(state: State) -> Message:
     Raises ModelError and BudgetExceeded. When cancelled, what had been said is kept as an interrupted reply.
     """
     state.record_prompt()
+    await keep_room(state)
     attempt = 0
     while True:
         partial = Partial()
@@ -154,6 +156,7 @@ async def _accept(state: State, reply: Reply, reservation: Reservation, weight: 
     )
     message = _distinct_calls(reply.message)
     state.proven = None
+    state.saved += state.removed
     state.add(message)
     charges = reply.charges if state.advisory is None else state.advisory.named(reply.charges)
     usd = state.settle(reservation, charges)
@@ -207,7 +210,7 @@ def _likely(state: State, weight: int) -> int:
 
 
 def _may_recover(state: State, partial: Partial) -> bool:
-    return partial.recoveries < MOST_RECOVERIES and can_shrink(state.history)
+    return partial.recoveries < MOST_RECOVERIES and (can_shrink(state.history) or can_cut(state))
 
 
 def _make_fit(state: State, error: ModelError, partial: Partial) -> bool:
@@ -215,7 +218,7 @@ def _make_fit(state: State, error: ModelError, partial: Partial) -> bool:
     if partial.recoveries < MOST_RECOVERIES - 1 and _ask_for_less(state, error, partial):
         return True
     partial.most = None
-    return _shrink(state, error)
+    return _shrink(state, error) or cut_short(state, "overflow")
 
 
 def _ask_for_less(state: State, error: ModelError, partial: Partial) -> bool:
@@ -249,6 +252,7 @@ def _shrink(state: State, error: ModelError) -> bool:
     compact(state.history, compacted(stubs, before, before, "overflow"))
     state.meter.shrunk = True
     after = before * state.model.weigh(state.request()) // max(weight, 1)
+    state.removed += max(0, before - after)
     state.record("compacted", compacted(stubs, before, after, "overflow"))
     text = (
         f"The context was full, at about {before:,} tokens: {len(stubs)} tool results gave way to stubs, which leaves "

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sagent.agent import children
 from sagent.agent.bounds import Bounds
+from sagent.agent.compaction import saving
 from sagent.agent.inbox import Arrived
 from sagent.agent.loop import take_turn
 from sagent.agent.state import Run, State
@@ -83,7 +84,6 @@ class Runs:
         if self._ended is None or self._ended.is_set():
             self._ended = asyncio.Event()
         self._state.run = Run()
-        first = len(self._state.history)
         try:
             try:
                 reason, data, failure, error = await self._work(message, output)
@@ -91,10 +91,10 @@ class Runs:
                 self._interrupted = self.closing = True
                 for agent in self._tree.below(self._state.path):
                     agent.interrupt("self")
-                await self._finish(first, "interrupted", Failure("interrupted", "the run was cancelled"))
+                await self._finish("interrupted", Failure("interrupted", "the run was cancelled"))
                 raise
             self._interrupted = True  # nothing is left to interrupt
-            return await self._finish(first, reason, failure, data), error
+            return await self._finish(reason, failure, data), error
         finally:
             self._task, self._ahead = None, False
             self._state.apply_pending()
@@ -152,7 +152,7 @@ class Runs:
             resumed = bool(state.history)
             state.emit(SessionOpened(state.path, state.log.session_id, state.log.path, name, resumed))
 
-    async def _finish(self, first: int, reason: str, failure: Failure | None, data: object = None) -> Result:
+    async def _finish(self, reason: str, failure: Failure | None, data: object = None) -> Result:
         """Close the books of a run: make the log durable, tell the result."""
         state = self._state
         if state.finish is not None:
@@ -163,7 +163,7 @@ class Runs:
         if failure is not None:
             state.record("failed", {"kind": failure.kind, "message": failure.message})
         await state.make_durable()
-        replies = [m for m in state.history[first:] if m.role == "assistant"]
+        replies = state.run.replies
         last = replies[-1] if replies else None
         self.last = Result(
             content=last.content if last else "",
@@ -180,6 +180,7 @@ class Runs:
             head=state.log.head,
             denials=tuple(state.run.denials),
             data=data,
+            saving=saving(state),
             advisors={} if state.advisory is None else state.advisory.tally(),
         )
         for text in state.advisory.remarks() if state.advisory is not None else ():

@@ -11,6 +11,7 @@ from sagent.agent.bounds import Bounds, limits_of, with_limits
 from sagent.agent.inbox import Arrived, Inbox
 from sagent.agent.jobs import Jobs
 from sagent.codec import encode_message, encode_result_part
+from sagent.context.compaction import find_cut
 from sagent.context.stubs import drop
 from sagent.cost.ledger import Ledger, Reservation, Spent
 from sagent.errors import ModelError, SagentError, UsageError
@@ -67,6 +68,7 @@ class Resources:
     advisory: AdvisoryFactory | None = None  # gives it advisors
     advised: bool = True  # from the start; else when it is first switched to one
     role: str = EXECUTOR  # who its calls are billed as
+    compactor: Model | None = None  # who sums up a conversation that is cut
 
 
 @dataclass(slots=True)
@@ -109,6 +111,7 @@ class Run:
     askers: list[str] = field(default_factory=list[str])  # agents whose messages want an answer
     usage: Usage = field(default_factory=Usage)
     denials: list[Denial] = field(default_factory=list[Denial])
+    replies: list[Message] = field(default_factory=list[Message])  # of the model, those cut off included
 
 
 class Prompts:
@@ -173,6 +176,12 @@ class State:
     prompts: Prompts = field(default_factory=Prompts)
     specs: tuple[ToolSpec, ...] = ()
     meter: Meter = field(default_factory=Meter)
+    compactor: Model | None = None  # who sums up a conversation that is cut; None is the model itself
+    compact_wanted: Compact | None = None  # a compaction to make before the next model call
+    cramped: int = -1  # messages there were when a compaction was made because the window was full
+    compactions: int = 0
+    removed: int = 0  # tokens that compactions have taken out of every request since
+    saved: int = 0  # tokens that were not sent for that
     proven: tuple[Model, Meter] | None = None  # the model before the one that has not answered yet
     run: Run = field(default_factory=Run)
     prompt_id: str = ""  # hash of the system prompt and tools last logged
@@ -237,6 +246,8 @@ class State:
         self.record("message", lambda: {**encode_message(message, self.keep), **came})
         if message.role == "user":
             self.emit(Received(self.path, message))
+        else:
+            self.run.replies.append(message)
 
     def record_history(self) -> None:
         """Log a history that was taken over from another agent: each log is whole in itself."""
@@ -392,6 +403,8 @@ class State:
                 self._switch(action)
             case Stop(reason):
                 self.run.stop = reason or "stopped"
+            case Compact(drop=(), clear=False):
+                self.compact_wanted = action  # it takes a model call
             case Compact():
                 self._compact(action)
             case Consult(question, advisor):
@@ -436,7 +449,8 @@ class State:
         """That a model could take over this conversation."""
         window = (self.listed(model) if self.listed else model.limits).window
         size = self.meter.estimate(model.weigh(self.request()))
-        if window is not None and size >= window:
+        cut = find_cut(self.history, (window or 0) // 2, self.path.rpartition("/")[0])
+        if window is not None and size >= window and cut is None:
             raise UsageError(
                 f"{model.provider}/{model.id} cannot take over: the conversation holds about {size:,} tokens, "
                 f"its window {window:,}. Make the context smaller first."
@@ -499,7 +513,7 @@ class State:
         if order.clear:
             body = compacted((), before, before, "asked for", kept=kept)
         else:
-            wanted = {name.lower() for name in order.drop or "*"}
+            wanted = {name.lower() for name in order.drop}
             names = {name for name in self._tools_known() if name.lower() in wanted} | (wanted & {"*"})
             body = compacted(drop(self.history, names, self.log.blobs), before, before, "asked for")
         compact(self.history, body)

@@ -89,6 +89,7 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
                 catalog=lambda: catalog(choice, prices),
                 advisory=advisory,
                 advised=bool(settings.advisors),
+                compactor=None if settings.compactor is None else choice.resolve(settings.compactor),
             ),
         )
         aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
@@ -155,6 +156,7 @@ def _bounds(settings: Settings) -> Bounds:
         max_request_tokens=settings.max_request_tokens,
         max_response_tokens=settings.max_response_tokens,
         max_retries=settings.max_retries,
+        compact_at=settings.compact_at,
         foreground_seconds=settings.background_after,
         wait_for_jobs=settings.wait_for_jobs,
     )

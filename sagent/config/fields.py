@@ -142,6 +142,14 @@ def _seconds(value: object, place: Place) -> float:
     return seconds
 
 
+def _part(value: object, place: Place) -> float:
+    del place
+    part = float(decimal(value, "give a number from 0 to 1"))
+    if part > 1:
+        raise RefusedError("give a number from 0 to 1")
+    return part
+
+
 def _switch(value: object, place: Place) -> bool:
     del place
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -247,6 +255,8 @@ FIELDS: tuple[Field, ...] = (
     Field("max_spawns", whole(0), "lower"),
     Field("background_after", _seconds),
     Field("wait_for_jobs", _switch),
+    Field("compact_at", _part),
+    Field("compactor", _name),
     Field("max_tool_call_rounds", whole(1), "lower"),
     Field("max_budget_usd", usd, "lower"),
     Field("permission_mode", choice(*MODES), "lower"),

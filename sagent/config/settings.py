@@ -94,6 +94,8 @@ class Settings:
     max_spawns: int = 256
     background_after: float | None = 600.0  # seconds that a call may run before it goes on in the background
     wait_for_jobs: bool = True
+    compact_at: float = 0.8  # how full the usable window may be before the context is made smaller; 0 is never
+    compactor: str | None = None  # the model that sums up; None is the one that works
     max_tool_call_rounds: int | None = None
     max_budget_usd: Decimal | None = None
 

@@ -202,14 +202,21 @@ def delivered(to: str, entry: str) -> JsonObject:
 
 
 def compacted(
-    stubs: Iterable[tuple[int, str, str]], before: int, after: int, reason: str, *, kept: Iterable[int] | None = None
+    stubs: Iterable[tuple[int, str, str]],
+    before: int,
+    after: int,
+    reason: str,
+    *,
+    kept: Iterable[int] | None = None,
+    summary: tuple[int, str] | None = None,
 ) -> JsonObject:
     """Results that gave way to stubs: each by the number of its message in the history, its call's id and the stub's
     text. `before` and `after` are estimates of the next request, in tokens. With `kept`, only the messages of these
-    numbers stay."""
+    numbers stay; with `summary`, a message of sagent's with that text is put among these, at that place."""
     rows = tuple(JsonObject({"message": message, "call_id": call, "text": text}) for message, call, text in stubs)
     stay = {} if kept is None else {"kept": tuple(kept)}
-    return JsonObject({"stubs": rows, "before": before, "after": after, "reason": reason, **stay})
+    told = {} if summary is None else {"summary": JsonObject({"at": summary[0], "text": summary[1]})}
+    return JsonObject({"stubs": rows, "before": before, "after": after, "reason": reason, **stay, **told})
 
 
 def forked(left: str) -> JsonObject:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sagent.codec import Fetch, decode_message, decode_result_part
 from sagent.errors import SessionCorrupt
 from sagent.lib.json import as_array, as_int, as_object, as_str
-from sagent.messages import Message, Text, ToolResult
+from sagent.messages import Message, Text, ToolResult, user
 from sagent.session.entries import Bill, Entry, read_spent
 from sagent.usage import Cost, Usage
 
@@ -73,6 +73,8 @@ def compact(messages: list[Message], body: Mapping[str, object]) -> None:
     if "kept" in body:
         places = {as_int(place, -1) for place in as_array(body.get("kept"))}
         messages[:] = [message for place, message in enumerate(messages) if place in places]
+    if summary := as_object(body.get("summary")):
+        messages.insert(as_int(summary.get("at")), user(as_str(summary.get("text")), sender="sagent"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,92 @@
+"""Where a conversation is cut, and what is told of what went."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.context.compaction import HEADINGS, advice_in, edited, find_cut, instruction, is_summary, sum_up
+from sagent.lib.json import json_freeze_object
+from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
+from sagent.session.entries import compacted
+from sagent.session.folds import compact
+
+SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in HEADINGS)
+
+
+def round_of(number: int, tool: str, text: str, *, error: bool = False, **arguments: object) -> list[Message]:
+    call = ToolCall(str(number), tool, json_freeze_object(arguments))
+    return [assistant("", call, stop="tool_use"), Message("user", (ToolResult(call.id, (Text(text),), error),))]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Message]:
+    """Any conversation: requests, rounds of calls, messages of others, an open end."""
+    found = [user(draw(st.text(min_size=1, max_size=50)))]
+    for number in range(draw(st.integers(0, 12))):
+        kind = draw(st.sampled_from(["round", "answer", "request", "note"]))
+        size = draw(st.integers(0, 3_000))
+        if kind == "round":
+            found += round_of(number, "Read", "x" * size, file_path=f"{number}.py")
+        elif kind == "answer":
+            found.append(assistant("y" * size))
+        else:
+            found.append(user("z" * (size + 1), sender="" if kind == "request" else "job:1"))
+    return found
+
+
+@given(histories(), st.integers(0, 8_000))
+def test_whatever_is_cut_no_request_goes_and_calls_keep_their_results(history: list[Message], recent: int) -> None:
+    cut = find_cut(history, recent, "")
+    if cut is None:
+        return
+    after = list(history)
+    compact(after, compacted((), 1, 1, "full", kept=cut.kept(history), summary=(len(cut.requests), "told")))
+    assert len(after) < len(history)
+    said = [message for message in history if message.role == "user" and not message.results and not message.sender]
+    assert [message for message in after if message in said] == said
+    assert after[-1] == history[-1]
+    calls = [call.id for message in after for call in message.calls]
+    results = [result.call_id for message in after for result in message.results]
+    assert [call for call in calls if call in results] == results
+    assert user("told", sender="sagent") in after
+
+
+def test_the_last_turns_stay_as_long_as_they_are_allowed() -> None:
+    history = [user("go")]
+    for number in range(10):
+        history += round_of(number, "Read", "x" * 1_000, file_path="a.py")
+    cut = find_cut(history, 3_500, "")
+    assert cut is not None
+    assert (cut.place, cut.requests) == (15, (0,))
+    short = find_cut(history, 100_000, "")
+    assert short is None
+
+
+def test_what_a_summary_must_be() -> None:
+    assert is_summary(SUMMARY)
+    assert is_summary(SUMMARY.replace("## ", "**").replace("\nsome", "**\nsome"))
+    assert not is_summary("")
+    assert not is_summary("I cannot do that.")
+    assert not is_summary("## Goal\nfix it\n## Done\nnothing")
+    assert "the tests" in instruction("the tests")
+    assert instruction("").endswith("read again.")
+
+
+def test_a_summary_by_code_invents_nothing() -> None:
+    history = [
+        user("fix it"),
+        *round_of(1, "Read", "text", file_path="a.py"),
+        *round_of(2, "Edit", "done", file_path="a.py"),
+        *round_of(3, "Edit", "no such text", error=True, file_path="b.py"),
+        *round_of(4, "Bash", "1 failed", error=True, command="pytest -q"),
+        *round_of(5, "Bash", "ok", command="ruff check"),
+        *round_of(6, "advisor", "VERDICT: adjust"),
+        assistant("I changed a.py."),
+    ]
+    text = sum_up(history)
+    assert "- changed a.py (1 times)" in text
+    assert "- pytest -q: failed\n- ruff check: done" in text
+    assert "- Edit: no such text" in text
+    assert "I changed a.py." in text
+    assert is_summary(text + "\n## Decisions\nnone")
+    assert edited(history, 3) == ("a.py",)
+    assert advice_in(history) == ("VERDICT: adjust",)
