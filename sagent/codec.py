@@ -378,6 +378,7 @@ def _show_finished_tool(event: ToolFinished) -> dict[str, Any]:
         "seconds": event.seconds,
         "summary": event.summary,
         "diff": event.diff,
+        **({"job": event.job} if event.job else {}),
     }
 
 

@@ -176,7 +176,10 @@ class ToolProgress:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call was answered. `summary` is the outcome in a few words, `diff` what it changed, as a unified diff."""
+    """A call was answered. `summary` is the outcome in a few words, `diff` what it changed, as a unified diff.
+
+    With `job` it goes on under that name, and is finished once more when that ends.
+    """
 
     agent: str
     call: ToolCall
@@ -184,6 +187,7 @@ class ToolFinished:
     seconds: float
     summary: str = ""
     diff: str = ""
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)

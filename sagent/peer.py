@@ -99,7 +99,7 @@ class Status:
     """An agent at a glance. `context_tokens` is what its next request would hold, estimated; `window` what it may.
 
     `holds` is what these tokens are, by kind, and `limits` the bounds that are set. `usd` is its own, `usd_tree` with
-    its descendants'; `jobs` are those that run.
+    its descendants'; `jobs` are those that run. `advisors` names them, those that are off marked.
     """
 
     path: str
@@ -114,6 +114,7 @@ class Status:
     jobs: tuple[JobStatus, ...] = ()
     holds: Mapping[str, int] = field(default_factory=dict[str, int])
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    advisors: str = ""
 
 
 @dataclass(frozen=True, slots=True)

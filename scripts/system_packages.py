@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 
-PROGRAMS = {"rg": "ripgrep", "git": "git", "unshare": "util-linux", "bash": "bash", "ps": "procps"}
+PROGRAMS = {"rg": "ripgrep", "git": "git", "unshare": "util-linux", "bash": "bash", "ps": "procps", "tmux": "tmux"}
 
 
 def main() -> int:

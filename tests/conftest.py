@@ -27,6 +27,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "rg": lambda: bool(shutil.which("rg")),
     "git": lambda: bool(shutil.which("git")),
     "bash": lambda: bool(shutil.which("bash")),
+    "tmux": lambda: bool(shutil.which("tmux")),
     "linux": lambda: sys.platform == "linux",
     "netns": _has_network_namespaces,
     "recordings": lambda: (RECORDINGS / "dev").is_dir(),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -119,7 +120,7 @@ class AgentAdvisee:
 
     async def ask(self, call: ToolCall, question: Ask) -> str | None:
         """Put a question to a person: None for yes, else why not."""
-        return None if self._state.ask is None else await self._state.ask(call, question)
+        return None if self._state.ask is None else await self._state.ask(call, replace(question, agent=self.path))
 
     def deliver(self, message: Message) -> None:
         """Have a message read before the next model call."""

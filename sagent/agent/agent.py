@@ -135,6 +135,11 @@ class Agent:
         return self._life is None or self._life.hears
 
     @property
+    def tools(self) -> Sequence[Tool]:
+        """What it can call."""
+        return tuple(self._state.tools.values())
+
+    @property
     def messages(self) -> Sequence[Message]:
         """The conversation so far."""
         return tuple(self._state.history)
@@ -209,7 +214,11 @@ class Agent:
                 task.cancel()
                 await asyncio.wait([task])
 
-    async def _run(self, message: Message, form: object) -> tuple[Result, SagentError | None]:
+    async def go_on(self) -> Result:
+        """A run on what is in the inbox, without a prompt. What went wrong is in the result. Raises UsageError."""
+        return (await self._run(None, None))[0]
+
+    async def _run(self, message: Message | None, form: object) -> tuple[Result, SagentError | None]:
         if self._life is not None:
             raise UsageError(f"{self.path} was spawned and runs by itself: send() it the message, then wait()")
         return await self._runs.take(message, form)
@@ -537,6 +546,7 @@ class Agent:
             tuple(job.status() for job in state.jobs.running()),
             holdings(state),
             limits_of(state.bounds),
+            "" if state.advisory is None else state.advisory.describe(),
         )
 
     def restore(self, history: Sequence[Message]) -> None:

@@ -6,7 +6,7 @@ A call that is still running when a message arrives, when somebody says so or af
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from sagent.agent.jobs import Job, Ongoing, job_body, news_of
@@ -111,7 +111,7 @@ def _go_on(state: State, call: ToolCall, task: asyncio.Task[None], results: dict
     task.add_done_callback(lambda _: _close_job(state, job))
     state.record("job", job_body(job))
     text = f"{call.name} {why} as {job.name}. Its result arrives as a message; go on with other work, or end your turn."
-    _answer(state, call, ToolOutput.of(text, summary=f"goes on as {job.name}"), 0.0, results)
+    _answer(state, call, ToolOutput.of(text, summary=f"goes on as {job.name}"), 0.0, results, job.name)
 
 
 def decline_calls(state: State, reply: Message, reason: str) -> None:
@@ -185,7 +185,7 @@ async def _judge(state: State, call: ToolCall, effect: Effect) -> str | None:
             raise _HeldError(reason)
         case Ask(reason, remedy):
             if state.ask is not None:
-                return await state.ask(call, verdict)
+                return await state.ask(call, replace(verdict, agent=state.path))
             return f"{reason} Nobody can be asked in this run. {remedy}".rstrip()
         case _:
             assert_never(verdict)
@@ -287,12 +287,14 @@ async def _invoke(state: State, item: Ready, running: asyncio.Task[None], ongoin
         return _error(f"{call.name} failed: {type(error).__name__}: {error}")
 
 
-def _answer(state: State, call: ToolCall, output: ToolOutput, seconds: float, results: dict[str, ToolResult]) -> None:
+def _answer(
+    state: State, call: ToolCall, output: ToolOutput, seconds: float, results: dict[str, ToolResult], job: str = ""
+) -> None:
     """Record a call's result and tell of it."""
     result = ToolResult(call.id, output.content, output.is_error)
     results[call.id] = result
     state.add_result(result, seconds)
-    state.emit(ToolFinished(state.path, call, result, seconds, output.summary, output.diff))
+    state.emit(ToolFinished(state.path, call, result, seconds, output.summary, output.diff, job))
 
 
 def _error(text: str) -> ToolOutput:

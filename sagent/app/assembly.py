@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 
 from sagent import __version__, tools
-from sagent.agent import Agent, Bounds, Resources, Tree, TreeLimits
+from sagent.agent import Agent, Asker, Bounds, Resources, Tree, TreeLimits
 from sagent.app.advising import advisors_of
 from sagent.app.choice import catalog, choose_model
 from sagent.config import Settings
@@ -46,15 +46,20 @@ class Past:
 
 
 @asynccontextmanager
-async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> AsyncGenerator[Agent]:
+async def open_agent(
+    settings: Settings,
+    listener: Callable[[Event], None],
+    ask: Asker | None = None,
+    policy: PermissionPolicy | None = None,
+) -> AsyncGenerator[Agent]:
     """An agent as the settings describe it, its session open and its events told to `listener`.
 
-    All of it is closed in the end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
+    What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. All of it
+    is closed in the end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
     """
     notices = list(settings.warnings)
     workspace = Workspace(settings.cwd, (settings.cwd, *settings.add_dirs))
-    rules = Rules.parse(settings.allow, settings.deny)
-    policy = PermissionPolicy(settings.permission_mode, rules, private=(settings.config_dir,))
+    policy = policy or policy_of(settings)
     workspace.hidden = policy.hidden(workspace)
     offered = choose_tools(settings)
     async with AsyncExitStack() as stack:
@@ -81,6 +86,7 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
                 log=log,
                 ledger=ledger,
                 workspace=workspace,
+                ask=ask,
                 resolve=choice.resolve,
                 limits=choice.limits,
                 fallbacks=fallbacks,
@@ -107,6 +113,12 @@ async def open_agent(settings: Settings, listener: Callable[[Event], None]) -> A
         if past.resumed:
             await agent.recall()
         yield agent
+
+
+def policy_of(settings: Settings) -> PermissionPolicy:
+    """What the settings allow."""
+    rules = Rules.parse(settings.allow, settings.deny)
+    return PermissionPolicy(settings.permission_mode, rules, private=(settings.config_dir,))
 
 
 def _open_trace(
@@ -208,13 +220,19 @@ def _open_session(settings: Settings) -> tuple[Session, bool]:
     if settings.session is not None:
         if not is_session(settings.session):
             try:
-                return Session.open(find(settings.state_dir, str(settings.session), settings.cwd)), True
+                return Session.open(find(settings.state_dir, _session_name(settings), settings.cwd)), True
             except SessionNotFound:
                 return Session.create_at(settings.session), False
         return Session.open(settings.session), True
     if settings.continue_session:
         return Session.open(latest(settings.state_dir, settings.cwd)), True
     return Session.create(settings.state_dir, settings.cwd), False
+
+
+def _session_name(settings: Settings) -> str:
+    """What `--session` said: a path, or a name that was taken for a path in the working directory."""
+    path = settings.session
+    return "" if path is None else path.name if path.parent == settings.cwd else str(path)
 
 
 def _read_past(log: FileLog, session: Path) -> Past:

@@ -124,7 +124,10 @@ async def _answer_all(
     try:
         async with open_agent(settings, tell) as agent:
             interrupter.agent = agent
-            async for text in prompts:
+            async for said in prompts:
+                text = await _without_command(said, settings, agent)
+                if not text:
+                    continue
                 result = await _answer(agent, text)
                 renderer.on_result(result)
                 worst = worst or exit_code(result, interrupter.received)
@@ -135,6 +138,18 @@ async def _answer_all(
         if interrupter.agent is not None:
             _tell_detached(interrupter.agent, sys.stderr)
     return worst
+
+
+async def _without_command(text: str, settings: "Settings", agent: Agent) -> str:
+    """A prompt without the slash command that its first line may be, which is carried out; what that says goes to
+    stderr. Raises UsageError."""
+    if not text.startswith("/"):
+        return text
+    from sagent.app import policy_of
+    from sagent.repl.errand import run_errand
+    from sagent.repl.opening import Opened
+
+    return await run_errand(text, settings, Opened(agent, policy_of(settings)), sys.stderr.write)
 
 
 def _tell_detached(agent: Agent, err: TextIO) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sagent.config import Settings
-    from sagent.events import Result
     from sagent.repl.opening import Asker, Listener, Opened
 
 
@@ -31,19 +30,12 @@ def run_interactive(flags: Mapping[str, object]) -> int:
 async def open_session(settings: "Settings", listener: "Listener", ask: "Asker") -> "AsyncGenerator[Opened]":
     """A session as the REPL holds it. Raises what `open_agent` raises."""
     await asyncio.to_thread(_load_engine)  # imports are slow, and somebody may be typing
-    from sagent.app import open_agent
-    from sagent.policy.permissions import PermissionPolicy
+    from sagent.app import open_agent, policy_of
     from sagent.repl.opening import Opened
 
-    async with open_agent(settings, listener) as agent:
-        state = agent._state  # noqa: SLF001 -- until open_agent gives all this
-        state.ask = ask
-        assert isinstance(state.policy, PermissionPolicy)
-
-        async def go_on() -> "Result":
-            return (await agent._runs.take(None))[0]  # noqa: SLF001 -- as above
-
-        yield Opened(agent, state.policy, go_on, tuple(state.tools.values()))
+    policy = policy_of(settings)
+    async with open_agent(settings, listener, ask, policy) as agent:
+        yield Opened(agent, policy)
 
 
 def _load_engine() -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Mapping
 
 from sagent.cli.flags import COMMANDS, run_parser
 from sagent.errors import SagentError, UsageError
@@ -41,19 +42,26 @@ def _output_failed(error: OSError) -> int:
 
 
 def _dispatch(argv: list[str]) -> int:
+    if not argv and _on_terminal():
+        return _talk({})  # not even the flags are looked at: the prompt is there sooner
     command = argv[0] if argv else ""
     if command in COMMANDS:
         return _command(command, argv[1:])
     flags = vars(run_parser().parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
-    if not words and "output_format" not in flags and "input_format" not in flags and _on_terminal():
-        from sagent.cli.interactive import run_interactive
-
-        return run_interactive(flags)
+    spoken = flags.get("output_format", "text") == "text" and "input_format" not in flags
+    if not words and spoken and _on_terminal():
+        return _talk(flags)
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_or_tell
 
     return run_headless(load_or_tell(flags), words)
+
+
+def _talk(flags: Mapping[str, object]) -> int:
+    from sagent.cli.interactive import run_interactive
+
+    return run_interactive(flags)
 
 
 def _on_terminal() -> bool:
@@ -67,6 +75,10 @@ def _command(name: str, argv: list[str]) -> int:
             from sagent.cli.run import run_once as command
         case "trace":
             from sagent.cli.trace import run_trace as command
+        case "advice":
+            from sagent.cli.advice import run_advice as command
+        case "bench-advisor":
+            from sagent.cli.bench_advisor import run_bench_advisor as command
         case "models":
             from sagent.cli.models import run_models as command
         case "sessions":

@@ -270,6 +270,9 @@ FIELDS: tuple[Field, ...] = (
     Field("ephemeral", _switch),
     Field("output_format", choice("text", "json", "stream-json")),
     Field("input_format", choice("text", "stream-json")),
+    Field("theme", choice("auto", "dark", "light", "plain")),
+    Field("editing_mode", choice("emacs", "vi")),
+    Field("notify", choice("bell", "osc9", "off")),
     Field("log_level", _level, "yes"),
     Field("trace", _path),
 )

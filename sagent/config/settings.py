@@ -108,6 +108,9 @@ class Settings:
     ephemeral: bool = False
     output_format: Literal["text", "json", "stream-json"] = "text"
     input_format: Literal["text", "stream-json"] = "text"
+    theme: Literal["auto", "dark", "light", "plain"] = "auto"
+    editing_mode: Literal["emacs", "vi"] = "emacs"
+    notify: Literal["bell", "osc9", "off"] = "bell"  # how the end of long work is told to who looks elsewhere
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     trace: Path | None = None  # a file that every event is added to, one a line
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sagent.repl.opening import Opening
 
 
-async def run_repl(load: "Callable[[], Settings]", opening: "Opening", *, bell: bool = True) -> int:
+async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
     """Talk to a person until they leave; the exit code. `load` and `opening` do their work behind the prompt."""
     history = ProjectHistory()
     screen = Screen(history)
@@ -30,7 +30,7 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening", *, bell: 
         await asyncio.to_thread(_load_rest)
         from sagent.repl.repl import Repl
 
-        repl = Repl(screen, history, load, opening, bell=bell)
+        repl = Repl(screen, history, load, opening)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGHUP, signal.SIGTERM):
             loop.add_signal_handler(number, repl.end, 128 + number)

@@ -7,11 +7,10 @@ from typing import Protocol, TypeAlias
 
 from sagent.agent import Agent
 from sagent.config import Settings
-from sagent.events import Event, Result
+from sagent.events import Event
 from sagent.messages import ToolCall
 from sagent.policy import Ask
 from sagent.policy.permissions import PermissionPolicy
-from sagent.tool import Tool
 
 Listener: TypeAlias = Callable[[Event], None]
 Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
@@ -20,15 +19,10 @@ Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A session that is open. `policy` is the one that judges its agents' calls: its mode and rules may be changed.
-
-    `go_on` runs the agent on what is in its inbox, without a prompt.
-    """
+    """A session that is open. `policy` is the one that judges its agents' calls: its mode and rules may be changed."""
 
     agent: Agent
     policy: PermissionPolicy
-    go_on: Callable[[], Awaitable[Result]]
-    tools: tuple[Tool, ...] = ()
 
 
 class Opening(Protocol):

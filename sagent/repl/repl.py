@@ -62,11 +62,9 @@ class Repl:
         history: ProjectHistory,
         load: "Callable[[], Settings]",
         opening: "Opening",
-        *,
-        bell: bool = True,
     ) -> None:
         self.screen, self.history = screen, history
-        self._load, self._opening, self._bell = load, opening, bell
+        self._load, self._opening = load, opening
         self.figures = Figures(note="starting …")
         self._settings: Settings | None = None
         self._opened: Opened | None = None
@@ -86,7 +84,8 @@ class Repl:
         self._began_at: float | None = None
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
         self.code = 0
-        self._hint = ""
+        self._ready = asyncio.Event()  # settings and commands are there
+        self._hint = self._farewell = ""
         self._session = ""  # where what was said is kept
         screen.panel, screen.status = self._render_panel, self._render_status
         screen.completer = InputCompleter(lambda: self._files, self._command_names, self._command_arguments)
@@ -116,6 +115,8 @@ class Repl:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSING)
+        if self._farewell:
+            self._print(self._farewell)
         if self._session and self.code < 128:
             import shlex
 
@@ -161,9 +162,10 @@ class Repl:
         while True:
             try:
                 if settings is None:
-                    settings = await asyncio.to_thread(self._load)
-                    self._begin_settings(settings)
+                    if (settings := await self._read_settings()) is None:
+                        return
                     self._commands = await asyncio.to_thread(all_commands, settings)
+                    self._ready.set()
                 async with self._opening(settings, self._on_event, self._ask) as opened:
                     await self._converse(opened)
                 settings = self._next
@@ -199,7 +201,7 @@ class Repl:
         try:
             good = await self._run(opened.agent.run(message))
             while good and any(wait.sent for wait in self._waits):
-                good = await self._run(opened.go_on())
+                good = await self._run(opened.agent.go_on())
         finally:
             ticking.cancel()
             began, self._began_at = self._began_at, None
@@ -236,12 +238,26 @@ class Repl:
         self._retry.clear()
         await self._retry.wait()
 
+    async def _read_settings(self) -> "Settings | None":
+        """The settings; None where they are wrong, which is told when the screen is left."""
+        try:
+            settings = await asyncio.to_thread(self._load)
+        except SagentError as error:
+            self._farewell = f"sagent: {error}\n"
+            self.end(2)
+            return None
+        self._begin_settings(settings)
+        return settings
+
     def _begin_settings(self, settings: "Settings") -> None:
         from sagent.session.names import sessions_of
 
         self._settings = settings
-        advisors = " ".join(one.name for one in settings.advisors)
-        self.figures = Figures(note="opening …", mode=settings.permission_mode, advisor=advisors)
+        self.figures = Figures(note="opening …", mode=settings.permission_mode)
+        if settings.theme != "auto":
+            self.screen.set_theme(settings.theme)
+        if settings.editing_mode == "vi":
+            self.screen.set_vim("on")
         home = sessions_of(settings.state_dir, settings.cwd)
         self.history.open(None if settings.ephemeral else settings.state_dir / "history" / f"{home.name}.jsonl")
         self._spawn(self._look_around(settings.cwd))
@@ -302,15 +318,24 @@ class Repl:
             cost=agent.cost(),
             jobs=len(status.jobs),
             mode=self._opened.policy.mode,
+            advisor=status.advisors,
         )
         self.screen.redraw()
 
     def _ring(self, seconds: float) -> None:
         """Tell the end of long work to a person who looks elsewhere."""
-        if self._bell and seconds >= LONG_TURN and time.monotonic() - self._typed_at >= LONG_TURN:
-            self.screen.output.write_raw("\x1b]9;sagent has finished\x07")
-            self.screen.output.bell()
-            self.screen.output.flush()
+        if seconds >= LONG_TURN:
+            self._notify("sagent has finished")
+
+    def _notify(self, text: str) -> None:
+        """Tell somebody who has not typed for a while, in the manner that is set."""
+        manner = "off" if self._settings is None else self._settings.notify
+        if manner == "off" or time.monotonic() - self._typed_at < LONG_TURN:
+            return
+        if manner == "osc9":
+            self.screen.output.write_raw(f"\x1b]9;{text}\x07")
+        self.screen.output.bell()
+        self.screen.output.flush()
 
     # -- what is drawn
 
@@ -422,8 +447,9 @@ class Repl:
         message = user(text, *parts, *self._draft.images(typed))
         agent = self._opened.agent if self._opened else None
         if not self.busy:
-            self._began_at = self._began_at or (time.monotonic() if agent is None else None)
             self._prompts.put_nowait(message)
+            if agent is None:
+                self._show_hint("kept until the session is open")
         elif moment == "now" and agent is not None and agent.running:
             self._waits.append(Waits(message, typed, sent=True))
             agent.send(message, "now")
@@ -644,6 +670,7 @@ class Repl:
         from sagent.repl.command import carry_out
 
         self.story.write(Said(f"/{name} {text}".strip()))
+        await self._ready.wait()
         try:
             await carry_out(self._commands, self, name, text)
         except (SagentError, KeyError, OSError, ValueError) as error:
@@ -655,11 +682,13 @@ class Repl:
         from sagent.messages import user
         from sagent.repl.shell import run_shell
 
+        await self._ready.wait()
         code, output = await run_shell(command, self.settings.cwd)
         self.story.write(Shell(command, output, code))
         shared = output if len(output) <= 20_000 else f"{output[:8_000]}\n[...]\n{output[-8_000:]}"
         text = f"I ran `{command}` (exit {code}):\n{shared}"
-        self.opened.agent.send(user(text, sender="person's shell"), "next")
+        if self._opened is not None:
+            self._opened.agent.send(user(text, sender="person's shell"), "next")
 
     async def _note(self, text: str) -> None:
         from sagent.messages import user
@@ -667,6 +696,7 @@ class Repl:
 
         if not text:
             return
+        await self._ready.wait()
         path = await asyncio.to_thread(add_note, self.settings.cwd, text)
         self.say(f"Noted in {path}")
         if self._opened is not None:
@@ -675,14 +705,7 @@ class Repl:
     # -- questions of the policy
 
     async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:
-        return await self.approvals.ask(call, ask, self._asker(call))
-
-    def _asker(self, call: "ToolCall") -> str:
-        """The agent that made a call, "" for the one the person talks to."""
-        for agent in self._opened.agent.tree.living if self._opened else ():
-            if agent.path != "root" and agent.messages and any(one.id == call.id for one in agent.messages[-1].calls):
-                return agent.path
-        return ""
+        return await self.approvals.ask(call, ask, "" if ask.agent == "root" else ask.agent)
 
     def _on_approvals(self) -> None:
         if self.approvals.waiting and (self._asking is None or self._asking.done()):
@@ -729,9 +752,7 @@ class Repl:
                 approval.settle(f"The person said no: {why.strip()}" if why.strip() else "The person said no.")
 
     def _alert(self) -> None:
-        if self._bell and time.monotonic() - self._typed_at >= LONG_TURN:
-            self.screen.output.bell()
-            self.screen.output.flush()
+        self._notify("sagent asks")
 
     def _allow(self, rule: str, *, always: bool) -> None:
         from sagent.policy.rules import Rule

@@ -30,7 +30,6 @@ from sagent.repl.markdown import Flow, feed, finish
 ROOT = "root"  # the agent that the person talks to
 MOST_KEPT = 100_000  # characters of a call's output that can be shown again
 MOST_TAIL = 4_000  # characters of what runs or is thought that may be shown
-_GOES_ON = "goes on as "  # how a summary begins that says a call is a job now
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +239,8 @@ def _who(agent: str) -> str:
 def _finished_call(view: View, event: ToolFinished) -> Step:
     key = _key(event.agent, event.call.id)
     name = view.jobs.get(key, "")
-    if event.summary.startswith(_GOES_ON):
-        name = event.summary.removeprefix(_GOES_ON)
+    if event.job:
+        name = event.job
         running = dict(view.running)
         if key in running:
             running[key] = replace(running[key], job=name)

@@ -26,11 +26,7 @@ from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
 
 ROWS, COLUMNS = 40, 120
 ROOT = Path(__file__).parents[2]
-PROGRAM = [
-    sys.executable,
-    "-c",
-    "import sys; from sagent.cli.interactive import run_interactive; sys.exit(run_interactive({}))",
-]
+PROGRAM = [str(Path(sys.executable).with_name("sagent"))]
 PLAIN = """
 from prompt_toolkit import PromptSession
 PromptSession("\\u203a ").prompt()

@@ -12,15 +12,7 @@ from pathlib import Path
 from sagent.testing.server import FakeProviderServer, Script
 
 CHECKOUT = Path(__file__).parents[2]
-DRIVER = """
-import sys
-from sagent.cli.flags import run_parser
-from sagent.cli.interactive import run_interactive
-given = vars(run_parser().parse_args(sys.argv[1:]))
-given.pop("prompt", None)
-sys.exit(run_interactive(given))
-"""
-PROGRAM = [sys.executable, "-c", DRIVER]
+PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 PATIENCE = 20.0  # seconds
 READY = "│ $0"  # the status line, when the session is open
 
@@ -100,6 +92,11 @@ class Console:
                 return screen
             assert time.monotonic() < end, f"{wanted} (without {gone!r}) did not come to be seen:\n{screen}"
             time.sleep(0.05)
+
+    def leave(self) -> None:
+        """Close the terminal; the next one is another."""
+        self.tmux("kill-server")
+        self.socket = self.socket.with_name(f"{self.socket.name}-next")
 
     def close(self) -> None:
         """End everything."""

@@ -159,7 +159,7 @@ def test_quitting_says_how_to_resume_and_resuming_tells_what_was(console: Consol
     console.keys("C-d")
     screen = console.until("sagent --session", "ended 0")
     session = screen.partition("--session ")[2].split()[0]
-    console.tmux("kill-server")
+    console.leave()
     console.start("--session", session)
     console.until("› remember me", "The first answer.", "The session goes on.")
     console.type("and now?")
@@ -267,6 +267,21 @@ def test_without_a_key_there_is_a_guide(console: Console) -> None:
     console.until("/login", "sagent demo")
     console.type("/quit")
     console.until("ended 0")
+
+
+def test_wrong_settings_end_it_with_the_reason(console: Console) -> None:
+    console.environment["SAGENT_EFFORT"] = "enormous"
+    console.start(ready="ended 2")
+    assert "SAGENT_EFFORT" in console.screen
+
+
+def test_what_is_typed_before_all_is_loaded_is_not_lost(console: Console) -> None:
+    server = console.serve([Turn(text="First answer."), Turn(text="Second answer.")])
+    console.start(ready="›")
+    console.type("first")
+    console.type("second")
+    console.until("First answer.", "Second answer.")
+    assert len(server.requests) == 2
 
 
 def test_a_dumb_terminal_can_be_used(console: Console) -> None:

@@ -135,7 +135,7 @@ def test_what_is_in_progress() -> None:
 
 
 def test_a_call_that_goes_on_is_shown_until_its_job_ends() -> None:
-    goes_on = ToolFinished("root", CALL, result(CALL), 0.0, "goes on as job:1")
+    goes_on = ToolFinished("root", CALL, result(CALL), 0.0, "goes on as job:1", job="job:1")
     view, blocks = tell(ToolStarted("root", CALL), goes_on)
     assert view.jobs == {"root c1": "job:1"}
     assert "job:1 Bash" in panel(view)

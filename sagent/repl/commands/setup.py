@@ -44,7 +44,7 @@ async def permissions(desk: Desk, mode: Literal["plan", "ask", "edit", "full", "
 async def list_tools(desk: Desk) -> None:
     """The tools that the model has."""
     rows: list[Line] = []
-    for tool in desk.opened.tools:
+    for tool in desk.opened.agent.tools:
         told = tool.description.split(". ", 1)[0].split("\n", 1)[0]
         rows.append((("class:tool", f"  {tool.name:16}"), ("class:dim", told[:160])))
     desk.write(rows or [(("class:dim", "  none"),)])

@@ -1,0 +1,250 @@
+"""The parts of the REPL that need no terminal: rules, keys, files, drafts, lists, notes, shell lines."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.errors import UsageError
+from sagent.lib.json import JsonObject
+from sagent.messages import Document, Image, Text, ToolCall
+from sagent.policy import Ask
+from sagent.repl.approvals import Approval, add_rule, render_question, rule_for
+from sagent.repl.calls import proposal
+from sagent.repl.draft import Draft
+from sagent.repl.files import attach, list_files, mentioned, nearest
+from sagent.repl.history import ProjectHistory
+from sagent.repl.lines import plain
+from sagent.repl.login import store_key
+from sagent.repl.picker import Option, Picker, matches, narrowed, render_picker
+from sagent.repl.project import add_note, branch_of
+from sagent.repl.shell import run_shell
+
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001a5f64540"
+    "0000000049454e44ae426082"
+)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "model = 'x'\n",
+        "[permissions]\n",
+        "[permissions]\nallow = []\n",
+        '[permissions]  # mine\nallow = ["Edit(src/**)"]  # why\ndeny = ["Read(x)"]\n[providers.a]\nbase_url = "http://a"\n',
+        '[permissions]\nallow = [\n  "Write",\n]\n',
+        'model = "x"  # no line end',
+    ],
+)
+def test_a_rule_is_put_into_the_settings_and_nothing_else_changes(tmp_path: Path, before: str) -> None:
+    path = tmp_path / "config" / "config.toml"
+    if before:
+        path.parent.mkdir()
+        path.write_text(before)
+    rule = 'Bash(git commit -m "x y":*)'
+    add_rule(path, rule)
+    add_rule(path, rule)
+    data, old = tomllib.loads(path.read_text()), tomllib.loads(before)
+    assert data["permissions"]["allow"].count(rule) == 1
+    kept = old.get("permissions", {}).get("allow", [])
+    assert [one for one in data["permissions"]["allow"] if one != rule] == kept
+    assert {**data, "permissions": None} == {**old, "permissions": None}
+    assert all(line in path.read_text() for line in before.splitlines() if "#" in line and "allow" not in line)
+
+
+def test_settings_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("permissions = broken")
+    with pytest.raises(ValueError, match="not valid TOML"):
+        add_rule(path, "Bash")
+    with pytest.raises(UsageError, match="not valid TOML"):
+        store_key(tmp_path, "openai", "sk")
+    assert path.read_text() == "permissions = broken"
+
+
+@pytest.mark.parametrize(
+    "before", ["", '[providers.openai]\napi_key = "old"\nbase_url = "http://b"\n[prices."a/b"]\ninput = 1\n']
+)
+def test_a_key_is_kept_for_its_owner_alone(tmp_path: Path, before: str) -> None:
+    path = tmp_path / "config.toml"
+    if before:
+        path.write_text(before)
+    assert store_key(tmp_path, "openai", 'sk-"quoted"') == path
+    data = tomllib.loads(path.read_text())
+    assert data["providers"]["openai"]["api_key"] == 'sk-"quoted"'
+    assert {**data, "providers": None} == {**tomllib.loads(before), "providers": None}
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_rule_is_the_one_that_the_policy_names() -> None:
+    call = ToolCall("c", "Bash", JsonObject({"command": "git push"}))
+    named = Ask("why", "Allowed with --permission-mode full, or with --allow 'Bash(git push:*)'.")
+
+    async def rules() -> list[str]:
+        return [rule_for(Approval(call, ask)) for ask in (named, Ask("why"))]
+
+    assert asyncio.run(rules()) == ["Bash(git push:*)", "Bash"]
+
+
+async def test_a_question_shows_what_an_edit_would_change() -> None:
+    call = ToolCall("c", "Edit", JsonObject({"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 2"}))
+    shown = plain(render_question(Approval(call, Ask("Outside."), "root/a"), lambda _: "one\nx = 1\nthree\n", 60, 2))
+    assert (
+        shown
+        == """\
+? root/a wants to call Edit (2 more wait)
+  a.py
+    1   one
+    2 - x = 1
+    2 + x = 2
+    3   three
+  Outside."""
+    )
+
+
+def test_what_a_write_would_change_is_told_against_what_is_there() -> None:
+    call = ToolCall("c", "Write", JsonObject({"file_path": "a", "content": "new\n"}))
+    assert "-old" in proposal(call, lambda _: "old\n")
+    assert "+new" in proposal(call, lambda _: None)
+    assert proposal(ToolCall("c", "Bash", JsonObject({"command": "x"})), lambda _: None) == ""
+
+
+def test_mentioned_files_are_attached_by_kind(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("code = 1")
+    (tmp_path / "b c.png").write_bytes(PNG)
+    (tmp_path / "d.pdf").write_bytes(b"%PDF-1.4 ...")
+    (tmp_path / "e.bin").write_bytes(b"\0\1\2")
+    (tmp_path / "sub").mkdir()
+    text = 'see @a.py, @"b c.png" and (@d.pdf) @e.bin @sub/ @nothing mail@example.org'
+    assert mentioned(text) == ["a.py", "b c.png", "d.pdf", "e.bin", "sub/", "nothing"]
+    parts, wrong = attach(text, tmp_path)
+    assert [type(part) for part in parts] == [Text, Image, Document, Text]
+    assert isinstance(parts[0], Text)
+    assert "code = 1" in parts[0].text
+    assert len(wrong) == 1
+    assert wrong[0].startswith("@e.bin is not attached")
+
+
+@pytest.mark.needs("git")
+async def test_files_are_those_that_git_knows(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "-b", "trunk", tmp_path], check=True)
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "new.py").touch()
+    (tmp_path / "x.log").touch()
+    assert sorted(await list_files(tmp_path)) == [".gitignore", "new.py"]
+    assert branch_of(tmp_path) == "trunk"
+
+
+async def test_without_git_the_directory_is_walked(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.py").touch()
+    (tmp_path / ".hidden").touch()
+    assert await list_files(tmp_path) == ["sub/a.py"]
+    assert branch_of(tmp_path) == ""
+
+
+def test_the_nearest_files_come_first() -> None:
+    files = ["docs/plan.md", "sagent/repl/panel.py", "tests/repl/test_panel.py", "panel.py", "a/p/l/a/n/e/l"]
+    assert nearest("panel", files)[:2] == ["panel.py", "sagent/repl/panel.py"]
+    assert nearest("srpan", files)[0] == "sagent/repl/panel.py"
+    assert nearest("zzz", files) == []
+
+
+@given(st.text(max_size=12), st.text(max_size=40))
+def test_a_match_holds_the_letters_in_their_order(query: str, text: str) -> None:
+    letters = iter(text.lower())
+    assert (matches(query, text) is not None) == all(letter in letters for letter in query.lower())
+
+
+async def test_a_list_is_narrowed_by_words_and_chosen_from() -> None:
+    options = [Option(number, name) for number, name in enumerate(("openai/gpt-5.5", "anthropic/opus", "openai/mini"))]
+    assert [one.label for one in narrowed(options, "mini openai")] == ["openai/mini"]
+    picker = Picker([], options)
+    picker.type("open")
+    picker.move(1)
+    assert plain(render_picker(picker, 40, 6)) == "  / open  2 of 3\n  openai/gpt-5.5\n❯ openai/mini"
+    picker.enter()
+    assert await picker.chosen == 2
+
+
+async def test_a_long_list_is_shown_around_what_is_chosen() -> None:
+    picker = Picker([], [Option(number, f"option {number}") for number in range(100)])
+    picker.move(-1)
+    rows = plain(render_picker(picker, 40, 20)).split("\n")
+    assert len(rows) <= 20
+    assert rows[-1] == "❯ option 99"
+
+
+def test_pastes_and_images_stand_behind_place_holders() -> None:
+    draft = Draft()
+    paste, image = draft.keep_text("one\ntwo"), draft.keep_image(Image("image/png", PNG))
+    text = f"see {paste} and {image}"
+    assert text == "see [Pasted text #1, 2 lines] and [Image #2]"
+    assert draft.whole(text) == "see one\ntwo and [Image #2]"
+    assert draft.images(text) == (Image("image/png", PNG),)
+    assert draft.images("see [Image #1] [Image #9]") == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "## Notes\n\n- new\n"),
+        ("# Rules\n\nOne.", "# Rules\n\nOne.\n\n## Notes\n\n- new\n"),
+        ("## Notes\n\n- old\n\n# After\n", "## Notes\n\n- old\n- new\n\n# After\n"),
+    ],
+)
+def test_notes_go_under_their_heading(tmp_path: Path, before: str, after: str) -> None:
+    if before:
+        (tmp_path / "AGENTS.md").write_text(before)
+    path = add_note(tmp_path, "new")
+    assert path == tmp_path / "AGENTS.md"
+    assert path.read_text() == after
+
+
+async def test_a_shell_line_tells_what_it_wrote_and_is_bounded(tmp_path: Path) -> None:
+    assert await run_shell("echo out; echo err >&2; exit 3", tmp_path) == (3, "out\nerr\n")
+    code, output = await run_shell("yes flood | head -c 30000000; echo end", tmp_path)
+    assert code == 0
+    assert len(output) < 400_000
+    assert output.endswith("end\n")
+
+
+async def test_a_shell_line_that_is_cancelled_is_gone_with_its_children(tmp_path: Path) -> None:
+    task = asyncio.create_task(run_shell("(sleep 33.11; true) & sleep 33.11; true", tmp_path))
+    while not subprocess.run(["pgrep", "-f", "sleep 33.11"], capture_output=True, check=False).stdout:
+        await asyncio.sleep(0.05)
+    task.cancel()
+    await asyncio.wait([task])
+    end = time.monotonic() + 5
+    while subprocess.run(["pgrep", "-f", "^sleep 33.11"], capture_output=True, check=False).stdout:
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)
+    assert task.cancelled()
+
+
+async def test_a_shell_line_whose_child_keeps_the_pipe_ends(tmp_path: Path) -> None:
+    code, output = await asyncio.wait_for(run_shell("sleep 34.11 & echo $!", tmp_path), 10)
+    os.kill(int(output), signal.SIGKILL)
+    assert code == 0
+
+
+async def test_history_is_kept_per_file_newest_first_and_survives(tmp_path: Path) -> None:
+    path = tmp_path / "h" / "project.jsonl"
+    first = ProjectHistory()
+    first.open(path)
+    for text in ("one", "two\nlines", "x" * 30_000):
+        first.append_string(text)
+    path.write_bytes(path.read_bytes() + b"\xff broken\n")
+    second = ProjectHistory()
+    second.open(path)
+    assert [text async for text in second.load()] == ["two\nlines", "one"]
+    assert os.stat(path).st_mode & 0o777 == 0o600

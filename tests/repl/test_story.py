@@ -1,0 +1,87 @@
+"""What is painted: in a prompt_toolkit application whose terminal is a file. Defects in the display end no session."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from prompt_toolkit.input import create_pipe_input
+
+from sagent.events import Notice, TextDelta
+from sagent.repl import story as story_module
+from sagent.repl.blocks import Told
+from sagent.repl.history import ProjectHistory
+from sagent.repl.screen import Screen
+from sagent.repl.story import Story
+from sagent.repl.surface import SteadyOutput
+
+
+class Terminal(io.StringIO):
+    """Takes what is written to it by number."""
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation
+
+
+@asynccontextmanager
+async def painted(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Story, list[bytes]]]:
+    """A story on a screen of 80 by 24, and what was written."""
+    written: list[bytes] = []
+    monkeypatch.setattr(SteadyOutput, "_write_all", lambda _, data: written.append(data))
+    with create_pipe_input() as keys:
+        screen = Screen(ProjectHistory(), stdin=keys, stdout=Terminal())
+        task = asyncio.create_task(screen.app.run_async(handle_sigint=False))
+        while screen.app.renderer.last_rendered_screen is None:
+            await asyncio.sleep(0)
+        written.clear()
+        yield Story(screen.surface, screen.redraw), written
+        screen.leave()
+        await task
+
+
+async def test_what_was_painted_is_not_painted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with painted(monkeypatch) as (story, written):
+        for text in ("One **bold", " word** here", " and more", ".\n\nThe next"):
+            story.tell(TextDelta("root", text))
+            story.paint()
+        whole = b"".join(written)
+        for word in (b"One", b"bold", b"word", b"here", b"more", b"next"):
+            assert whole.count(word) == 1
+        assert all(step.startswith(b"\x1b[?2026h") and step.endswith(b"\x1b[?2026l") for step in written)
+        assert b"\x1b[J" not in whole
+
+
+async def test_a_renderer_that_fails_gives_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    async with painted(monkeypatch) as (story, written):
+        with monkeypatch.context() as defect:
+            defect.setattr(story_module, "render_block", broken)
+            story.write(Told("this matters"))
+            story.paint()
+        with monkeypatch.context() as defect:
+            defect.setattr(story_module, "reduce", broken)
+            story.tell(Notice("root", "warning", "and this"))
+        story.paint()
+        whole = b"".join(written)
+        assert b"this matters" in whole
+        assert b"and this" in whole
+        assert b"a defect" in whole
+
+
+async def test_a_terminal_that_is_gone_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone: list[bool] = []
+
+    def lost(data: bytes) -> None:
+        raise OSError(5, "gone")
+
+    async with painted(monkeypatch) as (story, _):
+        output = story._surface._output
+        output.on_gone = lambda: gone.append(True)
+        monkeypatch.setattr(output, "_write_all", lost)
+        for number in range(3):
+            story.write(Told(f"news {number}"))
+            story.paint()
+    assert gone == [True]
