@@ -27,7 +27,7 @@ from sagent.peer import Action, Background, Cancel, Consult, Inject, JobStatus, 
 from sagent.policy import AllowAll, Policy
 from sagent.policy.advisory import Advisory, AdvisoryFactory
 from sagent.session.entries import Entry, opened, returned
-from sagent.session.folds import bodies, history, last_job, lost_jobs, unread
+from sagent.session.folds import bodies, branch, history, last_job, lost_jobs, unread
 from sagent.session.log import Log, MemoryLog
 from sagent.tool import Tool, Workspace
 from sagent.usage import Cost
@@ -406,7 +406,7 @@ class Agent:
             text = f"{as_str(body.get('job'))}, a call of {as_str(body.get('tool'))}, was lost: the process ended."
             state.receive(user(text, sender="sagent"), "next")
         heads = [as_str(body.get("entry")) for body in bodies(entries, "returned")]
-        for body in bodies(entries, "spawned"):
+        for body in bodies(branch(entries), "spawned"):
             path = as_str(body.get("agent"))
             self._tree.recall(path)
             try:
@@ -551,10 +551,24 @@ class Agent:
 
     def restore(self, history: Sequence[Message]) -> None:
         """Take over an earlier conversation, before the first run."""
-        self._state.history = list(history)
         state = self._state
+        state.history = list(history)
         if state.advisory is not None and state.history:
             state.advisory.restore(list(bodies(state.log.entries(), "advice")), state.log.blobs.get)
+
+    def rewind(self, entry: str) -> None:
+        """Go back to an earlier entry of the log: what came after it stays there, as a branch of its own, to which one
+        can go forward again in the same way. Files are as they are. Raises UsageError while a run is in progress, and
+        for an entry that is not there."""
+        state = self._state
+        if self.running:
+            raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
+        try:
+            state.log.fork(entry)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        state.history = list(history(state.log.entries(), state.log.blobs.get))
+        state.rewound()
 
     async def aclose(self) -> None:
         """End what is in progress, the agents below it, its jobs and what its tools left running; close its log when it

@@ -490,6 +490,13 @@ class State:
         if self.policy is self.judge:
             self.policy = advisory.judge(self.judge)
 
+    def rewound(self) -> None:
+        """Forget what was known of a history that is no longer this agent's."""
+        self.meter, self.proven, self.prompt_id, self.cramped = Meter(), None, "", -1
+        self.handoffs.clear()
+        if self.advisory is not None:
+            self.advisory.forget()
+
     def change_back(self, error: ModelError) -> bool:
         """Let the model answer again that did before the last switch, where its successor has not answered yet."""
         if self.proven is None:

@@ -29,7 +29,7 @@ from sagent.session.entries import Bill, Entry, opened
 from sagent.session.folds import bills, history
 from sagent.session.log import FileLog, Log, MemoryLog, read_log
 from sagent.session.names import agent_of
-from sagent.session.store import Session, delete, find, is_session, latest, log_files
+from sagent.session.store import Session, copy, delete, find, is_session, latest, log_files
 from sagent.tool import Tool, Workspace
 
 
@@ -217,6 +217,10 @@ def _close_new(session: Session, first: Entry) -> None:
 
 def _open_session(settings: Settings) -> tuple[Session, bool]:
     """The session to write to, and whether it is an earlier one."""
+    if settings.fork is not None:
+        name, _, entry = settings.fork.partition("@")
+        source = find(settings.state_dir, name, settings.cwd)
+        return Session.open(copy(source, settings.state_dir, settings.cwd, entry)), True
     if settings.session is not None:
         if not is_session(settings.session):
             try:

@@ -267,6 +267,7 @@ FIELDS: tuple[Field, ...] = (
     Field("state_dir", _path),
     Field("continue_session", _switch, flag="continue"),
     Field("session", _path),
+    Field("fork", _name),
     Field("ephemeral", _switch),
     Field("output_format", choice("text", "json", "stream-json")),
     Field("input_format", choice("text", "stream-json")),

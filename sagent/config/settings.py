@@ -105,6 +105,7 @@ class Settings:
 
     continue_session: bool = False
     session: Path | None = None
+    fork: str | None = None  # a session, and with @ an entry of it, of which a copy is gone on with
     ephemeral: bool = False
     output_format: Literal["text", "json", "stream-json"] = "text"
     input_format: Literal["text", "stream-json"] = "text"

@@ -187,6 +187,10 @@ class Advisory(Protocol):
         """A person's word on the last advice; whose it was. Raises UsageError where there is none."""
         ...
 
+    def forget(self) -> None:
+        """The agent went back to an earlier point: what was told of its history holds no longer."""
+        ...
+
     def restore(self, bodies: Sequence[Mapping[str, object]], blob: Callable[[str], bytes]) -> None:
         """Take up what the log of an earlier process tells."""
         ...

@@ -47,6 +47,10 @@ class Desk(Protocol):
         """Send a message as if the person had typed it."""
         ...
 
+    def rewound(self, text: str) -> None:
+        """The conversation went back: put `text` into the input, to be said differently."""
+        ...
+
     def copy(self, text: str) -> None:
         """Put a text into the person's clipboard."""
         ...

@@ -62,6 +62,10 @@ class _Desk:
         """It is what the prompt becomes."""
         self.prompts.append(text)
 
+    def rewound(self, text: str) -> None:
+        """Nobody would say it differently."""
+        del text
+
     def copy(self, text: str) -> None:
         """There is no clipboard."""
         del text

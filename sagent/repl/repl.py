@@ -489,10 +489,15 @@ class Repl:
             self._opened.agent.interrupt()
 
     def rewind(self) -> None:
-        """Put the last message back into the input, to be said differently."""
-        last = next(iter(self.history.get_strings()[::-1]), "")
-        if last and not self.screen.buffer.text:
-            replace_text(self.screen.buffer, last)
+        """Choose an earlier message, to be said differently."""
+        if not self.screen.buffer.text and self._opened is not None and not self._opened.agent.running:
+            self._spawn(self._command("rewind", ""))
+
+    def rewound(self, text: str) -> None:
+        """The conversation went back: put `text` into the input, to be said differently."""
+        self._count()
+        if text and not self.screen.buffer.text:
+            replace_text(self.screen.buffer, text)
 
     def clear_or_quit(self) -> None:
         """Ctrl-C: clear the input, else interrupt, else quit when it is pressed twice."""

@@ -181,6 +181,11 @@ class Teletype:
         del text
         raise UsageError("This terminal cannot copy.")
 
+    def rewound(self, text: str) -> None:
+        """The conversation went back; what is to be said differently is shown."""
+        if text:
+            self._write(f"{text}\n")
+
     def reopen(self, settings: "Settings") -> None:
         """Close the session and open another."""
         self._next = settings

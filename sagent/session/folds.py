@@ -78,6 +78,48 @@ def compact(messages: list[Message], body: Mapping[str, object]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """Something a person asked for, to which a session can be wound back: what was before it ends at entry `before`,
+    and what came of it, as far as it was followed last, at `tip`.
+
+    `depth` counts the requests that led to it, `current` tells whether it is part of the conversation as it stands.
+    """
+
+    entry: str
+    before: str
+    tip: str
+    at: str
+    text: str
+    depth: int
+    current: bool
+
+
+def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
+    """What a person asked for, on every branch, in the order in which it was said."""
+    every = tuple(entries)
+    by_id = {entry.id: entry for entry in every}
+    here = {entry.id for entry in branch(every)}
+    led: dict[str, tuple[str, ...]] = {}  # the requests that led to an entry
+    tips: dict[str, str] = {}
+    asked: list[tuple[Entry, str, str]] = []
+    for entry in every:
+        body = entry.body if entry.kind == "message" else {}
+        path = led.get(entry.parent, ())
+        parts = [as_object(part) for part in as_array(body.get("parts"))]
+        spoken = body.get("role") == "user" and not body.get("sender")
+        if spoken and not any(part.get("type") == "tool_result" for part in parts):
+            text = "".join(as_str(part.get("text")) for part in parts if part.get("type") == "text")
+            asked.append((entry, by_id.get(as_str(body.get("received")), entry).parent, text))
+            path = (*path, entry.id)
+        led[entry.id] = path
+        tips |= dict.fromkeys(path, entry.id)
+    return tuple(
+        Point(entry.id, before, tips[entry.id], entry.at, text, len(led[entry.id]) - 1, entry.id in here)
+        for entry, before, text in asked
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Unread:
     """A message that was in the inbox when the process ended. `entry` is the one that received it."""
 

@@ -1,5 +1,6 @@
 """Where sessions lie: `<state>/sessions/<working directory>/<session id>/`, each with a lock, logs and blobs."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -198,6 +199,58 @@ def log_files(session: Path) -> list[Path]:
     """The logs of a session, the root's first, then its descendants'."""
     root = session / "root.jsonl"
     return [root, *sorted(session.joinpath("root").rglob("*.jsonl"))]
+
+
+def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
+    """A new session with all that another holds, which may be in use; with `entry`, or the beginning of its id, it goes
+    on from there. What comes after that entry is in the copy too, as a branch.
+
+    Raises SessionNotFound, UsageError for an entry that is not there, and OSError.
+    """
+    import shutil
+
+    if not is_session(source):
+        raise SessionNotFound(f"no session at {source}")
+    with Session.create(state, cwd) as made:
+        for log in tuple(made._logs.values()):  # noqa: SLF001 -- its own; the empty file makes room for the copy
+            log.close()
+        try:
+            for file in log_files(source):
+                target = made.path / file.relative_to(source)
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                data = file.read_bytes()
+                target.write_bytes(data[: data.rfind(b"\n") + 1])  # of one in use, the last line may not be whole
+                target.chmod(0o600)
+            if (source / "blobs").is_dir():
+                shutil.copytree(source / "blobs", made.path / "blobs", copy_function=_link, dirs_exist_ok=True)
+        except BaseException:
+            shutil.rmtree(made.path, ignore_errors=True)
+            raise
+    if entry:
+        try:
+            with Session.open(made.path) as session:
+                log = session.log()
+                fitting = {found.id for found in log.entries() if found.id.startswith(entry)}
+                if len(fitting) != 1:
+                    many = "several entries begin" if fitting else "no entry begins"
+                    raise UsageError(f"{many} with {entry!r} in {source.name}")
+                log.fork(fitting.pop())
+        except BaseException:
+            shutil.rmtree(made.path, ignore_errors=True)
+            raise
+    return made.path
+
+
+def _link(source: str, target: str) -> None:
+    """The same file once more, where the file system can; blobs never change."""
+    import shutil
+
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def delete(path: Path) -> None:

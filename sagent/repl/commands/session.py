@@ -8,7 +8,8 @@ from sagent.errors import UsageError
 from sagent.repl.command import command
 from sagent.repl.desk import Desk
 from sagent.repl.picker import Option
-from sagent.session.store import Summary, find, summaries
+from sagent.session.folds import Point, points
+from sagent.session.store import Summary, copy, find, summaries
 
 if TYPE_CHECKING:
     from sagent.repl.lines import Line
@@ -91,3 +92,70 @@ async def status(desk: Desk) -> None:
         ("session", f"{agent.log.session_id}  {agent.log.path or 'kept in memory only'}"),
     ]
     desk.write([(("class:dim", f"  {name:12}"), ("", value)) for name, value in rows])
+
+
+def _points(desk: Desk) -> tuple[Point, ...]:
+    found = points(desk.opened.agent.log.entries())
+    if not found:
+        raise UsageError("Nothing was asked in this session yet.")
+    return found
+
+
+def _chosen(found: tuple[Point, ...], name: str) -> Point:
+    """A request by its number in `/tree`, or the beginning of its entry's id."""
+    fitting = [point for point in found if len(name) > 3 and point.entry.startswith(name)]
+    if not fitting and name.isdecimal() and 0 < int(name) <= len(found):
+        fitting = [found[int(name) - 1]]
+    if len(fitting) != 1:
+        raise UsageError(f"There is no request {name}: give its number in /tree, 1 to {len(found)}.")
+    return fitting[0]
+
+
+def _line_of(point: Point) -> str:
+    words = " ".join(point.text.split()) or "(no text)"
+    return words if len(words) <= 80 else f"{words[:79]}…"
+
+
+@command()
+async def rewind(desk: Desk, request: str = "") -> None:
+    """Go back to before a request, by its number in /tree or from a list; the request comes back into the input.
+
+    What came after it is kept as a branch, to which /rewind goes forward again. Files stay as they are.
+    """
+    found = _points(desk)
+    point = _chosen(found, request) if request else None
+    if point is None:
+        here = [each for each in reversed(found) if each.current]
+        options = [Option(each, _line_of(each), each.at[:16].replace("T", " ")) for each in here]
+        point = await desk.pick("Back to before which request?", options)
+        if point is None:
+            return
+    desk.opened.agent.rewind(point.before if point.current else point.tip)
+    desk.rewound(point.text if point.current else "")
+    desk.say(f"{'back before' if point.current else 'again after'}: {_line_of(point)}")
+
+
+@command(name="tree")
+async def show_tree(desk: Desk) -> None:
+    """What was asked in this session, branches included; the conversation as it stands is marked."""
+    rows: list[Line] = []
+    for number, point in enumerate(_points(desk), 1):
+        mark = "●" if point.current else "○"
+        indent = "  " * min(point.depth, 20)
+        rows.append(
+            (("class:dim", f"  {number:>3} {mark} {indent}"), ("" if point.current else "class:dim", _line_of(point)))
+        )
+    desk.write(rows)
+
+
+@command()
+async def fork(desk: Desk, request: str = "") -> None:
+    """Go on in a copy of this session, as it is now or from before a request; this one stays as it is."""
+    settings, agent = desk.settings, desk.opened.agent
+    if not agent.log.path:
+        raise UsageError("This session is not kept, so there is nothing to copy.")
+    entry = _chosen(_points(desk), request).before if request else ""
+    from pathlib import Path
+
+    path = await asyncio.to_thread(copy, Path(agent.log.path), settings.state_dir, settings.cwd, entry)
+    desk.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))
