@@ -16,6 +16,7 @@ from sagent.app.choice import catalog, choose_model
 from sagent.config import Settings
 from sagent.context.instructions import gather, repository_root
 from sagent.context.prompt import compose
+from sagent.context.skills import find_skills, skills_text
 from sagent.cost.ledger import Ledger, Spent
 from sagent.cost.prices import PriceBook
 from sagent.errors import SessionNotFound, UsageError
@@ -74,6 +75,7 @@ async def open_agent(
         stack.push_async_callback(aside.aclose)
         fallbacks = choice.fallbacks()
         notices += _unpriced(fallbacks, ledger)
+        offered = (*offered, *await _mcp_tools(settings, stack, notices))
         advisory = advisors_of(settings, choice, notices)
         agent = Agent(
             choice.model,
@@ -113,6 +115,15 @@ async def open_agent(
         if past.resumed:
             await agent.recall()
         yield agent
+
+
+async def _mcp_tools(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> tuple[Tool, ...]:
+    """The tools of the MCP servers that are set; their servers are stopped in the end."""
+    if not settings.mcp:
+        return ()
+    from sagent.bridges.mcp import open_servers
+
+    return await stack.enter_async_context(open_servers(settings.mcp, notices))
 
 
 def policy_of(settings: Settings) -> PermissionPolicy:
@@ -261,7 +272,8 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
         return past.system
     found = gather(settings.cwd, settings.config_dir, settings.add_dirs)
     notices.extend(found.notices)
-    return compose(workspace, date.today(), found.text, settings.system, settings.append_system)  # noqa: DTZ011 -- the person's day
+    told = "\n\n".join(filter(None, (found.text, skills_text(find_skills(settings.cwd, settings.config_dir)))))
+    return compose(workspace, date.today(), told, settings.system, settings.append_system)  # noqa: DTZ011 -- the person's day
 
 
 def _environment() -> dict[str, object]:

@@ -261,6 +261,7 @@ class _Run:
             session=self.session,
             ephemeral=self.session is None,
             continue_session=False,
+            fork=None,
             trace=None,
         )
         if self.arm == "without":

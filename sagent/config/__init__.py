@@ -2,6 +2,6 @@
 
 from sagent.config.layers import load
 from sagent.config.report import Row, show
-from sagent.config.settings import Address, CustomProvider, Settings
+from sagent.config.settings import Address, CustomProvider, McpServer, Settings
 
-__all__ = ["Address", "CustomProvider", "Row", "Settings", "load", "show"]
+__all__ = ["Address", "CustomProvider", "McpServer", "Row", "Settings", "load", "show"]

@@ -277,7 +277,7 @@ FIELDS: tuple[Field, ...] = (
     Field("log_level", _level, "yes"),
     Field("trace", _path),
 )
-TABLES = ("providers", "prices")
+TABLES = ("providers", "prices", "mcp")
 
 
 def is_stricter(name: str, new: object, old: object) -> bool:

@@ -379,7 +379,7 @@ class _Draft:
         return None
 
     def _take_table(self, file: File, key: str, value: object) -> None:
-        from sagent.config.tables import read_prices, read_providers
+        from sagent.config.tables import READERS
 
         table = _table(file, (key,), value)
         for name, row in table.items():
@@ -388,7 +388,7 @@ class _Draft:
             name: _table(file, (key, name), _expanded_row(file, (key, name), row, self.environ))
             for name, row in table.items()
         }
-        self.values[key] = read_providers(file, expanded) if key == "providers" else read_prices(file, expanded)
+        self.values[key] = READERS[key](file, expanded)
         self.origins[key] = str(file.path)
 
 

@@ -52,6 +52,18 @@ class Address:
     api_key: str = field(default="", repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """A server of tools: a command that is run, or a URL. `timeout` is in seconds, for one call."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    timeout: float = 600.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Every setting. None leaves a choice to whoever needs it; `origins` tells for each name where it was set.
@@ -116,6 +128,7 @@ class Settings:
     trace: Path | None = None  # a file that every event is added to, one a line
 
     providers: Mapping[str, CustomProvider] = field(default_factory=dict[str, CustomProvider])
+    mcp: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
     prices: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
 
     origins: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -1,15 +1,15 @@
 """The tables of the person's file: providers they describe, prices they know."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
-from sagent.config.fields import FIELDS, Place, RefusedError, choice, nearest
+from sagent.config.fields import FIELDS, Place, RefusedError, choice, decimal, nearest
 from sagent.config.files import File
-from sagent.config.settings import CustomProvider
+from sagent.config.settings import CustomProvider, McpServer
 from sagent.errors import ConfigError
 from sagent.providers.rows import Quirks, Row, built_in, read_rows
 
@@ -109,3 +109,64 @@ def read_prices(file: File, table: Mapping[str, Mapping[str, object]]) -> Mappin
             keys = ("prices", name) if key is None else ("prices", name, key)
             raise ConfigError(f"{file.where(*keys)}: {error}.") from None
     return table
+
+
+_MCP = ("command", "args", "env", "url", "headers", "timeout")
+
+
+def read_mcp(file: File, table: Mapping[str, Mapping[str, object]]) -> Mapping[str, McpServer]:
+    """`[mcp.NAME]`: a `command` with `args` and `env`, or a `url` with `headers`; `timeout` of a call in seconds.
+
+    Raises ConfigError with file and line.
+    """
+    return {name: _mcp_server(file, name, given) for name, given in table.items()}
+
+
+def _mcp_server(file: File, name: str, given: Mapping[str, object]) -> McpServer:
+    where = file.where("mcp", name)
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name):
+        raise ConfigError(f"{where}: {name!r} is no server's name: use letters, digits, _ and -, at most 32.")
+    if strangers := [key for key in given if key not in _MCP]:
+        hint = nearest(strangers[0], _MCP)
+        raise ConfigError(
+            f"{file.where('mcp', name, strangers[0])}: there is no setting mcp.{name}.{strangers[0]}; accepted are "
+            f"{', '.join(_MCP)}{hint or '.'}"
+        )
+    command, url = given.get("command", ""), given.get("url", "")
+    if not (isinstance(command, str) and isinstance(url, str) and bool(command) != bool(url)):
+        raise ConfigError(f"{where}: mcp.{name} needs a command or a url, and not both.")
+    try:
+        return McpServer(
+            command,
+            tuple(_texts(given.get("args", []), "args")),
+            _pairs(given.get("env", {}), "env"),
+            url,
+            _pairs(given.get("headers", {}), "headers"),
+            float(decimal(given.get("timeout", 600), "timeout: give seconds as a number")),
+        )
+    except RefusedError as error:
+        raise ConfigError(f"{where}: mcp.{name}: {error}.") from None
+
+
+def _texts(value: object, what: str) -> list[str]:
+    items = cast("list[object]", value) if isinstance(value, list) else [None]
+    texts = [item for item in items if isinstance(item, str)]
+    if len(texts) != len(items):
+        raise RefusedError(f"{what}: give a list of texts")
+    return texts
+
+
+def _pairs(value: object, what: str) -> Mapping[str, str]:
+    pairs = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {"": None}
+    texts = {name: text for name, text in pairs.items() if isinstance(text, str)}
+    if len(texts) != len(pairs):
+        raise RefusedError(f"{what}: give a table of texts")
+    return texts
+
+
+READERS: Mapping[str, Callable[[File, Mapping[str, Mapping[str, object]]], object]] = {
+    "providers": read_providers,
+    "prices": read_prices,
+    "mcp": read_mcp,
+}
+"""How each table is read."""

@@ -1,0 +1,203 @@
+"""Tools of MCP servers (modelcontextprotocol.io), as tools like any other. Needs sagent[mcp].
+
+Each server lives in a task of its own, for as long as the session; one that has ended is started by the next call.
+"""
+
+import asyncio
+import base64
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TextIO, cast
+
+from sagent.config import McpServer
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, json_dump, json_freeze_object, json_thaw
+from sagent.messages import Document, Image, Text
+from sagent.tool import Media, RunContext, ToolOutput
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.types import CallToolResult
+    from mcp.types import Tool as McpToolInfo
+
+PATIENCE = 20.0  # seconds that a server may take to be ready
+MOST_TOOLS = 128  # of one server
+_MISSING = "MCP servers need a package that is not installed: pip install 'sagent[mcp]'"
+
+
+@asynccontextmanager
+async def open_servers(servers: Mapping[str, McpServer], notices: list[str]) -> AsyncGenerator[tuple["McpTool", ...]]:
+    """The tools of all servers that could be reached; what could not be is said in the notices.
+
+    All servers are started together, and stopped in the end.
+    """
+    if not servers:
+        yield ()
+        return
+    try:
+        await asyncio.to_thread(_load)
+    except ImportError:
+        notices.append(f"{_MISSING}. {', '.join(servers)} is done without.")
+        yield ()
+        return
+    links = [Link(name, server) for name, server in servers.items()]
+    try:
+        found = await asyncio.gather(*(_tools_of(link, notices) for link in links))
+        yield tuple(tool for tools in found for tool in tools)
+    finally:
+        await asyncio.gather(*(link.aclose() for link in links), return_exceptions=True)
+
+
+async def _tools_of(link: "Link", notices: list[str]) -> Sequence["McpTool"]:
+    try:
+        client = await link.client()
+        listed = await client.list_tools()
+    except (Exception, asyncio.CancelledError) as error:
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise
+        notices.append(f"The MCP server {link.name} is not there: {_reason(error)}")
+        return ()
+    if len(listed.tools) > MOST_TOOLS:
+        notices.append(f"The MCP server {link.name} has {len(listed.tools)} tools; the first {MOST_TOOLS} are offered.")
+    return [McpTool(link, info) for info in listed.tools[:MOST_TOOLS]]
+
+
+class Link:
+    """One server: started when it is needed."""
+
+    def __init__(self, name: str, server: McpServer) -> None:
+        self.name = name
+        self._server = server
+        self._task: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+        self._ready: asyncio.Future[Client] | None = None
+
+    async def client(self) -> "Client":
+        """A connection that is ready. Raises whatever keeps it from that."""
+        if self._task is None or self._task.done():
+            self._ready = asyncio.get_running_loop().create_future()
+            self._stop = asyncio.Event()
+            self._task = asyncio.create_task(self._live(self._ready, self._stop))
+        assert self._ready is not None
+        async with asyncio.timeout(PATIENCE):
+            return await asyncio.shield(self._ready)
+
+    def lost(self) -> None:
+        """The connection failed: the next call begins another."""
+        self._stop.set()
+
+    async def _live(self, ready: "asyncio.Future[Client]", stop: asyncio.Event) -> None:
+        """The whole life of a connection, in one task: its cancel scopes may not be left in another."""
+        try:
+            with open("/dev/null", "w") as quiet:  # noqa: PTH123,ASYNC230 -- what a server says on stderr is not ours to show
+                async with _connect(self._server, quiet) as client:
+                    if not ready.done():
+                        ready.set_result(client)
+                    await stop.wait()
+        except Exception as error:
+            if not ready.done():
+                ready.set_exception(error)
+                ready.exception()  # it may be that nobody waits any more
+        finally:
+            if not ready.done():
+                ready.cancel()
+
+    async def aclose(self) -> None:
+        """End the server."""
+        self._stop.set()
+        if self._task is not None:
+            done, _ = await asyncio.wait([self._task], timeout=3)
+            if not done:
+                self._task.cancel()
+                await asyncio.wait([self._task])
+
+
+class McpTool:
+    """A tool of a server. What its server says of its effects is not believed: a policy asks as for a command."""
+
+    def __init__(self, link: Link, info: "McpToolInfo") -> None:
+        self._link, self._own = link, info.name
+        self.server = link.name
+        self.name = f"mcp__{_plain(link.name)}__{_plain(info.name)}"[:64]
+        self.description = (info.description or info.title or info.name)[:2_000]
+        self.parameters = json_freeze_object({"type": "object", **info.input_schema})
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Have the server do it."""
+
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            run.progress(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
+
+        thawed = json_thaw(arguments)
+        assert isinstance(thawed, dict)
+        try:
+            client = await self._link.client()
+            result = await client.call_tool(self._own, thawed, progress_callback=tell)
+        except Exception as error:
+            self._link.lost()
+            raise ToolError(f"The MCP server {self.server} failed: {_reason(error)}") from error
+        return _output(result)
+
+
+def _connect(server: McpServer, errors: TextIO) -> "Client":
+    from mcp import Client, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    if server.url:
+        if not server.headers:
+            return Client(server.url, read_timeout_seconds=server.timeout)
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
+
+        http = httpx2.AsyncClient(headers=dict(server.headers), timeout=server.timeout)
+        return Client(streamable_http_client(server.url, http_client=http), read_timeout_seconds=server.timeout)
+    how = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env) or None)
+    return Client(stdio_client(how, errors), read_timeout_seconds=server.timeout)
+
+
+def _output(result: "CallToolResult") -> ToolOutput:
+    content = [part for block in result.content for part in _shown(block)]
+    if not content and result.structured_content is not None:
+        content.append(Text(json_dump(result.structured_content)))
+    words = next((part.text for part in content if isinstance(part, Text)), "")
+    summary = " ".join(words.split())[:80] or "done"
+    return ToolOutput(tuple(content) or (Text("(nothing)"),), is_error=bool(result.is_error), summary=summary)
+
+
+def _shown(block: object) -> Sequence[Media]:
+    """A block of a result as a model is shown it."""
+    from mcp import types
+
+    match block:
+        case types.TextContent():
+            return (Text(block.text),)
+        case types.ImageContent():
+            return (Image(block.mime_type, base64.b64decode(block.data)),)
+        case types.EmbeddedResource(resource=types.TextResourceContents() as held):
+            return (Text(f"{held.uri}:\n{held.text}"),)
+        case types.EmbeddedResource(resource=types.BlobResourceContents() as held):
+            media_type = held.mime_type or "application/octet-stream"
+            return (Document(media_type, base64.b64decode(held.blob), str(held.uri)),)
+        case types.ResourceLink():
+            return (Text(f"{block.name}: {block.uri}"),)
+        case _:
+            return (Text(f"({type(block).__name__}, which cannot be shown)"),)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, of several things the first."""
+    inner: object = error
+    while isinstance(inner, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", inner).exceptions[0]
+    return f"{type(inner).__name__}: {inner}".rstrip(": ")
+
+
+def _load() -> None:
+    from importlib import import_module
+
+    import_module("mcp")

@@ -1,0 +1,78 @@
+"""Skills: what a person or a project knows how to do, each in a file that a model reads when it needs it.
+
+A skill is a directory `skills/NAME` with a `SKILL.md` that begins with `name` and `description` between two lines of
+dashes (agentskills.io). Only these two are in the prompt.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PLACES = (".sagent/skills", ".agents/skills", ".claude/skills")
+"""Where a project keeps them."""
+MOST = 64
+_HEAD = 4_000  # characters of a file in which its beginning must end
+_LENGTH = 300  # characters of a description that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A skill and the file that tells all of it."""
+
+    name: str
+    description: str
+    path: Path
+
+
+def find_skills(cwd: Path, user_dir: Path) -> tuple[Skill, ...]:
+    """The person's own and the project's, by name; of two with one name the project's. Unreadable ones are left out."""
+    found: dict[str, Skill] = {}
+    for place in (user_dir / "skills", *(cwd / each for each in PLACES)):
+        for skill in _skills_in(place):
+            found[skill.name] = skill
+    return tuple(sorted(found.values(), key=lambda skill: skill.name))[:MOST]
+
+
+def skills_text(skills: Sequence[Skill]) -> str:
+    """What the prompt says of them, "" where there are none."""
+    if not skills:
+        return ""
+    rows = "\n".join(f"- {skill.name}: {skill.description} ({skill.path})" for skill in skills)
+    return f"Skills. When a task fits one, read its file first and do as it says.\n{rows}"
+
+
+def _skills_in(place: Path) -> Iterator[Skill]:
+    try:
+        files = sorted(place.glob("*/SKILL.md"))
+    except OSError:
+        return
+    for file in files:
+        try:
+            with file.open(encoding="utf-8") as text:
+                head = text.read(_HEAD)
+        except (OSError, ValueError):
+            continue
+        told = _front_matter(head)
+        description = " ".join(told.get("description", "").split())
+        if description:
+            name = told.get("name") or file.parent.name
+            yield Skill(name.strip(), description[:_LENGTH], file)
+
+
+def _front_matter(text: str) -> dict[str, str]:
+    """The `key: value` lines between the first two lines of dashes; a value may go on in indented lines."""
+    lines = text.splitlines()
+    if not lines or lines[0].strip() != "---":
+        return {}
+    found: dict[str, str] = {}
+    key = ""
+    for line in lines[1:]:
+        if line.strip() == "---":
+            return found
+        if line[:1].isspace() and key:
+            found[key] = f"{found[key]} {line.strip()}".strip()
+        elif ":" in line:
+            key, _, value = line.partition(":")
+            key = key.strip()
+            found[key] = value.strip().strip("\"'").removeprefix(">-").removeprefix("|").removeprefix(">").strip()
+    return {}

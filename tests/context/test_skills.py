@@ -1,0 +1,32 @@
+"""Skills that are found, and what the prompt says of them."""
+
+from pathlib import Path
+
+from sagent.context.skills import find_skills, skills_text
+
+
+def skill(place: Path, name: str, text: str) -> None:
+    (place / name).mkdir(parents=True)
+    (place / name / "SKILL.md").write_text(text)
+
+
+def test_the_projects_wins_and_what_says_nothing_is_left_out(tmp_path: Path) -> None:
+    own, project = tmp_path / "config", tmp_path / "project"
+    skill(
+        own / "skills", "deploy", "---\nname: deploy\ndescription: How it is put\n  on the machines.\n---\n1."
+    )
+    skill(own / "skills", "review", "---\nname: review\ndescription: mine\n---\n")
+    skill(project / ".sagent/skills", "review", "---\nname: review\ndescription: 'the project''s'\n---\n")
+    skill(project / ".claude/skills", "silent", "---\nname: silent\n---\n")
+    skill(project / ".agents/skills", "odd", "no head at all")
+    (project / ".sagent/skills/binary").mkdir()
+    (project / ".sagent/skills/binary/SKILL.md").write_bytes(b"---\nname: \xff\xfe\n---")
+    found = find_skills(project, own)
+    assert [(each.name, each.description) for each in found] == [
+        ("deploy", "How it is put on the machines."),
+        ("review", "the project''s"),
+    ]
+    text = skills_text(found)
+    assert f"- deploy: How it is put on the machines. ({own}/skills/deploy/SKILL.md)" in text
+    assert skills_text(()) == ""
+    assert find_skills(tmp_path / "nowhere", tmp_path / "neither") == ()
