@@ -10,6 +10,8 @@ COMMANDS = {
     "models": "list known models: window, limits, price",
     "sessions": "list, show, delete or repair sessions",
     "trace": "show a run turn by turn, from its trace or its session",
+    "advice": "what a session's advisors said, what became of it and what it cost",
+    "bench-advisor": "run tasks with and without an advisor, and tell the difference",
     "config": "show every setting and where it comes from",
     "demo": "fix a failing test in a small repository, by default offline and without a key",
 }
@@ -63,8 +65,19 @@ def add_flags(parser: Parser) -> None:
     _model_flags(parser.add_argument_group("model"))
     _advisor_flags(parser.add_argument_group("advisor"))
     _limit_flags(parser.add_argument_group("limits"))
-    _work_flags(parser.add_argument_group("work"))
+    work = parser.add_argument_group("work")
+    work.add_argument("--cwd", metavar="DIR", help="work in DIR")
+    work.add_argument("--add-dir", metavar="DIR", action="append", help="another directory to work in (repeatable)")
+    _work_flags(work)
     _session_flags(parser.add_argument_group("session and output"))
+
+
+def add_agent_flags(parser: Parser) -> None:
+    """Those of them that say how an agent works, wherever it does."""
+    _model_flags(parser.add_argument_group("model"))
+    _advisor_flags(parser.add_argument_group("advisor"))
+    _limit_flags(parser.add_argument_group("limits"))
+    _work_flags(parser.add_argument_group("work"))
 
 
 def _model_flags(group: argparse._ArgumentGroup) -> None:
@@ -105,8 +118,6 @@ def _limit_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def _work_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--cwd", metavar="DIR", help="work in DIR")
-    group.add_argument("--add-dir", metavar="DIR", action="append", help="another directory to work in (repeatable)")
     group.add_argument("--tools", metavar="A,B", help="offer only these tools; none for no tools")
     group.add_argument("--permission-mode", metavar="MODE", help="plan, ask, edit (default) or full")
     group.add_argument(
@@ -125,6 +136,7 @@ def _session_flags(group: argparse._ArgumentGroup) -> None:
     one = group.add_mutually_exclusive_group()
     one.add_argument("--continue", action="store_true", help="go on with the last session of this directory")
     one.add_argument("--session", metavar="PATH", help="go on with this session, or start it at a new path")
+    one.add_argument("--fork", metavar="S[@E]", help="go on with a copy of a session, from an entry on")
     one.add_argument("--ephemeral", action="store_true", help="keep nothing on disk")
     group.add_argument("--output-format", metavar="F", help="text (default), json or stream-json")
     group.add_argument("--input-format", metavar="F", help="text (default) or stream-json: one message a line")

@@ -106,7 +106,8 @@ def test_all_names_have_help_and_none_is_another() -> None:
     commands = built_in_commands()
     wanted = (
         "help model provider effort advisor ask-advisor cost context status compact clear resume sessions rename "
-        "copy agents send stop tasks detach permissions tools memory init config login vim theme doctor bug quit"
+        "copy agents send stop tasks detach permissions tools memory init config login vim theme doctor bug quit "
+        "rewind tree fork mcp skills"
     )
     assert set(commands) == set(wanted.split())
     assert all(one.help and one.help[0].isupper() for one in commands.values())

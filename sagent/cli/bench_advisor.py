@@ -1,0 +1,254 @@
+"""`sagent bench-advisor`: what an advisor is worth on tasks of one's own, told with what can be known and what not."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.render import binary_safe, printable
+from sagent.cli.settings import load_settings
+from sagent.errors import UsageError
+
+if TYPE_CHECKING:
+    from sagent.app.experiment import Experiment, Field, Plan
+    from sagent.config import Settings
+    from sagent.trace.benchmark import Trial
+    from sagent.trace.comparison import Comparison, Side
+    from sagent.trace.intervals import Difference
+    from sagent.trace.notebook import Notes
+
+EXIT_DONE, EXIT_FAILED, EXIT_BUDGET = 0, 1, 3
+
+
+def run_bench_advisor(argv: Sequence[str]) -> int:
+    """Carry the runs out and tell what they came to."""
+    flags = vars(_parser().parse_args(argv))
+    file = Path(flags.pop("tasks"))
+    repeats, jobs = _count("repeats", flags.pop("repeats", "1")), _count("jobs", flags.pop("jobs", "1"))
+    total, out, as_json = _usd(flags.pop("max_total_usd", None)), flags.pop("out", None), flags.pop("json", False)
+    if "executor" in flags:
+        if "model" in flags:
+            raise UsageError("--executor and --model name the same: give one of them.")
+        flags["model"] = flags.pop("executor")
+
+    from sagent.app.experiment import Plan
+    from sagent.trace.benchmark import read_tasks
+
+    def load(work: Path) -> "Settings":
+        return load_settings({**flags, "cwd": str(work)})
+
+    tasks, near = read_tasks(file), file.absolute().parent
+    plan = Plan(tasks=tasks, load=load, near=near, repeats=repeats, jobs=jobs, total=total)
+    return asyncio.run(_carry_out(plan, out, as_json=as_json))
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="sagent bench-advisor",
+        usage="sagent bench-advisor TASKFILE --executor M --advisor M [flags]",
+        description="Carry out each task with the advisor and without, within the same budget, and tell what differs. "
+        "Flags of a run that say how an agent works are taken too.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("tasks", metavar="TASKFILE", help="[[tasks]] in TOML, or JSON lines: name, prompt, check, ...")
+    group = parser.add_argument_group("benchmark")
+    group.add_argument("--executor", metavar="M", help="the model that does the work: another name of --model")
+    group.add_argument("--executor-api-base", metavar="URL", help="where the executor's server is, for it alone")
+    group.add_argument(
+        "--advisor-api-base", metavar="URL", action="append", help="where the advisor's is; one for each --advisor"
+    )
+    group.add_argument("--repeats", metavar="N", help="carry each task out N times in each way (1)")
+    group.add_argument("--jobs", metavar="N", help="N runs at a time (1)")
+    group.add_argument("--max-total-usd", metavar="N", help="all runs together cost at most N USD; never overshot")
+    group.add_argument("--out", metavar="DIR", help="keep every run in DIR; the same command again goes on from there")
+    group.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
+    group.add_argument("--log-level", metavar="L", help="info tells of each run on stderr, also without a terminal")
+    add_agent_flags(parser)
+    return parser
+
+
+def _count(name: str, text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"--{name} {text}: give a whole number, at least 1.")
+    return int(text)
+
+
+def _usd(text: str | None) -> Decimal | None:
+    if text is None:
+        return None
+    try:
+        usd = Decimal(text)
+    except InvalidOperation:
+        usd = Decimal(-1)
+    if not usd.is_finite() or usd <= 0:
+        raise UsageError(f"--max-total-usd {text}: give USD as a number above 0.")
+    return usd
+
+
+async def _carry_out(plan: "Plan", out: str | None, *, as_json: bool) -> int:
+    from sagent.app.experiment import Experiment, survey
+    from sagent.cli.headless import Interrupter
+
+    interrupter = Interrupter()
+    interrupter.install()
+    stdout, stderr = binary_safe(sys.stdout), binary_safe(sys.stderr)
+    try:
+        field = await survey(plan, Path.cwd())
+        notes = _notes(plan, field, out)
+    except asyncio.CancelledError:
+        return 128 + (interrupter.received or 2)
+    try:
+        for notice in field.notices:
+            stderr.write(f"sagent: warning: {printable(notice)}\n")
+        progress = _progress(plan, stderr)
+        experiment = Experiment(plan, field.budget, notes, progress)
+        progress.runs = experiment.missing
+        try:
+            await experiment.run()
+        except asyncio.CancelledError:
+            if interrupter.received is None:
+                raise
+            experiment.stopped = "interrupted"
+        _tell(plan, field, experiment, stdout, as_json=as_json)
+        if experiment.stopped:
+            again = "the same command again goes on" if out else "with --out it could be gone on with"
+            stderr.write(f"sagent: stopped before the end: {printable(experiment.stopped)}; {again}\n")
+    finally:
+        await asyncio.to_thread(notes.close)
+    if interrupter.received is not None:
+        return 128 + interrupter.received
+    if experiment.over_total:
+        return EXIT_BUDGET
+    return EXIT_FAILED if experiment.missing else EXIT_DONE
+
+
+def _notes(plan: "Plan", field: "Field", out: str | None) -> "Notes":
+    from sagent.trace.notebook import Memory, Notebook
+
+    if out is None:
+        return Memory()
+    home = Path(out).expanduser().resolve()
+    for task in plan.tasks:
+        if task.directory is not None and home.is_relative_to(task.directory):
+            raise UsageError(
+                f"--out {out} lies inside the directory of task {task.name!r}: its runs would see those before them. "
+                "Name a directory elsewhere."
+            )
+    return Notebook(home, field.setup, plan.tasks)
+
+
+class _Progress:
+    """A line for each run that has ended, for whoever watches."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+        self.runs = self._ended = 0
+
+    def __call__(self, trial: "Trial") -> None:
+        self._ended += 1
+        if self._stream is None:
+            return
+        asked = f", {trial.consultations} consultations" if trial.arm == "with" else ""
+        usd = "price unknown" if trial.usd is None else f"{trial.usd:.6f} USD"
+        why = f" ({' '.join(trial.reason.split())[:160]})" if trial.reason and trial.outcome != "solved" else ""
+        self._stream.write(
+            printable(
+                f"run {self._ended} of {self.runs}, {trial.task} {trial.number} {trial.arm}: {trial.outcome}{why}, "
+                f"{usd}, {trial.turns} turns, {trial.seconds:.1f} s{asked}"
+            )
+            + "\n"
+        )
+        self._stream.flush()
+
+
+def _progress(plan: "Plan", stderr: TextIO) -> _Progress:
+    level = plan.load(Path.cwd()).log_level
+    talk = level in ("info", "debug") or (stderr.isatty() and level != "error")
+    return _Progress(stderr if talk else None)
+
+
+def _tell(plan: "Plan", field: "Field", experiment: "Experiment", out: TextIO, *, as_json: bool) -> None:
+    from sagent.trace.comparison import compare, tell
+
+    found = compare(experiment.trials)
+    if as_json:
+        from sagent.lib.json import json_dump
+
+        out.write(json_dump(_object(plan, field, experiment, found)) + "\n")
+    else:
+        out.writelines(printable(line) + "\n" for line in (*_head(plan, field, experiment), "", *tell(found)))
+    out.flush()
+
+
+def _head(plan: "Plan", field: "Field", experiment: "Experiment") -> Iterator[str]:
+    yield f"executor  {field.executor}"
+    for advisor in field.advisors:
+        yield f"advisor   {advisor}"
+    budget = "" if field.budget is None else f", at most {field.budget} USD each"
+    left = f"; {experiment.missing} still to be made" if experiment.missing else ""
+    yield f"runs      {len(plan.tasks)} tasks × {plan.repeats} repeats × 2 ways{budget}{left}"
+    trials = experiment.trials
+    unknown = any(trial.usd is None for trial in trials)
+    usd = sum((trial.usd or Decimal(0) for trial in trials), Decimal(0))
+    yield f"spent     {'≥ ' if unknown else ''}{usd:.6f} USD, runs that came to nothing included"
+
+
+# -- as JSON -----------------------------------------------------------------------------------------------------------
+
+
+def _object(plan: "Plan", field: "Field", experiment: "Experiment", found: "Comparison") -> Mapping[str, object]:
+    from sagent.trace.comparison import HOW
+
+    return {
+        "executor": field.executor,
+        "advisors": list(field.advisors),
+        "max_budget_usd": _number(field.budget),
+        "max_total_usd": _number(plan.total),
+        "repeats": plan.repeats,
+        "planned": experiment.planned,
+        "missing": experiment.missing,
+        "stopped": experiment.stopped or None,
+        "arms": {arm: _side(side) for arm, side in found.sides.items()},
+        "tasks": {name: {arm: _side(side) for arm, side in sides.items()} for name, sides in found.tasks.items()},
+        "differences": {name: _difference(difference) for name, difference in found.differences.items()},
+        "how": " ".join(HOW.split()),
+        "runs": [_run(trial) for trial in experiment.trials],
+    }
+
+
+def _run(trial: "Trial") -> Mapping[str, object]:
+    from dataclasses import asdict
+
+    return {name: float(value) if isinstance(value, Decimal) else value for name, value in asdict(trial).items()}
+
+
+def _side(side: "Side") -> Mapping[str, object]:
+    counts = ("trials", "judged", "solved", "turns", "consultations", "consulted")
+    advice = ("answered", "declined", "failed", "withheld")
+    return {
+        **{name: getattr(side, name) for name in (*counts, *advice)},
+        "solve_rate": side.solved / side.judged if side.judged else None,
+        "solve_rate_interval": list(side.rate),
+        "mean": dict(side.means),
+        "consult_rate": side.consult_rate,
+        "usd": _number(side.usd),
+        "advisor_usd": _number(side.advisor_usd),
+        "apart": dict(side.apart),
+        "reasons": dict(side.reasons),
+    }
+
+
+def _difference(difference: "Difference") -> Mapping[str, object]:
+    interval = None if difference.interval is None else list(difference.interval)
+    told = {"pairs": difference.pairs, "mean": difference.mean, "interval": interval, "told": difference.is_told}
+    return told if difference.p is None else {**told, "p": difference.p}
+
+
+def _number(usd: Decimal | None) -> float | None:
+    return None if usd is None else float(usd)

@@ -1,0 +1,74 @@
+"""What looks like a secret, taken out of what leaves the machine, and counted."""
+
+import json
+import re
+from dataclasses import dataclass
+
+from sagent.lib.json import JsonObject, as_array, as_object, canonical_bytes, json_dump
+from sagent.lib.secrets import redact
+from sagent.session.entries import Entry
+
+_NAMES = re.compile(r"(?i)key|secret|token|pass|pwd|credential|auth")
+_JSON = ("arguments", "data")  # members whose text is JSON
+
+
+@dataclass(slots=True)
+class Redaction:
+    """Takes secrets out by their shape; `count` is how many there were. With `keep`, it leaves everything as it is."""
+
+    keep: bool = False
+    count: int = 0
+
+    def text(self, text: str) -> str:
+        """A text without them."""
+        if self.keep or not text:
+            return text
+        clean, found = redact(text)
+        self.count += found
+        return clean
+
+    def value(self, value: object, name: str = "") -> object:
+        """A JSON value without them: in every text, names of members included; `name` is what it is called."""
+        match value:
+            case str():
+                return self._named(value, name)
+            case list() | tuple():
+                return [self.value(item) for item in as_array(value)]  # pyright: ignore[reportUnknownArgumentType]
+            case dict() | JsonObject():
+                members = as_object(value)  # pyright: ignore[reportUnknownArgumentType] -- the keys of JSON are strings
+                return {self.text(key): self.value(item, key) for key, item in members.items()}
+            case _:
+                return value
+
+    def entry(self, entry: Entry) -> bytes:
+        """An entry's line without them. Its id stays: it is that of the line as it was, and no longer this one's."""
+        if self.keep:
+            return entry.line
+        before = self.count
+        body = self.value(entry.body)
+        if self.count == before:
+            return entry.line
+        members = {"at": entry.at, "body": body, "kind": entry.kind, "parent": entry.parent}
+        return b'{"id":"%b",%b\n' % (entry.id.encode(), canonical_bytes(members)[1:])
+
+    def _named(self, text: str, name: str) -> str:
+        if self.keep:
+            return text
+        if name in _JSON and text[:1] in ("{", "["):
+            return self._json(text)
+        if _NAMES.search(name) and "\n" not in text and '"' not in text:
+            head = f'{name}: "'
+            clean, found = redact(f'{head}{text}"')
+            if clean.startswith(head) and clean.endswith('"'):
+                self.count += found
+                return clean[len(head) : -1]
+        return self.text(text)
+
+    def _json(self, text: str) -> str:
+        before = self.count
+        try:
+            value: object = json.loads(text)
+            clean = self.value(value)
+        except (ValueError, RecursionError):
+            return self.text(text)
+        return text if self.count == before else json_dump(clean)
