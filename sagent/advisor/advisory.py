@@ -1,4 +1,4 @@
-"""An agent's advisors: who they are, how one is asked, and what becomes of what it says."""
+"""An agent's advisors: how one is asked, what bounds that, and what becomes of what it says."""
 
 import asyncio
 import time
@@ -8,12 +8,26 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from sagent.advisor.account import ZERO, Account
+from sagent.advisor.account import ZERO, Account, Held
 from sagent.advisor.advisor import Advisor, parse_advisor, role_text
-from sagent.advisor.consultation import OUTPUT, THOUGHT, decode, outcome_of, read, reason_of, send, why
-from sagent.advisor.conversation import TOOL, Asked, Conversation
+from sagent.advisor.consultation import (
+    OUTPUT,
+    THOUGHT,
+    Consultation,
+    decode,
+    ended,
+    outcome_of,
+    read,
+    reason_of,
+    send,
+    why,
+)
+from sagent.advisor.conversation import TOOL, Asked, Asking, Conversation
 from sagent.advisor.native import Native
+from sagent.advisor.outcomes import Outcome, Outcomes
 from sagent.advisor.policy import AdvisorPolicy, is_answer, message_of
+from sagent.advisor.quotation import cut
+from sagent.advisor.roster import Roster
 from sagent.advisor.rules import Rules, Trigger
 from sagent.advisor.tool import AdvisorTool, prompt_text
 from sagent.codec import show_advice
@@ -29,8 +43,10 @@ from sagent.policy.advisory import Advisee, AdvisoryFactory
 from sagent.tool import Tool
 from sagent.usage import Charge
 
-SHORT_TASK = 10  # turns, up to which any consultation seems dear
 LONG_TASK = 25  # turns, after which an advisor that was never asked is worth a word
+FAIR = 10  # turns, from which on what an advisor costs can be weighed against what it would have cost alone
+QUESTION = 2_000  # characters of a question
+_BYTES = 3  # of a request to a token, about
 Mode: TypeAlias = Literal["auto", "client", "native"]
 
 
@@ -61,23 +77,15 @@ def advise(advisors: Sequence[Advisor | str], setup: Setup | None = None) -> Adv
     return lambda advisee: Advisors(advisee, roster, given, account)
 
 
-@dataclass(slots=True)
-class Outcome:
-    """Advice whose effect is not known yet."""
-
-    entry: str
-    advisor: str
-    reconciled: bool = False
-
-
 class Advisors:
     """The advisors of one agent; what bounds a session is counted in an account for all agents."""
 
     def __init__(self, advisee: Advisee, roster: Sequence[Advisor], setup: Setup, account: Account) -> None:
         self._advisee, self._setup, self._account = advisee, setup, account
-        self._roster = {one.name: one for one in roster}
+        self._roster = Roster(roster, account.muted, setup.base, self._resolve)
         self._talks: dict[str, Conversation] = {}
-        self._tool: AdvisorTool | None = AdvisorTool(list(self._roster)) if roster else None
+        self._one_by_one: dict[str, asyncio.Lock] = {}
+        self._tool: AdvisorTool | None = AdvisorTool(self._roster.names) if roster else None
         self._native = Native(setup.mode)
         self._running: dict[asyncio.Task[Advice], str] = {}
         self._task_calls = 0
@@ -85,9 +93,8 @@ class Advisors:
         self._remarked = False
         self._last: dict[str, Advice] = {}
         self._questions: dict[str, str] = {}  # that each was asked last
-        self._fresh: list[Outcome] = []
-        self._waiting: list[Outcome] = []
-        self._models: dict[str, Model] = {}
+        self._again: set[str] = set()  # who was asked once more without anything new
+        self.outcomes = Outcomes(account, advisee.record)
 
     # -- what the engine asks for ----------------------------------------------------------------------------------
 
@@ -102,7 +109,7 @@ class Advisors:
 
     def heir(self, advisee: Advisee) -> "Advisors":
         """The same advisors for an agent below. One that itself advises has none: advice has no advisors."""
-        own = () if advisee.role.startswith(f"{TOOL}:") else tuple(self._roster.values())
+        own = () if advisee.role.startswith(f"{TOOL}:") else self._roster.every
         child = Advisors(advisee, own, self._setup, self._account)
         child._tool = self._tool if own else None
         return child
@@ -110,11 +117,14 @@ class Advisors:
     async def consult(self, question: str = "", name: str = "", trigger: str = "asked") -> Sequence[Advice]:
         """Ask one advisor, or all of a panel. Raises UsageError for a name that none has; nothing else but a
         cancellation of whoever asks."""
-        chosen = self._chosen(name)
+        chosen = self._roster.chosen(name, every=self._setup.panel == "all")
+        question = cut(redact(question.strip())[0], QUESTION - 600, 400)
         if len(chosen) == 1:
             answers = [await self._ask(chosen[0], question, trigger)]
         else:
-            answers = list(await asyncio.gather(*(self._ask(one, question, trigger) for one in chosen)))
+            tasks = [asyncio.create_task(self._ask(one, question, trigger)) for one in chosen]
+            await ended(tasks)
+            answers = [task.result() for task in tasks]
         for advice in answers:
             if is_answer(advice) and advice.verdict == "stop":
                 await self._stop(advice)
@@ -128,39 +138,21 @@ class Advisors:
 
     def check(self, change: str) -> None:
         """Raise UsageError for a change that cannot be made."""
-        name, word = _toggle(change)
-        if word:
-            if name:
-                self._named(name)
-            elif not self._roster:
-                raise UsageError("no advisor is set: name one, as provider/model")
-            return
-        advisor = parse_advisor(change)
-        role_text(advisor, self._setup.base)
-        self._resolved(advisor)
+        self._roster.check(change)
 
     def switch(self, change: str) -> str:
         """Make a change that was checked. The tool stays as it is where there is one: its provider's cache does too."""
-        name, word = _toggle(change)
-        if word:
-            for each in [name] if name else list(self._roster):
-                (self._account.muted.add if word == "off" else self._account.muted.discard)(each)
-            if word == "off":
-                for task, whom in self._running.items():
-                    if not name or whom == name:
-                        task.cancel()
-            return f"advisor {name or 'all'} {word}"
-        advisor = parse_advisor(change)
-        self._roster[advisor.name] = advisor
-        self._models.pop(advisor.name, None)
-        self._account.muted.discard(advisor.name)
-        self._tool = self._tool or AdvisorTool(list(self._roster))
-        return f"advisor {advisor}"
+        what, ended = self._roster.switch(change)
+        for task, whom in self._running.items():
+            if whom in ended:
+                task.cancel()
+        if self._roster.names:
+            self._tool = self._tool or AdvisorTool(self._roster.names)
+        return what
 
     def describe(self) -> str:
         """Who they are, in words: "advisor=openai/gpt-5.5 (off)"."""
-        muted = self._account.muted
-        return ", ".join(f"{one}{' (off)' if name in muted else ''}" for name, one in self._roster.items())
+        return self._roster.describe()
 
     def messages(self, advice: Sequence[Advice]) -> Sequence[Message]:
         """Answers as messages of the conversation."""
@@ -178,17 +170,14 @@ class Advisors:
         advisor = self._asked_by_provider()
         if advisor is None or not (uses := self._native.most(model, advisor, self._setup.rules.max_advisor_calls)):
             return ZERO
-        return (self._advisee.worst(self._model(advisor), weight + 4_096, OUTPUT) or ZERO) * uses
+        return (self._advisee.worst(self._roster.model(advisor), weight + 4_096, OUTPUT) or ZERO) * uses
 
     def _asked_by_provider(self) -> Advisor | None:
         """The advisor that a provider may ask by itself: the only one, and without bounds that the provider does not
         keep."""
         rules = self._setup.rules
         bounds = (rules.max_usd, rules.max_share, rules.max_tokens)
-        alone = next(iter(self._roster.values())) if len(self._roster) == 1 else None
-        if alone is None or alone.name in self._account.muted or any(bound is not None for bound in bounds):
-            return None
-        return alone
+        return None if any(bound is not None for bound in bounds) else self._roster.alone
 
     def _used_up(self) -> bool:
         rules, calls = self._setup.rules, sum(tally.calls for tally in self._account.tallies.values())
@@ -201,17 +190,21 @@ class Advisors:
 
     def named(self, charges: tuple[Charge, ...]) -> tuple[Charge, ...]:
         """The charges of a reply, those of an advisor under its name."""
-        role = f"{TOOL}:{next(iter(self._roster), TOOL)}"
+        role = f"{TOOL}:{next(iter(self._roster.names), TOOL)}"
         return tuple(replace(charge, role=role) if charge.role == TOOL else charge for charge in charges)
 
     def heard(self, advice: Sequence[Advice]) -> None:
         """Take note of advice that came inside a reply."""
-        name = next(iter(self._roster), TOOL)
+        name = next(iter(self._roster.names), TOOL)
         for one in advice:
             self._task_calls += 1
             provider, model = self._advisee.model.provider, one.model
             usd = self._advisee.price(provider, model, one.usage) if model else ZERO
             self._note(read(replace(one, advisor=name, model=f"{provider}/{model}", usd=usd)), None, "")
+
+    def forget(self) -> None:
+        """The agent went back to an earlier point: each advisor is told of its history anew."""
+        self._talks.clear()
 
     def restore(self, bodies: Sequence[Mapping[str, object]], blob: Callable[[str], bytes]) -> None:
         """Take up what the log of an earlier process tells. What cannot be read any more is left out."""
@@ -224,10 +217,10 @@ class Advisors:
             advice = decode(body)
             self._account.count(advice)
             if is_answer(advice):
-                self._last[name] = advice
+                self._remember(advice)
                 try:
                     told = blob(as_str(body.get("said"))).decode("utf-8", "replace")
-                except (OSError, KeyError, ValueError):
+                except (OSError, KeyError, ValueError, SagentError):
                     continue
                 self._talk(name).restore(body, told, history)
 
@@ -242,21 +235,20 @@ class Advisors:
     def remarks(self) -> Sequence[str]:
         """A consult rate that has collapsed, or that costs more than the advisor would have alone."""
         told: list[str] = []
-        if self._remarked:
+        if self._remarked or not self._roster.active:
             return told
         calls = sum(tally.calls for tally in self._account.tallies.values())
-        active = [one for name, one in self._roster.items() if name not in self._account.muted]
-        if active and not calls and self._turns >= LONG_TASK:
+        if not calls and self._turns >= LONG_TASK:
             told.append(
                 f"In {self._turns} turns no advisor was asked: what it is worth is lost. See --advisor triggers."
             )
-        if calls and active and self._turns >= SHORT_TASK:
-            cost, usage = self._advisee.cost(), self._advisee.used()
-            model = self._model(active[0])
+        if calls and self._turns >= FAIR:
+            cost, usage, first = self._advisee.cost(), self._advisee.used(), self._roster.active[0]
+            model = self._roster.model(first)
             alone = self._advisee.price(model.provider, model.id, replace(usage, output=usage.output // 2))
             if alone is not None and cost.advisor > 0 and alone < cost.total:
                 told.append(
-                    f"{calls} consultations in {self._turns} turns: {active[0].model} alone at low effort would have "
+                    f"{calls} consultations in {self._turns} turns: {first.model} alone at low effort would have "
                     f"cost about {alone:.4f} USD, this cost {cost.total:.4f}."
                 )
         self._remarked = bool(told)
@@ -264,7 +256,7 @@ class Advisors:
 
     def in_force(self) -> Sequence[Message]:
         """The last advice of each, for a conversation that has lost it."""
-        return [message_of(replace(advice, question="given earlier")) for advice in self._last.values()]
+        return [message_of(replace(advice, trigger="given earlier", question="")) for advice in self._last.values()]
 
     def rate(self, good: Literal[1, -1], name: str = "") -> str:
         """A person's word on the last advice; whose it was. Raises UsageError where there is none."""
@@ -292,11 +284,14 @@ class Advisors:
         """Whether nobody would read advice any more."""
         return self._advisee.closing
 
+    @property
+    def attended(self) -> bool:
+        """Whether there is a person to ask."""
+        return self._advisee.attended
+
     def triggers(self) -> tuple[Trigger, ...]:
         """The rules that hold now: none while nobody may be asked."""
-        if not any(name not in self._account.muted for name in self._roster):
-            return ()
-        return self._setup.rules.fired_by(self.executor)
+        return self._setup.rules.fired_by(self.executor) if self._roster.active else ()
 
     def task(self) -> Message | None:
         """What was asked for last, by a person or the agent above."""
@@ -313,92 +308,117 @@ class Advisors:
     def turn_over(self) -> None:
         """A turn has ended: what was advised in it is judged by the next."""
         self._turns += 1
-        self._waiting, self._fresh = [*self._waiting, *self._fresh], []
+        self.outcomes.turn_over()
 
     def deliver(self, message: Message) -> None:
         """Have advice read before the next model call."""
         self._advisee.deliver(message)
 
-    def judge_outcomes(self, objected: tuple[str, str] | None, *, evidence: bool) -> str:
-        """Record what the executor made of advice; what to ask where evidence contradicts it, once for each."""
-        waiting, self._waiting = self._waiting, []
-        outcome, reason = objected or ("followed", "")
-        ask = ""
-        for one in waiting:
-            body = {"advisor": one.advisor, "of": one.entry, "outcome": outcome, "reason": reason}
-            self._advisee.record("advice", body)
-            self._account.note(one.advisor, outcome)
-            if outcome == "contradicted" and not one.reconciled:
-                ask = f"the executor found what contradicts your advice: {reason or 'see above'}. Which holds?"
-        del evidence
-        return ask
-
     # -- one consultation --------------------------------------------------------------------------------------------
 
     async def _ask(self, advisor: Advisor, question: str, trigger: str) -> Advice:
-        """Ask, whatever comes of it; told, counted and logged in any case."""
+        """Ask, whatever comes of it; told, counted and logged in any case. One at a time asks the same advisor."""
         begun = time.monotonic()
-        blank = Advice(advisor.name, advisor.model, trigger, "failed", question=redact(question)[0], usd=ZERO)
+        blank = Advice(advisor.name, advisor.model, trigger, "failed", question=question, usd=ZERO)
         asked: Asked | None = None
         role = ""
         try:
-            await self._advisee.ready()
-            model, role = self._model(advisor), self._role(advisor)
-            talk, asked, request = self._prepare(advisor, model, role, blank)
-            worst = self._advisee.worst(model, model.weigh(request), request.max_output or OUTPUT)
-            if reason := self._refusal(advisor, blank, talk, worst):
-                return self._note(replace(blank, status="withheld", reason=reason), None, "")
-            self._task_calls += 1
-            self._questions[advisor.name] = question
-            self._advisee.emit(AdviceDelta(self._advisee.path, advisor.name, trigger, ""))
-            with self._account.asking(advisor.name, worst):
-                task = asyncio.create_task(send(self._advisee, advisor, model, request, blank))
-                self._running[task] = advisor.name
-                try:
-                    advice = await outcome_of(task, blank)
-                finally:
-                    self._running.pop(task, None)
-        except SagentError as error:
-            advice = replace(blank, reason=reason_of(error))
+            async with self._one_by_one.setdefault(advisor.name, asyncio.Lock()):
+                await self._advisee.ready()
+                model, role = self._roster.model(advisor), self._roster.role(advisor)
+                asked, request = self._prepare(advisor, model, role, blank)
+                if reason := self._refusal(advisor, blank, model, request):
+                    return self._note(replace(blank, status="withheld", reason=reason), None, "")
+                advice = await self._made(advisor, model, request, blank)
+                if is_answer(advice):
+                    self._talk(advisor.name).answer(asked, advice.text)
         except asyncio.CancelledError:
             self._note(replace(blank, reason="interrupted", seconds=time.monotonic() - begun), None, "")
             raise
-        advice = replace(advice, seconds=time.monotonic() - begun)
-        if asked is not None and is_answer(advice):
-            self._talk(advisor.name).answer(asked, advice.text)
-        return self._note(advice, asked, role)
+        except Exception as error:  # neither a model's defect nor a full disk may end a run for want of advice
+            advice = replace(blank, reason=reason_of(error))
+        return self._note(replace(advice, seconds=time.monotonic() - begun), asked, role)
 
-    def _prepare(self, advisor: Advisor, model: Model, role: str, blank: Advice) -> tuple[Conversation, Asked, Request]:
+    def _prepare(self, advisor: Advisor, model: Model, role: str, blank: Advice) -> tuple[Asked, Request]:
         """The request as it would go out."""
         output = OUTPUT + THOUGHT.get(advisor.effort, 0)
         room = input_budget(self._advisee.limits(model))
-        executor = self._advisee.request()
-        talk = self._talk(advisor.name)
+        executor, task = self._advisee.request(), self.task()
         reason, question = why(blank)
         closing = prompt_text("request").format(reason=reason, question=question)
-        asked = talk.ask(executor, closing, self._keep, None if room is None else room - output - len(role) // 3)
+        left = None if room is None else room - output - len(role) // _BYTES
+        asking = Asking(executor, task.content if task else "", closing, self._keep, left)
+        asked = self._talk(advisor.name).ask(asking)
         name = f"{executor.conversation}:{TOOL}:{advisor.name}:{asked.epoch}"
         effort: Effort | None = next((each for each in EFFORTS if each == advisor.effort), None)
-        return talk, asked, Request(name, asked.messages, system=role, max_output=output, effort=effort)
+        return asked, Request(name, asked.messages, system=role, max_output=output, effort=effort)
 
-    def _refusal(self, advisor: Advisor, blank: Advice, talk: Conversation, worst: Decimal | None) -> str:
+    async def _made(self, advisor: Advisor, model: Model, request: Request, blank: Advice) -> Advice:
+        """Make the call that nothing forbids."""
+        self._task_calls += 1
+        cost, rules = self._advisee.cost(), self._setup.rules
+        worst, likely = self._may_come_to(model, request)
+        budget = self._account.left(advisor, rules, cost) if advisor.tools else None
+        held = Held(advisor.name, (budget if budget is not None else worst) or ZERO, likely)
+
+        def may(more: Request) -> bool:
+            again, tokens = self._may_come_to(model, more)
+            bounds = replace(advisor, max_calls=None), replace(rules, max_session_calls=None)
+            if self._account.refusal(*bounds, self._advisee.cost(), self._used(), (again, tokens)):
+                return False
+            held.usd, held.tokens = held.usd + (again or ZERO), held.tokens + tokens
+            return True
+
+        self._advisee.emit(AdviceDelta(self._advisee.path, advisor.name, blank.trigger, ""))
+        with self._account.asking(held):
+            task = asyncio.create_task(send(self._advisee, Consultation(advisor, model, request, blank, budget, may)))
+            self._running[task] = advisor.name
+            try:
+                return await outcome_of(task, blank)
+            finally:
+                self._running.pop(task, None)
+
+    def _refusal(self, advisor: Advisor, blank: Advice, model: Model, request: Request) -> str:
         """Why it may not be asked now, or ""."""
-        if advisor.name in self._account.muted:
+        if self._roster.is_muted(advisor.name):
             return "it is muted"
         rules, person = self._setup.rules, blank.trigger == "person"
         if not person and rules.max_advisor_calls is not None and self._task_calls >= rules.max_advisor_calls:
             return f"the {rules.max_advisor_calls} consultations of this task are used up"
-        again = blank.question and blank.question != self._questions.get(advisor.name)
-        if not person and talk.messages and not again and not talk.evidence(self._advisee.request().messages):
+        if not person and not self._is_news(advisor.name, blank):
             return "nothing has happened since its last advice; act on that first"
-        tokens = sum(tally.usage.total_input + tally.usage.output for tally in self.tally().values())
-        return self._account.refusal(advisor, rules, self._advisee.cost(), tokens, worst)
+        ask = self._may_come_to(model, request)
+        if reason := self._account.refusal(advisor, rules, self._advisee.cost(), self._used(), ask):
+            return reason
+        self._questions[advisor.name] = blank.question
+        return ""
+
+    def _is_news(self, name: str, blank: Advice) -> bool:
+        """Whether there is something to ask about that the last advice did not know: results or words of others, or
+        what the executor itself has to say, but that only once."""
+        talk = self._talk(name)
+        if not talk.messages or talk.evidence(self._advisee.request().messages):
+            self._again.discard(name)
+            return True
+        own = blank.trigger in ("asked", "need_advice", "reconcile")
+        if not own or not blank.question or blank.question == self._questions.get(name) or name in self._again:
+            return False
+        self._again.add(name)
+        return True
+
+    def _may_come_to(self, model: Model, request: Request) -> tuple[Decimal | None, int]:
+        """USD that a call may cost at most, None where nobody knows, and about how many tokens it takes."""
+        weight, output = model.weigh(request), max(request.max_output or OUTPUT, model.limits.least_output)
+        return self._advisee.worst(model, weight, output), weight // _BYTES + output
+
+    def _used(self) -> int:
+        return sum(tally.usage.total_input + tally.usage.output for tally in self.tally().values())
 
     def _note(self, advice: Advice, asked: Asked | None, role: str) -> Advice:
         """Tell of a consultation that has ended, count it and log it with what was sent."""
         body: dict[str, object] = {**show_advice(advice), "usd": None if advice.usd is None else str(advice.usd)}
         if asked is not None:
-            body |= {"epoch": asked.epoch, "quoted": len(asked.seen), "left_out": asked.left_out}
+            body |= asked.body()
             try:
                 body["said"] = self._advisee.blobs.put(asked.messages[-1].content.encode("utf-8", "replace")).name
                 body["system"] = self._advisee.blobs.put(role.encode("utf-8", "replace")).name
@@ -407,11 +427,15 @@ class Advisors:
         entry = self._advisee.record("advice", body)
         self._account.count(advice)
         if is_answer(advice):
-            self._last.pop(advice.advisor, None)
-            self._last[advice.advisor] = advice
-            self._fresh.append(Outcome(entry, advice.advisor, reconciled=advice.trigger == "reconcile"))
+            self._remember(advice)
+            self.outcomes.give(Outcome(entry, advice.advisor, reconciled=advice.trigger == "reconcile"))
         self._advisee.emit(Advised(self._advisee.path, advice))
         return advice
+
+    def _remember(self, advice: Advice) -> None:
+        """The last advice of each, the latest of all at the end."""
+        self._last.pop(advice.advisor, None)
+        self._last[advice.advisor] = advice
 
     async def _stop(self, advice: Advice) -> None:
         """An advisor says that going on does harm: a person decides; where there is none, the settings do."""
@@ -423,45 +447,13 @@ class Advisors:
         if refused:
             self._advisee.apply(Stop("advisor_stop"))
 
-    # -- parts -------------------------------------------------------------------------------------------------------
-
-    def _chosen(self, name: str) -> list[Advisor]:
-        if name:
-            return [self._named(name)]
-        if not self._roster:
-            raise UsageError("no advisor is set: name one with --advisor, or switch one on")
-        active = [one for one in self._roster.values() if one.name not in self._account.muted]
-        every = active or list(self._roster.values())
-        return every if self._setup.panel == "all" else every[:1]
-
-    def _named(self, name: str) -> Advisor:
-        if name not in self._roster:
-            raise UsageError(f"there is no advisor {name!r}; there are {', '.join(self._roster) or 'none'}")
-        return self._roster[name]
-
-    def _model(self, advisor: Advisor) -> Model:
-        if advisor.name not in self._models:
-            self._models[advisor.name] = self._resolved(advisor)
-        return self._models[advisor.name]
-
-    def _resolved(self, advisor: Advisor) -> Model:
+    def _resolve(self, advisor: Advisor) -> Model:
         own = self._setup.resolve
         return own(advisor) if own is not None else self._advisee.resolve(advisor.model)
 
-    def _role(self, advisor: Advisor) -> str:
-        return role_text(advisor, self._setup.base) or prompt_text("system")
-
     def _talk(self, name: str) -> Conversation:
-        return self._talks.setdefault(name, Conversation())
+        return self._talks.setdefault(name, Conversation(name))
 
     def _keep(self, text: str) -> str:
         """Keep the whole of a long text; the name that the advisor is told."""
         return f"blob {self._advisee.blobs.put(text.encode('utf-8', 'replace')).name[:16]}"
-
-
-def _toggle(change: str) -> tuple[str, str]:
-    """("NAME", "off") of "NAME=off", ("", "on") of "on"; ("", "") of what names a model."""
-    name, equals, word = change.strip().partition("=")
-    if not equals:
-        name, word = "", name
-    return (name, word) if word in ("on", "off") else ("", "")

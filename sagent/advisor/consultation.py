@@ -2,27 +2,31 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import get_args
 
 from sagent.advisor.advisor import Advisor
 from sagent.advisor.conversation import TOOL
 from sagent.advisor.reading import Verdict, read_advice
-from sagent.errors import ModelError, SagentError
+from sagent.errors import BudgetExceeded, ModelError, SagentError
 from sagent.events import Advice, AdviceDelta, AdviceStatus
 from sagent.lib.json import as_array, as_str
-from sagent.model import Model, Reply, Request, TextPart
-from sagent.peer import Order
+from sagent.model import Model, Request, TextPart
+from sagent.peer import Order, Peer
 from sagent.policy.advisory import Advisee
 
 OUTPUT = 2_048  # tokens of an answer: at this length nearly none is cut, and it is no worse than without a limit
 THOUGHT = {"medium": 6_144, "high": 14_336, "xhigh": 22_528, "max": 30_720}  # tokens more, for what is thought first
 ONCE_MORE = 8_192  # tokens more, where all of the first answer went into thinking
 CHILD_TURNS = 12  # of an advisor that looks for itself
+_REFUSALS = ("refusal", "content_filter")
 _LEAST = 12  # characters of an answer without a verdict: less is not advice
-_ECHO = re.compile(r"\s*\[\d+\] (?:executor|person|call|result|error)\b")
+_ECHO = re.compile(
+    r"\s*(?:Its instructions, in short:|(?:(?:The conversation so far|Since then):\s*)?\[\d+\] (?:executor|person|call"
+    r"|result|error)\b)"
+)
 _FAILURES = {
     "rate_limit": "its provider's rate limit is reached",
     "overloaded": "its provider is overloaded",
@@ -35,27 +39,43 @@ _ASKED = {"asked": "The executor asks you.", "person": "The person asks you."}
 _STATUS: tuple[AdviceStatus, ...] = get_args(AdviceStatus)
 
 
-async def send(advisee: Advisee, advisor: Advisor, model: Model, request: Request, blank: Advice) -> Advice:
+@dataclass(frozen=True, slots=True)
+class Consultation:
+    """What is asked of whom. `blank` is the advice without an answer; `budget` USD that it may spend with tools;
+    `may` says whether one more call is within the bounds, and holds what it may cost."""
+
+    advisor: Advisor
+    model: Model
+    request: Request
+    blank: Advice
+    budget: Decimal | None
+    may: Callable[[Request], bool]
+
+
+async def send(advisee: Advisee, asked: Consultation) -> Advice:
     """Make the call, or have an advisor that may look for itself do so as an agent. Raises SagentError."""
+    advisor, blank, request = asked.advisor, asked.blank, asked.request
     role = f"{TOOL}:{advisor.name}"
     if advisor.tools:
-        return await _send_child(advisee, advisor, request, replace(blank, status="answered"), role)
+        return await _send_child(advisee, asked, role)
 
     def hear(delta: object) -> None:
         if isinstance(delta, TextPart):
             advisee.emit(AdviceDelta(advisee.path, advisor.name, blank.trigger, delta.text))
 
-    reply, usd = await advisee.side_call(model, request, role, hear)
+    reply, usd = await advisee.side_call(asked.model, request, role, hear)
     usage = reply.usage
-    if reply.message.stop == "max_tokens" and not reply.message.content.strip():
-        more = replace(request, max_output=(request.max_output or OUTPUT) + ONCE_MORE)
-        reply, second = await advisee.side_call(model, more, role, hear)
+    more = replace(request, max_output=(request.max_output or OUTPUT) + ONCE_MORE)
+    if reply.message.stop == "max_tokens" and not reply.message.content.strip() and asked.may(more):
+        reply, second = await advisee.side_call(asked.model, more, role, hear)
         usage = usage + reply.usage
         usd = None if usd is None or second is None else usd + second
-    return judge(replace(blank, usage=usage, usd=usd), reply)
+    message = reply.message
+    return judge(replace(blank, usage=usage, usd=usd), message.content, message.stop or "")
 
 
-async def _send_child(advisee: Advisee, advisor: Advisor, request: Request, blank: Advice, role: str) -> Advice:
+async def _send_child(advisee: Advisee, asked: Consultation, role: str) -> Advice:
+    advisor, request = asked.advisor, asked.request
     told = "\n\n".join(
         message.content if message.role == "user" else f"You answered:\n{message.content}"
         for message in request.messages
@@ -69,13 +89,14 @@ async def _send_child(advisee: Advisee, advisor: Advisor, request: Request, blan
         tools=advisor.tools,
         max_turns=CHILD_TURNS,
         max_depth=0,
+        budget_usd=asked.budget,
         role=role,
     )
     _, before = advisee.billed(role)
     try:
-        peer = await advisee.spawn(order)
+        peer = await _spawn(advisee, order)
     except OSError as error:
-        return replace(blank, status="failed", reason=f"its log cannot be written: {error}")
+        return replace(asked.blank, reason=f"its log cannot be written: {error}")
     try:
         result = await peer.wait()
     except asyncio.CancelledError:
@@ -84,22 +105,34 @@ async def _send_child(advisee: Advisee, advisor: Advisor, request: Request, blan
         raise
     _, after = advisee.billed(role)
     usd = None if after is None or before is None else after - before
-    billed = replace(blank, usage=result.usage, usd=usd)
-    if result.error is not None and not result.content:
-        return replace(billed, status="failed", reason=f"{result.error.kind}: {result.error.message}")
-    return read(replace(billed, text=result.content))
+    billed = replace(asked.blank, usage=result.usage, usd=usd)
+    if result.error is not None and not (result.content and result.stop_reason in ("max_turns", "max_tokens")):
+        if result.stop_reason in _REFUSALS:
+            return judge(billed, result.content, result.stop_reason)
+        return replace(billed, reason=f"{_FAILURES.get(result.error.kind, result.error.kind)}: {result.error.message}")
+    return judge(billed, result.content, result.stop_reason)
 
 
-def judge(blank: Advice, reply: Reply) -> Advice:
-    """What a reply is as advice: an answer, a cut one, or why it is none."""
-    message, text = reply.message, reply.message.content.strip()
-    if message.stop in ("refusal", "content_filter"):
-        return replace(blank, status="declined", text=text, reason=f"it refused ({message.stop})")
-    if not text and message.stop == "max_tokens":
+async def _spawn(advisee: Advisee, order: Order) -> Peer:
+    """Where less is left of the cap than of the advisor's own bound, the cap is the tighter one and bounds it."""
+    try:
+        return await advisee.spawn(order)
+    except BudgetExceeded:
+        if order.budget_usd is None:
+            raise
+        return await advisee.spawn(replace(order, budget_usd=None))
+
+
+def judge(blank: Advice, said: str, stop: str) -> Advice:
+    """What was said as advice: an answer, a cut one, or why it is none."""
+    text = said.strip()
+    if stop in _REFUSALS:
+        return replace(blank, status="declined", text=text, reason=f"it refused ({stop})")
+    if not text and stop == "max_tokens":
         return replace(blank, status="failed", reason="its answer was cut before it said anything")
     if _ECHO.match(text):
         return replace(blank, status="failed", reason="it repeated the conversation instead of judging it")
-    advice = read(replace(blank, text=text, status="cut" if message.stop == "max_tokens" else "answered"))
+    advice = read(replace(blank, text=text, status="cut" if stop == "max_tokens" else "answered"))
     if not advice.verdict and len(text) < _LEAST:
         said = f"its answer was {text!r}" if text else "its answer was empty"
         return replace(blank, status="declined", text=text, reason=said)
@@ -114,22 +147,28 @@ def read(advice: Advice) -> Advice:
 
 async def outcome_of(task: "asyncio.Task[Advice]", blank: Advice) -> Advice:
     """What came of a call; one that was cancelled by itself, and not whoever waits for it, has failed."""
-    try:
-        await asyncio.wait([task])
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait([task])
-        raise
+    await ended([task])
     if task.cancelled():
         return replace(blank, reason="it was cancelled")
     return task.result()
 
 
-def reason_of(error: SagentError) -> str:
+async def ended(tasks: "Sequence[asyncio.Task[Advice]]") -> None:
+    """Wait for all of them; when cancelled, cancel them, and wait all the same: nothing is left behind."""
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        raise
+
+
+def reason_of(error: Exception) -> str:
     """Why a consultation came to nothing, in a line."""
     if isinstance(error, ModelError):
         return f"{_FAILURES.get(error.kind, error.kind)}: {error}"
-    return str(error)
+    return str(error) if isinstance(error, SagentError) else f"{type(error).__name__}: {error}"
 
 
 def why(blank: Advice) -> tuple[str, str]:

@@ -1,18 +1,35 @@
 """What one advisor has been told and has answered: it only grows, so that its provider's cache is hit."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
 
-from sagent.advisor.quotation import Keep, quote, quote_setting
-from sagent.lib.json import as_int, as_str
+from sagent.advisor.quotation import Keep, Reader, asking_calls, clean, cut, quote, quote_setting
+from sagent.lib.json import as_int, as_str, sha256_hex
 from sagent.messages import Message, assistant, user
 from sagent.model import Request
 
 TOOL = "advisor"
 """The name by which an executor asks."""
+HELD = "Not done yet: an advisor was asked first, and what it says follows. Make the call again if it still stands."
 _BYTES = 3  # of text to a token, about
+_LEAST = 400  # bytes of a message that are shown however little fits
 _SMALLER = "(The executor's own context was made smaller here.)"
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a consultation is made of: the executor's next request, its task, and the request to the advisor.
+
+    `room` is how many tokens fit; None where nobody knows.
+    """
+
+    executor: Request
+    task: str
+    closing: str
+    keep: Keep
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,93 +38,127 @@ class Asked:
 
     messages: tuple[Message, ...]
     seen: tuple[Message, ...]
+    task: str
     epoch: int
     left_out: int = 0  # messages of the executor's that did not fit
+
+    def body(self) -> dict[str, object]:
+        """What the log needs of it beside the text."""
+        last = mark(self.seen[-1]) if self.seen else ""
+        return {"epoch": self.epoch, "quoted": len(self.seen), "last": last, "left_out": self.left_out}
 
 
 @dataclass(slots=True)
 class Conversation:
     """One advisor's side. A consultation that came to nothing leaves no trace in it."""
 
+    name: str
     messages: list[Message] = field(default_factory=list[Message])
     epoch: int = 0  # times it was begun anew because it no longer fitted
+    _task: str = ""
     _seen: tuple[Message, ...] = ()
 
     def news(self, history: Sequence[Message]) -> tuple[Message, ...]:
         """What the executor's history has that this advisor has not read."""
         if self._follows(history):
             return tuple(history[len(self._seen) :])
-        known = {_key(message) for message in self._seen}
-        return tuple(message for message in history if _key(message) not in known)
+        known = Counter(map(_key, self._seen))
+        found: list[Message] = []
+        for message in history:
+            key = _key(message)
+            if known[key]:
+                known[key] -= 1
+            else:
+                found.append(message)
+        return tuple(found)
 
     def evidence(self, history: Sequence[Message]) -> bool:
-        """Whether something has happened since: a result, or a word of somebody else than the executor."""
-        own = {call.id for message in history for call in message.calls if call.name == TOOL}
+        """Whether something has happened since: a result, or a word of somebody else than executor and advisors."""
+        own = asking_calls(history, TOOL)
         return any(
-            any(result.call_id not in own for result in message.results)
-            or (message.role == "user" and not message.results and not message.sender.startswith(TOOL))
+            any(result.call_id not in own and result.text != HELD for result in message.results)
+            or (message.role == "user" and not message.results and not message.sender.startswith((TOOL, "sagent")))
             for message in self.news(history)
         )
 
-    def ask(self, executor: Request, closing: str, keep: Keep, room: int | None) -> Asked:
-        """The next consultation, ending in `closing`. `room` is how many tokens fit; what does not is declared."""
-        history = tuple(executor.messages)
-        first = "" if self.messages else f"{_opening(executor)}\n\nThe conversation so far:\n"
-        smaller = "" if self._follows(history) else f"{_SMALLER}\n"
+    def ask(self, asking: Asking) -> Asked:
+        """The next consultation, ending in the request; what does not fit is left out, and that is said."""
+        history = tuple(asking.executor.messages)
+        told = self._first(asking) if not self.messages else self._next(asking)
         new = self.news(history)
-        quoted = quote(new, len(history) - len(new) + 1, keep, TOOL) or "(Nothing was said.)"
-        told = f"{first or 'Since then:'}\n{smaller}{quoted}".strip()
-        messages = (*self.messages, user(f"{told}\n\n{closing}"))
-        if room is None or _size(messages) <= room * _BYTES:
-            return Asked(messages, history, self.epoch)
-        return self._anew(executor, closing, keep, room)
+        reader = Reader(self.name if self.messages else "", asking_calls(history, TOOL))
+        quoted = quote(new, len(history) - len(new) + 1, asking.keep, reader) or "(Nothing was said.)"
+        messages = (*self.messages, user(f"{told}{quoted}\n\n{asking.closing}"))
+        if asking.room is None or _size(messages) <= asking.room * _BYTES:
+            return Asked(messages, history, asking.task, self.epoch)
+        return self._anew(asking, asking.room * _BYTES)
 
     def answer(self, asked: Asked, text: str) -> None:
         """Take over a consultation and what it came to."""
         self.messages = [*asked.messages, assistant(text)]
-        self._seen, self.epoch = asked.seen, asked.epoch
+        self._seen, self._task, self.epoch = asked.seen, asked.task, asked.epoch
 
     def restore(self, body: Mapping[str, object], told: str, history: Sequence[Message]) -> None:
         """Take up one of an earlier process: its log entry, and the text that was sent."""
         if as_int(body.get("epoch")) != self.epoch:
             self.messages, self.epoch = [], as_int(body.get("epoch"))
         self.messages += [user(told), assistant(as_str(body.get("text")))]
-        self._seen = tuple(history[: as_int(body.get("quoted"))])
+        seen = tuple(history[: as_int(body.get("quoted"))])
+        same = bool(seen) and mark(seen[-1]) == as_str(body.get("last"))  # not where the history was cut or left since
+        self._seen = seen if same else ()
 
-    def _anew(self, executor: Request, closing: str, keep: Keep, room: int) -> Asked:
-        """Begin again with the last part of the history, so that the next consultations fit too."""
-        history = tuple(executor.messages)
-        opening = _opening(executor)
-        left = room * _BYTES // 2 - len(opening.encode()) - len(closing.encode())
+    def _first(self, asking: Asking) -> str:
+        return f"{_opening(asking)}\n\nThe conversation so far:\n"
+
+    def _next(self, asking: Asking) -> str:
+        task = f'The task is another now: "{cut(clean(asking.task), 300, 100)}"\n' if asking.task != self._task else ""
+        smaller = "" if self._follows(asking.executor.messages) else f"{_SMALLER}\n"
+        return f"{task}Since then:\n{smaller}"
+
+    def _anew(self, asking: Asking, most: int) -> Asked:
+        """Begin again with the last part of the history, in half of what fits, so that the next consultations fit too.
+        What the advisor has said itself is quoted like everything else."""
+        history = tuple(asking.executor.messages)
+        reader = Reader("", frozenset())
+        opening = fit(_opening(asking), max(most // 4, _LEAST))
+        left = most // 2 - _bytes(opening) - _bytes(asking.closing) - _LEAST
         pieces: list[str] = []
         place = len(history)
         while place:
-            piece = quote(history[place - 1 : place], place, keep, TOOL)
-            left -= len(piece.encode("utf-8", "replace")) + 1
-            if left < 0 and pieces:
+            piece = quote(history[place - 1 : place], place, asking.keep, reader)
+            if not pieces:
+                piece = fit(piece, max(left, _LEAST))
+            left -= _bytes(piece) + 1
+            if left < 0 and any(pieces):
                 break
             pieces.insert(0, piece)
             place -= 1
         gone = f"(The first {place} messages are left out here: they do not fit.)\n" if place else ""
         quoted = "\n".join(filter(None, pieces))
-        message = user(f"{opening}\n\nThe conversation so far:\n{gone}{quoted}\n\n{closing}")
-        return Asked((message,), history, self.epoch + 1, place)
+        message = user(f"{opening}\n\nThe conversation so far:\n{gone}{quoted}\n\n{asking.closing}")
+        return Asked((message,), history, asking.task, self.epoch + 1, place)
 
     def _follows(self, history: Sequence[Message]) -> bool:
         return len(history) >= len(self._seen) and all(map(is_, self._seen, history))
 
 
-def _opening(executor: Request) -> str:
-    task = next((m.content for m in executor.messages if m.role == "user" and m.content and not m.sender), "")
-    short = task if len(task) <= 6_000 else f"{task[:4_000]}\n[...]\n{task[-1_900:]}"
-    return f"{quote_setting(executor.system, executor.tools)}\n\nThe task:\n{redact_text(short)}"
+def fit(text: str, size: int) -> str:
+    """Head and tail of a text in about so many bytes. It is to hold no secrets: they might be cut in two."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= size:
+        return text
+    head, tail = data[: size * 2 // 3], data[len(data) - size // 3 :]
+    return f"{head.decode('utf-8', 'ignore')}\n[...]\n{tail.decode('utf-8', 'ignore')}"
 
 
-def redact_text(text: str) -> str:
-    """The text without secrets."""
-    from sagent.lib.secrets import redact
+def mark(message: Message) -> str:
+    """By which a message is known again."""
+    return sha256_hex(repr(_key(message)).encode("utf-8", "replace"))[:16]
 
-    return redact(text)[0]
+
+def _opening(asking: Asking) -> str:
+    executor = asking.executor
+    return f"{quote_setting(executor.system, executor.tools)}\n\nThe task:\n{cut(clean(asking.task), 4_000, 1_900)}"
 
 
 def _key(message: Message) -> tuple[object, ...]:
@@ -117,4 +168,8 @@ def _key(message: Message) -> tuple[object, ...]:
 
 
 def _size(messages: Sequence[Message]) -> int:
-    return sum(len(message.content.encode("utf-8", "replace")) for message in messages)
+    return sum(_bytes(message.content) for message in messages)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sagent.advisor.conversation import TOOL
+from sagent.advisor.changes import destroys, writes
+from sagent.advisor.conversation import HELD, TOOL
 from sagent.advisor.rules import Trigger, strength
-from sagent.advisor.signals import Watch, destroys, objection
+from sagent.advisor.signals import Watch, objection
 from sagent.advisor.tool import prompt_text, tell
 from sagent.events import Advice
 from sagent.messages import Message, ToolCall, user
 from sagent.peer import Action, Inject
-from sagent.policy import Allow, Hold, Policy, Turn, Verdict
+from sagent.policy import Allow, Ask, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 NUDGE_TURN = 3  # of a task, after which an executor that never asked is told once that it can
 _AT_ONCE = ("need_advice", "done")
 """Rules that no cooldown holds up: one is asked for, the other has no later."""
-HELD = "Not done yet: an advisor was asked first, and what it says follows. Make the call again if it still stands."
 
 
 class AdvisorPolicy:
@@ -30,25 +30,27 @@ class AdvisorPolicy:
         self._watch = Watch()
         self._task: Message | None = None
         self._pause = 0  # turns for which nobody is asked unbidden
-        self._done = self._nudged = self._asked = False
+        self._done = self._nudged = self._asked = self._holds = False
         self._cleared: set[str] = set()  # what a consultation has been held before
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         """What the policy says; and before a first change, or one that cannot be taken back, what an advisor says."""
         verdict = await self._inner.before_tool(call, effect, workspace)
-        if not isinstance(verdict, Allow) or call.name == TOOL:
-            return verdict
         self._begin()
-        found = self._checkpoint(effect)
-        if effect.kind == "write":
-            self._watch.wrote = found is None or found[0] != "first_write"
-        if found is None:
+        may_be = isinstance(verdict, Allow) or (isinstance(verdict, Ask) and self._advisors.attended)
+        if call.name == TOOL and "first_write" in self._advisors.triggers() and not self._watch.wrote:
+            self._holds = not self._asked  # a first change in the same reply waits for this advice
+        if call.name == TOOL or not may_be or self._advisors.closing:
             return verdict
-        trigger, what, key = found
-        self._cleared.add(key)
-        if await self._ask(trigger, what):
+        changes = effect.kind == "write" or (effect.kind == "execute" and writes(effect.command))
+        found = self._checkpoint(effect, changes=changes)
+        if found is not None:
+            trigger, what, key = found
+            self._cleared.add(key)
+            self._holds = await self._ask(trigger, what) or self._holds
+        if self._holds and (changes or found is not None):  # until the executor has read what was advised
             return Hold(HELD)
-        self._watch.wrote = self._watch.wrote or effect.kind == "write"
+        self._watch.wrote = self._watch.wrote or changes
         return verdict
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
@@ -59,13 +61,16 @@ class AdvisorPolicy:
         ended = not turn.reply.calls
         asked = any(call.name == TOOL for call in turn.reply.calls)
         self._asked = self._asked or asked
-        objected = self._advisors.judge_outcomes(objection(turn.reply), evidence=bool(turn.reply.calls))
+        doubted = self._advisors.outcomes.judge(objection(turn.reply))
+        self._holds = False
         if asked:
             self._watch.heard()
             self._pause = self._advisors.rules.cooldown_turns + 1
-        elif objected:
-            await self._ask("reconcile", objected)
-        elif (fired := self._fired(ended=ended)) and not self._advisors.closing:
+        elif self._advisors.closing:  # nobody would read it
+            pass
+        elif doubted:
+            await self._ask("reconcile", doubted[1], doubted[0])
+        elif fired := self._fired(ended=ended):
             self._done = self._done or fired[0] == "done"
             await self._ask(*fired)
         elif not ended and self._needs_nudge():
@@ -85,14 +90,14 @@ class AdvisorPolicy:
             self._cleared.clear()
             self._advisors.begin_task()
 
-    def _checkpoint(self, effect: Effect) -> tuple[str, str, str] | None:
+    def _checkpoint(self, effect: Effect, *, changes: bool) -> tuple[str, str, str] | None:
         """Which rule fires before a call: its name, what it saw, and what is not held a second time."""
         triggers = self._advisors.triggers()
         if effect.kind == "execute" and "destructive" in triggers and destroys(effect.command):
             key = f"run {effect.command}"
             if key not in self._cleared:
                 return "destructive", f"the executor is about to run what cannot be taken back: {effect.command}", key
-        first = effect.kind == "write" and not self._watch.wrote and not self._asked
+        first = changes and not self._watch.wrote and not self._asked and not self._holds
         if first and "first_write" in triggers and "write" not in self._cleared:
             return "first_write", "the executor is about to make its first change in this task", "write"
         return None
@@ -107,10 +112,10 @@ class AdvisorPolicy:
         small = strength(self._advisors.executor) == "small" and self._advisors.rules.triggers is None
         return small and not self._nudged and not self._asked and self._watch.turns == NUDGE_TURN
 
-    async def _ask(self, trigger: str, what: str) -> bool:
+    async def _ask(self, trigger: str, what: str, name: str = "") -> bool:
         """Ask, and have the answer read before the next model call; False where there is none."""
         self._pause = self._advisors.rules.cooldown_turns + 1
-        answers = [one for one in await self._advisors.consult(what, trigger=trigger) if is_answer(one)]
+        answers = [one for one in await self._advisors.consult(what, name, trigger) if is_answer(one)]
         if answers:
             self._watch.heard()
             self._asked = True
@@ -126,5 +131,8 @@ def is_answer(advice: Advice) -> bool:
 
 def message_of(advice: Advice) -> Message:
     """Advice that the executor did not ask for, as it reads it."""
+    if advice.trigger == "person":
+        asked = f" ({advice.question})" if advice.question else ""
+        return user(f"Advice that the person asked for{asked}. {tell(advice)}", sender=f"{TOOL}:{advice.advisor}")
     why = f"({advice.question})" if advice.question else f"({advice.trigger})"
     return user(f"Advice, unasked {why}. {tell(advice)}", sender=f"{TOOL}:{advice.advisor}")

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from sagent.lib.json import json_thaw
+from sagent.lib.json import Thawed, json_thaw, mend_text
 from sagent.lib.secrets import redact
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from sagent.model import ToolSpec
@@ -14,34 +15,44 @@ Keep = Callable[[str], str]
 """Keeps the whole of a text that is shown in part, and returns the name by which it is found."""
 
 
+class Reader(NamedTuple):
+    """Who reads: what it said itself it has before it anyway. `asked` are the calls by which advisors are asked."""
+
+    name: str = ""
+    asked: frozenset[str] = frozenset()
+
+
+def asking_calls(messages: Iterable[Message], tool: str) -> frozenset[str]:
+    """The ids of the calls of a tool."""
+    return frozenset(call.id for message in messages for call in message.calls if call.name == tool)
+
+
 def quote_setting(system: str, tools: Sequence[ToolSpec]) -> str:
     """What the agent was told before anything was said: its system prompt in short, and what it can call."""
-    listed = "\n".join(f"- {tool.name}: {_first_sentence(tool.description)}" for tool in tools) or "- none"
-    return f"Its instructions, in short:\n{_cut(_clean(system), _SYSTEM, 400)}\n\nIts tools:\n{listed}"
+    listed = "\n".join(f"- {tool.name}: {clean(_first_sentence(tool.description))}" for tool in tools) or "- none"
+    return f"Its instructions, in short:\n{cut(clean(system), _SYSTEM, 400)}\n\nIts tools:\n{listed}"
 
 
-def quote(messages: Iterable[Message], first: int, keep: Keep, asking: str) -> str:
-    """The messages, the first of them numbered `first`. Calls of the tool `asking` and their results are left out:
-    what an advisor said it has before it anyway."""
-    own: set[str] = set()
-    lines: list[str] = []
-    for number, message in enumerate(messages, first):
-        own |= {call.id for call in message.calls if call.name == asking}
-        lines += _quote_message(number, message, keep, own, asking)
-    return "\n".join(lines)
+def quote(messages: Iterable[Message], first: int, keep: Keep, reader: Reader) -> str:
+    """The messages, the first of them numbered `first`, without the calls by which advisors are asked."""
+    return "\n".join(
+        line for number, message in enumerate(messages, first) for line in _quote_message(number, message, keep, reader)
+    )
 
 
-def _quote_message(number: int, message: Message, keep: Keep, own: set[str], asking: str) -> list[str]:
+def _quote_message(number: int, message: Message, keep: Keep, reader: Reader) -> list[str]:
     who = "executor" if message.role == "assistant" else message.sender or "person"
+    if reader.name and message.sender == f"advisor:{reader.name}":
+        return []
     lines: list[str] = []
     for part in message.parts:
         match part:
             case Text(text) | Opaque(text):
                 if text.strip():
-                    lines.append(f"[{number}] {who}: {_clean(text)}")
-            case ToolCall(call_id, name) if name != asking:
+                    lines.append(f"[{number}] {who}: {clean(text)}")
+            case ToolCall(call_id, name) if call_id not in reader.asked:
                 lines.append(f"[{number}] call {call_id}: {name} {_shorten(_arguments(part), keep)}")
-            case ToolResult(call_id, _, is_error) if call_id not in own:
+            case ToolResult(call_id, _, is_error) if not _is_own(part, reader):
                 lines.append(f"[{number}] {'error' if is_error else 'result'} of {call_id}: {_result(part, keep)}")
             case Image() | Document():
                 lines.append(f"[{number}] {who}: {_media(part)}")
@@ -52,10 +63,27 @@ def _quote_message(number: int, message: Message, keep: Keep, own: set[str], ask
     return lines
 
 
+def _is_own(result: ToolResult, reader: Reader) -> bool:
+    return bool(reader.name) and result.call_id in reader.asked and result.text.startswith(f"{reader.name} ")
+
+
 def _arguments(call: ToolCall) -> str:
     if call.malformed is not None:
         return f"(malformed) {call.malformed}"
-    return json.dumps(json_thaw(call.arguments), ensure_ascii=False, default=str)
+    return json.dumps(_cleaned(json_thaw(call.arguments)), ensure_ascii=False, default=str)
+
+
+def _cleaned(value: Thawed) -> Thawed:
+    """Every text in it without secrets, as it is before JSON escapes what stands around them."""
+    match value:
+        case str():
+            return redact(value)[0]
+        case list():
+            return [_cleaned(item) for item in value]
+        case dict():
+            return {redact(name)[0]: _cleaned(item) for name, item in value.items()}
+        case _:
+            return value
 
 
 def _result(result: ToolResult, keep: Keep) -> str:
@@ -70,18 +98,20 @@ def _media(part: Image | Document) -> str:
 
 def _shorten(text: str, keep: Keep) -> str:
     """A text; of a long one head and tail, and where the whole is."""
-    clean = _clean(text)  # before it is cut: half a key is still a key
-    left = len(clean) - HEAD - TAIL
+    cleaned = clean(text)  # before it is cut: half a key is still a key
+    left = len(cleaned) - HEAD - TAIL
     if left <= 200:
-        return clean
-    return f"{clean[:HEAD]}\n[{left} characters are left out here; the whole is {keep(text)}]\n{clean[-TAIL:]}"
+        return cleaned
+    return f"{cleaned[:HEAD]}\n[{left} characters are left out here; the whole is {keep(text)}]\n{cleaned[-TAIL:]}"
 
 
-def _clean(text: str) -> str:
-    return redact(text.strip())[0]
+def clean(text: str) -> str:
+    """A text without secrets, and as valid Unicode."""
+    return redact(mend_text(text.strip()))[0]
 
 
-def _cut(text: str, head: int, tail: int) -> str:
+def cut(text: str, head: int, tail: int) -> str:
+    """Head and tail of a long text, in characters."""
     return text if len(text) <= head + tail + 100 else f"{text[:head]}\n[...]\n{text[-tail:]}"
 
 

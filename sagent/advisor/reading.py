@@ -9,10 +9,13 @@ from sagent.lib.json import as_array, as_object, as_str
 Verdict = Literal["proceed", "adjust", "stop", ""]
 MOST_GAPS = 3
 _WORDS: dict[str, Verdict] = {
-    "proceed": "proceed", "continue": "proceed", "go": "proceed", "ok": "proceed",
-    "adjust": "adjust", "revise": "adjust", "correct": "adjust", "change": "adjust", "correction": "adjust",
+    "proceed": "proceed", "continue": "proceed", "adjust": "adjust", "revise": "adjust",
     "stop": "stop", "halt": "stop", "abort": "stop",
 }  # fmt: skip
+_FIRST: dict[str, Verdict] = {"go": "proceed", "ok": "proceed", "change": "adjust", "correction": "adjust"}
+"""Words that are a verdict only where they come first."""
+_NOT = frozenset({"not", "don", "never", "no", "nothing", "without", "cannot", "isn", "needn"})
+_ALONE = re.compile(r"\W*(\w+)\W*(?:[.:!\u2014]|$)", re.MULTILINE)
 _LINE = re.compile(
     r"^\s*(?:[-*#>]+\s*)?[*_`]*(verdict|status|gaps?|risks?|next(?:[ _]steps?)?|do[ -]next|check)\s*\d*[*_`]*\s*[:=]"
     r"\s*[*_]*\s*(.*)$",
@@ -34,7 +37,13 @@ class Reading(NamedTuple):
 
 def read_advice(text: str) -> Reading:
     """What it comes to. An answer without any of the words asked for is advice all the same: all parts are empty."""
-    return _read_json(text) or _read_lines(text)
+    lines = _read_lines(text)
+    if lines.verdict:
+        return lines
+    if found := _read_json(text):
+        return found
+    first = _ALONE.match(text.strip())  # "Proceed." or "STOP: ...", and nothing else to tell it by
+    return lines._replace(verdict=_WORDS.get(first[1].lower(), "")) if first else lines
 
 
 def _read_lines(text: str) -> Reading:
@@ -51,7 +60,9 @@ def _read_lines(text: str) -> Reading:
             found["gap"].append(_plain(item[1]))
         elif not line.strip():
             at = at if not found.get(at) else ""
-        elif at in ("next", "check", "gap"):
+        elif at == "gap" and found["gap"]:  # a line that was broken
+            found["gap"][-1] += f" {_plain(line)}"
+        elif at in ("next", "check"):
             found[at].append(_plain(line))
     gaps = [gap for gap in found["gap"] if gap.lower() not in _NOTHING]
     check = "\n".join(found["check"])
@@ -89,9 +100,18 @@ def _section(word: str) -> str:
 
 
 def _verdict(text: str) -> Verdict:
-    for word in re.findall(r"[a-z]+", text.lower()):
-        if word in _WORDS:
-            return _WORDS[word]
+    """The first word that is one, unless it is denied ("no need to stop"). A list of all three is none."""
+    low = text.lower()
+    words = re.findall(r"[a-z]+", low)
+    if len({_WORDS[word] for word in words if word in _WORDS}) > 2:
+        return ""
+    if words and words[0] in _FIRST:
+        return _FIRST[words[0]]
+    for clause in re.split(r"[,;.:!?\u2014]", low):
+        words = re.findall(r"[a-z]+", clause)
+        for place, word in enumerate(words):
+            if word in _WORDS and _NOT.isdisjoint(words[:place]):
+                return _WORDS[word]
     return ""
 
 

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sagent.advisor.changes import runs_tests
+from sagent.advisor.conversation import HELD, TOOL
 from sagent.advisor.rules import Rules, Trigger
 from sagent.lib.json import as_str
 from sagent.messages import Message, ToolCall
@@ -14,22 +16,9 @@ _NEED = re.compile(r"\[NEED[_ ]ADVICE\b[:\s]*([^\]]*)\]", re.IGNORECASE)
 _CONFIDENCE = re.compile(r"\[CONFIDENCE\s*[:=]\s*(\d*\.?\d+)\s*(%?)\s*\]", re.IGNORECASE)
 _REJECTED = re.compile(r"\[(REJECTED|CONTRADICTED)\s*[:=]?\s*([^\]]*)\]", re.IGNORECASE)
 _DENIED = "Permission denied: "
+_WAITS = (TOOL, "BackgroundTask")  # tools whose calls say nothing about what was done: one is repeated while one waits
 _OVERLAP = 0.7  # of two replies' words, from which on they say the same
 _WORDS = 8  # that a reply must have to be compared
-_TESTS = re.compile(r"\b(pytest|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|gotestsum)\b|\btest\b")
-_DESTROYS = re.compile(
-    r"\brm\s+(?:-\w*[rf]|--recursive|--force)|\bgit\s+(?:\S+\s+)*?(?:reset\s+--hard|clean\s+-\w*f|push\s+.*(?:--force|-f\b)"
-    r"|checkout\s+(?:--\s|\.)|restore\s|branch\s+-D|stash\s+(?:drop|clear)|filter-branch)"
-    r"|\b(?:mkfs\S*|shred|wipefs|dd\s+.*\bof=)|\b(?:drop|truncate)\s+(?:table|database|schema)\b|\bdelete\s+from\b"
-    r"|\bterraform\s+(?:destroy|apply)|\bkubectl\s+delete|\bdocker\s+(?:system|volume|image)\s+(?:prune|rm)"
-    r"|\bfind\b.*\s-delete\b|\bchmod\s+-R|\bchown\s+-R|\btruncate\s+-s",
-    re.IGNORECASE,
-)
-
-
-def destroys(command: str) -> bool:
-    """Whether a command is of a kind that takes things away for good."""
-    return bool(_DESTROYS.search(command))
 
 
 def objection(reply: Message) -> tuple[str, str] | None:
@@ -64,10 +53,10 @@ class Watch:
         told = _CONFIDENCE.search(text)
         self.doubt = None if told is None else float(told[1]) / (100 if told[2] or float(told[1]) > 1 else 1)
         self._compare(text)
-        calls = [call for call in turn.reply.calls if call.name != "advisor"]
+        errors = _errors(turn)
+        calls = [call for call in turn.reply.calls if call.name not in _WAITS and call.id in errors]
         if not calls:
             return
-        errors = _errors(turn)
         self.failed = self.failed + 1 if any(errors.get(call.id) for call in calls) else 0
         for call in calls:
             self._count_test(call, failed=errors.get(call.id))
@@ -120,7 +109,7 @@ class Watch:
 
     def _count_test(self, call: ToolCall, *, failed: bool | None) -> None:
         command = " ".join(as_str(call.arguments.get("command")).split())
-        if failed is None or not command or not _TESTS.search(command):
+        if failed is None or not command or not runs_tests(command):
             return
         if failed:
             self.tests[command] += 1
@@ -137,6 +126,10 @@ class Watch:
 
 
 def _errors(turn: Turn) -> Mapping[str, bool]:
-    """Which calls failed. One that was not allowed says nothing about the executor's work, and neither does a job."""
+    """Which calls failed. One that was not allowed, or is to wait, says nothing about the executor's work."""
     results = turn.results.results if turn.results else ()
-    return {result.call_id: result.is_error for result in results if not result.text.startswith(_DENIED)}
+    return {
+        result.call_id: result.is_error
+        for result in results
+        if not result.text.startswith(_DENIED) and result.text != HELD
+    }

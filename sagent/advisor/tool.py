@@ -15,6 +15,7 @@ class AdvisorTool:
 
     name = TOOL
     quick = True
+    lenient = True  # what it does not understand it ignores
 
     def __init__(self, names: Sequence[str]) -> None:
         named = f" The advisors are {', '.join(names)}; without a name {names[0]} is asked." if len(names) > 1 else ""

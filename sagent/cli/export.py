@@ -27,7 +27,7 @@ def run_export(argv: Sequence[str]) -> int:
     )
     parser.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
     parser.add_argument("--format", choices=FORMATS, default="bundle", help="bundle: all of it, checked by `sagent "
-                        "verify` (default); html: one page; md: Markdown; jsonl: every entry of all agents")  # fmt: skip
+                        "verify` (default); html: one page; md: Markdown; jsonl: every entry")  # fmt: skip
     parser.add_argument(
         "--out", metavar="FILE", help="where to (- is stdout; default: SESSION.tar, .html, .md, .jsonl)"
     )
@@ -97,13 +97,18 @@ def _tell(done: Exported, out: str, redaction: Redaction) -> None:
     if redaction.keep:
         told.append("nobody looked for secrets in it")
     elif redaction.count:
-        what = "1 secret was taken out" if redaction.count == 1 else f"{redaction.count} secrets were taken out"
-        where = f" of {done.entries} entries and {done.blobs} blobs, which no longer match their ids" if done.id else ""
-        told.append(f"{what}, by shape{where}: look before you share it")
+        what = f"{_count(redaction.count, 'secret')} taken out"
+        of = f"{_count(done.entries, 'entry', 'entries')} and {_count(done.blobs, 'blob')}"
+        where = f", of {of}: these no longer match their ids" if done.id else ""
+        told.append(f"{what}, by shape{where}; look before you share it")
     else:
-        told.append("no secrets were found, by shape: look before you share it")
+        told.append("no secrets were found, by shape; look before you share it")
     if done.unsearched:
-        told.append(f"{done.unsearched} blobs are no text and were not searched")
+        told.append(f"not searched, being no text: {_count(done.unsearched, 'blob')}")
     sys.stderr.write("".join(f"sagent: {line}\n" for line in told))
     for problem in done.problems[:10]:
         sys.stderr.write(f"sagent: warning: {printable(problem)}\n")
+
+
+def _count(number: int, what: str, plural: str = "") -> str:
+    return f"{number} {what if number == 1 else plural or what + 's'}"

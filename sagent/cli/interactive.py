@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.repl.opening import Asker, Listener, Opened
+    from sagent.tools.ask import Answerer
 
 
 def run_interactive(flags: Mapping[str, object]) -> int:
@@ -27,7 +28,9 @@ def run_interactive(flags: Mapping[str, object]) -> int:
 
 
 @asynccontextmanager
-async def open_session(settings: "Settings", listener: "Listener", ask: "Asker") -> "AsyncGenerator[Opened]":
+async def open_session(
+    settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer"
+) -> "AsyncGenerator[Opened]":
     """A session as the REPL holds it. Raises what `open_agent` raises."""
     await asyncio.to_thread(_load_engine)  # imports are slow, and somebody may be typing
     from sagent.app import open_agent, policy_of

@@ -1,30 +1,35 @@
-"""`sagent sessions`: list, show, delete, repair."""
+"""`sagent sessions`: list, show, delete, prune, repair."""
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from sagent.cli.flags import Parser
+from sagent.cli.render import printable
 from sagent.cli.settings import load_settings
 from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.session.folds import Spend, branch, history, spend
 from sagent.session.log import read_log
 from sagent.session.proof import repair
-from sagent.session.store import Summary, delete, find, latest, log_files, summaries, summarize
+from sagent.session.retention import age, glances, prune, remove
+from sagent.session.store import Summary, find, latest, log_files, summarize
 
 
 def run_sessions(argv: Sequence[str]) -> int:
     """Carry out one of the operations."""
     parser = Parser(prog="sagent sessions", description="Sessions kept on this machine.", allow_abbrev=False)
-    operations = parser.add_subparsers(dest="operation", required=True, metavar="list | show | delete | repair")
+    operations = parser.add_subparsers(dest="operation", required=True, metavar="list | show | delete | prune | repair")
     listing = operations.add_parser("list", help="sessions of this directory, last used first")
     listing.add_argument("--all", action="store_true", help="of every directory")
     listing.add_argument("--ids", action="store_true", help="ids alone, for scripts")
+    listing.add_argument("--costs", action="store_true", help="with what each cost: reads and verifies every log")
     showing = operations.add_parser("show", help="the conversation and what it cost")
     showing.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
     showing.add_argument("--costs", action="store_true", help="only what it cost and where it lies")
+    _prune_flags(operations.add_parser("prune", help="delete old sessions of this directory"))
     for name, what in (("delete", "delete sessions"), ("repair", "keep the good part of a damaged log")):
         operations.add_parser(name, help=what).add_argument("session", nargs="+", help="a path, an id or a beginning")
     for each in operations.choices.values():
@@ -39,9 +44,11 @@ def run_sessions(argv: Sequence[str]) -> int:
         case "delete":
             for name in given.session:
                 path = find(settings.state_dir, name, settings.cwd)
-                delete(path)
+                remove(path)
                 _say(f"deleted {path.name}")
             return 0
+        case "prune":
+            return _prune(settings, given)
         case _:
             return _repair(settings, given.session)
 
@@ -51,20 +58,54 @@ def _say(text: str) -> None:
 
 
 def _list(settings: Settings, given: argparse.Namespace) -> int:
-    found = summaries(settings.state_dir, None if given.all else settings.cwd)
+    cwd = None if given.all else settings.cwd
+    found = glances(settings.state_dir, cwd)
     if given.ids:
-        for summary in found:
-            _say(summary.id)
+        for session in found:
+            _say(session.id)
         return 0
     if not found:
         _say("No sessions yet." if given.all else f"No sessions of {settings.cwd} yet; --all lists those of all.")
-    for summary in found:
-        where = f"  {summary.cwd}" if given.all else ""
-        figures = f"{_usd(summary):>10}  {_size(summary.size):>8}"
-        _say(f"{summary.id}  {_when(summary.last)}  {figures}  {summary.title}{where}")
-        if summary.problem:
+    for session in found:
+        summary = summarize(session.path) if given.costs else None
+        cost = f"  {_usd(summary):>10}" if summary else ""
+        where = f"  {session.cwd}" if given.all else ""
+        _say(f"{session.id}  {_when(session.last)}{cost}  {_size(session.size):>8}  {printable(session.title)}{where}")
+        if summary and summary.problem:
             _say(f"  ! {summary.problem}")
+    if len(found) > 1:
+        _say(f"{len(found)} sessions, {_size(sum(session.size for session in found))}")
     return 0
+
+
+def _prune_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--older-than", metavar="AGE", help="only those not used for so long: 12h, 90d, 2w")
+    parser.add_argument("--keep", metavar="N", type=int, help="keep at least the last N used")
+    parser.add_argument("--all", action="store_true", help="of every directory, counted together")
+    parser.add_argument("--dry-run", action="store_true", help="tell what would be deleted, and delete nothing")
+
+
+def _prune(settings: Settings, given: argparse.Namespace) -> int:
+    """1 where one that was to go is still there."""
+    if given.older_than is None and given.keep is None:
+        raise UsageError("Nothing says what to delete: give --older-than 90d, --keep 50, or both.")
+    if given.keep is not None and given.keep < 0:
+        raise UsageError(f"--keep {given.keep}: a number of sessions is needed, 0 or more.")
+    cutoff = time.time() - age(given.older_than).total_seconds() if given.older_than else float("inf")
+    found = glances(settings.state_dir, None if given.all else settings.cwd)
+    freed = count = stayed = 0
+    for each in prune(found, settings.state_dir, cutoff, given.keep or 0, dry=given.dry_run):
+        session = each.session
+        what = f"{session.id}  {_when(session.last)}  {_size(session.size):>8}  {printable(session.title)}"
+        if each.kept:
+            stayed += 1
+            _say(f"kept     {what}\n  ! {each.kept}")
+        else:
+            freed, count = freed + session.size, count + 1
+            _say(f"{'would delete' if given.dry_run else 'deleted'}  {what}")
+    verb = "would be deleted" if given.dry_run else "deleted"
+    _say(f"{count} of {len(found)} sessions {verb}, {_size(freed)}")
+    return 1 if stayed and not given.dry_run else 0
 
 
 def _show(settings: Settings, given: argparse.Namespace) -> int:
@@ -82,7 +123,7 @@ def _show(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _transcript(path: Path) -> None:
-    from sagent.cli.render import essence, printable
+    from sagent.cli.render import essence
 
     entries = branch(read_log(path / "root.jsonl"))
     for message in history(entries, lambda _: b""):

@@ -41,10 +41,13 @@ _SHAPES = (
     _shape("password", "asic ", r"(?<=[Bb]asic )[A-Za-z0-9+/]{12,}=*"),
     _shape("password", "://", r"(?<=://)[^\s/:@]{0,200}:[^\s/]{1,500}(?=@)"),
 )
+_HINTS = tuple((hint, place) for place, shape in enumerate(_SHAPES) for hint in shape.hints)
+_SHORTEST = 8  # characters: no secret is known by less
+_NAME = re.compile(r"key|secret|token|passwd|password|passphrase|pwd|credential")
+_KEY_OF = re.compile(r"(?:api|access|private|account|auth|signing|encryption|master|shared)[_-]?\Z")
 _VALUE = re.compile(
-    r"((?:(?:api|access|private|account|auth|signing|encryption|master|shared)[_-]?key|secret|token|passwd|password"
-    r"|passphrase|pwd|credential)[a-z0-9_.-]{0,40}\\?[\"']?\s{0,4}(?::=|=>|[:=])\s{0,4})"
-    r"(?:(\\?[\"'])([^\"'\n\\]{6,500})(?=\\?[\"'])|()(?![\w.]{0,200}[(\[])([^\s\"',;<>(){}\[\]\\]{8,}))"
+    r"[a-z0-9_.-]{0,40}\\?[\"']?\s{0,4}(?::=|=>|[:=])\s{0,4}"
+    r"(?:\\?[\"']([^\"'\n\\]{6,500})(?=\\?[\"'])|(?![\w.]{0,200}[(\[])([^\s\"',;<>(){}\[\]\\]{8,}))"
 )
 """What is assigned to a name that says what it is: api_key=..., "password": "...". A call, `token = read(`, is none."""
 
@@ -52,18 +55,26 @@ _VALUE = re.compile(
 def redact(text: str) -> tuple[str, int]:
     """The text without what looks like a secret, and how many were taken out. The same text always gives the same, and
     what it gives is left alone when it comes again. Takes time in proportion to the text, whatever that is."""
+    if len(text) < _SHORTEST:
+        return text, 0
     found = 0
-    for kind, hints, pattern in _SHAPES:
-        if any(hint in text for hint in hints):
-            text, count = pattern.subn(f"[redacted: {kind}]", text)
-            found += count
+    for place in sorted({place for hint, place in _HINTS if hint in text}):
+        kind, _, pattern = _SHAPES[place]
+        text, count = pattern.subn(f"[redacted: {kind}]", text)
+        found += count
     pieces: list[str] = []
     end = 0
     low = _lower(text)
-    for match in _VALUE.finditer(low):
-        start, stop = match.span(3) if match[3] else match.span(5)
+    for name in _NAME.finditer(low):
+        if name.start() < end or (
+            name[0] == "key" and not _KEY_OF.search(low, max(0, name.start() - 12), name.start())
+        ):
+            continue
+        if not (match := _VALUE.match(low, name.end())):
+            continue
+        start, stop = match.span(match.lastindex or 0)
         value = text[start:stop]
-        if value.startswith(("[redacted", "$", "{{")) or (value.isdecimal() and "token" in match[1]):
+        if value.startswith(("[redacted", "$", "{{")) or (value.isdecimal() and name[0] == "token"):
             continue  # a reference to a secret is none, and neither is how many tokens there are
         pieces += (text[end:start], "[redacted: value]")
         end = stop

@@ -12,7 +12,9 @@ from sagent.policy import Ask
 from sagent.repl.calls import essence, proposal
 from sagent.repl.diff import render_diff
 from sagent.repl.lines import Line, printable, wrap
+from sagent.repl.markdown import Flow, feed, finish, render_piece
 from sagent.repl.picker import Option
+from sagent.tools.ask import Question
 
 Answer: TypeAlias = Literal["once", "session", "always", "no"]
 MOST_COMMAND = 12  # lines
@@ -82,6 +84,20 @@ def render_question(approval: Approval, read: Callable[[str], str | None], width
             lines += wrap([("class:argument", printable(text[:300]))], width, (("class:dim", f"  {name}: "),))[:3]
     lines += wrap([("class:dim", printable(approval.ask.reason))], width, (("", "  "),))
     return lines
+
+
+def render_agents_question(question: Question, width: int) -> list[Line]:
+    """Who asks what, and how it can be answered."""
+    who = "The model asks" if question.agent == "root" else f"{question.agent} asks"
+    flow, pieces = feed(Flow(), printable(question.text))
+    body = [line for piece in (*pieces, *finish(flow)) for line in render_piece(piece, width - 2)]
+    ways = ["space ticks"] if question.multiple else []
+    ways += ["Enter chooses, or write something else"] if question.options else ["write, and Enter"]
+    lead: Line = (("", "  "),)
+    return [
+        (("class:ask", f"? {who}"), ("class:dim", f"  {', '.join(ways)}; Esc leaves it")),
+        *(lead + line for line in body),
+    ]
 
 
 class Approvals:

@@ -224,7 +224,7 @@ def _bind_picker(keys: KeyBindings, hands: Hands, picking: Condition) -> None:  
                     get_app().invalidate()
 
             for name in names:
-                keys.add(name, filter=picking, eager=name != "escape")(handle)
+                keys.add(name, filter=picking, eager=True)(handle)
 
         return register
 

@@ -11,6 +11,7 @@ from sagent.events import Event
 from sagent.messages import ToolCall
 from sagent.policy import Ask
 from sagent.policy.permissions import PermissionPolicy
+from sagent.tools.ask import Answerer
 
 Listener: TypeAlias = Callable[[Event], None]
 Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
@@ -28,6 +29,9 @@ class Opened:
 class Opening(Protocol):
     """Opens the session that settings describe, and closes it in the end. Raises SagentError."""
 
-    def __call__(self, settings: Settings, listener: Listener, ask: Asker) -> AbstractAsyncContextManager[Opened]:
-        """The session; `listener` is told its events, `ask` is asked what its policy leaves to a person."""
+    def __call__(
+        self, settings: Settings, listener: Listener, ask: Asker, answer: Answerer
+    ) -> AbstractAsyncContextManager[Opened]:
+        """The session; `listener` is told its events, `ask` is asked what its policy leaves to a person, and `answer`
+        what its agents want to know from one."""
         ...

@@ -1,6 +1,6 @@
 """What is in progress, as lines between the transcript and the input; and the status line below it. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -40,11 +40,21 @@ class Figures:
     note: str = ""  # instead of a model, while there is none
 
 
-def render_panel(view: View, queue: Sequence[Queued], at: float, width: int, height: int) -> list[Line]:
-    """What is in progress, in at most `height` lines; what was asked of the person goes first to the wall."""
+def render_panel(
+    view: View,
+    queue: Sequence[Queued],
+    at: float,
+    width: int,
+    height: int,
+    spent: Mapping[str, Decimal] | None = None,
+) -> list[Line]:
+    """What is in progress, in at most `height` lines.
+
+    `spent` are USD by agent where the ledger knows: a call may be billed only after its reply was told.
+    """
     tail = MOST_TAIL if height > 12 else 2
     parts = [
-        *_children(view, at, width),
+        *_children(view, at, width, spent or {}),
         *(
             line
             for call in view.running.values()
@@ -115,7 +125,7 @@ def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
         yield (("class:dim", "  │ "), ("class:output", cut(line, width - 4)))
 
 
-def _children(view: View, at: float, width: int) -> Iterator[Line]:
+def _children(view: View, at: float, width: int, spent: Mapping[str, Decimal]) -> Iterator[Line]:
     """The tree, one line each; those that work before those that have ended when there is not room for all."""
     paths = sorted(view.children)
     if len(paths) > MOST_CHILDREN:
@@ -123,18 +133,18 @@ def _children(view: View, at: float, width: int) -> Iterator[Line]:
         rest = [path for path in paths if path not in busy]
         paths = sorted((*busy[:MOST_CHILDREN], *rest[: max(MOST_CHILDREN - len(busy), 0)]))
     for path in paths:
-        yield _child(view.children[path], at, width)
+        yield _child(view.children[path], at, width, spent.get(path))
     if (left := len(view.children) - len(paths)) > 0:
         yield (("class:dim", f"  … and {left} more"),)
 
 
-def _child(child: Child, at: float, width: int) -> Line:
+def _child(child: Child, at: float, width: int, spent: Decimal | None) -> Line:
     depth = child.path.count("/")
     name = child.path.rpartition("/")[2]
     mark, style = {"done": ("⏺", "class:done"), "failed": ("✗", "class:failed")}.get(
         child.state, ("◌", "class:working")
     )
-    figures = f" {count(child.tokens)} tok {money(child.usd)}"
+    figures = f" {count(child.tokens)} tok {money(spent or child.usd)}"
     if child.state == "working":
         figures += f" {_clock(at - child.since)}"
     head: list[Span] = [("", "  " * depth), (style, f"{mark} "), ("class:news", name), ("class:dim", f" {child.state}")]
@@ -219,13 +229,14 @@ def _segments(figures: Figures) -> Iterator[tuple[int, Line]]:
     if figures.context:
         yield 2, _context(figures)
     if figures.cost is not None:
-        yield 1, _cost(figures.cost)
+        yield 1, (("class:status", f"{'≥' if figures.cost.unpriced else ''}{money(figures.cost.total)}"),)
+        yield 6, _shares(figures.cost)
     if figures.jobs:
         yield 3, (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
     if figures.mode:
         yield 5, (("class:mode", figures.mode),)
     if figures.branch:
-        yield 6, (("class:dim", f"⎇ {figures.branch}"),)
+        yield 7, (("class:dim", f"⎇ {figures.branch}"),)
 
 
 def _context(figures: Figures) -> Line:
@@ -237,13 +248,19 @@ def _context(figures: Figures) -> Line:
     return ((style, "▰" * full), ("class:dim", "▱" * (8 - full)), (style, f" {share:.0%}"))
 
 
-def _cost(cost: Cost) -> Line:
-    least = "≥" if cost.unpriced else ""
-    more: list[str] = []
-    if cost.advisor:
-        more.append(f"advisor {money(cost.advisor)}")
+def _shares(cost: Cost) -> Line:
+    """Who has spent it, where it was not the executor of the first agent alone."""
     below = sum((usd for path, usd in cost.by_agent.items() if path != ROOT), Decimal(0))
-    if below:
-        more.append(f"tree {money(below)}")
-    parts = f" ({', '.join([f'executor {money(cost.executor)}', *more])})" if more else ""
-    return (("class:status", f"{least}{money(cost.total)}"), ("class:dim", parts))
+    named = (("executor", cost.executor), ("advisor", cost.advisor), ("tree", below))
+    if not (cost.advisor or below):
+        return ()
+    return (("class:dim", " · ".join(f"{name} {money(usd)}" for name, usd in named if usd)),)
+
+
+def short_advisors(named: str) -> str:
+    """Advisors for the status line, of "advisor=openai/gpt-5.5 (off), second=x/y": "gpt-5.5 off, y"."""
+    found: list[str] = []
+    for one in named.split(", "):
+        model = one.removesuffix(" (off)").partition("=")[2].partition(",")[0] or one
+        found.append(f"{model.partition('/')[2] or model}{' off' if one.endswith(' (off)') else ''}")
+    return ", ".join(found)

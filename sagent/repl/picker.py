@@ -53,12 +53,14 @@ def narrowed(options: Sequence[Option[T]], query: str) -> list[Option[T]]:
 class Picker(Generic[T]):
     """A list that is open. Its future has the choice, or None when it was left without one.
 
-    With `keys` letters choose at once, else they narrow.
+    With `keys` letters choose at once, else they narrow. Where several may be chosen, `ticked` is a set to begin with:
+    letters and space tick, and in the end it has the numbers of all that are chosen.
     """
 
     title: Sequence[Line]
     options: Sequence[Option[T]]
     keys: bool = False
+    ticked: set[int] | None = None
     query: str = ""
     at: int = 0
     chosen: "asyncio.Future[T | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -78,11 +80,22 @@ class Picker(Generic[T]):
         if not self.keys:
             self.query, self.at = self.query + text, 0
             return True
-        for number, option in enumerate(self.options, 1):
-            if text.lower() == option.key or text == str(number):
-                self.take(option)
+        if text == " " and self.ticked is not None:
+            self._tick(self.at)
+            return True
+        for number, option in enumerate(self.options):
+            if text.lower() == option.key or text == str(number + 1):
+                if self.ticked is None:
+                    self.take(option)
+                else:
+                    self._tick(number)
                 return True
         return False
+
+    def _tick(self, number: int) -> None:
+        if self.ticked is not None and number < len(self.options):
+            self.at = number
+            self.ticked ^= {number}
 
     def rub(self) -> None:
         """Take the last letter back."""
@@ -91,6 +104,8 @@ class Picker(Generic[T]):
     def enter(self) -> None:
         """Choose the option at hand."""
         shown = self.shown
+        if shown and self.ticked is not None:
+            self.ticked = self.ticked or {self.at}
         if shown:
             self.take(shown[min(self.at, len(shown) - 1)])
 
@@ -121,16 +136,19 @@ def render_picker(picker: "Picker[object]", width: int, height: int) -> list[Lin
         found = f"  {len(shown)} of {len(picker.options)}"
         lines.append((("class:mark", "  / "), ("", picker.query), ("class:dim", found)))
     for number in range(first, min(first + rows, len(shown))):
-        lines.append(cut_line(_option(shown[number], number, number == picker.at, keys=picker.keys), width))
+        lines.append(cut_line(_option(picker, shown[number], number), width))
     return lines
 
 
-def _option(option: Option[object], number: int, at: bool, *, keys: bool) -> Line:  # noqa: FBT001 -- one of a row
+def _option(picker: "Picker[object]", option: Option[object], number: int) -> Line:
+    at = number == picker.at
     style = "class:chosen" if at else ""
     mark = "❯ " if at else "  "
     spans: list[Span] = [("class:mark", mark)]
-    if keys:
+    if picker.keys:
         spans.append(("class:dim", f"{option.key or number + 1} "))
+    if picker.ticked is not None:
+        spans.append(("class:mark", "☑ " if number in picker.ticked else "☐ "))
     spans.append((style, one_line(option.label)))
     if option.hint:
         spans.append(("class:dim", f"  {one_line(option.hint)}"))

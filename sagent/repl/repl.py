@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from sagent.errors import SagentError, UsageError
-from sagent.events import Finished, Received, ReplyFinished, Switched, TextDelta, ThinkingDelta, ToolProgress
+from sagent.events import Advised, Finished, Received, ReplyFinished, Switched, TextDelta, ThinkingDelta, ToolProgress
 from sagent.messages import Message, ToolCall
 from sagent.repl.approvals import Answer, Approval, Approvals
 from sagent.repl.blocks import Block, Page, Shell, Told
@@ -21,7 +21,7 @@ from sagent.repl.files import list_files
 from sagent.repl.history import ProjectHistory
 from sagent.repl.keys import bind_keys, replace_text
 from sagent.repl.lines import Line
-from sagent.repl.panel import Figures, Queued, render_panel, render_status
+from sagent.repl.panel import Figures, Queued, render_panel, render_status, short_advisors
 from sagent.repl.picker import Option, Picker, render_picker
 from sagent.repl.screen import Screen
 from sagent.repl.story import Story
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sagent.repl.command import Command
     from sagent.repl.desk import Manner
     from sagent.repl.opening import Opened, Opening
+    from sagent.tools.ask import Question
 
 T = TypeVar("T")
 TWICE = 2.0  # seconds in which a second Ctrl-C quits
@@ -80,6 +81,7 @@ class Repl:
         self._tasks: set[asyncio.Task[None]] = set()
         self._shells: set[asyncio.Task[None]] = set()
         self._asking: asyncio.Task[None] | None = None
+        self._floor = asyncio.Lock()  # one question at a time
         self._typed_at = self._pressed_at = 0.0
         self._began_at: float | None = None
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
@@ -166,7 +168,7 @@ class Repl:
                         return
                     self._commands = await asyncio.to_thread(all_commands, settings)
                     self._ready.set()
-                async with self._opening(settings, self._on_event, self._ask) as opened:
+                async with self._opening(settings, self._on_event, self._ask, self._answer_agent) as opened:
                     await self._converse(opened)
                 settings = self._next
             except (SagentError, OSError) as error:
@@ -227,7 +229,7 @@ class Repl:
         """Clocks and countdowns move while there is something to wait for."""
         while True:
             await asyncio.sleep(1.0)
-            self.screen.redraw()
+            self._count_money()  # prices load meanwhile, and calls are billed without a word
 
     async def _fail(self, error: Exception) -> None:
         """The session could not be opened: say so, and wait until the person has changed something."""
@@ -254,8 +256,7 @@ class Repl:
 
         self._settings = settings
         self.figures = Figures(note="opening …", mode=settings.permission_mode)
-        if settings.theme != "auto":
-            self.screen.set_theme(settings.theme)
+        self.screen.set_theme(settings.theme)
         if settings.editing_mode == "vi":
             self.screen.set_vim("on")
         home = sessions_of(settings.state_dir, settings.cwd)
@@ -278,10 +279,12 @@ class Repl:
         if type(event) in _STREAMED:
             return
         if event.agent != "root":
-            if isinstance(event, ReplyFinished):
-                self._count()
+            if isinstance(event, ReplyFinished | Advised | Finished):
+                self._count_money()
             return
         match event:
+            case Advised():
+                self._count_money()
             case Received(_, message):
                 found = next((wait for wait in self._waits if wait.sent and wait.message is message), None)
                 if found:
@@ -318,9 +321,15 @@ class Repl:
             cost=agent.cost(),
             jobs=len(status.jobs),
             mode=self._opened.policy.mode,
-            advisor=status.advisors,
+            advisor=short_advisors(status.advisors),
         )
         self.screen.redraw()
+
+    def _count_money(self) -> None:
+        """Only what was spent, which is known at once."""
+        if self._opened is not None:
+            self.figures = replace(self.figures, cost=self._opened.agent.cost())
+            self.screen.redraw()
 
     def _ring(self, seconds: float) -> None:
         """Tell the end of long work to a person who looks elsewhere."""
@@ -344,7 +353,8 @@ class Repl:
             if self._picker is not None:
                 return render_picker(self._picker, width, height)
             queue = [Queued(wait.typed, wait.sent) for wait in self._waits]
-            return render_panel(self.story.view, queue, asyncio.get_running_loop().time(), width, height)
+            spent = self.figures.cost.by_agent if self.figures.cost else {}
+            return render_panel(self.story.view, queue, asyncio.get_running_loop().time(), width, height, spent)
         except Exception as error:
             return [(("", f"(what is in progress cannot be shown: {type(error).__name__}: {error})"[:width]),)]
 
@@ -615,7 +625,9 @@ class Repl:
 
     async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
         """Have the person choose; None for nothing."""
-        return await self._choose([(("class:ask", f"? {title}"),)], options, keys=False)
+        picker = Picker([(("class:ask", f"? {title}"),)], options)
+        await self._open(picker)
+        return picker.chosen.result()
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         """Have the person type a line; None when they leave it."""
@@ -634,28 +646,23 @@ class Repl:
             replace_text(buffer, kept)
             screen.redraw()
 
-    async def _choose(
-        self,
-        title: Sequence[Line],
-        options: Sequence[Option[T]],
-        *,
-        keys: bool,
-        end: "asyncio.Future[str | None] | None" = None,
-    ) -> T | None:
-        """Open a list, after the one that is open; `end` closes it too."""
-        while self._picker is not None:
-            await asyncio.wait([self._picker.chosen])
-            await asyncio.sleep(0)
-        picker: Picker[T] = Picker(title, options, keys)
+    async def _open(self, picker: "Picker[T]", end: "asyncio.Future[str | None] | None" = None) -> None:
+        """Show a list until something was chosen, or nothing; `end` closes it too."""
+        await self._until_free()
         self._picker = picker  # pyright: ignore[reportAttributeAccessIssue] -- what it chooses is of no concern there
         self.screen.redraw()
         try:
             await asyncio.wait([picker.chosen, *([end] if end else ())], return_when=asyncio.FIRST_COMPLETED)
-            return picker.chosen.result() if picker.chosen.done() else None
         finally:
             picker.leave()
             self._picker = None
             self.screen.redraw()
+
+    async def _until_free(self) -> None:
+        """Wait until no list is open."""
+        while self._picker is not None:
+            await asyncio.wait([self._picker.chosen])
+            await asyncio.sleep(0)
 
     def _command_names(self) -> list[tuple[str, str]]:
         return [(name, one.help.split("\n", 1)[0]) for name, one in sorted(self._commands.items())]
@@ -719,10 +726,10 @@ class Repl:
 
     async def _put_questions(self) -> None:
         while self.approvals.waiting:
-            approval = self.approvals.waiting[0]
-            await self._until_quiet()
-            if not approval.answer.done():
-                await self._put(approval)
+            async with self._floor:
+                await self._until_quiet()
+                if self.approvals.waiting and not (approval := self.approvals.waiting[0]).answer.done():
+                    await self._put(approval)
             await asyncio.sleep(0)
 
     async def _until_quiet(self) -> None:
@@ -738,23 +745,50 @@ class Repl:
         rule = rule_for(approval)
         count = len(self.approvals.waiting) - 1
         title = render_question(approval, read_text(self.settings.cwd), self.screen.surface.width, count)
-        self._alert()
-        buffer = self.screen.buffer
-        kept, self._words, self._letter = buffer.text, "", ""
-        buffer.reset()
-        answer: Answer | None = await self._choose(title, options(rule), keys=True, end=approval.answer)
-        replace_text(buffer, kept or buffer.text)
+        picker: Picker[Answer] = Picker(title, options(rule), keys=True)
+        words = await self._open_question(picker, approval.answer)
         if approval.answer.done():
             return
-        match answer:
+        match answer := picker.chosen.result():
             case "once":
                 approval.settle(None)
             case "session" | "always":
                 self._allow(rule, always=answer == "always")
                 approval.settle(None)
             case _:
-                why = self._words or (await self.line("Why not? ") if answer == "no" else "") or ""
+                why = words or (await self.line("Why not? ") if answer == "no" else "") or ""
                 approval.settle(f"The person said no: {why.strip()}" if why.strip() else "The person said no.")
+
+    async def _open_question(self, picker: "Picker[T]", end: "asyncio.Future[str | None] | None" = None) -> str:
+        """Put a question, and wait for a choice or for words, which are returned; what was being typed is kept."""
+        await self._until_free()
+        self._alert()
+        buffer = self.screen.buffer
+        kept, self._words, self._letter = buffer.text, "", ""
+        buffer.reset()
+        try:
+            await self._open(picker, end)
+        finally:
+            replace_text(buffer, kept or buffer.text)
+        return self._words
+
+    # -- questions of the agents
+
+    async def _answer_agent(self, question: "Question") -> str | None:
+        """What the person says to an agent's question, after the questions that came before it."""
+        from sagent.repl.approvals import render_agents_question
+
+        title = render_agents_question(question, self.screen.surface.width)
+        options = [Option(text, text) for text in question.options]
+        picker: Picker[str] = Picker(title, options, keys=True, ticked=set() if question.multiple else None)
+        async with self._floor:
+            await self._until_quiet()
+            words = await self._open_question(picker)
+        if words or not picker.chosen.result():
+            return words or None
+        if picker.ticked is None:
+            return picker.chosen.result()
+        return "\n".join(question.options[number] for number in sorted(picker.ticked))
 
     def _alert(self) -> None:
         self._notify("sagent asks")

@@ -68,7 +68,8 @@ class Screen:
         self.secret = False  # what is typed is not shown
         self._holding = False
         self.on_resized: Callable[[], None] = lambda: None
-        self._theme = Style.from_dict(dict(rules_of("auto")))
+        self._themed = "auto"
+        self._theme = Style.from_dict(dict(rules_of(self._themed)))
         self.panel: Callable[[int, int], Sequence[Line]] = lambda width, height: ()
         self.status: Callable[[int], Line] = lambda width: (("class:dim", "starting …"),)
         self.completer: Completer | None = None
@@ -161,8 +162,9 @@ class Screen:
         """Look like that from now on. Raises KeyError naming the themes."""
         if name not in THEMES:
             raise KeyError(f"there is no theme {name!r}; the themes are {', '.join(THEMES)}")
-        self._theme = Style.from_dict(dict(rules_of(name)))
-        self.app.invalidate()
+        if name != self._themed:  # a style that is new, be it equal, has all drawn anew
+            self._themed, self._theme = name, Style.from_dict(dict(rules_of(name)))
+            self.app.invalidate()
 
     def set_vim(self, value: str) -> str:
         """vi keys "on" or "off", or the other way than now; which it is then."""

@@ -62,6 +62,13 @@ class SteadyOutput(Vt100_Output):
 
                 select.select([], [number], [], 1.0)
 
+    def erase_down(self) -> None:
+        """Empty the cursor's row and those below; prompt_toolkit and we do so at a row's beginning only.
+
+        The rows are deleted: tmux takes an erasure of the whole screen for a page that belongs in the scrollback.
+        """
+        self.write_raw(f"\r\x1b[{self.get_size().rows}M")
+
     def hold(self) -> None:
         """Write nothing until `release`."""
         self._depth += 1

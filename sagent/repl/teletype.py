@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sagent.policy import Ask
     from sagent.repl.desk import Manner
     from sagent.repl.opening import Opened, Opening
+    from sagent.tools.ask import Question
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class Teletype:
             settings: Settings | None = await asyncio.to_thread(self._load)
             while settings is not None and self._code is None:
                 self._settings, self._next = settings, None
-                async with self._opening(settings, self._on_event, self._ask) as opened:
+                async with self._opening(settings, self._on_event, self._ask, self._answer) as opened:
                     self._opened = opened
                     await self._converse()
                 settings = self._next
@@ -133,6 +134,16 @@ class Teletype:
         if said is None or said.strip().lower() not in ("y", "yes"):
             return f"The person said no: {said}" if said and said.strip() else "The person said no."
         return None
+
+    async def _answer(self, question: "Question") -> str | None:
+        from sagent.repl.approvals import render_agents_question
+
+        rows = (f"{number:3} {option}" for number, option in enumerate(question.options, 1))
+        self._write("\n".join((plain(render_agents_question(question, 100)), *rows)))
+        said = (await self._read("answer: ") or "").strip()
+        numbers = [int(word) for word in said.replace(",", " ").split() if word.isdecimal()]
+        chosen = [question.options[number - 1] for number in numbers if 0 < number <= len(question.options)]
+        return "\n".join(chosen) if chosen and len(chosen) == len(said.replace(",", " ").split()) else said or None
 
     # -- the desk
 

@@ -20,7 +20,7 @@ from sagent.session.proof import Proof, verify
 from sagent.session.signature import SIGNATURE, STATEMENT
 from sagent.session.store import log_files
 from sagent.session.stretch import Place
-from sagent.trace.export_html import Checked, write_page
+from sagent.trace.export_html import Checked, Fetch, write_page
 from sagent.trace.export_markdown import write_markdown
 from sagent.trace.export_record import Record, Sums, read_record
 from sagent.trace.export_redaction import Redaction
@@ -73,8 +73,8 @@ def export_bundle(session: Path, out: Path, redaction: Redaction, settings: Mapp
     torn = [problem for problem in proof.problems if "unfinished entry" in problem]
     if len(torn) < len(proof.problems):
         raise SessionCorrupt(
-            f"{session} does not verify, so it makes no bundle: {proof.problems[0]} (`sagent verify` tells all; `sagent "
-            "sessions repair` keeps the good beginning; --format html shows what can be read)"
+            f"{session} does not verify, so it makes no bundle: {proof.problems[0]} (`sagent verify` tells all; "
+            "`sagent sessions repair` keeps the good beginning; --format html shows what can be read)"
         )
     with tempfile.TemporaryDirectory(prefix="sagent-") as scratch:
         return _Bundle(session, Path(scratch), redaction).write(out, proof, settings, torn)
@@ -257,7 +257,7 @@ def _place(file: Path) -> Place:
     return Place(file, 0, file.stat().st_size)
 
 
-def _fetch(session: Path):
+def _fetch(session: Path) -> Fetch:
     blobs = BlobDirectory(session / "blobs")
 
     def fetch(name: str) -> bytes | None:

@@ -82,7 +82,7 @@ class _Page:
         )
         timeline = "".join(self.blocks())
         parts = (self.costs(), self.agents(), self.consultations(), self.audit(checked), self.tools())
-        title = self.text(self._record.title) or self.text(self._record.session) or "A session"
+        title = self._title()
         facts = self.facts(checked)  # last: it tells what was taken out of all the others
         return "".join(
             (
@@ -107,6 +107,13 @@ class _Page:
             self._left_out += 1
             clean = f"{clean[:cap]}\n[... cut: {len(text)} characters in all, the rest is in the log ...]"
         return html.escape(mend_text(clean).translate(_UNSAFE))
+
+    def _title(self) -> str:
+        """Its name; what was taken out of it is counted where it was said."""
+        before = self._redaction.count
+        title = self.text(self._record.title) or self.text(self._record.session) or "A session"
+        self._redaction.count = before
+        return title
 
     def facts(self, checked: Checked) -> str:
         """What it was, when and where."""
@@ -358,7 +365,7 @@ _IN_DIFF = ("old_string", "new_string", "edits", "content")
 
 
 def _caps(record: Record) -> Sequence[int]:
-    """To how many characters texts may be cut so that all of them should fit the page, and what to try if they do not."""
+    """To how many characters texts may be cut so that they should all fit, and what to try if they do not."""
     lengths: list[int] = []
     for block in record.blocks:
         lengths += (len(block.text), len(block.thinking))

@@ -16,7 +16,9 @@ def write_markdown(record: Record, redaction: Redaction, checked: Checked) -> st
     """The document."""
     page = _Document(redaction)
     body = "".join(f"{line}\n" for block in record.blocks for line in page.block(block))
+    found = redaction.count
     head = "".join(f"{line}\n" for line in page.head(record, checked))
+    redaction.count = found  # what was taken out of a title is counted where it was said
     return head + body
 
 

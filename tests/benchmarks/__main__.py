@@ -221,6 +221,13 @@ def agents(mode: str, count: int = 1) -> dict[str, float]:
         return {**json.loads(told), "came": json.loads(server.communicate()[0])["last"]}
 
 
+def consultations(executor: str, advisor: str) -> dict[str, float]:
+    """What advisor.py says a consultation took of our CPU, in milliseconds."""
+    argv = [PYTHON, str(Path(__file__).with_name("advisor.py")), executor, advisor]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    return json.loads(subprocess.check_output(argv, env=environment, text=True))
+
+
 def modules(*argv: str) -> int:
     """Modules imported before the first request, or in all where there is none."""
     with served(turns(0)) as (_, environment), tempfile.NamedTemporaryFile() as file:
@@ -262,6 +269,11 @@ def measure() -> Iterator[Row]:
     yield Row("the same: peak memory in all", "≤ 150 MB", value, "MB", value <= 150)
     value = 1000 * median(told["came"] - told["sent"] for told in (agents("preempt") for _ in range(RUNS)))
     yield Row("a message to an agent in a 60 s `Bash`: until its next request", "≤ 50 ms", value, "ms", value <= 50)
+    for pair in (("anthropic", "responses"), ("responses", "anthropic")):
+        told = [consultations(*pair) for _ in range(RUNS)]
+        value, first = median(run["mean"] for run in told), median(run["first"] for run in told)
+        words = f"a consultation at 200 turns, {pair[0]} asks {pair[1]}: our CPU, mean of 21"
+        yield Row(f"{words} ({first:.0f} ms for the first, which quotes all)", "≤ 8 ms", value, "ms", value <= 8)
     count = modules(*FLAGS, "hello")
     yield Row("modules imported before the first request", "≤ 330", count, "", count <= 330)
     count = modules("--version")

@@ -12,7 +12,6 @@ from pathlib import Path
 from sagent.testing.server import FakeProviderServer, Script
 
 CHECKOUT = Path(__file__).parents[2]
-PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 PATIENCE = 20.0  # seconds
 READY = "│ $0"  # the status line, when the session is open
 
@@ -25,6 +24,7 @@ class Console:
     cwd: Path
     environment: dict[str, str]
     stack: ExitStack = field(default_factory=ExitStack)
+    program: list[str] = field(default_factory=lambda: [sys.executable, "-m", "sagent.bin.cli"])
 
     def serve(self, script: Script, **options: object) -> FakeProviderServer:
         """Start a provider and lead the program to it."""
@@ -55,7 +55,7 @@ class Console:
         """Run the program in a pane, from an interactive shell or without, and wait until it can be used."""
         environment = {"TERM": "tmux-256color", "LANG": "C.UTF-8", **self.environment}
         assignments = [f"{name}={value}" for name, value in environment.items()]
-        command = shlex.join(["env", "-i", *assignments, *PROGRAM, *flags])
+        command = shlex.join(["env", "-i", *assignments, *self.program, *flags])
         if shell:
             self.tmux("new-session", "-d", "-x", "90", "-y", "30", "-c", str(self.cwd), "bash --norc --noprofile -i")
             self.tmux("send-keys", "-l", command)

@@ -233,12 +233,10 @@ def test_the_status_line_drops_what_matters_least() -> None:
     figures = Figures("anthropic/sonnet", "high", "opus", 50_000, 200_000, cost, 2, "edit", "main")
     wide = plain([render_status(figures, 120)])
     assert wide == (
-        "sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 (executor $1.00, advisor $0.5000, tree $0.2000) "
+        "sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 │ executor $1.00 · advisor $0.5000 · tree $0.2000 "
         "│ 2 jobs │ edit │ ⎇ main"
     )
-    assert plain([render_status(figures, 75)]) == (
-        "sonnet high │ $1.50 (executor $1.00, advisor $0.5000, tree $0.2000)"
-    )
+    assert plain([render_status(figures, 75)]) == ("sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 │ 2 jobs │ edit")
     assert len(plain([render_status(figures, 10)])) <= 10
 
 

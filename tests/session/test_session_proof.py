@@ -1,9 +1,15 @@
 """A session that was tampered with does not verify, wherever it was; a damaged one keeps its good prefix."""
 
+import json
+from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+import sagent.session.proof as proof_module
+import sagent.session.stretch as stretch
 from sagent.codec import encode_message
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound
 from sagent.messages import Image, user
@@ -35,19 +41,232 @@ def test_an_untouched_session_verifies(session: Path):
     assert proof.problems == ()
     assert (proof.entries, proof.blobs) == (6, 2)
     assert set(proof.heads) == {"root", "root/review"}
-    assert verify(session, proof.heads["root"]) == proof
+    assert verify(session, proof.heads["root"]).problems == ()
+    assert [part.name for part in proof.parts] == ["log of root", "log of root/review", "children", "blobs"]
+    assert "4 entries" in proof.parts[0].checked
+    assert proof.heads["root"] in proof.parts[0].checked
+    assert "2 files, 1 of them named by no entry" in proof.parts[3].checked
 
 
-def test_a_changed_byte_in_any_file_shows(session: Path):
-    for file in [path for path in session.rglob("*") if path.is_file() and path.name != "lock"]:
+def files_of(session: Path) -> list[Path]:
+    return sorted(path for path in session.rglob("*") if path.is_file() and path.name != "lock")
+
+
+def test_every_byte_of_every_file_counts(session: Path):
+    for file in files_of(session):
         whole = file.read_bytes()
-        for place in range(0, len(whole), 11):
-            changed = bytearray(whole)
-            changed[place] ^= 0x20
-            file.write_bytes(changed)
-            assert verify(session).problems, (file, place)
+        for place in range(len(whole)):
+            flipped = bytes([whole[place] ^ (1 << place % 8)])
+            for changed in (whole[:place] + flipped + whole[place + 1 :], whole[:place] + whole[place + 1 :]):
+                file.write_bytes(changed)
+                assert verify(session).problems, (file, place)
+        file.write_bytes(whole + b"\x00")
+        assert verify(session).problems, file
         file.write_bytes(whole)
     assert verify(session).problems == ()
+
+
+def test_a_file_that_ends_anywhere_shows(session: Path):
+    head = verify(session).heads["root"]
+    for file in files_of(session):
+        whole = file.read_bytes()
+        for end in range(len(whole)):
+            file.write_bytes(whole[:end])
+            at_an_entry = end == 0 or whole[end - 1 : end] == b"\n"
+            known = head if file.name == "root.jsonl" and at_an_entry else ""  # the chain alone cannot show that
+            assert verify(session, known).problems, (file, end)
+        file.write_bytes(whole)
+
+
+def test_a_file_that_is_gone_or_in_the_place_of_another_shows(session: Path):
+    files = files_of(session)
+    unnamed = [file for file in files if file.read_bytes() == b"output of a command"]  # no entry tells of it
+    for file in files:
+        whole = file.read_bytes()
+        file.unlink()
+        assert bool(verify(session).problems) == (file not in unnamed), file
+        file.write_bytes(whole)
+        for other in files:
+            if other != file:
+                theirs = other.read_bytes()
+                file.write_bytes(theirs)
+                other.write_bytes(whole)
+                assert verify(session).problems, (file, other)
+                file.write_bytes(whole)
+                other.write_bytes(theirs)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Several agents, forks, blobs, a few hundred entries."""
+    path = tmp_path_factory.mktemp("large") / "session"
+    with Session.create_at(path) as made:
+        root = made.log()
+        ids = [root.append("opened", opened(made.id, "root", "/work", {})).id]
+        for number in range(3):
+            agent = f"root/a{number}" + "/b" * (number == 2)
+            child = made.log(agent)
+            ids.append(root.append("spawned", spawned(agent, child.append("opened", opened("", agent, "", {})).id)).id)
+            for turn in range(60):
+                image = Image("image/png", bytes([number, turn]) * 20) if turn % 9 == 0 else None
+                parts = ('\u00e9\u2028 "said"\n\\' * turn, *((image,) if image else ()))
+                message = encode_message(user(*parts), lambda data: root.blobs.put(data).name)
+                ids.append(root.append("message", message).id)
+                child.append("message", message)
+            root.fork(ids[-30])
+            root.append("returned", returned(agent, child.head))
+        root.append("label", {"text": "the end"})
+    return path
+
+
+EDIT = st.tuples(
+    st.sampled_from(["flip", "drop", "put", "swap", "cut"]), st.floats(0, 1), st.floats(0, 1), st.integers()
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edits=st.lists(EDIT, min_size=1, max_size=3), which=st.integers(0, 10**6))
+def test_no_mutation_of_a_larger_session_goes_unseen(large: Path, edits, which):
+    head = verify(large).heads["root"]
+    file = files_of(large)[which % len(files_of(large))]
+    whole = file.read_bytes()
+    changed = bytearray(whole)
+    for kind, first, second, byte in edits:
+        start, end = sorted((int(first * len(changed)), int(second * len(changed))))
+        match kind:
+            case "flip":
+                changed[start : start + 1] = bytes([changed[start] ^ (1 + byte % 255)]) if start < len(changed) else b""
+            case "drop":
+                del changed[start : start + 1 + byte % 90]
+            case "put":
+                changed[start:start] = bytes([byte % 256])
+            case "swap":
+                changed = changed[end:] + changed[start:end] + changed[:start]
+            case _:
+                del changed[end:]
+    try:
+        file.write_bytes(changed)
+        assert bool(verify(large, head).problems) == (bytes(changed) != whole)
+    finally:
+        file.write_bytes(whole)
+
+
+def test_a_whole_rewrite_shows_against_a_head_kept_elsewhere(session: Path, tmp_path: Path):
+    head = verify(session).heads["root"]
+    entries = list(read_log(session / "root.jsonl"))
+    parent, lines = "", []
+    for entry in entries:
+        body = json.loads(json.dumps(entry.body).replace("look", "hook"))
+        new = seal(parent, entry.kind, body)
+        lines.append(new.line)
+        parent = new.id
+    (session / "root.jsonl").write_bytes(b"".join(lines))
+    proof = verify(session)
+    assert proof.problems == ()
+    assert any("rewritten whole" in note for note in proof.notes)
+    (problem,) = verify(session, head).problems
+    assert head in problem
+    assert not any("rewritten whole" in note for note in verify(session, proof.heads["root"]).notes)
+
+
+def test_lines_are_checked_across_the_seams_of_stretches(large: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = verify(large)
+    for size in (1, 700, 5000):
+        monkeypatch.setattr(proof_module, "split", partial(stretch.split, size=size))
+        found = verify(large)
+        assert (found.problems, found.heads, found.entries) == ((), whole.heads, whole.entries)
+        file = large / "root.jsonl"
+        good = file.read_bytes()
+        lines = good.splitlines(keepends=True)
+        try:
+            for place in range(5, len(lines) - 1, 37):
+                file.write_bytes(b"".join([*lines[:place], *lines[place + 1 :]]))
+                assert any(f"line {place + 1}: the entry does not follow" in each for each in verify(large).problems)
+        finally:
+            file.write_bytes(good)
+
+
+def test_each_damage_is_told_once_and_with_its_line(large: Path):
+    file = large / "root" / "a1.jsonl"
+    good = file.read_bytes()
+    try:
+        file.write_bytes(good.replace(b"said", b"sajd"))
+        problems = verify(large).problems
+        assert f"{file}, line 3: the content does not match its id" in problems
+        assert "39 more lines are damaged" in problems[-1] + problems[-2]
+    finally:
+        file.write_bytes(good)
+
+
+def test_a_fork_from_nowhere_shows(session: Path):
+    head = verify(session).heads["root"]
+    with (session / "root.jsonl").open("ab") as file:
+        file.write(seal("0" * 64, "forked", {"left": head}).line)
+    (problem,) = verify(session).problems
+    assert "0" * 64 in problem
+    assert "taken up again" in problem
+
+
+def test_a_log_that_nobody_has_spawned_shows(session: Path):
+    with Session.open(session) as made:
+        log = made.log("root/stranger")
+        log.append("opened", {})
+        assert verify(session).problems == ()  # as a kill between the two leaves it
+        log.append("notice", {})
+    (problem,) = verify(session).problems
+    assert "root/stranger.jsonl: no other log names this one" in problem
+
+
+def test_the_end_of_a_child_that_its_parent_does_not_vouch_for_is_told(session: Path):
+    with Session.open(session) as made:
+        made.log("root/review").append("notice", {})
+    proof = verify(session)
+    assert proof.problems == ()
+    assert "The end of the log of root/review is not vouched for by its parent's." in proof.notes
+
+
+def test_a_spilled_output_that_is_gone_shows(tmp_path: Path):
+    with Session.create_at(tmp_path / "a b") as made:
+        log = made.log()
+        log.append("opened", opened(made.id, "root", "/work", {}))
+        path = log.blobs.put(b"all of it")
+        for text in (f"[... 9 characters left out; the whole is in {path} ...]", f"see /x/{'y'}/blobs/{'0' * 64}"):
+            log.append("result", {"result": {"call_id": "1", "content": [{"type": "text", "text": text}]}})
+    assert verify(made.path).problems == ()
+    path.unlink()
+    (problem,) = verify(made.path).problems
+    assert f"{path.name} is missing" in problem
+
+
+def test_what_a_killed_process_left_is_told_and_is_no_damage(session: Path):
+    (session / "blobs" / "scratch-1-ab").write_bytes(b"half")
+    proof = verify(session)
+    assert proof.problems == ()
+    assert any("scratch-1-ab" in note for note in proof.notes)
+
+
+def test_a_session_without_its_roots_log_is_no_unknown_one(session: Path):
+    (session / "root.jsonl").unlink()
+    assert any("root.jsonl is missing" in problem for problem in verify(session).problems)
+
+
+def test_links_are_not_followed(session: Path, tmp_path: Path):
+    (tmp_path / "elsewhere").write_bytes(b"x")
+    (session / "blobs" / "link").symlink_to(tmp_path / "elsewhere")
+    (problem,) = verify(session).problems
+    assert "no plain file" in problem
+
+
+def test_a_repaired_session_verifies_and_tells_what_was_set_aside(session: Path):
+    file = session / "root.jsonl"
+    file.write_bytes(file.read_bytes()[:-9])
+    with Session.open(session):
+        pass
+    file.write_bytes(file.read_bytes().replace(b'"text":"look"', b'"text":"kool"'))
+    (done,) = repair(session)
+    proof = verify(session)
+    assert proof.problems == ()
+    assert any(done.aside.name in note for note in proof.notes)
 
 
 def test_a_blob_that_is_gone_shows_at_the_entry_that_names_it(session: Path):
