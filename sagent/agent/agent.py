@@ -8,6 +8,7 @@ from pathlib import Path
 from sagent.agent import children
 from sagent.agent.advisee import AgentAdvisee
 from sagent.agent.bounds import Bounds, limits_of, with_limits
+from sagent.agent.changes import apply, check, rewound
 from sagent.agent.compaction import make_room
 from sagent.agent.holdings import holdings
 from sagent.agent.inbox import Arrived
@@ -279,7 +280,7 @@ class Agent:
 
     def check(self, action: Action) -> None:
         """Raise UsageError for a change that cannot be made."""
-        self._state.check(action)
+        check(self._state, action)
 
     def apply(self, action: Action) -> None:
         """Change model, effort, limits or context, or stop. It takes effect between two model calls.
@@ -290,15 +291,15 @@ class Agent:
             case Inject(message, moment):
                 self.send(message, moment)
             case Background() | Consult() | Cancel():
-                self._state.check(action)
-                self._state.apply(action)
+                check(self._state, action)
+                apply(self._state, action)
             case _:
-                self._state.check(action)
+                check(self._state, action)
                 if self.running:
                     self._state.pending.append(action)
                     self.wake()
                 else:
-                    self._state.apply(action)
+                    apply(self._state, action)
 
     async def compact(self, hints: str = "") -> None:
         """Make the context smaller now, keeping the task; a model is asked for a summary. Raises UsageError while a run
@@ -568,7 +569,7 @@ class Agent:
         except ValueError as error:
             raise UsageError(str(error)) from error
         state.history = list(history(state.log.entries(), state.log.blobs.get))
-        state.rewound()
+        rewound(state)
 
     async def aclose(self) -> None:
         """End what is in progress, the agents below it, its jobs and what its tools left running; close its log when it

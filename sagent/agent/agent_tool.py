@@ -14,7 +14,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 from sagent.agent import children
 from sagent.agent.agent import Agent
 from sagent.agent.bounds import Bounds, limits_of, with_limits
-from sagent.agent.state import Resources, specs_of
+from sagent.agent.prompts import specs_of
+from sagent.agent.state import Resources
 from sagent.agent.tree import END_SECONDS
 from sagent.cost.money import ZERO, total
 from sagent.errors import BudgetExceeded, SagentError, ToolError, UsageError

@@ -7,6 +7,7 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from sagent.agent.attempt import Attempt, wait_before_retry
+from sagent.agent.changes import change, change_back
 from sagent.agent.compaction import can_cut, cut_short, keep_room
 from sagent.agent.state import State
 from sagent.context.stubs import can_shrink, shrink
@@ -45,7 +46,7 @@ async def call_model(state: State) -> Message:
         try:
             return await _recover(state, partial)
         except ModelError as error:
-            if _without_advisor(state, error, partial) or (error.kind in UNFIT and state.change_back(error)):
+            if _without_advisor(state, error, partial) or (error.kind in UNFIT and change_back(state, error)):
                 continue
             wait = wait_before_retry(state.bounds, error, attempt)
             if wait is None and _fall_back(state, error, partial):
@@ -278,7 +279,7 @@ def _fall_back(state: State, error: ModelError, partial: Partial) -> bool:
             continue
         partial.discard(state, error)
         state.emit(Notice(state.path, "warning", f"{down} cannot be reached, {name} takes over. {error}"))
-        state.change(model, str(error))
+        change(state, model, str(error))
         return True
     return False
 

@@ -4,7 +4,9 @@ The program counter is the state. Nothing else lives here.
 """
 
 from sagent.agent.call import call_model
+from sagent.agent.changes import apply
 from sagent.agent.dispatch import decline_calls, run_calls
+from sagent.agent.pause import admit, arrivals, rest
 from sagent.agent.state import State
 from sagent.policy import Turn
 
@@ -12,8 +14,8 @@ from sagent.policy import Turn
 async def take_turn(state: State) -> str:
     """Work until there is nothing left to do; returns why it ended. A cancelled turn leaves a valid history."""
     while True:
-        for arrived in state.arrivals():
-            state.admit(arrived)
+        for arrived in arrivals(state):
+            admit(state, arrived)
         if state.run.stop:
             return state.run.stop
         if state.run.turns == state.bounds.max_turns:
@@ -31,11 +33,11 @@ async def take_turn(state: State) -> str:
             state.run.rounds += 1
 
         for action in await state.policy.after_turn(Turn(state.path, reply, results)):
-            state.apply(action)
+            apply(state, action)
 
         if results is None and reply.stop != "pause":
-            late = await state.rest()
+            late = await rest(state)
             if not late:
                 return state.run.stop or reply.stop or "end"
             for arrived in late:
-                state.admit(arrived)
+                admit(state, arrived)

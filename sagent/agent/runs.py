@@ -9,6 +9,7 @@ from sagent.agent.bounds import Bounds
 from sagent.agent.compaction import saving
 from sagent.agent.inbox import Arrived
 from sagent.agent.loop import take_turn
+from sagent.agent.pause import answer_askers, apply_pending
 from sagent.agent.state import Run, State
 from sagent.agent.structured import Output, output_of, take_structured_turn
 from sagent.agent.tree import Tree
@@ -97,7 +98,7 @@ class Runs:
             return await self._finish(reason, failure, data), error
         finally:
             self._task, self._ahead = None, False
-            self._state.apply_pending()
+            apply_pending(self._state)
             self._ended.set()
             self._tree.nudge(self._state.path)
 
@@ -189,7 +190,7 @@ class Runs:
             said = next((reply.content for reply in reversed(replies) if reply.content), "")
             self.last = replace(self.last, content=said)
         if state.run.askers:
-            state.answer_askers(children.ended(state.path, self.last))
+            answer_askers(state, children.ended(state.path, self.last))
         state.emit(Finished(state.path, self.last))
         return self.last
 

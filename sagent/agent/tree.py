@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from sagent.agent.state import Prompts
+from sagent.agent.prompts import Prompts
 from sagent.errors import UsageError
 from sagent.messages import Message
 from sagent.peer import Scope

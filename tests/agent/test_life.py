@@ -9,7 +9,7 @@ import pytest
 from cast import PRICES, Cast, Player, Step, call, in_turn, results, root_of, tree_tools
 
 from sagent.agent import Agent, Bounds, Resources, Tree, TreeLimits
-from sagent.agent.state import CLEARED
+from sagent.agent.changes import CLEARED
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
