@@ -240,7 +240,7 @@ class Advisors:
         calls = sum(tally.calls for tally in self._account.tallies.values())
         if not calls and self._turns >= LONG_TASK:
             told.append(
-                f"In {self._turns} turns no advisor was asked: what it is worth is lost. See --advisor triggers."
+                f"In {self._turns} turns no advisor was asked, so none was of use: see [advisor_rules]."
             )
         if calls and self._turns >= FAIR:
             cost, usage, first = self._advisee.cost(), self._advisee.used(), self._roster.active[0]

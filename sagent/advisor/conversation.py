@@ -126,7 +126,7 @@ class Conversation:
         place = len(history)
         while place:
             piece = quote(history[place - 1 : place], place, asking.keep, reader)
-            if not pieces:
+            if not any(pieces):
                 piece = fit(piece, max(left, _LEAST))
             left -= _bytes(piece) + 1
             if left < 0 and any(pieces):

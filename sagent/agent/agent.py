@@ -555,7 +555,7 @@ class Agent:
         state = self._state
         state.history = list(history)
         if state.advisory is not None and state.history:
-            state.advisory.restore(list(bodies(state.log.entries(), "advice")), state.log.blobs.get)
+            state.advisory.restore(list(bodies(branch(state.log.entries()), "advice")), state.log.blobs.get)
 
     def rewind(self, entry: str) -> None:
         """Go back to an earlier entry of the log: what came after it stays there, as a branch of its own, to which one

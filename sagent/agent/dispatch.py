@@ -14,7 +14,7 @@ from sagent.agent.state import State
 from sagent.context.truncation import bound_output
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
-from sagent.lib.json import JsonObject, as_object
+from sagent.lib.json import EMPTY, JsonObject, as_object
 from sagent.lib.schema import coerce, violations
 from sagent.messages import Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
@@ -140,7 +140,8 @@ async def _prepare(state: State, call: ToolCall, reply: Message) -> Ready | Tool
     tool = state.tools.get(call.name)
     if tool is None:
         return _error(_unknown_tool(call.name, state.tools))
-    if call.malformed is not None:
+    lenient = getattr(tool, "lenient", False)  # what it does not understand it ignores
+    if call.malformed is not None and not lenient:
         cut = " The reply was cut at its length limit." if reply.stop == "max_tokens" else ""
         raw = call.malformed[:500]
         return _error(f"The arguments of {call.name} are not a JSON object: {raw!r}.{cut} Call it again.")
@@ -149,7 +150,9 @@ async def _prepare(state: State, call: ToolCall, reply: Message) -> Ready | Tool
     except ToolError as error:
         return _error(f"Invalid arguments for {call.name}: {error}. Call it again with corrected arguments.")
     arguments = coerce(tool.parameters, given)
-    wrong = violations(tool.parameters, arguments)
+    wrong = [] if lenient else violations(tool.parameters, arguments)
+    if lenient and not isinstance(arguments, JsonObject):
+        arguments = EMPTY
     if wrong or not isinstance(arguments, JsonObject):
         return _error(f"Invalid arguments for {call.name}: {'; '.join(wrong)}. Call it again with corrected arguments.")
     try:

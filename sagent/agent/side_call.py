@@ -20,7 +20,8 @@ BYTES = 3  # of a request to a token, about
 async def make_side_call(state: State, model: Model, request: Request, role: str, hear: Hear) -> SideReply:
     """Call a model with a request of its own. The conversation, its meter and its usage are untouched.
 
-    Raises ModelError and BudgetExceeded. A call that is cancelled is billed for what it had come to.
+    Raises ModelError and BudgetExceeded. A call that is cancelled is billed for what it had come to; one that was
+    billed and failed is not made again, so that it never costs more than its worst case.
     """
     bounds = replace(
         state.bounds,
@@ -29,11 +30,12 @@ async def make_side_call(state: State, model: Model, request: Request, role: str
     )
     tries = 0
     while True:
+        attempt = Attempt()
         try:
-            return await _afford(state, model, request, role, hear)
+            return await _afford(state, model, request, role, hear, attempt)
         except ModelError as error:
             wait = wait_before_retry(bounds, error, tries)
-            if wait is None:
+            if wait is None or attempt.charges:
                 raise
             tries += 1
             name = f"{model.provider}/{model.id}"
@@ -42,8 +44,8 @@ async def make_side_call(state: State, model: Model, request: Request, role: str
             await asyncio.sleep(wait)
 
 
-async def _afford(state: State, model: Model, request: Request, role: str, hear: Hear) -> SideReply:
-    weight, attempt = model.weigh(request), Attempt()
+async def _afford(state: State, model: Model, request: Request, role: str, hear: Hear, attempt: Attempt) -> SideReply:
+    weight = model.weigh(request)
     reservation = await state.ledger.reserve(
         state.path,
         role,
@@ -59,8 +61,9 @@ async def _afford(state: State, model: Model, request: Request, role: str, hear:
         try:
             reply = await attempt.stream(model, request, hear)
         except (ModelError, asyncio.CancelledError) as error:
-            if charges := attempt.bill(model, weight // BYTES, error):
-                state.bill(reservation, charges)
+            attempt.charges = attempt.bill(model, weight // BYTES, error)
+            if attempt.charges:
+                state.bill(reservation, attempt.charges)
             raise
         witness = reply.witness
         sent = {"sha256": witness.sha256, "size": witness.size, "model": witness.model}

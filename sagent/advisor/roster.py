@@ -1,0 +1,107 @@
+"""The advisors of an agent by name: who they are, on which models, and who of them is switched off."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sagent.advisor.advisor import Advisor, parse_advisor, role_text
+from sagent.advisor.tool import prompt_text
+from sagent.errors import UsageError
+from sagent.model import Model
+
+
+class Roster:
+    """`muted` is shared by all agents of a tree; `base` is where relative paths of role files start."""
+
+    def __init__(
+        self, advisors: Sequence[Advisor], muted: set[str], base: Path, resolve: Callable[[Advisor], Model]
+    ) -> None:
+        self._by_name = {one.name: one for one in advisors}
+        self._muted, self._base, self._resolve = muted, base, resolve
+        self._models: dict[str, Model] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, in order."""
+        return tuple(self._by_name)
+
+    @property
+    def every(self) -> tuple[Advisor, ...]:
+        """All of them, in order."""
+        return tuple(self._by_name.values())
+
+    @property
+    def active(self) -> tuple[Advisor, ...]:
+        """Those that are not switched off."""
+        return tuple(one for name, one in self._by_name.items() if name not in self._muted)
+
+    @property
+    def alone(self) -> Advisor | None:
+        """The only one, unless it is switched off."""
+        return self.active[0] if len(self._by_name) == 1 and self.active else None
+
+    def chosen(self, name: str, *, every: bool) -> Sequence[Advisor]:
+        """Whom a question is for: the one named, else all, or the first, that are not switched off."""
+        if name:
+            return [self._named(name)]
+        if not self._by_name:
+            raise UsageError("no advisor is set: name one with --advisor, or switch one on")
+        there = self.active or self.every
+        return there if every else there[:1]
+
+    def is_muted(self, name: str) -> bool:
+        """Whether it is switched off."""
+        return name in self._muted
+
+    def model(self, advisor: Advisor) -> Model:
+        """What it runs on. Raises UsageError."""
+        if advisor.name not in self._models:
+            self._models[advisor.name] = self._resolve(advisor)
+        return self._models[advisor.name]
+
+    def role(self, advisor: Advisor) -> str:
+        """Its system prompt. Raises UsageError."""
+        return role_text(advisor, self._base) or prompt_text("system")
+
+    def check(self, change: str) -> None:
+        """Raise UsageError for a change that cannot be made."""
+        name, word = toggle(change)
+        if word:
+            if name:
+                self._named(name)
+            elif not self._by_name:
+                raise UsageError("no advisor is set: name one, as provider/model")
+            return
+        advisor = parse_advisor(change)
+        role_text(advisor, self._base)
+        self._resolve(advisor)
+
+    def switch(self, change: str) -> tuple[str, Sequence[str]]:
+        """Make a change that was checked: what it was, and who is not to be asked any longer."""
+        name, word = toggle(change)
+        if word:
+            whom = (name,) if name else self.names
+            for each in whom:
+                (self._muted.add if word == "off" else self._muted.discard)(each)
+            return f"advisor {name or 'all'} {word}", whom if word == "off" else ()
+        advisor = parse_advisor(change)
+        self._by_name[advisor.name] = advisor
+        self._models.pop(advisor.name, None)
+        self._muted.discard(advisor.name)
+        return f"advisor {advisor}", ()
+
+    def describe(self) -> str:
+        """Who they are, in words: "advisor=openai/gpt-5.5 (off)"."""
+        return ", ".join(f"{one}{' (off)' if name in self._muted else ''}" for name, one in self._by_name.items())
+
+    def _named(self, name: str) -> Advisor:
+        if name not in self._by_name:
+            raise UsageError(f"there is no advisor {name!r}; there are {', '.join(self._by_name) or 'none'}")
+        return self._by_name[name]
+
+
+def toggle(change: str) -> tuple[str, str]:
+    """("NAME", "off") of "NAME=off", ("", "on") of "on"; ("", "") of what names a model."""
+    name, equals, word = (part.strip() for part in change.partition("="))
+    if not equals:
+        name, word = "", name
+    return (name, word) if word in ("on", "off") else ("", "")

@@ -1,0 +1,74 @@
+"""An advisor as it is named in a text, and what cannot be one."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.advisor.advisor import READ_ONLY, Advisor, parse_advisor, role_text
+from sagent.errors import UsageError
+from sagent.model import EFFORTS
+
+
+@pytest.mark.parametrize(
+    ("text", "advisor"),
+    [
+        ("openai/gpt-5.2", Advisor("advisor", "openai/gpt-5.2")),
+        ("critic=ollama/llama3:8b", Advisor("critic", "ollama/llama3:8b")),
+        (
+            "a=x/y,effort=high,max_calls=3,max_usd=0.50,role=r.md,tools=Read,grep,GLOB",
+            Advisor("a", "x/y", "high", 3, Decimal("0.50"), "r.md", ("Read", "Grep", "Glob")),
+        ),
+        (" a = x/y , tools=Read , max_calls=0", Advisor("a", "x/y", max_calls=0, tools=("Read",))),
+    ],
+)
+def test_a_text_names_an_advisor(text: str, advisor: Advisor) -> None:
+    assert parse_advisor(text) == advisor
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "names no model"),
+        ("a=", "names no model"),
+        ("a b=x/y", "cannot be an advisor's name"),
+        ("=x/y", "cannot be an advisor's name"),
+        ("x/y,effort=huge", "give one of none, minimal"),
+        ("x/y,max_calls=-1", "give a whole number"),
+        ("x/y,max_usd=NaN", "at least 0"),
+        ("x/y,max_usd=-1", "at least 0"),
+        ("x/y,tools=Bash", "it may only look"),
+        ("x/y,tools=Write", "it may only look"),
+        ("x/y,color=red", "it takes effort, max_calls"),
+        ("x/y,Read", "it takes effort, max_calls"),
+    ],
+)
+def test_what_names_none_says_what_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_advisor(text)
+
+
+@given(
+    st.builds(
+        Advisor,
+        st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True),
+        st.from_regex(r"[a-z]{1,6}/[a-z0-9.:-]{1,8}", fullmatch=True),
+        st.sampled_from(["", *EFFORTS]),
+        st.none() | st.integers(0, 99),
+        st.none() | st.decimals(0, 99, places=2),
+        st.sampled_from(["", "role.md"]),
+        st.lists(st.sampled_from(READ_ONLY), unique=True).map(tuple),
+    )
+)
+def test_what_is_shown_is_read_as_the_same(advisor: Advisor) -> None:
+    assert parse_advisor(str(advisor)) == advisor
+
+
+def test_a_role_is_read_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "r.md").write_text("Be strict.")
+    assert role_text(parse_advisor("x/y,role=r.md"), tmp_path) == "Be strict."
+    assert role_text(parse_advisor("x/y"), tmp_path) == ""
+    with pytest.raises(UsageError, match="the role of advisor advisor cannot be read"):
+        role_text(parse_advisor("x/y,role=gone.md"), tmp_path)

@@ -1,0 +1,264 @@
+"""Advisors over real HTTP in every wire format: bytes that a provider's cache can use, no 400s, no secrets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sagent.agent import Bounds
+from sagent.events import Switched, ToolFinished
+from sagent.messages import ToolCall
+from sagent.model import Model
+from sagent.peer import Compact, Switch
+from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
+from sagent.session.blobs import BlobDirectory
+from sagent.session.folds import history
+from sagent.session.log import FileLog
+from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Step, Turn
+from tests.advisor.cast import OK, Desk, act, ask, worker
+from tests.lib.test_secrets import KEYS
+
+PROVIDERS: dict[str, Callable[[str], Anthropic | OpenAI | OpenAICompatible | Google]] = {
+    "anthropic": lambda url: Anthropic.from_key("k", base_url=url),
+    "responses": lambda url: OpenAI.from_key("k", base_url=f"{url}/v1"),
+    "chat": lambda url: OpenAICompatible.from_key("k", base_url=f"{url}/v1"),
+    "google": lambda url: Google.from_key("k", base_url=url),
+}
+FAMILIES = pytest.mark.parametrize("family", PROVIDERS)
+
+
+@asynccontextmanager
+async def served(family: str, *script: Step, name: str = "oracle") -> AsyncIterator[tuple[FakeProviderServer, Model]]:
+    """A provider that answers so, and a model of it."""
+    async with FakeProviderServer(script) as server:
+        provider = PROVIDERS[family](server.url)
+        try:
+            yield server, provider.model(name)
+        finally:
+            await provider.aclose()
+
+
+def start_of(request: Received) -> bytes:
+    """All of a body until its last message has ended."""
+    mark = b'],"generationConfig"' if request.family == "google" else b'],"model"'
+    start, found, _ = request.body.rpartition(mark)
+    assert found
+    return start
+
+
+def content(body: bytes) -> bytes:
+    """Without Anthropic's breakpoints: they say where to look in the cache, and move on; what is cached is the rest."""
+    return body.replace(b',"cache_control":{"type":"ephemeral"}', b"")
+
+
+def goes_on(after: Received, before: Received) -> bool:
+    return content(after.body).startswith(content(start_of(before)))
+
+
+def named(model: Model) -> str:
+    return f"{model.provider}/{model.id}"
+
+
+def turns(count: int, first: int = 0) -> list[tuple[object, ...]]:
+    return [
+        (f"step {n}", act(f"c{n}", n=n, says=f"result {n} " * 50), ask(f"a{n}")) for n in range(first, first + count)
+    ]
+
+
+@FAMILIES
+async def test_each_consultation_begins_with_the_bytes_of_the_one_before(family: str) -> None:
+    async with served(family, *[Turn(text=OK)] * 3) as (server, model):
+        desk = Desk(worker(*turns(3), "done"), model, advisors=[named(model)])
+        await desk.run()
+        assert desk.statuses == ["answered"] * 3
+        first, second, third = server.requests
+        assert second.body.startswith(start_of(first)), "breakpoints and all: this is where the cache is first hit"
+        assert goes_on(third, second)
+
+
+@FAMILIES
+async def test_the_same_after_the_session_was_resumed(family: str, tmp_path: Path) -> None:
+    def log() -> FileLog:
+        session = tmp_path / "s1"
+        session.mkdir(exist_ok=True)
+        return FileLog(session, blobs=BlobDirectory(session / "blobs"))
+
+    async with served(family, *[Turn(text=OK)] * 3) as (server, model):
+        before = Desk(worker(*turns(2), "one"), model, advisors=[named(model)], log=log())
+        await before.run()
+        before.log.close()
+        kept = log()
+        after = Desk(worker(*turns(1, 2), "two"), model, advisors=[named(model)], log=kept)
+        after.agent.restore(history(kept.entries(), kept.blobs.get))
+        await after.run("Go on.")
+        assert goes_on(server.requests[2], server.requests[1])
+        assert server.requests[2].body.count(b"result 0 result 0") == server.requests[1].body.count(
+            b"result 0 result 0"
+        )
+        kept.close()
+
+
+@FAMILIES
+@pytest.mark.parametrize("order", [Compact(drop=("*",)), Compact(clear=True)])
+async def test_the_same_after_the_executors_context_was_made_smaller(family: str, order: Compact) -> None:
+    async with served(family, *[Turn(text=OK)] * 2) as (server, model):
+        desk = Desk(
+            worker((act("c9", says="x" * 3_000),), *turns(1), "one", *turns(1, 1), "two"),
+            model,
+            advisors=[named(model)],
+        )
+        await desk.run()
+        desk.agent.apply(order)
+        await desk.run("Go on.")
+        assert desk.statuses == ["answered"] * 2
+        assert server.requests[1].body.startswith(start_of(server.requests[0]))
+
+
+async def test_anthropic_is_given_a_breakpoint_to_cache_by() -> None:
+    async with served("anthropic", *[Turn(text=OK)] * 2) as (server, model):
+        desk = Desk(worker(*turns(2), "done"), model, advisors=[named(model)])
+        await desk.run()
+        for request in server.requests:
+            assert request.body.count(b'"cache_control"') in (1, 2, 3, 4)
+            assert b'"cache_control"' in request.body[-200:]
+
+
+ROUTES = [("anthropic", "responses"), ("responses", "anthropic"), ("chat", "google"), ("google", "chat")]
+
+
+@pytest.mark.parametrize(("executor", "advisor"), ROUTES)
+async def test_advisors_are_switched_muted_and_set_over_two_families_without_a_400(executor: str, advisor: str) -> None:
+    """Strict servers: calls and results pair up, tools are well formed, roles follow each other."""
+    consult = Turn(text="Hm.", calls=(Call("Act", {"n": 1}), Call("advisor", {"question": "why?"})))
+    busy = [consult, consult, consult, consult, Turn(text="one"), consult, Turn(text="two")]
+    changes = iter(
+        [Switch(advisor="off"), Switch(advisor="on"), Switch(advisor="advisor=cheap/worker"), Switch(advisor="off")]
+    )
+    async with (
+        served(executor, *busy, name="worker") as (front, model),
+        served(advisor, *[Turn(text=OK)] * 3) as (back, oracle),
+    ):
+        local = worker(*[OK] * 3)
+        desk = Desk(model, oracle, local, advisors=[named(oracle)], bounds=Bounds(max_retries=0))
+
+        def switch(event: object) -> None:
+            if isinstance(event, ToolFinished) and event.call.name == "advisor" and (change := next(changes, None)):
+                desk.agent.apply(change)
+
+        desk.agent.listen(switch)
+        assert (await desk.run()).content == "one"
+        assert desk.statuses == ["answered", "withheld", "answered", "answered"]
+        desk.agent.apply(Switch(advisor="on"))
+        assert (await desk.run("Go on.")).content == "two"
+        assert len(front.requests) == len(busy)
+        assert len(back.requests) == 2
+        for before, after in zip(front.requests, front.requests[1:], strict=False):
+            assert goes_on(after, before), "no toggle costs the executor its cache"
+            assert after.json.get("tools") == before.json.get("tools")
+
+
+@pytest.mark.parametrize(("executor", "other"), ROUTES)
+async def test_advice_stays_in_the_history_when_another_family_takes_over(executor: str, other: str) -> None:
+    consult = Turn(text="Hm.", calls=(Call("advisor", {}), Call("Act", {"n": 1})))
+    async with (
+        served(executor, consult, Turn(text="[NEED_ADVICE]"), Turn(text="one"), name="worker") as (_, model),
+        served(other, Turn(text="two"), name="next") as (late, successor),
+    ):
+        from sagent.advisor.rules import Rules
+
+        oracle = worker("VERDICT: adjust\nNEXT: mind the lock", "VERDICT: proceed\nNEXT: mind the gap", model_id="sage")
+        desk = Desk(model, successor, oracle, advisors=[named(oracle)], rules=Rules(triggers=("need_advice",)))
+        switched: list[str] = []
+        desk.agent.listen(lambda event: switched.append(event.what) if isinstance(event, Switched) else None)
+        assert (await desk.run()).content == "one"
+        desk.agent.apply(Switch(model=named(successor)))
+        assert (await desk.run("Go on.")).content == "two"
+        assert b"mind the lock" in late.requests[0].body
+        assert b"mind the gap" in late.requests[0].body
+
+
+@pytest.mark.parametrize(
+    ("family", "fail", "said"),
+    [
+        ("anthropic", Fail(429, message="slow down"), "rate limit"),
+        ("anthropic", Fail(529), "overloaded"),
+        ("anthropic", Fail(400, message="prompt is too long: 250000 tokens > 200000 maximum"), "too long"),
+        (
+            "responses",
+            Fail(400, code="context_length_exceeded", message="Your input exceeds the context window"),
+            "too long",
+        ),
+        ("responses", Fail(401), "key"),
+        ("chat", Fail(503), "overloaded"),
+        ("google", Fail(404), "does not know the model"),
+    ],
+)
+async def test_what_a_provider_refuses_is_told_to_the_executor_in_words(family: str, fail: Fail, said: str) -> None:
+    async with served(family, fail) as (_, model):
+        desk = Desk(worker((ask(),), "done"), model, advisors=[named(model)])
+        assert (await desk.run()).content == "done"
+        assert desk.statuses == ["failed"]
+        assert said in desk.told()
+
+
+@FAMILIES
+async def test_an_overload_is_tried_again_and_then_answers(family: str) -> None:
+    async with served(family, Fail(503, headers={"retry-after": "0"}), Turn(text=OK)) as (server, model):
+        desk = Desk(worker((ask(),), "done"), model, advisors=[named(model)], bounds=Bounds())
+        await desk.run()
+        assert desk.statuses == ["answered"]
+        assert len(server.requests) == 2
+        assert any("trying again" in text for text in desk.notices)
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+
+PADDING = st.sampled_from([0, 1_500, 1_560, 1_590, 1_599, 2_380, 2_400, 3_900, 3_990, 6_000])
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.tuples(KEYS, PADDING, PADDING), min_size=7, max_size=7), st.sampled_from(["\n", " ", '="', "\t", ": "])
+)
+def test_no_secret_reaches_an_advisor_wherever_it_stands(keys: list[tuple[str, int, int]], before: str) -> None:
+    """In prompts, texts, arguments, results, questions, system prompts, and where a long text is cut."""
+    planted = [key for key, _, _ in keys]
+    texts = [f"{'w ' * (left // 2)}{before}{key}\n{'v ' * (right // 2)}" for key, left, right in keys]
+
+    async def once() -> list[Received]:
+        async with served("chat", Turn(text=OK), Turn(text=OK)) as (server, model):
+            executor = worker(
+                (texts[0], act("c0", content=texts[1], env={"A": [planted[1]]}, says=texts[2])),
+                (ask(question=texts[3]),),
+                (act("c1", n=1, error=True, says=texts[4]), ToolCall("c2", "Act", malformed=f'{{"x": "{planted[5]}')),
+                (ask("a2", question=planted[3]),),
+                "done",
+            )
+            desk = Desk(executor, model, advisors=[named(model)], system=texts[6])
+            await desk.run(texts[5])
+            assert desk.statuses == ["answered", "answered"]
+            return server.requests
+
+    for request in asyncio.run(once()):
+        body = request.body.decode()
+        for key in planted:
+            assert key not in body
+            assert key[len(key) // 2 :] not in body, "half a key is a key"
+            assert key[: len(key) // 2] not in body or len(key[: len(key) // 2]) < 14
+        assert "[redacted: " in body
+
+
+async def test_the_executors_own_history_keeps_what_it_said() -> None:
+    key = "sk-ant-api03-abcdefghijklmnopqrstuvwx"
+    async with served("chat", Turn(text=OK)) as (server, model):
+        executor = worker((act("c0", says=key),), (ask(),), "done")
+        desk = Desk(executor, model, advisors=[named(model)])
+        await desk.run()
+        assert desk.told("c0") == key
+        assert key not in server.requests[0].body.decode()

@@ -1,0 +1,123 @@
+"""Secrets are known by their shape, wherever they stand; ordinary text is left alone."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagent.lib.secrets import redact
+
+ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+
+def body(size: int, alphabet: str = ALNUM) -> st.SearchStrategy[str]:
+    return st.text(alphabet, min_size=size, max_size=size)
+
+
+KEYS = st.one_of(
+    body(40).map("sk-ant-api03-".__add__),
+    body(48).map("sk-proj-".__add__),
+    body(24).map("sk_live_".__add__),
+    body(16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567").map("AKIA".__add__),
+    body(35).map("AIza".__add__),
+    body(36).map("ghp_".__add__),
+    body(60).map("github_pat_".__add__),
+    body(20).map("glpat-".__add__),
+    body(30).map("xoxb-".__add__),
+    body(36).map("npm_".__add__),
+    body(34).map("hf_".__add__),
+    body(40).map("xai-".__add__),
+    body(40).map("gsk_".__add__),
+    st.tuples(body(20), body(40), body(43)).map(lambda parts: f"eyJ{parts[0]}.{parts[1]}.{parts[2]}"),
+)
+AROUND = st.sampled_from(
+    ["", " ", "\n", '"', "'", "=", ": ", "(", "\t", "\\n", "\\t", "\\u000a", "%0A", "\x1b[32m", "`", ">"]
+)
+AFTER = st.sampled_from(["", " ", "\n", '"', "'", ")", ",", "\\n", "\x1b[0m", "`", "<", ";"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=30), AROUND, KEYS, AFTER, st.text(max_size=30))
+def test_a_key_is_found_whatever_stands_around_it(before, around, key, after, rest) -> None:
+    text = f"{before}{around if around or not before[-1:].isalnum() else ' '}{key}{after or ' '}{rest}"
+    clean, found = redact(text)
+    assert key not in clean
+    assert found >= 1
+    assert redact(clean)[0] == clean, "what was taken out once is left alone"
+    assert redact(text) == (clean, found)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=20), KEYS)
+def test_a_key_is_found_in_json_too(before, key) -> None:
+    for value in (before + "\n" + key, {"env": f"\t{key}"}, [key]):
+        assert key not in redact(json.dumps(value))[0]
+        assert key not in redact(json.dumps(json.dumps(value)))[0]
+
+
+PEM = (
+    "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,01\n\n"
+    + "MIIEpAIBAAKCAQEA7bq98e4\n" * 9
+    + "-----END RSA PRIVATE KEY-----"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("API_KEY=abcdefgh1234", "API_KEY=[redacted: value]"),
+        ("db.password: hunter2hunter2", "db.password: [redacted: value]"),
+        ('{"password": "abc,def 123"}', '{"password": "[redacted: value]"}'),
+        ('{\\"client_secret\\": \\"abcdefgh1234\\"}', '{\\"client_secret\\": \\"[redacted: value]\\"}'),
+        ("aws_secret_access_key = wJalrXUtnFEMI/K7MD+bPx", "aws_secret_access_key = [redacted: value]"),
+        ("postgres://me:p@ss@host/db", "postgres://[redacted: password]@host/db"),
+        ("redis://:letmein@host", "redis://[redacted: password]@host"),
+        ("Authorization: Bearer abcdefghijklmnop1234", "Authorization: Bearer [redacted: token]"),
+        ("authorization: Basic dXNlcjpwYXNzd29yZA==", "authorization: Basic [redacted: password]"),
+        (f"a\n{PEM}\nb", "a\n[redacted: private key]\nb"),
+        (json.dumps(PEM), '"[redacted: private key]"'),
+        (
+            "\n".join(f"{n:6}\u2192{line}" for n, line in enumerate(PEM.split("\n"))),
+            "     0\u2192[redacted: private key]",
+        ),
+    ],
+)
+def test_what_a_name_or_a_place_gives_away_is_taken_out(text: str, clean: str) -> None:
+    assert redact(text)[0] == clean
+
+
+def test_a_private_key_without_its_end_is_taken_out_as_far_as_it_goes() -> None:
+    assert "MIIE" not in redact(PEM[:150])[0]
+    assert redact("The line -----BEGIN RSA PRIVATE KEY----- comes first. (See `ssh`) Then more.")[0].endswith(
+        "(See `ssh`) Then more."
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token = read_token(path)",
+        'secret = os.environ["SECRET"]',
+        "max_tokens=16384000",
+        "PASSWORD=$DB_PASSWORD",
+        "api_key: {{ vault_key }}",
+        "risk-management-and-task-scheduling",
+        "the key idea: tokenizers split words",
+        "https://example.org:8080/path",
+        "https://example.org/user@example.org",
+        "def test_password_is_hashed(self):",
+        "def f(secret: str, token: str | None = None) -> bool:",
+    ],
+)
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert redact(text) == (text, 0)
+
+
+@pytest.mark.parametrize(
+    "piece", ["ab_c.", "a", "token", "password.", "://a:", "-----BEGIN ", "sk-,", "eyJa.", "\u0130key."]
+)
+def test_no_text_takes_longer_than_its_length_warrants(piece: str) -> None:
+    """Where a pattern goes back and forth, this does not end."""
+    text = piece * (120_000 // len(piece))
+    assert redact(text) == (text, 0)
