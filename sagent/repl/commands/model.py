@@ -68,12 +68,25 @@ async def effort(desk: Desk, level: Effort | Literal[""] = "") -> None:
 
 
 def _advisors(desk: Desk) -> list[tuple[str, str]]:
-    return [("off", "no advisor is asked"), ("on", "as before"), *_rows(desk)]
+    toggles = [("off", "no advisor is asked"), ("on", "as before")]
+    return [*toggles, ("rate good", "its last advice helped"), ("rate bad", "it did not"), *_rows(desk)]
+
+
+def _rate(desk: Desk, word: str = "", name: str = "") -> None:
+    """Keep what the person thinks of the last advice."""
+    advisory = desk.opened.agent.advisory
+    if word not in ("good", "bad") or advisory is None:
+        raise UsageError("Say /advisor rate good or /advisor rate bad, with a name where there are several advisors.")
+    desk.say(f"{advisory.rate(1 if word == 'good' else -1, name)}: {word}")
 
 
 @command(complete=_advisors)
 async def advisor(desk: Desk, text: str = "") -> None:
-    """Who advises: [name=]provider/model[,effort=...], off or on; without a name choose from a list."""
+    """Who advises: [name=]provider/model[,effort=...], off, on, rate good or rate bad; or choose from a list."""
+    word, _, rest = text.partition(" ")
+    if word == "rate":
+        _rate(desk, *rest.split())
+        return
     first = (("off", "no advisor is asked"), ("on", "as before"))
     chosen = text or await _pick_model(desk, "Which advisor?", *first)
     if chosen:
