@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 
-PROGRAMS = {"rg": "ripgrep", "git": "git", "unshare": "util-linux", "bash": "bash", "ps": "procps", "tmux": "tmux"}
+PROGRAMS = {"rg": "ripgrep", "git": "git", "unshare": "util-linux", "bash": "bash", "ps": "procps", "tmux": "tmux", "ssh-keygen": "openssh-client"}
 
 
 def main() -> int:

@@ -28,6 +28,8 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "git": lambda: bool(shutil.which("git")),
     "bash": lambda: bool(shutil.which("bash")),
     "tmux": lambda: bool(shutil.which("tmux")),
+    "ssh-keygen": lambda: bool(shutil.which("ssh-keygen")),
+    "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))),
     "linux": lambda: sys.platform == "linux",
     "netns": _has_network_namespaces,
     "recordings": lambda: (RECORDINGS / "dev").is_dir(),
@@ -38,7 +40,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "llama-server": lambda: bool(shutil.which("llama-server")),
 }
 # What a machine may lack even under CI=true: not packages, but data and circumstances.
-MAY_BE_MISSING = {"recordings", "netns", "linux", "not-root", "torch", "claude", "codex", "llama-server"}
+MAY_BE_MISSING = {"recordings", "chromium", "netns", "linux", "not-root", "torch", "claude", "codex", "llama-server"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

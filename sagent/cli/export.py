@@ -43,6 +43,8 @@ def run_export(argv: Sequence[str]) -> int:
         raise UsageError("A bundle is written to a file: name one with --out.")
     try:
         done = _export(session, given.format, None if given.out == "-" else out, redaction, settings)
+    except BrokenPipeError:
+        raise  # nobody reads it any more
     except OSError as error:
         raise UsageError(f"{error.filename or out}: {error.strerror or error}. Nothing was exported.") from error
     _tell(done, "" if given.out == "-" else str(out), redaction)

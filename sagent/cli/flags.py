@@ -8,7 +8,9 @@ from sagent.errors import UsageError
 COMMANDS = {
     "run": "one task without a terminal, in words some know: --executor, --advisor",
     "models": "list known models: window, limits, price",
-    "sessions": "list, show, delete or repair sessions",
+    "sessions": "list, show, delete, prune or repair sessions",
+    "verify": "check that a session, or a bundle of one, is what was written",
+    "export": "a session for others: a bundle, a page, Markdown or lines of JSON",
     "trace": "show a run turn by turn, from its trace or its session",
     "advice": "what a session's advisors said, what became of it and what it cost",
     "bench-advisor": "run tasks with and without an advisor, and tell the difference",

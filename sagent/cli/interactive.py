@@ -45,3 +45,6 @@ def _load_engine() -> None:
     from importlib import import_module
 
     import_module("sagent.app")
+    import gc
+
+    gc.freeze()  # modules stay anyway: looking through them again and again is what a collection would take longest for

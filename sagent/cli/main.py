@@ -81,6 +81,10 @@ def _command(name: str, argv: list[str]) -> int:
             from sagent.cli.bench_advisor import run_bench_advisor as command
         case "models":
             from sagent.cli.models import run_models as command
+        case "verify":
+            from sagent.cli.verify import run_verify as command
+        case "export":
+            from sagent.cli.export import run_export as command
         case "sessions":
             from sagent.cli.sessions import run_sessions as command
         case "config":

@@ -103,7 +103,7 @@ def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
     tips: dict[str, str] = {}
     asked: list[tuple[Entry, str, str]] = []
     for entry in every:
-        body = entry.body if entry.kind == "message" else {}
+        body: Mapping[str, object] = entry.body if entry.kind == "message" else {}
         path = led.get(entry.parent, ())
         parts = [as_object(part) for part in as_array(body.get("parts"))]
         spoken = body.get("role") == "user" and not body.get("sender")

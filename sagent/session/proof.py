@@ -509,6 +509,7 @@ def _places(directory: Path, problems: list[str]) -> dict[str, Place]:
     """The files below a directory by their names in it. What is neither file nor directory is a problem."""
     found: dict[str, Place] = {}
     for above, directories, names in os.walk(directory):
+        directories.sort(key=lambda name: (name == "blobs", name))  # last: a blob is kept before it is named
         for name in (*directories, *names):
             path = Path(above, name)
             status = path.lstat()

@@ -242,8 +242,7 @@ def _sums(sums: Sums) -> dict[str, object]:
 def _checked(proof: Proof) -> Checked:
     if proof.problems:
         return Checked(f"NOT OK: {len(proof.problems)} found", proof.problems)
-    logs = f"{len(proof.heads)} {'log' if len(proof.heads) == 1 else 'logs'}"
-    return Checked(f"OK when it was exported: {proof.entries} entries in {logs}, {proof.blobs} blobs")
+    return Checked(f"OK when it was exported: logs {len(proof.heads)}, entries {proof.entries}, blobs {proof.blobs}")
 
 
 def _entries(session: Path, file: Path) -> Iterator[tuple[str, str, Entry]]:

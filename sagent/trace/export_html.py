@@ -147,7 +147,7 @@ class _Page:
                 "be others."
             )
         if self._shown_media and not self._redaction.keep:
-            told.append(f"{_count(self._shown_media, 'image')} shown as they are: nobody looked for secrets in them.")
+            told.append(f"Nobody looked for secrets in what is a picture: {_count(self._shown_media, 'image')}.")
         if self._left_out:
             told.append(f"{_count(self._left_out, 'text')} cut, to keep the page small.")
         if self._record.damaged:
@@ -259,6 +259,12 @@ class _Page:
         items = "".join(
             f'<li class="bad">{self.text(problem)}</li>\n' for problem in (*checked.problems, *record.damaged)
         )
+        items += "".join(
+            f'<li><a href="#b{place}">{self.text(f"{block.agent} · {call.name}")}</a>: {self.text(call.result)}</li>\n'
+            for place, block in enumerate(record.blocks)
+            for call in block.calls
+            if call.denied
+        )
         compacted = (
             f"<p>{_count(record.compactions, 'compaction')}; about {record.compacted} tokens left the context.</p>\n"
             if record.compactions
@@ -366,14 +372,21 @@ _IN_DIFF = ("old_string", "new_string", "edits", "content")
 
 def _caps(record: Record) -> Sequence[int]:
     """To how many characters texts may be cut so that they should all fit, and what to try if they do not."""
-    lengths: list[int] = []
+    texts: list[str] = []
     for block in record.blocks:
-        lengths += (len(block.text), len(block.thinking))
+        texts += (block.text, block.thinking)
         for call in block.calls:
-            lengths += (len(call.result), len(call.diff), sum(len(str(value)) for value in call.arguments.values()))
+            texts += (call.result, call.diff, json_dump(call.arguments))
+    sizes = [(len(text), _weight(text)) for text in texts if text]
     room = SIZE - _FRAME * (len(record.blocks) + sum(len(block.calls) for block in record.blocks))
-    fitting = [cap for cap in CAPS if sum(min(length, cap) for length in lengths) * 1.12 <= room]
+    fitting = [cap for cap in CAPS if sum(min(length, cap) * weight for length, weight in sizes) <= room]
     return fitting or CAPS[-1:]
+
+
+def _weight(text: str) -> float:
+    """Bytes on a page for a character of a text, going by how it begins."""
+    sample = text[:1_000]
+    return len(html.escape(mend_text(sample)).encode()) / len(sample)
 
 
 def _gist(call: Call) -> str:

@@ -43,7 +43,7 @@ def test_help_tells_every_flag_of_the_issue_and_every_command(shell: Shell) -> N
         "--max-request-tokens --max-turns --max-tool-call-rounds --max-budget-usd --allow-providers --transport "
         "--fallback --add-dir --cwd --no-wait --background-after "
         "--permission-mode --log-level --version --continue --session --ephemeral --output-format --input-format "
-        "models sessions config demo"
+        "models sessions config demo verify export run trace advice bench-advisor --advisor --fork"
     )
     for word in flags.split():
         assert word in done.out

@@ -12,7 +12,9 @@ import sagent.session.proof as proof_module
 import sagent.session.stretch as stretch
 from sagent.codec import encode_message
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound
+from sagent.lib.json import canonical_bytes
 from sagent.messages import Image, user
+from sagent.session.canonical import parse
 from sagent.session.entries import opened, returned, seal, spawned
 from sagent.session.folds import history
 from sagent.session.log import read_log
@@ -367,3 +369,35 @@ def test_a_damaged_blob_is_not_given_out(session: Path):
         assert history(made.log().entries(), lambda _: None)[0].content.startswith("look[image/png is lost")
         path.write_bytes(b"pix")  # one that was cut short is written again
         assert made.log().blobs.put(b"pixels").read_bytes() == b"pixels"
+
+
+def test_only_the_canonical_form_is_taken_for_it():
+    every = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)]))
+    numbers = [0, -1, 10**40, 1.5, -0.0, 1e16, 1e-7, 1.7976931348623157e308, 5e-324]
+    for value in ({"a": every, "b": {"": [{}, [], None, True]}}, {"n": numbers}, {every[:99]: 1, every[100:999]: 2}):
+        assert parse(canonical_bytes(value)) == value
+    for text in (
+        b'{"b":1,"a":2}', b'{"a":1,"a":2}', b'{"a": 1}', b'{"a":1} ', b' {"a":1}', b'{"a":1e16}', b'{"a":1.50}',
+        b'{"a":-0}', b'{"a":01}', b'{"a":NaN}', b'{"a":1E5}', b'{"a":"\\/"}', b'{"a":"\\u0041"}', b'{"a":"\\u000A"}',
+        b'{"a":"\\u000a"}', b'{"a":"\\u001F"}', b'{"a":"\\ud800"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\xff"}',
+        b'[{"b":[{"d":1,"c":2}]}]', b'{"a":"\x01"}', b"{'a':1}", b'{"a":1}{', b"", b'["\\u00e9"]', b"[" * 100_000,
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"canonical|nested"):
+            parse(text)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON, st.booleans(), st.sampled_from([(",", ":"), (", ", ": ")]))
+def test_any_canonical_value_is_taken_and_any_other_text_of_it_is_not(value, ascii_only, separators):
+    text = canonical_bytes(value)
+    assert parse(text) == value
+    other = json.dumps(value, ensure_ascii=ascii_only, separators=separators).encode()
+    if other != text:
+        with pytest.raises(ValueError, match="canonical"):
+            parse(other)

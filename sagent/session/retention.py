@@ -1,0 +1,171 @@
+"""How long sessions stay: what there is at a glance, and which to let go."""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from sagent.errors import SagentError, UsageError
+from sagent.lib.json import as_str
+from sagent.session.entries import Entry, parse_line
+from sagent.session.folds import origin, title
+from sagent.session.signature import SIGNATURE, STATEMENT
+from sagent.session.store import delete, log_files, sessions
+
+HEAD = 1 << 18  # bytes of a log's beginning in which its prompt is looked for
+TAIL = 1 << 16  # bytes of its end in which its last entry is
+_UNITS = {"h": 1, "d": 24, "w": 24 * 7}
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A session by the two ends of its root's log, unverified. `last` is UTC, ISO 8601; `used` in seconds since
+    the epoch, by the files' times; `size` in bytes, all files included."""
+
+    path: Path
+    used: float
+    size: int
+    cwd: str = ""
+    title: str = ""
+    last: str = ""
+
+    @property
+    def id(self) -> str:
+        """Its directory's name."""
+        return self.path.name
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A session that was let go, or why it was not."""
+
+    session: Glance
+    kept: str = ""
+
+
+def glances(state: Path, cwd: Path | None = None) -> list[Glance]:
+    """What there is, last used first. Reads two pieces of each session's root log. One that cannot be read is passed
+    over."""
+    found: list[Glance] = []
+    for path in sessions(state, cwd):
+        try:
+            found.append(glance(path))
+        except OSError:
+            continue  # deleted just now, or not ours to read
+    return sorted(found, key=lambda each: (each.used, each.id), reverse=True)
+
+
+def glance(path: Path) -> Glance:
+    """One session. Raises OSError."""
+    root = path / "root.jsonl"
+    first, last = _ends(root)
+    labels = [entry for entry in last if entry.kind == "label"]
+    return Glance(
+        path=path,
+        used=max(file.stat().st_mtime for file in log_files(path)),
+        size=_size(path),
+        cwd=as_str(origin(first).get("cwd")),
+        title=title([*first, *labels]),
+        last=max((entry.at for entry in (*first, *last)), default=""),
+    )
+
+
+def prune(found: Iterable[Glance], state: Path, cutoff: float, keep: int, *, dry: bool = False) -> Iterator[Pruned]:
+    """Let go of the sessions, last used first, that were last used before `cutoff` (seconds since the epoch) and are
+    not among the first `keep`. One that is in use, or does not lie in the state directory, is kept, and told of.
+
+    With `dry`, nothing is deleted.
+    """
+    home = (state / "sessions").resolve()
+    for place, session in enumerate(found):
+        if place < keep or session.used >= cutoff:
+            continue
+        if session.path.is_symlink() or session.path.resolve().parent.parent != home:
+            yield Pruned(session, "it does not lie in the state directory")
+        elif dry:
+            yield Pruned(session, "it is in use" if in_use(session.path) else "")
+        else:
+            yield Pruned(session, _removed(session, cutoff))
+
+
+def remove(path: Path) -> None:
+    """Delete a session, what was signed of it included. Raises SessionBusy, SessionNotFound and OSError."""
+    signed = [path / name for name in (STATEMENT, SIGNATURE)]
+    delete(path)
+    for file in signed:
+        file.unlink(missing_ok=True)
+    if path.is_dir() and not any(path.iterdir()):
+        path.rmdir()
+
+
+def in_use(path: Path) -> bool:
+    """Whether a process holds the session. Leaves no trace. Raises OSError."""
+    try:
+        fd = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def age(text: str) -> timedelta:
+    """A time like 90d, 12h or 2w. Raises UsageError."""
+    match = re.fullmatch(r"(\d{1,6})([hdw])", text)
+    if match is None:
+        raise UsageError(f"{text!r} is no age: give hours, days or weeks, like 12h, 90d or 2w.")
+    return timedelta(hours=int(match[1]) * _UNITS[match[2]])
+
+
+def _removed(session: Glance, cutoff: float) -> str:
+    """Delete one; why it stays, "" if it is gone."""
+    try:
+        if max(file.stat().st_mtime for file in log_files(session.path)) >= cutoff:
+            return "it was used just now"
+        remove(session.path)
+    except SagentError as error:
+        return str(error)
+    except OSError as error:
+        return f"{error.filename or session.path}: {error.strerror or error}"
+    return ""
+
+
+def _ends(file: Path) -> tuple[list[Entry], list[Entry]]:
+    """The entries that begin and those that end a log; what is damaged is left out."""
+    with file.open("rb") as stream:
+        head = stream.read(HEAD)
+        size = os.fstat(stream.fileno()).st_size
+        tail = b""
+        if size > len(head):
+            stream.seek(max(len(head), size - TAIL))
+            tail = stream.read(TAIL)
+    return list(_entries(head)), list(_entries(tail))
+
+
+def _entries(piece: bytes) -> Iterator[Entry]:
+    for line in piece.splitlines(keepends=True):
+        try:
+            entry = parse_line(line)
+            _ = entry.body
+        except ValueError:
+            continue  # cut by our reading, or damaged: `sagent verify` tells
+        yield entry
+
+
+def _size(directory: Path) -> int:
+    """Bytes of every file below a directory. Links are not followed."""
+    size = 0
+    for above, _, names in os.walk(directory):
+        for name in names:
+            try:
+                size += Path(above, name).lstat().st_size
+            except FileNotFoundError:
+                continue
+    return size

@@ -1,0 +1,116 @@
+"""Who vouches for a record: signatures by SSH keys, made and checked by `ssh-keygen -Y` (OpenSSH 8.1 or later).
+
+What is signed is a file as it lies, in the namespace "sagent", so that anybody can check it without this package:
+`ssh-keygen -Y verify -n sagent -f ALLOWED_SIGNERS -I WHO -s FILE.sig < FILE`. The formats of signatures and of the file
+of allowed signers are those of ssh-keygen(1).
+"""
+
+import subprocess
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from sagent.errors import SagentError, UsageError
+from sagent.lib.json import Thawed, as_array, as_object, as_str, canonical_bytes, json_load
+
+NAMESPACE = "sagent"
+STATEMENT = "signed.json"  # in a session: what is signed, since its logs may grow
+SIGNATURE = f"{STATEMENT}.sig"
+_BEGIN, _END = b"-----BEGIN SSH SIGNATURE-----", b"-----END SSH SIGNATURE-----"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What was signed of a session: the heads of its logs by agent, and the names of its blobs."""
+
+    session: str
+    heads: Mapping[str, str]
+    blobs: tuple[str, ...]
+
+
+def state(statement: Statement) -> bytes:
+    """The file that is signed: canonical JSON and a new line."""
+    heads: dict[str, Thawed] = dict(statement.heads)
+    members = {"version": 1, "session": statement.session, "heads": heads, "blobs": list(statement.blobs)}
+    return canonical_bytes(members) + b"\n"
+
+
+def read_statement(data: bytes) -> Statement:
+    """The statement of a file. Raises ValueError for what `state` does not write."""
+    members = as_object(json_load(data))
+    heads = {agent: as_str(head) for agent, head in as_object(members.get("heads")).items()}
+    found = Statement(as_str(members.get("session")), heads, tuple(map(as_str, as_array(members.get("blobs")))))
+    if state(found) != data:
+        raise ValueError("it is not what sagent signs")
+    return found
+
+
+def sign(data: bytes | Path, key: Path) -> bytes:
+    """A signature of bytes, or of a file, by an SSH key: a private key's file, or a public one's whose private key an
+    agent holds. ssh-keygen asks for a passphrase on the terminal.
+
+    Raises UsageError for a key that cannot be used.
+    """
+    done = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], data)
+    if done.returncode or not done.stdout.startswith(_BEGIN):
+        raise UsageError(f"{key} cannot sign: {_said(done)}. Name an SSH private key, or a public one in your agent.")
+    return done.stdout
+
+
+def check_signature(data: bytes | Path, signature: Path, allowed: Path) -> str:
+    """Whose key has signed, by the file of allowed signers: the name it has there, and the key.
+
+    Raises SagentError for a signature that is not by one of them or not of these bytes, and UsageError without
+    ssh-keygen.
+    """
+    if not _is_as_written(signature.read_bytes()):
+        raise SagentError(f"{signature}: not as ssh-keygen writes a signature")
+    asked = ["-Y", "find-principals", "-s", str(signature), "-f", str(allowed)]
+    found = _run(asked, b"")
+    names = found.stdout.decode("utf-8", "replace").split("\n")
+    names = [name for name in names if name]
+    if found.returncode or not names:
+        raise SagentError(f"{signature}: signed by no key of {allowed} ({_said(found)})")
+    asked = ["-Y", "verify", "-n", NAMESPACE, "-f", str(allowed), "-I", names[0], "-s", str(signature)]
+    done = _run(asked, data)
+    if done.returncode:
+        raise SagentError(f"{signature}: not a signature of these bytes ({_said(done)})")
+    key = done.stdout.decode("utf-8", "replace").strip().rpartition(" with ")[2]
+    return f"{names[0]}, {key}" if key else names[0]
+
+
+def _is_as_written(data: bytes) -> bool:
+    """Whether every byte of a signature's file counts: ssh-keygen passes over what follows it, and over spare bits."""
+    begin, *lines, end, rest = data.split(b"\n") if data.count(b"\n") > 2 else (b"", b"", b"", b"")
+    try:
+        content = b2a_base64(a2b_base64(b"".join(lines), strict_mode=True), newline=False)
+    except ValueError:
+        return False
+    wrapped = [content[start : start + 70] for start in range(0, len(content), 70)]
+    return (begin, lines, end, rest) == (_BEGIN, wrapped, _END, b"")
+
+
+def _run(arguments: list[str], data: bytes | Path) -> subprocess.CompletedProcess[bytes]:
+    """ssh-keygen with these bytes, or this file, to read."""
+    command = ["ssh-keygen", *arguments]
+    try:
+        if isinstance(data, bytes):
+            return subprocess.run(command, input=data, capture_output=True, check=False)
+        with data.open("rb") as file:
+            return _run_on(command, file)
+    except FileNotFoundError as error:
+        if error.filename != "ssh-keygen":
+            raise
+        raise UsageError("ssh-keygen was not found: install OpenSSH to sign, or to check a signature.") from error
+
+
+def _run_on(command: list[str], file: BinaryIO) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, stdin=file, capture_output=True, check=False)
+
+
+def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The last line that it wrote about an error."""
+    lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].strip().rstrip(".") if lines else f"ssh-keygen exit {done.returncode}"

@@ -1,0 +1,163 @@
+"""Old sessions go, and nothing else does; a listing reads two pieces of a log, however long it is."""
+
+import os
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from sagent.codec import encode_message
+from sagent.errors import UsageError
+from sagent.messages import user
+from sagent.session.entries import label, opened
+from sagent.session.retention import HEAD, age, glance, glances, in_use, prune
+from sagent.session.store import Session, log_files, sessions, summarize
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+def make(state: Path, cwd: Path, days: float = 0, prompt: str = "do it") -> Path:
+    with Session.create(state, cwd) as session:
+        session.log().append("opened", opened(session.id, "root", str(cwd), {}))
+        session.log().append("message", encode_message(user(prompt), None))
+    for file in log_files(session.path):
+        os.utime(file, (time.time() - days * DAY,) * 2)
+    return session.path
+
+
+def pruned(state: Path, cwd: Path | None, days: float, keep: int = 0, *, dry: bool = False) -> dict[Path, str]:
+    found = prune(glances(state, cwd), state, time.time() - days * DAY, keep, dry=dry)
+    return {each.session.path: each.kept for each in found}
+
+
+def test_a_glance_agrees_with_the_whole(state: Path, tmp_path: Path):
+    path = make(state, tmp_path, prompt="fix\n the   tests")
+    whole, seen = summarize(path), glance(path)
+    assert (seen.id, seen.cwd, seen.title, seen.last, seen.size) == (
+        whole.id, whole.cwd, whole.title, whole.last, whole.size,
+    )  # fmt: skip
+
+
+@pytest.mark.needs("linux")
+def test_a_glance_reads_little_of_a_long_log(state: Path, tmp_path: Path):
+    path = make(state, tmp_path)
+    with Session.open(path) as session:
+        for _ in range(40):
+            session.log().append("notice", {"text": "x" * HEAD})
+        last = session.log().append("label", label("a name"))
+    code = (
+        "import sys; from pathlib import Path; from sagent.session.retention import glance\n"
+        "read = lambda: int(Path('/proc/self/io').read_text().split()[1])\n"
+        "before = read(); seen = glance(Path(sys.argv[1]))\n"
+        "print(seen.title, seen.last, read() - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"a name {last.at} ")
+    assert int(done.stdout.split()[-1]) < 2 * HEAD  # of 40 times that
+    assert glance(path).size > 40 * HEAD
+
+
+def test_a_damaged_or_empty_session_is_still_seen(state: Path, tmp_path: Path):
+    path = make(state, tmp_path)
+    (path / "root.jsonl").write_bytes(b"\xff\n{}\n")
+    assert [(seen.path, seen.title, seen.last) for seen in glances(state)] == [(path, "", "")]
+    (path / "root.jsonl").write_bytes(b"")
+    assert glances(state)[0].size == (path / "lock").stat().st_size
+
+
+def test_what_is_old_and_not_among_the_last_goes(state: Path, tmp_path: Path):
+    old = [make(state, tmp_path, days) for days in (100, 95, 91)]
+    new = make(state, tmp_path, 10)
+    assert pruned(state, tmp_path, 90, keep=2, dry=True) == {old[1]: "", old[0]: ""}
+    assert set(sessions(state)) == {*old, new}
+    assert pruned(state, tmp_path, 90, keep=2) == {old[1]: "", old[0]: ""}
+    assert set(sessions(state)) == {old[2], new}
+    assert pruned(state, tmp_path, 90) == {old[2]: ""}
+    assert pruned(state, tmp_path, 90) == {}
+
+
+def test_other_directories_sessions_stay_unless_all_are_meant(state: Path, tmp_path: Path):
+    mine, theirs = make(state, tmp_path / "a", 100), make(state, tmp_path / "b", 100)
+    assert pruned(state, tmp_path / "a", 90) == {mine: ""}
+    assert pruned(state, None, 90) == {theirs: ""}
+
+
+def test_a_child_at_work_keeps_its_session_young(state: Path, tmp_path: Path):
+    path = make(state, tmp_path, 100)
+    with Session.open(path) as session:
+        session.log("root/a").append("opened", {})
+    os.utime(path / "root.jsonl", (0, 0))
+    assert pruned(state, tmp_path, 90) == {}
+
+
+def test_a_session_in_use_stays(state: Path, tmp_path: Path):
+    path = make(state, tmp_path, 100)
+    with Session.open(path):
+        os.utime(path / "root.jsonl", (0, 0))
+        assert in_use(path)
+        assert pruned(state, tmp_path, 90, dry=True) == {path: "it is in use"}
+        assert f"process {os.getpid()} " in pruned(state, tmp_path, 90)[path]
+        assert path.exists()
+    assert not in_use(path)
+    os.utime(path / "root.jsonl", (0, 0))
+    assert pruned(state, tmp_path, 90) == {path: ""}
+
+
+def test_nothing_outside_the_state_directory_goes(state: Path, tmp_path: Path):
+    elsewhere = Session.create_at(tmp_path / "elsewhere" / "mine")
+    elsewhere.log().append("opened", {})
+    elsewhere.close()
+    os.utime(elsewhere.path / "root.jsonl", (0, 0))
+    home = make(state, tmp_path).parent
+    (home / "20000101-000000-aaaaaa").symlink_to(elsewhere.path)
+    (state / "sessions" / "linked").symlink_to(elsewhere.path.parent)
+    kept = pruned(state, None, 90)
+    assert set(kept.values()) == {"it does not lie in the state directory"}
+    assert len(kept) == 2
+    assert (elsewhere.path / "root.jsonl").exists()
+
+
+def test_blobs_that_are_links_are_not_followed(state: Path, tmp_path: Path):
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("mine")
+    path = make(state, tmp_path, 100)
+    (path / "blobs").symlink_to(precious)
+    pruned(state, tmp_path, 90)
+    assert (precious / "file").read_text() == "mine"
+
+
+def test_one_that_was_used_since_the_listing_stays(state: Path, tmp_path: Path):
+    path = make(state, tmp_path, 100)
+    found = glances(state)
+    os.utime(path / "root.jsonl")
+    (kept,) = prune(found, state, time.time() - 90 * DAY, 0)
+    assert kept.kept == "it was used just now"
+    assert path.exists()
+
+
+@pytest.mark.needs("not-root")
+def test_one_that_cannot_be_deleted_is_told_of_and_the_next_goes(state: Path, tmp_path: Path):
+    first, second = make(state, tmp_path / "a", 100), make(state, tmp_path / "b", 101)
+    first.chmod(0o500)
+    try:
+        kept = pruned(state, None, 90)
+    finally:
+        first.chmod(0o700)
+    assert "Permission denied" in kept[first]
+    assert kept[second] == ""
+
+
+def test_ages_are_hours_days_and_weeks():
+    assert [age(text) for text in ("12h", "90d", "2w")] == [timedelta(hours=12), timedelta(days=90), timedelta(weeks=2)]
+    for text in ("", "90", "d", "-1d", "1.5d", "3m", "9999999d"):
+        with pytest.raises(UsageError, match="like 12h, 90d or 2w"):
+            age(text)

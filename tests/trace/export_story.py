@@ -1,0 +1,86 @@
+"""A session with everything that an export shows, and with what should never come out of one."""
+
+import struct
+import zlib
+from decimal import Decimal
+from pathlib import Path
+
+from sagent.codec import encode_message, encode_result_part
+from sagent.lib.json import JsonObject
+from sagent.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
+from sagent.session.entries import Bill, opened, returned, spawned, spent
+from sagent.session.log import FileLog
+from sagent.session.store import Session
+from sagent.usage import Usage
+
+KEY = "sk-ant-REDACTME0123456789abcdef"
+PASSWORD = "hunter2-correct-horse"
+EVIL = "</pre></script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
+MODEL = "anthropic/claude-sonnet-4-6"
+
+
+def png() -> bytes:
+    """A small picture."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + b"\x50\x78\xc8" * 40 for _ in range(20))
+    head = struct.pack(">IIBBBBB", 40, 20, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def turn(log: FileLog, number: int, name: str, arguments: dict, result: str, *, failed: bool = False) -> None:
+    """A reply with a call, its charge and its result."""
+
+    def keep(data: bytes) -> str:
+        return log.blobs.put(data).name
+
+    call = ToolCall(f"c{number}", name, JsonObject(arguments))
+    said = Message("assistant", (Thinking("Hm. " + EVIL), Text(f"Step {number}."), call), model=MODEL, stop="tool_use")
+    log.append("request", {"sha256": "0" * 64, "size": 9, "model": MODEL, "parameters": {"max_tokens": 4096}})
+    log.append("message", encode_message(said, keep))
+    usage = Usage(input=100, output=20, cache_read=900)
+    log.append("spent", spent(Bill(log.agent, "executor", "anthropic", "claude-sonnet-4-6", usage, Decimal("0.01"))))
+    answer = ToolResult(call.id, (Text(result),), failed)
+    log.append("result", {"result": encode_result_part(answer, keep), "seconds": 1.25})
+    log.append("message", encode_message(Message("user", (answer,)), keep))
+
+
+def tell(path: Path) -> Path:
+    """Write it."""
+    with Session.create_at(path) as made:
+        log, child = made.log(), made.log("root/review")
+
+        def keep(data: bytes) -> str:
+            return log.blobs.put(data).name
+
+        log.append("opened", opened(made.id, "root", "/work/project", {"sagent": "0.1", "python": "3.11"}))
+        log.append("message", encode_message(user(f"Fix it. {EVIL} My key is {KEY}", Image("image/png", png())), keep))
+        first = child.append("opened", opened(made.id, "root/review", "/work/project", {}))
+        log.append("spawned", {**spawned("root/review", first.id), "model": "openai/gpt-5.5"})
+        turn(
+            log, 1, "Bash", {"command": f"deploy --now '{EVIL}'", "env": {"password": PASSWORD}}, f"out {EVIL}\x1b[31m"
+        )
+        turn(
+            log,
+            2,
+            "Edit",
+            {"file_path": "a.py", "old_string": "x = 1\ny = 2", "new_string": "x = 1\ny = <b>3</b>"},
+            "ok",
+        )
+        turn(log, 3, "Write", {"file_path": "b.py", "content": "hello\n"}, "Permission denied: plan only", failed=True)
+        turn(child, 1, "Read", {"file_path": "a.py"}, "no such file", failed=True)
+        log.append("result", {"result": {"call_id": "gone", "content": []}})
+        said = {"advisor": "critic", "model": "openai/gpt-5.5", "trigger": "failures", "seconds": 2.5}
+        log.append("advice", {**said, "status": "answered", "verdict": "adjust", "text": f"Test it. {EVIL}"})
+        log.append("advice", {**said, "status": "withheld", "reason": "used up"})
+        log.append("spent", spent(Bill("root", "advisor:critic", "openai", "gpt-5.5", Usage(input=50), None)))
+        log.append("compacted", {"stubs": [], "before": 9000, "after": 4000, "reason": "asked"})
+        log.append("failed", {"kind": "rate_limit", "message": "slow down"})
+        log.append("returned", returned("root/review", child.head))
+        log.append("environment", {"git_commit": "abc1234", "git_dirty": True})
+        log.append("message", encode_message(assistant("All done.", model=MODEL), keep))
+        log.blobs.put(f"spilled: TOKEN={KEY}".encode())
+        log.blobs.put(b"\xff\xfe no text")
+    return made.path
