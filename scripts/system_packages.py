@@ -5,7 +5,10 @@ import shutil
 import subprocess
 import sys
 
-PROGRAMS = {"rg": "ripgrep", "git": "git", "unshare": "util-linux", "bash": "bash", "ps": "procps", "tmux": "tmux", "ssh-keygen": "openssh-client"}
+PROGRAMS = {
+    **{"rg": "ripgrep", "git": "git", "unshare": "util-linux", "bash": "bash", "ps": "procps", "tmux": "tmux"},
+    **{"ssh-keygen": "openssh-client"},
+}
 
 
 def main() -> int:

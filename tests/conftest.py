@@ -29,7 +29,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "bash": lambda: bool(shutil.which("bash")),
     "tmux": lambda: bool(shutil.which("tmux")),
     "ssh-keygen": lambda: bool(shutil.which("ssh-keygen")),
-    "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))),
+    "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome-stable"))),
     "linux": lambda: sys.platform == "linux",
     "netns": _has_network_namespaces,
     "recordings": lambda: (RECORDINGS / "dev").is_dir(),

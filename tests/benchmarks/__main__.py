@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 
 from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn, Wire
+from tests.benchmarks import repl, sessions
 
 ROOT = Path(__file__).parents[2]
 RUNS = 5
@@ -274,10 +275,23 @@ def measure() -> Iterator[Row]:
         value, first = median(run["mean"] for run in told), median(run["first"] for run in told)
         words = f"a consultation at 200 turns, {pair[0]} asks {pair[1]}: our CPU, mean of 21"
         yield Row(f"{words} ({first:.0f} ms for the first, which quotes all)", "≤ 8 ms", value, "ms", value <= 8)
+    yield from measure_sessions()
+    for figure in repl.measure(quick=False):
+        reach = f"≤ {figure.reach:g} {figure.unit}".rstrip() if figure.reach < 10_000 else ""  # the plain prompt's
+        yield Row(f"REPL: {figure.name}", reach, figure.value, figure.unit, figure.met)
     count = modules(*FLAGS, "hello")
     yield Row("modules imported before the first request", "≤ 330", count, "", count <= 330)
     count = modules("--version")
     yield Row("modules imported for `--version`", "≤ 60", count, "", count <= 60)
+
+
+def measure_sessions() -> Iterator[Row]:
+    """What reading sessions back takes."""
+    speeds = sessions.measure()
+    yield Row("`sagent verify`", "≥ 200 MB/s", speeds.verify, "MB/s", speeds.verify >= 200)
+    yield Row("`export --format html` of 2,000 turns", "≤ 2 s", speeds.page, "s", speeds.page <= 2)
+    yield Row("the page's size", "≤ 10 MB", speeds.page_size, "MB", speeds.page_size <= 10)
+    yield Row("`sagent sessions list`, 100 sessions", "", speeds.listing, "s", met=True)
 
 
 FAMILIES = {
@@ -289,7 +303,15 @@ FAMILIES = {
 
 
 def measure_families() -> Iterator[str]:
-    """A line for each family and transport: first request, a turn at 20 and at 200, memory."""
+    """A line for the raw loop, and for each family and transport: first request, a turn at 20 and at 200, memory."""
+
+    def raw(url: str) -> list[str]:
+        return [*RAW, url, "hello"]
+
+    runs = [timed(200, raw) for _ in range(RUNS)]
+    first = median(run.first for run in runs)
+    early, late = (median(median(run.gaps[at : at + 20]) for run in runs) for at in (10, 180))
+    yield f"| raw httpx2 loop | | {first:.0f} ms | {early:.1f} ms | {late:.1f} ms | {peak_memory(raw):.0f} MB | |"
     for transport, most in (("direct", (160, 4, 50)), ("sdk", (None, 5, None))):
         for family, (name, model) in FAMILIES.items():
             flags = ["--model", model, "--permission-mode", "full", "--transport", transport]

@@ -1,0 +1,206 @@
+"""Record `docs/demo.svg`: the REPL on the demo's project, its keys pressed in a real terminal (tmux), offline.
+
+python scripts/record_demo.py [FILE]
+
+What is shown are the terminal's own screens at five moments, so that every recording is the same.
+"""
+
+import html
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from sagent.testing.script import read_script  # noqa: E402
+from sagent.testing.server import FakeProviderServer  # noqa: E402
+
+TASK = "A test fails here. Find out why, fix the code, and run the tests."
+COLUMNS, ROWS = 92, 28
+STEP_X, STEP_Y, PAD = 8.4, 18, 16
+COLOURS = ("#5c6370", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#dcdfe4")
+PATIENCE = 20.0  # seconds
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Keys that are pressed, what is waited for then, and how many seconds the screen is shown."""
+
+    keys: Sequence[str]
+    wanted: str
+    seconds: float
+
+
+MOMENTS = (
+    Moment((TASK,), "run the tests.", 2.0),
+    Moment(("Enter",), "Yes, once", 3.5),
+    Moment(("s",), "All 4 tests pass.", 5.0),
+    Moment(("/cost", "Enter"), "root  ", 4.0),
+)
+
+
+def main() -> None:
+    """Record, and write the file."""
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "demo.svg"
+    screens = list(record())
+    out.write_text(draw(screens, [moment.seconds for moment in MOMENTS]), encoding="utf-8")
+
+
+def record() -> Iterator[str]:
+    """The screens, with their escape sequences."""
+    script = read_script(ROOT / "sagent" / "cli" / "demo_script.json")
+    with tempfile.TemporaryDirectory() as scratch, FakeProviderServer(script, strict=False).in_thread() as server:
+        work, home = Path(scratch, "work"), Path(scratch, "home")
+        home.mkdir()
+        shutil.copytree(ROOT / "sagent" / "cli" / "demo_project", work)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "SAGENT_MODEL": "anthropic/claude-sonnet-4-6",
+            "ANTHROPIC_API_KEY": "none",
+            "ANTHROPIC_BASE_URL": server.url,
+        }
+        command = ["env", "-i", "TERM=tmux-256color", *(f"{name}={value}" for name, value in environment.items())]
+        terminal = Terminal(Path(scratch, "tmux"), [*command, sys.executable, "-m", "sagent.bin.cli"], work)
+        try:
+            terminal.until("│ $0")
+            for moment in MOMENTS:
+                for key in moment.keys:
+                    terminal.press(key)
+                terminal.until(moment.wanted)
+                yield terminal.screen(styles=True)
+        finally:
+            terminal.close()
+
+
+class Terminal:
+    """A tmux server with one pane."""
+
+    def __init__(self, socket: Path, command: Sequence[str], cwd: Path) -> None:
+        self._socket = socket
+        size = ("-x", str(COLUMNS), "-y", str(ROWS))
+        self._tmux("new-session", "-d", *size, "-c", str(cwd), shlex.join(command))
+
+    def _tmux(self, *argv: str) -> str:
+        environment = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+        command = ["tmux", "-S", str(self._socket), "-f", "/dev/null", *argv]
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+    def press(self, key: str) -> None:
+        """A key by its name, or a text."""
+        self._tmux("send-keys", *(() if key == "Enter" else ("-l",)), key)
+
+    def screen(self, *, styles: bool = False) -> str:
+        """What is to be seen."""
+        return self._tmux("capture-pane", "-p", *(("-e",) if styles else ()))
+
+    def until(self, wanted: str) -> None:
+        """Wait until a text is to be seen, and nothing changes any more."""
+        end, before = time.monotonic() + PATIENCE, ""
+        while (now := self.screen()) != before or wanted not in now or "Esc interrupts" in now:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{wanted!r} did not come to be seen:\n{now}")
+            before = now
+            time.sleep(0.4)
+
+    def close(self) -> None:
+        """End it."""
+        self._tmux("kill-server")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# From a terminal's screen to SVG
+
+
+def draw(screens: Sequence[str], seconds: Sequence[float]) -> str:
+    """An image that shows one screen after the other, and the last to whoever wants no motion."""
+    width, height = COLUMNS * STEP_X + 2 * PAD, ROWS * STEP_Y + 2 * PAD
+    total, begun = sum(seconds), 0.0
+    styles, frames = "", ""
+    rows: dict[str, int] = {}
+    for number, (screen, shown) in enumerate(zip(screens, seconds, strict=True)):
+        first, last = 100 * begun / total, 100 * (begun + shown) / total
+        begun += shown
+        styles += f"@keyframes k{number}{{0%{{opacity:0}}{first:.2f}%{{opacity:1}}{last:.2f}%{{opacity:0}}}}"
+        styles += f"#f{number}{{animation:k{number} {total:g}s step-end infinite}}"
+        frames += f'<g id="f{number}" opacity="{int(number == len(screens) - 1)}">'
+        for line, found in enumerate(rows_of(screen)):
+            if drawn := draw_row(found):
+                place = rows.setdefault(drawn, len(rows))
+                frames += f'<use href="#r{place}" y="{PAD + (line + 1) * STEP_Y - 5}"/>'
+        frames += "</g>\n"
+    known = "".join(f'<g id="r{place}">{drawn}</g>\n' for drawn, place in rows.items())
+    still = "".join(f"#f{number}{{animation:none}}" for number in range(len(screens)))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
+        'font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace" font-size="14">\n'
+        f"<title>sagent repairs a small project</title>\n<style>text{{white-space:pre;fill:#dcdfe4}}{styles}"
+        f"@media(prefers-reduced-motion){{{still}}}</style>\n<defs>\n{known}</defs>\n"
+        f'<rect width="100%" height="100%" rx="10" fill="#21252b"/>\n{frames}</svg>\n'
+    )
+
+
+def draw_row(row: Sequence[tuple[frozenset[str], str]]) -> str:
+    """A row of the screen as SVG; "" where it is empty."""
+    drawn, column = "", 0
+    for style, part in row:
+        if part.strip() or "reverse" in style:
+            x = PAD + column * STEP_X
+            size = len(part) * STEP_X
+            if "reverse" in style:
+                drawn += f'<rect x="{x:.1f}" y="-14" width="{size:.1f}" height="{STEP_Y}" fill="#dcdfe4"/>'
+            words = html.escape(part)
+            drawn += f'<text x="{x:.1f}" textLength="{size:.1f}"{attributes(style)}>{words}</text>'
+        column += len(part)
+    return drawn
+
+
+def rows_of(screen: str) -> Iterator[list[tuple[frozenset[str], str]]]:
+    """The rows, each as texts with their styles: "bold", "dim", "c4". A style goes on in the next row."""
+    style: frozenset[str] = frozenset()
+    names = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "reverse", 9: "strike"}
+    for line in screen.rstrip("\n").split("\n")[:ROWS]:
+        row: list[tuple[frozenset[str], str]] = []
+        for place, part in enumerate(re.split(r"\x1b\[([\d;]*)m", line)):
+            if place % 2 == 0:
+                row += [(style, part)] if part else []
+                continue
+            for code in (int(word or 0) for word in part.split(";")):
+                if code == 0:
+                    style = frozenset()
+                elif code in names:
+                    style |= {names[code]}
+                elif 30 <= code <= 37 or 90 <= code <= 97 or code == 39:
+                    style = frozenset(one for one in style if one[0] != "c")
+                    style |= frozenset[str]() if code == 39 else {f"c{code % 10}"}
+        yield row
+
+
+def attributes(style: frozenset[str]) -> str:
+    """A style in SVG's words."""
+    fill = "#21252b" if "reverse" in style else next((COLOURS[int(one[1])] for one in style if one[0] == "c"), "")
+    said = (
+        ("bold", 'font-weight="bold"'),
+        ("italic", 'font-style="italic"'),
+        ("dim", 'opacity="0.6"'),
+        ("underline", 'text-decoration="underline"'),
+        ("strike", 'text-decoration="line-through"'),
+    )
+    found = [words for name, words in said if name in style]
+    return "".join(f" {words}" for words in ([f'style="fill:{fill}"'] if fill else []) + found)
+
+
+if __name__ == "__main__":
+    main()
