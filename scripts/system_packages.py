@@ -6,8 +6,13 @@ import subprocess
 import sys
 
 PROGRAMS = {
-    **{"rg": "ripgrep", "git": "git", "unshare": "util-linux", "bash": "bash", "ps": "procps", "tmux": "tmux"},
-    **{"ssh-keygen": "openssh-client"},
+    "rg": "ripgrep",
+    "git": "git",
+    "unshare": "util-linux",
+    "bash": "bash",
+    "ps": "procps",
+    "tmux": "tmux",
+    "ssh-keygen": "openssh-client",
 }
 
 

@@ -52,17 +52,19 @@ async def open_agent(
     listener: Callable[[Event], None],
     ask: Asker | None = None,
     policy: PermissionPolicy | None = None,
+    more: Sequence[Tool] = (),
 ) -> AsyncGenerator[Agent]:
     """An agent as the settings describe it, its session open and its events told to `listener`.
 
-    What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. All of it
-    is closed in the end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
+    What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
+    tools beside those of the settings. All of it is closed in the end. Raises UsageError, and SessionBusy or
+    SessionCorrupt for the session.
     """
     notices = list(settings.warnings)
     workspace = Workspace(settings.cwd, (settings.cwd, *settings.add_dirs))
     policy = policy or policy_of(settings)
     workspace.hidden = policy.hidden(workspace)
-    offered = choose_tools(settings)
+    offered = (*choose_tools(settings), *more)
     async with AsyncExitStack() as stack:
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
         log, past = _open_log(settings, stack, notices)

@@ -35,9 +35,11 @@ async def open_session(
     await asyncio.to_thread(_load_engine)  # imports are slow, and somebody may be typing
     from sagent.app import open_agent, policy_of
     from sagent.repl.opening import Opened
+    from sagent.tools.ask import AskUser
 
     policy = policy_of(settings)
-    async with open_agent(settings, listener, ask, policy) as agent:
+    more = (AskUser(answer),) if settings.tools is None else ()
+    async with open_agent(settings, listener, ask, policy, more) as agent:
         yield Opened(agent, policy)
 
 

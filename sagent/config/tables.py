@@ -9,6 +9,7 @@ from typing import cast
 
 from sagent.config.fields import FIELDS, Place, RefusedError, choice, decimal, nearest
 from sagent.config.files import File
+from sagent.config.safe import IN_KEYRING, kept_key
 from sagent.config.settings import CustomProvider, McpServer
 from sagent.errors import ConfigError
 from sagent.providers.rows import Quirks, Row, built_in, read_rows
@@ -45,6 +46,8 @@ def read_providers(file: File, table: Mapping[str, Mapping[str, object]]) -> Map
         if known is not None:
             row = _changed(known, row, members)
         key = _text(file, name, "api_key", given.get("api_key", ""))
+        if key == IN_KEYRING:
+            key = kept_key(name)
         found[name] = CustomProvider(row, key, tuple(given))
     return found
 

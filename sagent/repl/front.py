@@ -34,6 +34,8 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGHUP, signal.SIGTERM):
             loop.add_signal_handler(number, repl.end, 128 + number)
+        if hasattr(signal, "SIGTSTP"):
+            loop.add_signal_handler(signal.SIGTSTP, repl.suspend)
         try:
             await repl.run(early)
         finally:

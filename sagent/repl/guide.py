@@ -15,9 +15,9 @@ def guide(error: Exception) -> Sequence[Block]:
     if not text.startswith("No model was named"):
         return (Told(text, "error"), Told("Change what is wrong, then /login, /resume or /model again; /quit leaves."))
     steps = (
-        ("1", "/login", "type a key; it is tested, kept in a file that only you can read, and used at once"),
-        ("2", "export ANTHROPIC_API_KEY=…", "or another provider's variable, then start sagent again"),
-        ("3", "ollama serve", "or LM Studio or llama.cpp on its usual port: then /login local"),
+        ("1", "/login", "type a key: it is tested, kept for you alone, used at once"),
+        ("2", "export ANTHROPIC_API_KEY=…", "or another provider's variable; start again"),
+        ("3", "ollama serve", "or LM Studio, llama.cpp; then /login local"),
         ("4", "sagent demo", "see it work without any of them"),
     )
     lines: list[Line] = [
@@ -27,7 +27,7 @@ def guide(error: Exception) -> Sequence[Block]:
         (),
     ]
     lines += [
-        (("class:mark", f"  {number}  "), ("class:tool", f"{what:30}"), ("class:dim", f"  {told}"))
+        (("class:mark", f"  {number}  "), ("class:tool", f"{what:28}"), ("class:dim", f"  {told}"))
         for number, what, told in steps
     ]
     return (Page(tuple(lines)),)

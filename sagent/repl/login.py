@@ -4,18 +4,28 @@ import asyncio
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    from sagent.config.settings import CustomProvider
 
 PATIENCE = 15.0  # seconds
 
 
-async def test_key(provider: str, key: str) -> None:
-    """Ask the provider for its models with the key. Raises UsageError saying what it answered."""
+async def test_key(provider: str, key: str, own: Mapping[str, "CustomProvider"]) -> None:
+    """Ask the provider, where the person's `own` settings have it, for its models with the key.
+
+    Raises UsageError saying what it answered.
+    """
     from sagent.providers.registry import provider_named
 
-    opened = provider_named(provider, key=key)
+    custom = own.get(provider)
+    rows = {name: one.row for name, one in own.items()}
+    opened = provider_named(provider, key=key, base_url=(custom.base_url if custom else "") or None, rows=rows)
     try:
         async with asyncio.timeout(PATIENCE):
             await opened.models()
@@ -64,15 +74,15 @@ def store_key(config_dir: Path, provider: str, key: str) -> Path:
     return path
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str | bytes) -> None:
     """Replace a file in one step, readable by its owner alone. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     real = path.resolve()
     fresh = real.with_name(f".{real.name}.{os.getpid()}")
     number = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(number, "wb") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(real)

@@ -79,6 +79,7 @@ def _of_child(call: Running, view: View) -> bool:
 
 def _working(view: View, at: float, width: int) -> Line:
     assert view.since is not None
+    step = 1
     if view.waiting:
         doing = "Waiting for the provider"
     elif view.consulting:
@@ -88,14 +89,17 @@ def _working(view: View, at: float, width: int) -> Line:
     elif view.thinking:
         doing = "Thinking"
     elif view.flow.rest or view.flow.begun:
-        doing = "Writing"
+        doing, step = "Writing", 10  # one sees that it goes on, and every drawing of a clock costs
     elif view.said and any(child.state == "working" for child in view.children.values()):
         doing = "Waiting for agents"
     elif view.said and view.jobs:
         doing = "Waiting for jobs"
     else:
         doing = "Working"
-    spans: Line = (("class:working", f"● {doing}"), ("class:dim", f" {_clock(at - view.since)} · Esc interrupts"))
+    spans: Line = (
+        ("class:working", f"◌ {doing}"),
+        ("class:dim", f" {_clock((at - view.since) // step * step)} · Esc interrupts"),
+    )
     return cut_line(spans, width)
 
 
@@ -141,7 +145,7 @@ def _children(view: View, at: float, width: int, spent: Mapping[str, Decimal]) -
 def _child(child: Child, at: float, width: int, spent: Decimal | None) -> Line:
     depth = child.path.count("/")
     name = child.path.rpartition("/")[2]
-    mark, style = {"done": ("⏺", "class:done"), "failed": ("✗", "class:failed")}.get(
+    mark, style = {"done": ("●", "class:done"), "failed": ("✗", "class:failed")}.get(
         child.state, ("◌", "class:working")
     )
     figures = f" {count(child.tokens)} tok {money(spent or child.usd)}"

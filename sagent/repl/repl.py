@@ -227,9 +227,13 @@ class Repl:
 
     async def _tick(self) -> None:
         """Clocks and countdowns move while there is something to wait for."""
+        drawn: Sequence[Line] = ()
         while True:
             await asyncio.sleep(1.0)
             self._count_money()  # prices load meanwhile, and calls are billed without a word
+            before, drawn = drawn, self._render_panel(self.screen.surface.width, self.screen.rows)
+            if drawn != before:
+                self.screen.redraw()
 
     async def _fail(self, error: Exception) -> None:
         """The session could not be opened: say so, and wait until the person has changed something."""
@@ -237,6 +241,7 @@ class Repl:
 
         self.figures = Figures(note="no session")
         self.story.write(*guide(error))
+        self.screen.redraw()
         self._retry.clear()
         await self._retry.wait()
 
@@ -327,8 +332,8 @@ class Repl:
 
     def _count_money(self) -> None:
         """Only what was spent, which is known at once."""
-        if self._opened is not None:
-            self.figures = replace(self.figures, cost=self._opened.agent.cost())
+        if self._opened is not None and (cost := self._opened.agent.cost()) != self.figures.cost:
+            self.figures = replace(self.figures, cost=cost)
             self.screen.redraw()
 
     def _ring(self, seconds: float) -> None:
@@ -351,9 +356,9 @@ class Repl:
     def _render_panel(self, width: int, height: int) -> Sequence[Line]:
         try:
             if self._picker is not None:
-                return render_picker(self._picker, width, height)
+                return [(), *render_picker(self._picker, width, height - 1)]
             queue = [Queued(wait.typed, wait.sent) for wait in self._waits]
-            spent = self.figures.cost.by_agent if self.figures.cost else {}
+            spent = self.figures.cost.by_agent if self.figures.cost else None
             return render_panel(self.story.view, queue, asyncio.get_running_loop().time(), width, height, spent)
         except Exception as error:
             return [(("", f"(what is in progress cannot be shown: {type(error).__name__}: {error})"[:width]),)]
@@ -433,6 +438,7 @@ class Repl:
             return
         self.history.append_string(typed if len(text) > 20_000 else text)
         buffer.reset()
+        self.screen.app.vi_state.reset()  # a new line is typed, not navigated
         from sagent.repl.command import split_command
 
         if found := split_command(text):
@@ -520,6 +526,7 @@ class Repl:
         elif buffer.text:
             buffer.save_to_undo_stack()
             buffer.text = ""
+            self.screen.app.vi_state.reset()
             self._pressed_at = 0.0
         elif now - before < TWICE:
             self.leave()
@@ -571,10 +578,23 @@ class Repl:
 
     def suspend(self) -> None:
         """Stop the process until it is brought back."""
-        if hasattr(signal, "SIGTSTP"):
-            self.story.paint()
-            self.screen.surface.freeze()
-            self.screen.app.suspend_to_background()
+        from prompt_toolkit.application import run_in_terminal
+
+        if not hasattr(signal, "SIGTSTP"):
+            return
+        if self.screen.app._running_in_terminal:  # noqa: SLF001 -- an editor has the terminal, and stops with us
+            self._stop()
+            return
+        self.story.paint()
+        self.screen.surface.freeze()
+        self._spawn(_done(run_in_terminal(self._stop)))
+
+    def _stop(self) -> None:
+        """Do what the signal does to those who do not handle it."""
+        loop = asyncio.get_running_loop()
+        loop.remove_signal_handler(signal.SIGTSTP)
+        os.kill(0, signal.SIGTSTP)
+        loop.add_signal_handler(signal.SIGTSTP, self.suspend)
 
     # -- commands: the desk
 
@@ -806,3 +826,7 @@ class Repl:
                 self.say(f"{rule} is allowed from now on, in {path} too")
             except (OSError, ValueError) as error:
                 self.story.write(Told(f"{rule} is allowed for this session only: {error}", "warning"))
+
+
+async def _done(work: Awaitable[None]) -> None:
+    await work

@@ -226,8 +226,9 @@ class Surface:
         self._open = []
 
     def freeze(self) -> None:
-        """The rows of the unfinished stay as they are: something else will be written below them."""
-        self.left += len(self._open)
+        """The rows of the unfinished stay as they are: something else will be written below them. The last, which may
+        be half a sentence, is written again when there is more of it."""
+        self.left += max(len(self._open) - 1, 0)
         self._open = []
 
     @property

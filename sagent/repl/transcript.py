@@ -24,8 +24,8 @@ def render_block(block: Block, width: int) -> list[Line]:
         case Prose(piece):
             return render_piece(piece, width)
         case Thought(text, seconds):
-            words = len(text.split())
-            return [(("class:thinking", f"✻ Thought for {duration(seconds)}, {words} words"),)]
+            took = f" for {duration(seconds)}" if seconds >= 1 else ""
+            return [(("class:thinking", f"✻ Thought{took}, {len(text.split())} words"),)]
         case Called():
             return _called(block, width)
         case Counsel(advice):
@@ -140,7 +140,7 @@ def _said(block: Said, width: int) -> list[Line]:
 
 
 def _called(block: Called, width: int) -> list[Line]:
-    mark: Span = ("class:failed", "✗ ") if block.is_error else ("class:done", "⏺ ")
+    mark: Span = ("class:failed", "✗ ") if block.is_error else ("class:done", "● ")
     who = "" if block.agent == "root" else f"{block.agent} "
     took = f" ({duration(block.seconds)})" if block.seconds >= 1 else ""
     summary = one_line(block.summary) or ("failed" if block.is_error else "done")
@@ -207,7 +207,7 @@ def _returned(block: Returned, width: int) -> Line:
     said = one_line(result.content)
     room = max(width - len(block.agent) - len(figures) - 8, 10)
     return cut_line(
-        (("class:done", "⏺ "), ("class:news", block.agent), ("class:dim", f" {figures} · "), ("", cut(said, room))),
+        (("class:done", "● "), ("class:news", block.agent), ("class:dim", f" {figures} · "), ("", cut(said, room))),
         width,
     )
 
@@ -220,7 +220,9 @@ def _advice(advice: Advice, width: int) -> list[Line]:
     title = f" {advice.advisor} · {advice.trigger}{' · ' + verdict if verdict else ''}{state} "
     price = f" {money(advice.usd)} · {duration(advice.seconds)} "
     style = {"proceed": "class:done", "stop": "class:failed"}.get(advice.verdict, "class:advice")
-    title, top = cut(title, inner), "class:advice"
+    if len(title) + len(price) > inner:
+        price = f" {money(advice.usd)} "
+    title, top = cut(title, max(inner - len(price), 8)), "class:advice"
     fill = max(min(width, 100) - len(title) - len(price) - 4, 1)
     head: Line = ((top, "╭─"), (style, title), (top, "─" * fill), ("class:dim", price), (top, "─╮"))
     lines = [cut_line(head, width)]

@@ -21,8 +21,10 @@ from sagent.repl.errand import run_errand
 from sagent.repl.lines import Line, plain
 from sagent.repl.opening import Opened
 from sagent.repl.picker import Option
+from sagent.session.entries import opened
 from sagent.session.folds import title
 from sagent.session.log import MemoryLog
+from sagent.session.store import Session
 from sagent.testing import ScriptedModel
 from sagent.tools import Read
 
@@ -53,6 +55,9 @@ class Desk:
         if not self.picks:
             raise UsageError(f"{title} Nobody can choose here; name it.")
         return self.picks.pop(0)
+
+    def rewound(self, text: str) -> None:
+        self.prompts.append(text)
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         raise UsageError("nobody is here")
@@ -107,7 +112,7 @@ def test_all_names_have_help_and_none_is_another() -> None:
     wanted = (
         "help model provider effort advisor ask-advisor cost context status compact clear resume sessions rename "
         "copy agents send stop tasks detach permissions tools memory init config login vim theme doctor bug quit "
-        "rewind tree fork mcp skills"
+        "rewind tree fork export mcp skills"
     )
     assert set(commands) == set(wanted.split())
     assert all(one.help and one.help[0].isupper() for one in commands.values())
@@ -166,7 +171,7 @@ async def test_looking(desk: Desk) -> None:
     assert "/send <agent> <text>" in await desk.do("/help send")
     assert "Read" in await desk.do("/tools")
     assert "permission_mode" in await desk.do("/config permission")
-    assert "tokens" in await desk.do("/context")
+    assert "█" in await desk.do("/context")
     assert "edit" in await desk.do("/status")
     assert "root" in await desk.do("/agents")
     assert "nothing in the background" in await desk.do("/tasks")
@@ -199,6 +204,31 @@ async def test_commands_of_ones_own(desk: Desk, tmp_path: Path) -> None:
     await desk.do("/fix the bug")
     assert desk.prompts == ["mine the bug"]
     assert all_commands(desk.settings)["model"].help.startswith("Switch")
+
+
+async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(tmp_path: Path) -> None:
+    settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
+    session = Session.create(settings.state_dir, tmp_path)
+    log = session.log()
+    log.append("opened", opened(session.id, "root", str(tmp_path), {}))
+    model = ScriptedModel("The answer.")
+    agent = Agent(model, resources=Resources(log=log))
+    desk = Desk(settings, Opened(agent, PermissionPolicy("edit")))
+    await agent.run("my key is sk-abcdefghijklmnopqrstuvwxyz")
+    assert "1 that looked like secrets" in await desk.do("/export md talk.md")
+    text = (tmp_path / "talk.md").read_text()
+    assert "The answer." in text
+    assert "abcdefghijklmnop" not in text
+    assert (tmp_path / "talk.md").stat().st_mode & 0o777 == 0o600
+    await desk.do("/export")
+    await desk.do("/export jsonl")
+    await desk.do("/export bundle")
+    found = {path.suffix for path in tmp_path.iterdir() if path.name.startswith(session.path.name)}
+    assert found == {".html", ".jsonl", ".tar"}
+    with pytest.raises(UsageError, match=r"one of html, md, jsonl, bundle, not 'pdf'"):
+        await desk.do("/export pdf")
+    await agent.aclose()
+    session.close()
 
 
 @pytest.mark.parametrize(

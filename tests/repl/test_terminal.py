@@ -1,6 +1,7 @@
 """The whole, in a real terminal: keys go in, and what a person sees comes out."""
 
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -173,6 +174,33 @@ def test_a_reply_that_breaks_off_is_made_again(console: Console) -> None:
     console.until("The reply begins again", "Whole.")
 
 
+def test_a_provider_that_dies_for_good_is_told_and_the_session_goes_on(console: Console) -> None:
+    broken = [Cut(Turn(text="Half of it\n\nis here", pieces=4), after_events=6)] * 2
+    console.serve([*broken, Turn(text="Back again.")])
+    console.environment["SAGENT_MAX_RETRIES"] = "1"
+    console.start()
+    console.type("go")
+    console.until("The reply begins again", "✗ ", gone="Esc interrupts")
+    console.type("and now?")
+    console.until("Back again.")
+
+
+def test_a_theme_is_changed_while_all_goes_on(console: Console) -> None:
+    console.serve([Turn(text="One."), Turn(text="Two.")])
+    console.start()
+    console.type("hello")
+    console.until("One.")
+    console.type("/theme light")
+    console.until("› /theme light")
+    console.tmux("resize-window", "-x", "44", "-y", "30")
+    console.type("again")
+    screen = console.until("Two.")
+    assert screen.count("One.") == 1
+    assert "starting" not in screen
+    console.type("/theme pink")
+    console.until("there is no theme 'pink'")
+
+
 def test_a_flood_of_output_is_bounded_and_the_rest_goes_on(console: Console) -> None:
     flood = "yes 'a line of the flood' | head -c 100000000"
     console.serve([Turn(calls=(Call("Bash", {"command": flood}),)), Turn(text="That was a lot.")])
@@ -183,7 +211,9 @@ def test_a_flood_of_output_is_bounded_and_the_rest_goes_on(console: Console) -> 
     console.until("ended 0")
 
 
-def test_a_resize_leaves_one_prompt_and_every_line(console: Console) -> None:
+@pytest.mark.parametrize("theme", ["auto", "dark"])
+def test_a_resize_leaves_one_prompt_and_every_line(console: Console, theme: str) -> None:
+    console.environment["SAGENT_THEME"] = theme
     console.serve([Turn(text=LONG[:400])])
     console.start(width=100)
     console.type("hello")
@@ -232,6 +262,53 @@ def test_a_shell_line_is_run_and_shared(console: Console) -> None:
     assert "from the shell" in str(server.requests[0].json["messages"])
 
 
+def test_the_line_is_edited_in_an_editor_searched_for_and_typed_with_vi_keys(console: Console, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\necho 'from the editor' > \"$1\"\n")
+    editor.chmod(0o755)
+    console.environment["EDITOR"] = str(editor)
+    server = console.serve([Turn(text="One."), Turn(text="Two."), Turn(text="Three.")])
+    console.start()
+    console.keys("C-x", "C-e")
+    console.until("› from the editor")
+    console.keys("Enter")
+    console.until("One.")
+    console.keys("C-r")
+    console.tmux("send-keys", "-l", "the edi")
+    console.until("I-search backward: the edi")
+    console.keys("Enter", "Enter")
+    console.until("Two.")
+    console.type("/vim on")
+    console.until("vi keys")
+    console.tmux("send-keys", "-l", "not whole words")
+    console.keys("Escape")
+    console.until("› not whole words")
+    time.sleep(0.3)  # a lone Esc is one only when no key follows it
+    console.tmux("send-keys", "-l", "0dw")
+    console.until("› whole words")
+    console.keys("Enter")
+    console.until("Three.")
+    console.type("/vim off")  # after a message one types again
+    console.until("emacs keys")
+    assert "from the editor" in last_text(server.requests[1])
+    assert "whole words" in last_text(server.requests[2])
+    assert "not" not in last_text(server.requests[2])
+
+
+def test_what_is_folded_is_shown_whole_and_a_note_is_kept(console: Console) -> None:
+    console.serve([Turn(thinking="A long thought.", calls=(Call("Bash", {"command": "seq 3"}),)), Turn(text="Done.")])
+    console.start("--permission-mode", "full")
+    console.type("go")
+    console.until("Done.", gone="  │ 2")
+    console.keys("C-o")
+    console.until("command: seq 3", "│ 2")
+    console.keys("C-o")
+    console.until("  A long thought.")
+    console.type("#the tests are slow")
+    console.until("Noted in")
+    assert "- the tests are slow" in (console.cwd / "AGENTS.md").read_text()
+
+
 def test_the_terminal_goes_away(console: Console) -> None:
     console.serve([Turn(calls=(Call("Bash", {"command": "sleep 47.11"}),))])
     console.start("--permission-mode", "full")
@@ -267,6 +344,36 @@ def test_without_a_key_there_is_a_guide(console: Console) -> None:
     console.until("/login", "sagent demo")
     console.type("/quit")
     console.until("ended 0")
+
+
+@pytest.mark.needs("bash")
+def test_a_signal_stops_it_too_and_keys_are_keys_when_it_is_back(console: Console) -> None:
+    console.serve([Turn(text="One."), Turn(text="Here again.")])
+    console.start(shell=True)
+    console.type("hello")
+    console.until("One.")
+    shell = console.tmux("display-message", "-p", "#{pane_pid}").strip()
+    child = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True, check=True).stdout
+    os.kill(int(child.split()[0]), signal.SIGTSTP)
+    console.until("Stopped")
+    console.type("fg")
+    console.until("│ edit")
+    console.keys("x", "C-u")
+    console.type("hello again")
+    console.until("Here again.")
+
+
+@pytest.mark.needs("bash")
+def test_it_stops_in_the_middle_of_an_answer_and_comes_back_to_it(console: Console) -> None:
+    console.serve([Turn(text=LONG, pieces=20, gap=0.01)])
+    console.start(shell=True)
+    console.type("hello")
+    console.until("Paragraph 3 has")
+    console.keys("C-z")
+    console.until("Stopped")
+    console.type("fg")
+    screen = console.until("Paragraph 59 has", gone="Writing")
+    assert all(f"Paragraph {number} has" in screen for number in range(60))
 
 
 def test_wrong_settings_end_it_with_the_reason(console: Console) -> None:

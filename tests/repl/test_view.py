@@ -95,7 +95,7 @@ I run the tests.
 Now
 
 ✗ Bash make test · exit 1 (3.2 s)
-⏺ Edit a.py · +1 -1
+● Edit a.py · +1 -1
     9   one
    10 - x = 1
    10 + x = 2
@@ -130,7 +130,7 @@ def test_what_is_in_progress() -> None:
 … trying again in 11 s (attempt 2): overloaded
 ◆ opus, asked 3 s
   │ Look at the cache.
-● Waiting for the provider 10 s · Esc interrupts"""
+◌ Waiting for the provider 10 s · Esc interrupts"""
     )
 
 
@@ -141,8 +141,8 @@ def test_a_call_that_goes_on_is_shown_until_its_job_ends() -> None:
     assert "job:1 Bash" in panel(view)
     view, ended = tell(ToolFinished("root", CALL, result(CALL), 12.0, "exit 0"), view=view)
     assert not view.running
-    assert "⏺ Bash make test · goes on as job:1" in written(blocks)
-    assert "⏺ job:1 Bash make test · exit 0 (12 s)" in written(ended)
+    assert "● Bash make test · goes on as job:1" in written(blocks)
+    assert "● job:1 Bash make test · exit 0 (12 s)" in written(ended)
 
 
 def test_a_reply_that_breaks_off_is_begun_again() -> None:
@@ -167,7 +167,7 @@ def test_an_interruption_keeps_what_was_said() -> None:
 def test_a_child_ends_with_its_last_words() -> None:
     done = Result("All is well.", (), "end", turns=3, duration=42.0)
     view, blocks = tell(TextDelta("root/a", "x"), Finished("root/a", done))
-    assert written(blocks) == "⏺ root/a 3 turns, 42 s · All is well."
+    assert written(blocks) == "● root/a 3 turns, 42 s · All is well."
     assert view.children["root/a"].state == "done"
     view, _ = tell(Finished("root", Result("", (), "end")), view=view)
     assert not view.children
@@ -210,7 +210,7 @@ def test_what_has_more_to_show_is_expanded() -> None:
     _, blocks = tell(ToolFinished("root", CALL, result(CALL, "line\n" * 1000), 0.0, "exit 0"))
     assert expandable(blocks[0])
     rows = expand(blocks[0], 60)
-    assert plain(rows).startswith("⏺ Bash make test · exit 0\n  command: make test\n  │ line")
+    assert plain(rows).startswith("● Bash make test · exit 0\n  command: make test\n  │ line")
     assert len(rows) < 500
 
 
@@ -220,7 +220,7 @@ def test_messages_that_wait_are_shown() -> None:
     assert (
         text
         == """\
-● Working 1 s · Esc interrupts
+◌ Working 1 s · Esc interrupts
 ▸ stop that  sent, not read yet
 ▸ and then this  when idle · Up edits"""
     )

@@ -67,12 +67,14 @@ async def leave(desk: Desk) -> None:
 async def compact(desk: Desk, text: str = "") -> None:
     """Make the context smaller; what is said behind it is what matters."""
     desk.opened.agent.apply(Compact(hints=text))
+    desk.say("The context is made smaller before the next model call.")
 
 
 @command()
 async def clear(desk: Desk) -> None:
     """Forget the conversation; the log keeps it."""
     desk.opened.agent.apply(Compact(clear=True))
+    desk.say("The conversation is forgotten; the log keeps it.")
 
 
 @command()
@@ -82,7 +84,7 @@ async def context(desk: Desk) -> None:
 
     status = desk.opened.agent.status()
     size, window = status.context_tokens, status.window
-    whole = window or max(size, 1)
+    whole = max(size, 1) if not window else window if size > window // 10 else window // 10  # nearly empty: a tenth
     styles = ("class:mark", "class:advice", "class:done", "class:warning", "class:news", "class:dim")
     kinds = sorted(status.holds.items(), key=lambda item: -item[1])
     bar: list[tuple[str, str]] = []
@@ -99,7 +101,8 @@ async def context(desk: Desk) -> None:
         )
         for number, (kind, tokens) in enumerate(kinds)
     ]
-    desk.write([(("", f"About {count(size)} tokens{share}"),), tuple(bar), *rows])
+    part = ("class:dim", f"  of {count(whole)}")
+    desk.write([(("", f"About {count(size)} tokens{share}"),), (*bar, part), *rows])
 
 
 @command()

@@ -26,9 +26,9 @@ def all_commands(settings: "Settings") -> Mapping[str, Command]:
 
 def built_in_commands() -> Mapping[str, Command]:
     """Ours."""
-    from sagent.repl.commands import agents, conversation, extensions, model, money, session, setup
+    from sagent.repl.commands import agents, conversation, extensions, model, money, session, setup, sharing
 
-    modules: tuple[ModuleType, ...] = (conversation, model, money, session, agents, extensions, setup)
+    modules: tuple[ModuleType, ...] = (conversation, model, money, session, sharing, agents, extensions, setup)
     found = (one for module in modules for one in vars(module).values() if isinstance(one, Command))
     return {one.name: one for one in found}
 

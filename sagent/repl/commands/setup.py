@@ -72,6 +72,7 @@ def _keyless(desk: Desk) -> list[tuple[str, str]]:
 @command(complete=_keyless)
 async def login(desk: Desk, provider: str = "") -> None:
     """Give a provider's key: it is tested, kept where only you can read it, and used from now on."""
+    from sagent.config.safe import IN_KEYRING, has_keyring, keep_key
     from sagent.repl.login import store_key, test_key
     from sagent.repl.picker import Option
 
@@ -85,15 +86,26 @@ async def login(desk: Desk, provider: str = "") -> None:
         return
     from sagent.providers.registry import row_named
 
-    row = row_named(provider)
+    row = row_named(provider, {name: one.row for name, one in desk.settings.providers.items()})
     key = await desk.line(f"Key of {row.name} (not shown): ", secret=True)
     if not key or not key.strip():
         return
     key = key.strip()
     desk.say(f"Testing the key with {row.name} …")
-    await test_key(row.name, key)
-    where = await asyncio.to_thread(store_key, desk.settings.config_dir, row.name, key)
-    desk.say(f"It works; it is kept in {where}")
+    await test_key(row.name, key, desk.settings.providers)
+    kept = key
+    if await asyncio.to_thread(has_keyring):
+        options = [
+            Option(IN_KEYRING, "in the keyring of this computer"),
+            Option(key, f"in {desk.settings.config_dir / 'config.toml'}, which only you can read"),
+        ]
+        kept = await desk.pick("It works. Where is it to be kept?", options)
+        if kept is None:
+            return
+    if kept == IN_KEYRING:
+        await asyncio.to_thread(keep_key, row.name, key)
+    where = await asyncio.to_thread(store_key, desk.settings.config_dir, row.name, kept)
+    desk.say(f"It works; it is kept {IN_KEYRING if kept == IN_KEYRING else f'in {where}'}")
     from sagent.config import load
 
     fresh = await asyncio.to_thread(load, {}, None, desk.settings.cwd)

@@ -1,0 +1,53 @@
+"""Keys that the operating system keeps, by way of the library `keyring` (the extra of that name)."""
+
+from importlib import import_module
+from typing import Protocol, cast
+
+IN_KEYRING = "in the keyring"
+"""What `api_key` of `[providers.NAME]` is for a key that is kept there."""
+_SERVICE = "sagent"
+
+
+class _Backend(Protocol):
+    priority: float  # at most 0: there is none
+
+
+class _Keyring(Protocol):
+    def get_keyring(self) -> _Backend: ...
+    def get_password(self, service_name: str, username: str) -> str | None: ...
+    def set_password(self, service_name: str, username: str, password: str) -> None: ...
+
+
+def has_keyring() -> bool:
+    """Whether keys can be kept there. May take a moment."""
+    keyring = _keyring()
+    try:
+        return keyring is not None and keyring.get_keyring().priority > 0
+    except Exception:
+        return False
+
+
+def keep_key(provider: str, key: str) -> None:
+    """Keep a provider's key. Raises OSError where the keyring refuses."""
+    if (keyring := _keyring()) is None:
+        raise OSError("there is no keyring: install sagent[keyring]")
+    try:
+        keyring.set_password(_SERVICE, provider, key)
+    except Exception as error:  # each backend has errors of its own
+        raise OSError(f"the keyring refuses: {error}") from error
+
+
+def kept_key(provider: str) -> str:
+    """A provider's key, "" where there is none or the keyring is not to be had: the environment may have one."""
+    keyring = _keyring()
+    try:
+        return (keyring.get_password(_SERVICE, provider) or "") if keyring is not None else ""
+    except Exception:
+        return ""
+
+
+def _keyring() -> _Keyring | None:
+    try:
+        return cast("_Keyring", import_module("keyring"))
+    except ImportError:
+        return None

@@ -1,0 +1,69 @@
+"""The AskUser tool: a question to the person at the session, with answers to choose from."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_array, as_str, json_freeze_object
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+
+MOST_OPTIONS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an agent wants to know. With `multiple` any number of the options is an answer, words of one's own always
+    are."""
+
+    agent: str
+    text: str
+    options: tuple[str, ...] = ()
+    multiple: bool = False
+
+
+Answerer: TypeAlias = Callable[[Question], Awaitable[str | None]]
+"""Puts a question to a person and waits for what they say; None when they leave it unanswered."""
+
+
+class AskUser:
+    """Asks by way of `answer`. Offer it only where somebody sits; without one every call says that nobody does."""
+
+    name = "AskUser"
+    quick = True
+    description = (
+        "Ask the person, when only they can know or decide and it matters; else decide by yourself. They choose from "
+        "`options`, or write something else."
+    )
+    parameters = json_freeze_object(
+        {
+            "type": "object",
+            "properties": {
+                "question": {"type": "string"},
+                "options": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_OPTIONS},
+                "multiple": {"type": "boolean", "description": "several options may be chosen"},
+            },
+            "required": ["question"],
+        }
+    )
+
+    def __init__(self, answer: Answerer | None = None) -> None:
+        self._answer = answer
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """None."""
+        del arguments, workspace
+        return Effect("none")
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """Ask, and wait. Raises ToolError where nobody can be asked, or nobody answers."""
+        text = as_str(arguments.get("question")).strip()
+        if not text:
+            raise ToolError("The question is empty.")
+        if self._answer is None:
+            raise ToolError("Nobody can be asked here: decide by yourself, and say in your answer what you assumed.")
+        options = tuple(dict.fromkeys(as_str(one) for one in as_array(arguments.get("options")) if one))
+        said = await self._answer(Question(run.agent, text, options, arguments.get("multiple") is True))
+        if said is None:
+            raise ToolError("The person left the question unanswered: decide by yourself, or end your turn.")
+        return ToolOutput.of(said, summary=said)

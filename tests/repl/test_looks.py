@@ -1,0 +1,189 @@
+"""What blocks and the panel look like, escape sequences included: by theme, by colours, by width. The sheets lie in
+`looks/`; DRAW_LOOKS=1 draws them anew."""
+
+import io
+import os
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from prompt_toolkit import print_formatted_text
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
+
+from sagent.events import (
+    Advice,
+    AdviceDelta,
+    Advised,
+    Failure,
+    Finished,
+    Notice,
+    Received,
+    ReplyFinished,
+    Result,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from sagent.lib.json import JsonObject
+from sagent.messages import Text, ToolCall, ToolResult, assistant, user
+from sagent.policy import Ask
+from sagent.repl.approvals import Approval, options, render_question
+from sagent.repl.blocks import Block, Shell
+from sagent.repl.history import ProjectHistory
+from sagent.repl.lines import Line, line_width
+from sagent.repl.panel import Figures, Queued, render_panel, render_status
+from sagent.repl.picker import Picker, render_picker
+from sagent.repl.screen import Screen
+from sagent.repl.theme import rules_of
+from sagent.repl.transcript import render_block, separated
+from sagent.repl.view import View, reduce
+from sagent.usage import Cost, Usage
+
+SHEETS = Path(__file__).with_name("looks")
+CALL = ToolCall("c1", "Bash", JsonObject({"command": "make test"}))
+EDIT = ToolCall("c2", "Edit", JsonObject({"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 2"}))
+DIFF = "--- a.py\n+++ a.py\n@@ -9,3 +9,3 @@\n one\n-x = 1\n+x = 2\n three"
+ANSWER = """# Done
+It *works* with **all** of `them`, 宽字符 too; see [the page](https://example.org).
+
+- one
+- [x] two
+
+```python
+def f(x):  # why
+    return "s" + 12
+```
+
+| a | b |
+|---|--:|
+| x | 1 |
+
+> quoted
+"""
+
+
+def result(call: ToolCall, text: str, *, failed: bool = False) -> ToolResult:
+    """An answer to a call."""
+    return ToolResult(call.id, (Text(text),), failed)
+
+
+def transcript() -> list[Block]:
+    """One of everything."""
+    advice = Advice("opus", "x/o", "stuck", "answered", "Look at **x**.", "adjust", usd=Decimal("0.0421"), seconds=3.4)
+    events = (
+        Received("root", user("fix it")),
+        ThinkingDelta("root", "Let me see what there is."),
+        TextDelta("root", ANSWER),
+        ReplyFinished("root", assistant("x", CALL), Usage(), None),
+        ToolFinished("root", CALL, result(CALL, "1 failed", failed=True), 3.2, "exit 1"),
+        ToolFinished("root", EDIT, result(EDIT, "ok"), 0.1, "Edited a.py", DIFF),
+        Advised("root", advice),
+        Received("root", user("is done", sender="root/review")),
+        Notice("root", "warning", "The context is full."),
+        Finished("root/review", Result("All is well.", (), "end", turns=3, duration=42.0)),
+        Finished("root", Result("", (), "error", Failure("auth", "The key is wrong."))),
+    )
+    view, blocks = View(), list[Block]()
+    for at, event in enumerate(events):
+        view, new = reduce(view, event, 2.0 * at)
+        blocks += new
+    return [*blocks, Shell("ls", "a\nb\n", 1)]
+
+
+def progress() -> View:
+    """A turn in full swing."""
+    events = (
+        Received("root", user("go")),
+        ToolStarted("root", CALL),
+        ToolProgress("root", "c1", "one\ntwo\n"),
+        ReplyFinished("root/review", assistant("x", CALL), Usage(input=12_000, output=345), Decimal("0.0123")),
+        ToolStarted("root/review", CALL),
+        AdviceDelta("root", "opus", "asked", "Look at the cache."),
+        Retrying("root", "overloaded", "overloaded", 1, 12.0),
+    )
+    view = View()
+    for at, event in enumerate(events):
+        view, _ = reduce(view, event, float(at))
+    return view
+
+
+async def sheet(width: int) -> list[Line]:
+    """Everything there is to see, in so many columns."""
+    lines, last = list[Line](), None
+    for block in transcript():
+        lines += [()] if separated(last, block) else []
+        lines += render_block(block, width)
+        last = block
+    approval = Approval(EDIT, Ask("Outside of the project."), "root/review")
+    question = render_question(approval, lambda _: "x = 1\n", width, 1)
+    spent = {"root": Decimal("1.25"), "root/review": Decimal("0.25")}
+    cost = Cost(Decimal("1.5"), Decimal("1.0"), Decimal("0.5"), by_agent=spent)
+    figures = Figures("x/sonnet", "high", "gpt-5.2 off", 150_000, 200_000, cost, 2, "edit", "main")
+    return [
+        *lines,
+        (),
+        *render_panel(progress(), [Queued("and then", sent=False)], 10.0, width, 20, spent),
+        *render_picker(Picker(question, options("Edit"), keys=True), width, 16),
+        render_status(figures, width),
+    ]
+
+
+def drawn(lines: Sequence[Line], theme: str, depth: ColorDepth) -> str:
+    """What a terminal is sent, with its escape character made visible."""
+    written = io.StringIO()
+    output = Vt100_Output(written, lambda: Size(rows=100, columns=200), term="xterm-256color")
+    style = Style.from_dict(dict(rules_of(theme)))
+    for line in lines:
+        text = FormattedText([(one, part) for one, part in line])
+        print_formatted_text(text, style=style, output=output, color_depth=depth, include_default_pygments_style=False)
+    return (
+        written.getvalue().replace("\r\n", "\n").replace("\x1b", "␛").replace("␛[0m␛[?7h", "").replace("␛[0m␛[?7l", "")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "theme", "depth", "width"),
+    [
+        ("auto", "auto", ColorDepth.DEPTH_4_BIT, 80),
+        ("dark", "dark", ColorDepth.DEPTH_4_BIT, 80),
+        ("light", "light", ColorDepth.DEPTH_4_BIT, 80),
+        ("plain", "plain", ColorDepth.DEPTH_4_BIT, 80),
+        ("no-color", "auto", ColorDepth.DEPTH_1_BIT, 80),
+        ("narrow", "auto", ColorDepth.DEPTH_1_BIT, 40),
+    ],
+)
+async def test_the_sheet(name: str, theme: str, depth: ColorDepth, width: int) -> None:
+    lines = await sheet(width)
+    assert all(line_width(line) <= width for line in lines)
+    found, file = drawn(lines, theme, depth), SHEETS / f"{name}.txt"
+    if os.environ.get("DRAW_LOOKS"):
+        file.write_text(found, encoding="utf-8")
+    assert found == file.read_text(encoding="utf-8")
+
+
+async def test_only_the_sixteen_colours_are_used_and_none_where_none_are_wanted() -> None:
+    lines = await sheet(80)
+    for theme in ("auto", "dark", "light"):
+        assert "38;" not in drawn(lines, theme, ColorDepth.DEPTH_4_BIT)
+    for colour in (*range(30, 38), *range(90, 98)):
+        assert f"[{colour}m" not in drawn(lines, "auto", ColorDepth.DEPTH_1_BIT)
+        assert f";{colour}m" not in drawn(lines, "auto", ColorDepth.DEPTH_1_BIT)
+
+
+def test_the_environment_says_how_many_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def fileno(self) -> int:
+            raise io.UnsupportedOperation
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert Screen(ProjectHistory(), stdout=Terminal()).app.color_depth == ColorDepth.DEPTH_4_BIT
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert Screen(ProjectHistory(), stdout=Terminal()).app.color_depth == ColorDepth.DEPTH_1_BIT

@@ -1,0 +1,107 @@
+"""Advisors and agents below, as a person sees them in a terminal."""
+
+import pytest
+from console import Console
+
+from sagent.testing.server import Call, Received, Turn
+
+pytestmark = pytest.mark.needs("tmux")
+
+
+def said(request: Received) -> str:
+    """The newest message of a request to Anthropic's family; the whole input of another."""
+    messages = request.json.get("messages")
+    return str(messages[-1]) if isinstance(messages, list) else str(request.json)
+
+
+def advised(request: Received) -> Turn:
+    """An executor that asks when it is told to, and an advisor that wants a test."""
+    if request.family == "responses":
+        return Turn(text="VERDICT: adjust\nThere is no test yet.\nNEXT: write one.")
+    last = said(request)
+    if "please ask" in last and "tool_result" not in last:
+        return Turn(text="I ask.", calls=(Call("advisor", {}),))
+    return Turn(text="Well then.")
+
+
+def test_advice_has_a_frame_and_the_advisor_is_in_the_status_line(console: Console) -> None:
+    console.serve(advised)
+    console.start("--advisor", "openai/gpt-5.2", width=100, ready="◆ gpt-5.2 │")
+    console.type("please ask")
+    screen = console.until("╭─ advisor · ", "adjust", "There is no test yet.", "╰─", "Well then.")
+    frame = next(line for line in screen.splitlines() if "╭─ advisor" in line)
+    assert "asked" in frame
+    assert "$0.0" in frame
+    status = [line for line in screen.splitlines() if "◆ gpt-5.2 │" in line][-1]
+    assert "advisor $0.0" in status or "$0.0" in status
+
+
+def test_the_advisor_is_switched_off_and_on_and_asked_by_the_person(console: Console) -> None:
+    server = console.serve(advised)
+    console.start("--advisor", "openai/gpt-5.2", width=100, ready="◆ gpt-5.2 │")
+    console.type("hello")
+    console.until("Well then.")
+    console.type("/advisor off")
+    console.until("◆ gpt-5.2 off │")
+    console.type("/ask-advisor is it good?")
+    console.until("off", "/ask-advisor")
+    asked = sum(request.family == "responses" for request in server.requests)
+    console.type("/advisor on")
+    console.until("◆ gpt-5.2 │", gone="gpt-5.2 off │")
+    console.type("/ask-advisor is it good?")
+    console.until("╭─ advisor · person", "There is no test yet.")
+    assert sum(request.family == "responses" for request in server.requests) == asked + 1
+    assert "is it good?" in said(server.requests[-1])
+
+
+def family(request: Received) -> Turn:
+    """A root with two children, one of which has a child and wants to run a command."""
+    first, last = str(request.json["messages"]), said(request)
+    if "go on, both" in first and "have answered" not in last and "tool_result" not in first:
+        return Turn(
+            calls=(
+                Call("AgentSpawn", {"name": "fast", "prompt": "be quick"}, id="a"),
+                Call("AgentSpawn", {"name": "slow", "prompt": "touch a file"}, id="b"),
+            )
+        )
+    if "be quick" in first and "go on, both" not in first:
+        return Turn(text="I was quick.")
+    if "touch a file" in first and "go on, both" not in first:
+        if "tool_result" in first:
+            return Turn(text="It is touched.")
+        return Turn(calls=(Call("Bash", {"command": "touch made.txt"}),))
+    return Turn(text="Both are at work.")
+
+
+def test_agents_are_a_tree_and_their_questions_bear_their_names(console: Console) -> None:
+    console.serve(family)
+    console.start(width=100)
+    console.type("go on, both")
+    console.until("? root/slow wants to call Bash", "touch made.txt", "Yes, once")
+    console.keys("y")
+    screen = console.until("● root/fast", "● root/slow", "It is touched.", "Both are at work.")
+    assert (console.cwd / "made.txt").exists()
+    assert "tree $0.0" in console.until("tree $0.0")
+    assert "I was quick." in screen
+    console.type("/agents")
+    console.until("root  idle")
+
+
+def test_a_child_at_work_is_an_indented_line_with_its_figures(console: Console) -> None:
+    def step(request: Received) -> Turn:
+        first = str(request.json["messages"])
+        if "begin here" in first and "tool_result" not in first:
+            return Turn(calls=(Call("AgentSpawn", {"name": "worker", "prompt": "sleep a little"}, id="a"),))
+        if "sleep a little" in first and "begin here" not in first:
+            if "tool_result" in first:
+                return Turn(text="Slept.")
+            return Turn(calls=(Call("Bash", {"command": "echo half; sleep 2; echo whole"}),))
+        return Turn(text="It works.")
+
+    console.serve(step)
+    console.start("--permission-mode", "full", width=100)
+    console.type("begin here")
+    screen = console.until("◌ worker working  Bash echo half", " tok $0.0")
+    line = next(line for line in screen.splitlines() if "◌ worker" in line)
+    assert line.startswith("  ◌")
+    console.until("● root/worker", "Slept.", gone="◌ worker")

@@ -1,0 +1,72 @@
+"""A question from the model, in a real terminal: a list to choose from, or words."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from console import Console
+
+pytestmark = pytest.mark.needs("tmux")
+
+COLOURS = {"question": "Which **colour**?", "options": ["red", "green", "blue"]}
+
+
+def ask(console: Console, *questions: dict[str, object], manner: str = "screen") -> None:
+    """Have the model ask these."""
+    console.program = [sys.executable, str(Path(__file__).with_name("asking.py")), manner, json.dumps(questions)]
+    console.start(ready="│ $0" if manner == "screen" else ">")
+    console.type("go")
+
+
+def test_a_question_is_a_list_and_its_choice_the_answer(console: Console) -> None:
+    ask(console, COLOURS)
+    console.until("? The model asks", "Which colour?", "❯ 1 red", "2 green")
+    console.keys("Down", "Enter")
+    console.until("Told: green", "● AskUser Which **colour**? · green", gone="❯")
+
+
+def test_a_number_chooses_and_words_are_an_answer_too(console: Console) -> None:
+    ask(console, COLOURS, {"question": "How many?"})
+    console.until("❯ 1 red")
+    console.keys("3")
+    console.until("How many?", "write, and Enter", gone="❯")
+    console.type("three or so")
+    console.until("Told: blue | three or so")
+
+
+def test_several_are_ticked(console: Console) -> None:
+    ask(console, {**COLOURS, "multiple": True})
+    console.until("❯ 1 ☐ red")
+    console.keys("Space")
+    console.until("❯ 1 ☑ red")
+    console.keys("3")
+    console.until("❯ 3 ☑ blue")
+    console.keys("Enter")
+    console.until("Told: red", "blue", gone="☑")
+
+
+def test_a_question_can_be_left_and_what_was_being_typed_is_kept(console: Console) -> None:
+    ask(console, COLOURS)
+    console.until("❯ 1 red")
+    console.keys("Escape")
+    console.until("Told: The person left the question unanswered")
+
+
+def test_an_interruption_closes_the_question(console: Console) -> None:
+    ask(console, COLOURS, COLOURS)
+    console.until("❯ 1 red")
+    console.keys("Escape")
+    console.until("left the question unanswered", "❯ 1 red")
+    console.keys("C-c")
+    console.until("Told: ", gone="❯")
+
+
+def test_where_a_terminal_can_only_print_a_number_or_words_answer(console: Console) -> None:
+    console.environment["TERM"] = "dumb"
+    ask(console, COLOURS, {"question": "Why?"}, manner="lines")
+    console.until("2 green", "answer:")
+    console.type("2")
+    console.until("Why?")
+    console.type("because")
+    console.until("Told: green | because")

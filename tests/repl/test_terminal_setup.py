@@ -1,0 +1,120 @@
+"""The first minutes: no key, a key that is wrong and one that is right, a server on this machine."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from console import Console
+
+from sagent.testing.server import FakeProviderServer, Turn
+
+pytestmark = pytest.mark.needs("tmux")
+
+STARTED = """
+import sys
+from sagent.app import choice
+from sagent.bin.cli import main
+choice.LOCAL_SERVERS = {servers!r}
+sys.argv[0] = "sagent"
+sys.exit(main())
+"""
+
+
+def unset(console: Console, servers: dict[str, str] | None = None) -> None:
+    """Have the program find no model by name, and no servers on this machine but these."""
+    del console.environment["SAGENT_MODEL"]
+    console.program = [sys.executable, "-c", STARTED.format(servers=servers or {})]
+
+
+def place(console: Console, url: str) -> None:
+    """Say in the settings where Anthropic is."""
+    config = Path(console.environment["HOME"]) / ".config" / "sagent" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[providers.anthropic]\nbase_url = "{url}"\n')
+
+
+class Door(BaseHTTPRequestHandler):
+    """Lists one model for whoever has the key."""
+
+    def do_GET(self) -> None:
+        good = self.headers.get("x-api-key") == "the-right-key"
+        error = {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}}
+        body = json.dumps({"data": [{"id": "claude-sonnet-4-6", "type": "model"}]} if good else error).encode()
+        self.send_response(200 if good else 401)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def door() -> Iterator[str]:
+    """The address of a provider that knows a key."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_without_a_key_there_is_a_guide_and_login_tests_and_keeps_one(console: Console, door: str) -> None:
+    unset(console)
+    place(console, door)
+    console.start(ready="Welcome to sagent.")
+    console.until("/login", "export ANTHROPIC_API_KEY", "ollama serve", "sagent demo", "no session")
+    console.type("/login anthropic")
+    console.until("Key of anthropic (not shown):")
+    console.type("a-wrong-key")
+    console.until("The key was not kept", "invalid x-api-key")
+    console.type("/login anthropic")
+    console.until("(not shown): ")
+    console.type("the-right-key")
+    screen = console.until("It works; it is kept in", "│ $0")
+    assert "right-key" not in screen
+    file = Path(console.environment["HOME"]) / ".config" / "sagent" / "config.toml"
+    assert file.stat().st_mode & 0o777 == 0o600
+    console.keys("C-d")
+    console.until("ended 0")
+    console.leave()
+    console.start(ready="│ $0")
+    assert "Welcome" not in console.screen
+
+
+def test_a_keyring_keeps_a_key_where_there_is_one(console: Console, door: str, tmp_path: Path) -> None:
+    unset(console)
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "keyring.py").write_text(
+        "import os\nclass Backend:\n    priority = 5\ndef get_keyring(): return Backend()\n"
+        f"FILE = {str(tmp_path / 'kept')!r}\n"
+        "def get_password(service, name): return open(FILE).read() if os.path.exists(FILE) else None\n"
+        "def set_password(service, name, key): open(FILE, 'w').write(key)\n"
+    )
+    place(console, door)
+    console.environment["PYTHONPATH"] += f":{library}"
+    console.start(ready="Welcome to sagent.")
+    console.type("/login anthropic")
+    console.until("(not shown): ")
+    console.type("the-right-key")
+    console.until("Where is it to be kept?", "❯ in the keyring")
+    console.keys("Enter")
+    console.until("it is kept in the keyring", "│ $0")
+    assert (tmp_path / "kept").read_text() == "the-right-key"
+    config = Path(console.environment["HOME"]) / ".config" / "sagent" / "config.toml"
+    assert "the-right-key" not in config.read_text()
+
+
+def test_a_server_on_this_machine_is_found(console: Console) -> None:
+    server = FakeProviderServer([Turn(text="From near.")], models=["local-model"], strict=False, require_key=False)
+    address = console.stack.enter_context(server.in_thread()).url
+    unset(console, {"Ollama": f"{address}/v1"})
+    console.start(ready="local-model")
+    console.type("hello")
+    console.until("From near.")

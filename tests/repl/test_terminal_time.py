@@ -1,0 +1,55 @@
+"""Back in time and forward again, in a real terminal."""
+
+import pytest
+from console import Console
+
+from sagent.testing.server import Received, Turn
+
+pytestmark = pytest.mark.needs("tmux")
+
+
+def counting(request: Received) -> Turn:
+    """Says how many messages it was shown, and repeats the last."""
+    messages = request.json["messages"]
+    assert isinstance(messages, list)
+    words = str(messages[-1]).partition("'text': '")[2].partition("'")[0]
+    return Turn(text=f"I see {len(messages)} messages. You said: {words}")
+
+
+def test_escape_twice_goes_back_and_another_way_is_a_branch(console: Console) -> None:
+    server = console.serve(counting)
+    console.start()
+    for number, text in enumerate(("the first", "the second", "the third")):
+        console.type(text)
+        console.until(f"I see {2 * number + 1} messages.")
+    console.keys("Escape", "Escape")
+    console.until("Back to before which request?", "❯ the third", "the second")
+    console.keys("Down", "Enter")
+    console.until("› the second", "back before: the second", gone="❯")
+    console.keys("C-u")
+    console.type("the other second")
+    console.until("You said: the other second")
+    assert "the third" not in str(server.requests[-1].json)
+    console.type("/tree")
+    console.until("1 ● the first", "○   the second", "○     the third", "●   the other second")
+
+
+def test_rewind_by_number_and_forward_again(console: Console) -> None:
+    server = console.serve(counting)
+    console.start()
+    console.type("the first")
+    console.until("I see 1 messages.")
+    console.type("the second")
+    console.until("I see 3 messages.")
+    console.type("/rewind 1")
+    console.until("back before: the first")
+    console.keys("C-u")
+    console.type("/tree")
+    console.until("1 ○ the first")
+    console.type("/rewind 2")
+    console.until("again after: the second")
+    console.type("and on")
+    console.until("I see 5 messages.")
+    assert "the second" in str(server.requests[-1].json)
+    console.type("/rewind 9")
+    console.until("There is no request 9")

@@ -1,0 +1,53 @@
+"""AskUser: what reaches the person, and what the model is told."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from sagent.errors import ToolError
+from sagent.lib.json import json_freeze_object
+from sagent.testing.tool_suite import ToolSuite
+from sagent.tool import Effect, RunContext, Tool, Workspace, foresee
+from sagent.tools.ask import AskUser, Question
+
+
+class TestAskUser(ToolSuite):
+    @pytest.fixture
+    def tool(self) -> Tool:
+        async def answer(question: Question) -> str:
+            return f"{question.agent} asked: {question.text}"
+
+        return AskUser(answer)
+
+    @pytest.fixture
+    def good_arguments(self, workspace: Workspace) -> Mapping[str, object]:
+        return {"question": "why?", "options": ["because", "who knows"]}
+
+
+def context(tmp_path: Path) -> RunContext:
+    """One in which nothing is kept."""
+    return RunContext("root/a", "c1", Workspace(tmp_path), None, lambda text: None)  # type: ignore[arg-type]
+
+
+async def test_the_person_sees_who_asks_and_the_model_reads_what_they_say(tmp_path: Path) -> None:
+    asked: list[Question] = []
+
+    async def answer(question: Question) -> str | None:
+        asked.append(question)
+        return "the second" if len(asked) == 1 else None
+
+    tool = AskUser(answer)
+    given = json_freeze_object({"question": " Which? ", "options": ["a", "b", "a", ""], "multiple": True})
+    assert foresee(tool, given, Workspace(tmp_path)) == Effect("none")
+    assert (await tool(given, context(tmp_path))).summary == "the second"
+    assert asked == [Question("root/a", "Which?", ("a", "b"), multiple=True)]
+    with pytest.raises(ToolError, match="unanswered"):
+        await tool(given, context(tmp_path))
+    with pytest.raises(ToolError, match="is empty"):
+        await tool(json_freeze_object({"question": " "}), context(tmp_path))
+
+
+async def test_where_nobody_sits_the_model_is_told_to_decide(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="Nobody can be asked"):
+        await AskUser()(json_freeze_object({"question": "Which?"}), context(tmp_path))
