@@ -140,20 +140,27 @@ class McpTool:
         return _output(result)
 
 
-def _connect(server: McpServer, errors: TextIO) -> "Client":
+@asynccontextmanager
+async def _connect(server: McpServer, errors: TextIO) -> "AsyncGenerator[Client]":
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    if server.url:
-        if not server.headers:
-            return Client(server.url, read_timeout_seconds=server.timeout)
+    patience = server.timeout
+    if server.url and server.headers:
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
 
-        http = httpx2.AsyncClient(headers=dict(server.headers), timeout=server.timeout)
-        return Client(streamable_http_client(server.url, http_client=http), read_timeout_seconds=server.timeout)
-    how = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env) or None)
-    return Client(stdio_client(how, errors), read_timeout_seconds=server.timeout)
+        async with httpx2.AsyncClient(headers=dict(server.headers), timeout=patience) as http:
+            where = streamable_http_client(server.url, http_client=http)
+            async with Client(where, read_timeout_seconds=patience) as client:
+                yield client
+    elif server.url:
+        async with Client(server.url, read_timeout_seconds=patience) as client:
+            yield client
+    else:
+        how = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env) or None)
+        async with Client(stdio_client(how, errors), read_timeout_seconds=patience) as client:
+            yield client
 
 
 def _output(result: "CallToolResult") -> ToolOutput:
