@@ -239,9 +239,7 @@ class Advisors:
             return told
         calls = sum(tally.calls for tally in self._account.tallies.values())
         if not calls and self._turns >= LONG_TASK:
-            told.append(
-                f"In {self._turns} turns no advisor was asked, so none was of use: see [advisor_rules]."
-            )
+            told.append(f"In {self._turns} turns no advisor was asked, so none was of use: see [advisor_rules].")
         if calls and self._turns >= FAIR:
             cost, usage, first = self._advisee.cost(), self._advisee.used(), self._roster.active[0]
             model = self._roster.model(first)

@@ -12,9 +12,7 @@ def skill(place: Path, name: str, text: str) -> None:
 
 def test_the_projects_wins_and_what_says_nothing_is_left_out(tmp_path: Path) -> None:
     own, project = tmp_path / "config", tmp_path / "project"
-    skill(
-        own / "skills", "deploy", "---\nname: deploy\ndescription: How it is put\n  on the machines.\n---\n1."
-    )
+    skill(own / "skills", "deploy", "---\nname: deploy\ndescription: How it is put\n  on the machines.\n---\n1.")
     skill(own / "skills", "review", "---\nname: review\ndescription: mine\n---\n")
     skill(project / ".sagent/skills", "review", "---\nname: review\ndescription: 'the project''s'\n---\n")
     skill(project / ".claude/skills", "silent", "---\nname: silent\n---\n")
