@@ -56,7 +56,7 @@ def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
             talk = settings.log_level in ("info", "debug") or (err.isatty() and settings.log_level != "error")
             thinking = settings.log_level == "debug"
             transcript = Transcript(err, text=not out.isatty(), thinking=thinking) if talk else None
-            return TextRenderer(out, err, transcript)
+            return TextRenderer(out, err, transcript, quiet=settings.log_level == "error")
 
 
 class JsonRenderer:
@@ -122,13 +122,15 @@ class StreamRenderer:
 
 
 class TextRenderer:
-    """The answer on stdout; what goes on meanwhile on stderr, when there is a transcript."""
+    """The answer on stdout; on stderr what goes on meanwhile, when there is a transcript, and in the end the head of
+    the log, by which anybody can tell later that nothing before it was rewritten."""
 
-    def __init__(self, out: TextIO, err: TextIO, transcript: "Transcript | None") -> None:
+    def __init__(self, out: TextIO, err: TextIO, transcript: "Transcript | None", *, quiet: bool = False) -> None:
         self._out = out
         self._err = err
         self._live = out.isatty()
         self._transcript = transcript
+        self._quiet = quiet
         self._open_line = False
 
     def on_event(self, event: Event) -> None:
@@ -156,6 +158,8 @@ class TextRenderer:
             self._err.write(f"sagent: denied {denial.tool}: {denial.reason}\n")
         if result.error is not None:
             self._err.write(f"sagent: {result.error.message}\n")
+        if result.session_path and result.head and not self._quiet:
+            self._err.write(f"sagent: session {result.session_id}, head {result.head}\n")
         self._err.flush()
 
     def _end_line(self) -> None:

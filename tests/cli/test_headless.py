@@ -19,10 +19,16 @@ READ = Turn(text="Looking.", calls=(Call("Read", {"file_path": "a.txt"}),))
 
 
 def test_text_prints_only_the_answer(shell: Shell) -> None:
-    shell.serve([READ, Turn(text="It says hello.", thinking="hm")])
+    shell.serve([READ, Turn(text="It says hello.", thinking="hm"), Turn(text="1"), Turn(text="2")])
     (shell.cwd / "a.txt").write_text("hello\n")
     done = shell.run("what is in a.txt?")
-    assert (done.code, done.out, done.err) == (0, "It says hello.\n", "")
+    assert (done.code, done.out) == (0, "It says hello.\n")
+    (root,) = Path(shell.environment["HOME"]).rglob("root.jsonl")
+    head = json.loads(root.read_text().splitlines()[-1])
+    names = {line.split(" head ")[-1] for line in done.err.splitlines()}
+    assert names & {head["id"], head["parent"]}, done.err  # the log may be closed behind it
+    assert shell.run("--log-level", "error", "again").err == ""
+    assert "head" not in shell.run("--ephemeral", "again").err
 
 
 def test_json_is_one_object(shell: Shell) -> None:
