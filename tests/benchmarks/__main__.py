@@ -29,16 +29,37 @@ WHOLE = Wire("whole")
 FLAGS = ["--model", "anthropic/claude-sonnet-4-6", "--permission-mode", "full"]
 
 
+REFERENCE = 116.0
+"""Milliseconds that the raw loop took to its first request when the machine was quiet, as the reaches suppose it."""
+TIMES = ("ms", "s", "MB/s")
+
+
 @dataclass(frozen=True)
 class Row:
-    """A figure: what, how much we want, what came out, and the raw loop's."""
+    """A figure: what, how much is to be reached (with `least` at least, else at most), what came out, the raw loop's."""
 
     name: str
-    reach: str
+    reach: float | None
     value: float
     unit: str
-    met: bool
     raw: str = ""
+    least: bool = False
+
+    def verdict(self, pace: float) -> str:
+        """Whether it is reached, on a machine that takes `pace` times as long as the reach supposes."""
+        if self.reach is None:
+            return ""
+        pace = pace if self.unit in TIMES else 1.0
+        sign = -1 if self.least else 1
+        if sign * self.value <= sign * self.reach:
+            return "met"
+        return "met at pace" if sign * self.value * pace**-sign <= sign * self.reach else "short"
+
+    def line(self, pace: float) -> str:
+        """The row of the table."""
+        value = f"{self.value:.0f}" if self.unit in ("", "MB") or self.value >= 100 else f"{self.value:.2f}"
+        reach = "" if self.reach is None else f"{'≥' if self.least else '≤'} {self.reach:g} {self.unit}".rstrip()
+        return f"| {self.name} | {reach} | {value} {self.unit} | {self.raw} | {self.verdict(pace)} |"
 
 
 def turns(count: int, command: str = "echo hello") -> Callable[[Received], Step]:
@@ -246,52 +267,42 @@ def measure() -> Iterator[Row]:
         return [*RAW, url, "hello"]
 
     for flag, most in (("--version", 15), ("--help", 40)):
-        value = against_python(flag)
-        yield Row(f"`{flag}` over `python3 -c pass`", f"≤ {most} ms", value, "ms", value <= most)
-    value, other = first_request(ours), first_request(raw)
-    yield Row("process start to first request", "≤ 160 ms", value, "ms", value <= 160, f"{other:.0f} ms")
-    value, other = per_turn(ours), per_turn(raw)
-    yield Row("tool turn, mean over 20 turns", "≤ 4 ms", value, "ms", value <= 4, f"{other:.1f} ms")
-    ratio, other = growth(ours), growth(raw)
-    yield Row("the same at turn 1,000, ratio to turn 20", "≤ 1.5", ratio, "×", ratio <= 1.5, f"{other:.1f} ×")
-    value, other = peak_memory(ours), peak_memory(raw)
-    yield Row("peak memory of the process tree, 20 turns", "≤ 50 MB", value, "MB", value <= 50, f"{other:.0f} MB")
-    value = first_body()
-    yield Row("first request body, full coding tools", "≤ 9 kB", value, "kB", value <= 9)
-    value = open_log()
-    yield Row("opening a log of 10,000 messages", "≤ 0.5 s", value, "s", value <= 0.5)
-    value = delta_cpu()
-    yield Row("30,000 text deltas: extra CPU", "≤ 0.7 s", value, "s", value <= 0.7)
+        yield Row(f"`{flag}` over `python3 -c pass`", most, against_python(flag), "ms")
+    yield Row("process start to first request", 160, first_request(ours), "ms", f"{first_request(raw):.0f} ms")
+    yield Row("tool turn, mean over 20 turns", 4, per_turn(ours), "ms", f"{per_turn(raw):.1f} ms")
+    yield Row("the same at turn 1,000, ratio to turn 20", 1.5, growth(ours), "×", f"{growth(raw):.1f} ×")
+    yield Row("peak memory of the process tree, 20 turns", 50, peak_memory(ours), "MB", f"{peak_memory(raw):.0f} MB")
+    yield Row("first request body, full coding tools", 9, first_body(), "kB")
+    yield Row("opening a log of 10,000 messages", 0.5, open_log(), "s")
+    yield Row("30,000 text deltas: extra CPU", 0.7, delta_cpu(), "s")
     swarms = [agents("swarm", 1000) for _ in range(RUNS)]
-    words = "1,000 agents of one root, 32 alive at a time, two turns each"
-    value, other = median(swarm["cpu"] for swarm in swarms), median(swarm["wall"] for swarm in swarms)
-    yield Row(f"{words}: our CPU for each ({other:.1f} ms wall)", "≤ 6 ms", value, "ms", value <= 6)
-    value = median(swarm["memory"] for swarm in swarms)
-    yield Row("the same: peak memory in all", "≤ 150 MB", value, "MB", value <= 150)
-    value = 1000 * median(told["came"] - told["sent"] for told in (agents("preempt") for _ in range(RUNS)))
-    yield Row("a message to an agent in a 60 s `Bash`: until its next request", "≤ 50 ms", value, "ms", value <= 50)
+    wall = median(swarm["wall"] for swarm in swarms)
+    words = f"1,000 agents of one root, 32 alive at a time, two turns each: our CPU for each ({wall:.1f} ms wall)"
+    yield Row(words, 6, median(swarm["cpu"] for swarm in swarms), "ms")
+    yield Row("the same: peak memory in all", 150, median(swarm["memory"] for swarm in swarms), "MB")
+    value = 1000 * median(seen["came"] - seen["sent"] for seen in (agents("preempt") for _ in range(RUNS)))
+    yield Row("a message to an agent in a 60 s `Bash`: until its next request", 50, value, "ms")
     for pair in (("anthropic", "responses"), ("responses", "anthropic")):
-        told = [consultations(*pair) for _ in range(RUNS)]
-        value, first = median(run["mean"] for run in told), median(run["first"] for run in told)
+        seen = [consultations(*pair) for _ in range(RUNS)]
+        first = median(run["first"] for run in seen)
         words = f"a consultation at 200 turns, {pair[0]} asks {pair[1]}: our CPU, mean of 21"
-        yield Row(f"{words} ({first:.0f} ms for the first, which quotes all)", "≤ 8 ms", value, "ms", value <= 8)
+        name = f"{words} ({first:.0f} ms for the first, which quotes all)"
+        yield Row(name, 8, median(run["mean"] for run in seen), "ms")
     yield from measure_sessions()
     for figure in repl.measure(quick=False):
-        reach = f"≤ {figure.reach:g} {figure.unit}".rstrip() if figure.reach < 10_000 else ""  # the plain prompt's
-        yield Row(f"REPL: {figure.name}", reach, figure.value, figure.unit, figure.met)
-    count = modules(*FLAGS, "hello")
-    yield Row("modules imported before the first request", "≤ 330", count, "", count <= 330)
-    count = modules("--version")
-    yield Row("modules imported for `--version`", "≤ 60", count, "", count <= 60)
+        reach = figure.reach if figure.reach < 10_000 else None  # the plain prompt's
+        yield Row(f"REPL: {figure.name}", reach, figure.value, figure.unit)
+    yield Row("modules imported before the first request", 330, modules(*FLAGS, "hello"), "")
+    yield Row("modules imported for `--version`", 60, modules("--version"), "")
 
 
 def measure_sessions() -> Iterator[Row]:
     """What reading sessions back takes."""
     speeds = sessions.measure()
-    yield Row("`sagent verify`", "≥ 200 MB/s", speeds.verify, "MB/s", speeds.verify >= 200)
-    yield Row("`export --format html` of 2,000 turns", "≤ 2 s", speeds.page, "s", speeds.page <= 2)
-    yield Row("the page's size", "≤ 10 MB", speeds.page_size, "MB", speeds.page_size <= 10)
-    yield Row("`sagent sessions list`, 100 sessions", "", speeds.listing, "s", met=True)
+    yield Row("`sagent verify`", 200, speeds.verify, "MB/s", least=True)
+    yield Row("`export --format html` of 2,000 turns", 2, speeds.page, "s")
+    yield Row("the page's size", 10, speeds.page_size, "MB")
+    yield Row("`sagent sessions list`, 100 sessions", None, speeds.listing, "s")
 
 
 FAMILIES = {
@@ -302,56 +313,69 @@ FAMILIES = {
 }
 
 
-def measure_families() -> Iterator[str]:
-    """A line for the raw loop, and for each family and transport: first request, a turn at 20 and at 200, memory."""
+@dataclass(frozen=True)
+class Session:
+    """Milliseconds to the first request, of a turn at 20 and at 200, and MB at most."""
 
-    def raw(url: str) -> list[str]:
-        return [*RAW, url, "hello"]
+    first: float
+    early: float
+    late: float
+    memory: float
 
-    runs = [timed(200, raw) for _ in range(RUNS)]
-    first = median(run.first for run in runs)
+    def __str__(self) -> str:
+        """As columns of the table."""
+        return f"{self.first:.0f} ms | {self.early:.1f} ms | {self.late:.1f} ms | {self.memory:.0f} MB"
+
+
+def session(argv: Callable[[str], list[str]], family: str = "anthropic") -> Session:
+    """Sessions of 200 turns, medians."""
+    runs = [timed(200, argv, family) for _ in range(RUNS)]
     early, late = (median(median(run.gaps[at : at + 20]) for run in runs) for at in (10, 180))
-    yield f"| raw httpx2 loop | | {first:.0f} ms | {early:.1f} ms | {late:.1f} ms | {peak_memory(raw):.0f} MB | |"
-    for transport, most in (("direct", (160, 4, 50)), ("sdk", (None, 5, None))):
+    return Session(median(run.first for run in runs), early, late, peak_memory(argv, family))
+
+
+def measure_families(raw: Session) -> Iterator[str]:
+    """A line for the raw loop, and for each family and transport."""
+    pace = max(1.0, raw.first / REFERENCE)
+    yield f"| raw httpx2 loop | | {raw} | |"
+    for transport, reach in (("direct", (160, 4, 50)), ("sdk", (None, 5, None))):
         for family, (name, model) in FAMILIES.items():
             flags = ["--model", model, "--permission-mode", "full", "--transport", transport]
 
             def argv(_url: str, flags: list[str] = flags) -> list[str]:
                 return [*SAGENT, *flags, "hello"]
 
-            runs = [timed(200, argv, family) for _ in range(RUNS)]
-            first = median(run.first for run in runs)
-            early, late = (median(median(run.gaps[at : at + 20]) for run in runs) for at in (10, 180))
-            memory = peak_memory(argv, family)
-            values = (first, max(early, late), memory)
-            met = all(limit is None or value <= limit for value, limit in zip(values, most, strict=True))
-            figures = f"{first:.0f} ms | {early:.1f} ms | {late:.1f} ms | {memory:.0f} MB"
-            yield f"| {name} | {transport} | {figures} | {'met' if met else 'short'} |"
+            seen = session(argv, family)
+            values = zip((seen.first, max(seen.early, seen.late), seen.memory), reach, ("ms", "ms", "MB"), strict=True)
+            verdicts = [Row("", most, value, unit).verdict(pace) for value, most, unit in values]
+            worst = next(word for word in ("short", "met at pace", "met") if word in verdicts)
+            yield f"| {name} | {transport} | {seen} | {worst} |"
 
 
 def main() -> None:
     """Print the tables and put them into docs/performance.md."""
+    raw = session(lambda url: [*RAW, url, "hello"])
+    pace = max(1.0, raw.first / REFERENCE)
     lines = ["| figure | reach | measured | raw httpx2 loop | |", "|---|---|---|---|---|"]
     for row in measure():
-        value = f"{row.value:.0f}" if row.unit in ("", "MB") or row.value >= 100 else f"{row.value:.2f}"
-        line = f"| {row.name} | {row.reach} | {value} {row.unit} | {row.raw} | {'met' if row.met else 'short'} |"
-        print(line, flush=True)
-        lines.append(line)
+        lines.append(row.line(pace))
+        print(lines[-1], flush=True)
     lines += [
         "",
         "| family | transport | first request | a turn at 20 | at 200 | peak memory | |",
         "|---|---|---|---|---|---|---|",
     ]
-    for line in measure_families():
-        print(line, flush=True)
+    for line in measure_families(raw):
         lines.append(line)
+        print(line, flush=True)
     day = time.strftime("%Y-%m-%d")
     stamp = f"Python {platform.python_version()}, {platform.system()}, {os.cpu_count()} cores, {day}"
     page = ROOT / "docs" / "performance.md"
     before, _, rest = page.read_text("utf-8").partition("<!-- table -->")
     _, _, after = rest.partition("<!-- end -->")
     table = "\n".join(lines)
-    page.write_text(f"{before}<!-- table -->\n{stamp}; medians of {RUNS}.\n\n{table}\n<!-- end -->{after}", "utf-8")
+    medians = f"medians of {RUNS}; pace {pace:.2f}"
+    page.write_text(f"{before}<!-- table -->\n{stamp}; {medians}.\n\n{table}\n<!-- end -->{after}", "utf-8")
 
 
 if __name__ == "__main__":
