@@ -36,7 +36,7 @@ TIMES = ("ms", "s", "MB/s")
 
 @dataclass(frozen=True)
 class Row:
-    """A figure: what, how much is to be reached (with `least` at least, else at most), what came out, the raw loop's."""
+    """A figure: what, how much is to be reached (with `least` at least, else at most), what came out, the raw loop."""
 
     name: str
     reach: float | None
