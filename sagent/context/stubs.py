@@ -38,16 +38,18 @@ def can_shrink(history: Sequence[Message]) -> bool:
 def shrink(history: Sequence[Message], need: int, blobs: Blobs) -> tuple[Stub, ...]:
     """The stubs that make a history at least `need` bytes smaller, or as much smaller as can be.
 
-    The largest results go first, among those of one size the oldest. Those of the last rounds stay unless all older
-    ones do not suffice; of the very last round, which the model has not read yet, beginning and end stay. The whole of
-    each is kept as a blob that the stub names. Raises OSError when it cannot be.
+    Old readings of a file that was read again since go in any case. Then the largest results go first, among those of one size
+    the oldest. Those of the last rounds stay unless all older ones do not suffice; of the very last round, which the
+    model has not read yet, beginning and end stay. The whole of each is kept as a blob that the stub names. Raises
+    OSError when it cannot be.
     """
     stubs: list[Stub] = []
-    for tier, unread in zip(_tiers(history), (False, False, True), strict=True):
-        for found in sorted(tier, key=lambda found: (-found.size, found.message)):
-            if need <= 0:
-                return tuple(stubs)
-            text = _stub(found.result, blobs, EXCERPT if unread else 0)
+    again = _told_again(history)
+    for age, tier in zip(("old", "recent", "unread"), _tiers(history), strict=True):
+        for found in sorted(tier, key=lambda found: (found.result.call_id not in again, -found.size, found.message)):
+            if need <= 0 and not (age == "old" and found.result.call_id in again):
+                break
+            text = _stub(found.result, blobs, EXCERPT if age == "unread" else 0)
             stubs.append(Stub(found.message, found.result.call_id, text))
             need -= found.size - len(text.encode("utf-8", "replace"))
     return tuple(stubs)
@@ -59,6 +61,14 @@ def drop(history: Sequence[Message], tools: Collection[str], blobs: Blobs) -> tu
     names = {call.id: call.name for message in history for call in message.calls}
     chosen = (found for found in (*old, *recent) if "*" in tools or names.get(found.result.call_id) in tools)
     return tuple(Stub(found.message, found.result.call_id, _stub(found.result, blobs, 0)) for found in chosen)
+
+
+def _told_again(history: Sequence[Message]) -> set[str]:
+    """The calls about a file that were made again later, word for word: only the last tells how the file is."""
+    calls = [call for message in history for call in message.calls if "file_path" in call.arguments]
+    last = {(call.name, call.arguments): call.id for call in calls}
+    answered = {result.call_id for message in history for result in message.results if not result.is_error}
+    return {call.id for call in calls if (again := last[call.name, call.arguments]) != call.id and again in answered}
 
 
 def _tiers(history: Sequence[Message]) -> tuple[list[_Found], list[_Found], list[_Found]]:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.context.stubs import SMALLEST, can_shrink, shrink
+from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.session.blobs import BlobDirectory
 
@@ -48,6 +49,25 @@ def test_results_that_are_not_read_yet_go_last_and_keep_both_ends() -> None:
     first, second = shrink(history, 40_000, blobs)
     assert first.call == "0-0" and second.text.startswith("begin") and second.text.endswith("end")
     assert len(second.text) < 5_000
+    blobs.close()
+
+
+def test_of_a_file_that_was_read_again_only_the_last_reading_stays() -> None:
+    def read(number: int, path: str, *, fails: bool = False) -> list[Message]:
+        call = ToolCall(f"{number}", "Read", json_freeze_object({"file_path": path}))
+        result = ToolResult(call.id, (Text(path * 500),), is_error=fails)
+        return [assistant("", call, stop="tool_use"), Message("user", (result,))]
+
+    names = ["aa", "bbbb", "aa", "cccc", "dd", "dd", "eee", "eee", "eee"]
+    history = [user("go")]
+    for number, name in enumerate(names):
+        history += read(number, name, fails=number == 5)
+    history.append(assistant("done"))
+    blobs = BlobDirectory()
+    assert [stub.call for stub in shrink(history, 1, blobs)] == ["0"]  # 6 and 7 are of the last rounds
+    assert [stub.call for stub in shrink(history, 1_500, blobs)] == ["0", "1"]
+    every = [stub.call for stub in shrink(history, 100_000, blobs)]
+    assert every == ["0", "1", "3", "2", "4", "5", "6", "7", "8"]  # the failed reading told nothing: 4 is no duplicate
     blobs.close()
 
 
