@@ -38,10 +38,10 @@ def can_shrink(history: Sequence[Message]) -> bool:
 def shrink(history: Sequence[Message], need: int, blobs: Blobs) -> tuple[Stub, ...]:
     """The stubs that make a history at least `need` bytes smaller, or as much smaller as can be.
 
-    Old readings of a file that was read again since go in any case. Then the largest results go first, among those of one size
-    the oldest. Those of the last rounds stay unless all older ones do not suffice; of the very last round, which the
-    model has not read yet, beginning and end stay. The whole of each is kept as a blob that the stub names. Raises
-    OSError when it cannot be.
+    Old readings of a file that was read again since go in any case. Then the largest results go first, among those of
+    one size the oldest. Those of the last rounds stay unless all older ones do not suffice; of the very last round,
+    which the model has not read yet, beginning and end stay. The whole of each is kept as a blob that the stub names.
+    Raises OSError when it cannot be.
     """
     stubs: list[Stub] = []
     again = _told_again(history)
