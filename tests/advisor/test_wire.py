@@ -20,6 +20,7 @@ from sagent.session.folds import history
 from sagent.session.log import FileLog
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Step, Turn
 from tests.advisor.cast import OK, Desk, act, ask, worker
+from tests.depth import deep
 from tests.lib.test_secrets import KEYS
 
 PROVIDERS: dict[str, Callable[[str], Anthropic | OpenAI | OpenAICompatible | Google]] = {
@@ -221,7 +222,9 @@ PADDING = st.sampled_from([0, 1_500, 1_560, 1_590, 1_599, 2_380, 2_400, 3_900, 3
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=deep(15, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(
     st.lists(st.tuples(KEYS, PADDING, PADDING), min_size=7, max_size=7), st.sampled_from(["\n", " ", '="', "\t", ": "])

@@ -20,6 +20,7 @@ from sagent.session.folds import history
 from sagent.session.log import read_log
 from sagent.session.proof import repair, verify
 from sagent.session.store import Session, summarize
+from tests.depth import deep
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ EDIT = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=deep(40, 150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=st.lists(EDIT, min_size=1, max_size=3), which=st.integers(0, 10**6))
 def test_no_mutation_of_a_larger_session_goes_unseen(large: Path, edits, which):
     head = verify(large).heads["root"]
