@@ -35,6 +35,8 @@ class OpenAIClient:
                 stream_cls=openai.AsyncStream[object],
             )
             return cast("httpx2.Response", response)
+        except openai.OAuthError:  # the answer of whoever exchanges tokens, not of the API
+            raise
         except openai.APIStatusError as error:
             return error.response
 

@@ -301,6 +301,45 @@ async def test_a_workloads_identity_is_exchanged_for_a_token(
     assert text == "from the cloud"
 
 
+@pytest.mark.parametrize("refused", [False, True])
+async def test_openai_exchanges_a_workloads_identity_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_server, refused: bool
+) -> None:
+    from openai.auth._workload import WorkloadIdentityAuth  # its address of exchange is fixed, but for this
+
+    granted = page(json.dumps({"access_token": "oa-token", "expires_in": 3600}).encode())
+    denied = page(b'{"error":"access_denied"}', status="403 Forbidden")
+    async with raw_server(denied if refused else granted, sse(*RESPONSE)) as server:
+        monkeypatch.setitem(
+            WorkloadIdentityAuth.__init__.__kwdefaults__, "token_exchange_url", f"{server.url}/oauth/token"
+        )
+        identity = tmp_path / "identity.jwt"
+        identity.write_text("a.b.c")
+        for name, value in {
+            "OPENAI_IDENTITY_PROVIDER_ID": "idp_1",
+            "OPENAI_SERVICE_ACCOUNT_ID": "sa_1",
+            "OPENAI_IDENTITY_TOKEN_FILE": str(identity),
+            "OPENAI_BASE_URL": f"{server.url}/v1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        provider = OpenAI.from_credentials()
+        try:
+            if refused:
+                with pytest.raises(ModelError) as caught:
+                    await collect(provider.model("gpt-5.2"))
+                assert (caught.value.kind, caught.value.retryable) == ("auth", False)
+                return
+            text, _ = await collect(provider.model("gpt-5.2"))
+        finally:
+            await provider.aclose()
+    exchange, sent = map(Sent, server.requests)
+    assert exchange.target == "/oauth/token"
+    assert (exchange.json["subject_token"], exchange.json["identity_provider_id"]) == ("a.b.c", "idp_1")
+    assert exchange.json["service_account_id"] == "sa_1"
+    assert (sent.target, sent.headers["authorization"]) == ("/v1/responses", "Bearer oa-token")
+    assert text == "from the cloud"
+
+
 @pytest.mark.parametrize("name", ["anthropic", "azure", "foundry", "bedrock", "vertex", "vertex-anthropic", "openai"])
 async def test_a_login_that_is_missing_is_an_error_that_says_so_and_is_not_tried_again(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
