@@ -11,7 +11,8 @@ _AT = (
 
 
 class _Shape(NamedTuple):
-    """What a kind of secret looks like. Text without any of the `hints` holds none; they are cheap to look for."""
+    """What a kind of secret looks like; a group is what comes before it, and stays. Text without any of the `hints`
+    holds none; they are cheap to look for."""
 
     kind: str
     hints: tuple[str, ...]
@@ -35,7 +36,11 @@ _SHAPES = (
     _shape("token", "gh github_pat_ glpat-", r"gh[pousr]_\w{30,}|github_pat_\w{30,}|glpat-[\w-]{16,}"),
     _shape("token", "xox xapp- npm_ hf_ pypi-", r"(?:xox[abeprs]|xapp)-[\w-]{10,}|(?:npm_|hf_|pypi-)[\w-]{20,}"),
     _shape("token", "hooks.slack.com", r"(?<=hooks\.slack\.com/)[\w/]{16,}"),
-    _shape("token", "eyJ", r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),
+    _shape(
+        "token",
+        "eyJ",  # looked for from where a word begins: from each eyJ in a long one it would take too long
+        r"(?<![\w-])(?=[\w-]{11,}+\.[\w-]{8,}+\.[\w-]{8})([\w-]*?)eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]{8,}+",
+    ),
     _shape("token", "ya29. SG. hvs. dop_v1_", _AT + r"(?:ya29\.|SG\.|hvs\.|dop_v1_)[\w.-]{20,}"),
     _shape("token", "earer ", r"(?<=[Bb]earer )[\w.~+/-]{16,}=*"),
     _shape("password", "asic ", r"(?<=[Bb]asic )[A-Za-z0-9+/]{12,}=*"),
@@ -60,7 +65,8 @@ def redact(text: str) -> tuple[str, int]:
     found = 0
     for place in sorted({place for hint, place in _HINTS if hint in text}):
         kind, _, pattern = _SHAPES[place]
-        text, count = pattern.subn(f"[redacted: {kind}]", text)
+        before = r"\1" if pattern.groups else ""
+        text, count = pattern.subn(f"{before}[redacted: {kind}]", text)
         found += count
     pieces: list[str] = []
     end = 0
