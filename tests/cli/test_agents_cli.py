@@ -205,7 +205,7 @@ def test_what_goes_on_after_the_end_is_named_when_it_is_let_go_and_at_the_end(
 ) -> None:
     shell.environment["TMPDIR"] = str(tmp_path)
     detach = Turn(calls=(Call("BackgroundTask", {"operation": "detach", "id": "job:1"}),))
-    job = Call("Bash", {"command": f"echo begun; sleep 0.5; echo ended; touch {tmp_path}/done", "background": True})
+    job = Call("Bash", {"command": f"echo begun; sleep 2; echo ended; touch {tmp_path}/done", "background": True})
     server = shell.serve(
         cast(root=[Turn(calls=(spawn("a"),)), Turn(text="end")], root__a=[Turn(calls=(job,)), detach, Turn(text="a")])
     )
