@@ -9,11 +9,14 @@ from sagent.agent import children
 from sagent.agent.advisee import AgentAdvisee
 from sagent.agent.bounds import Bounds, limits_of, with_limits
 from sagent.agent.changes import apply, check, rewound
+from sagent.agent.checkpoint import Checkpoints
 from sagent.agent.compaction import make_room
 from sagent.agent.holdings import holdings
 from sagent.agent.inbox import Arrived
 from sagent.agent.life import Life
 from sagent.agent.post import Post
+from sagent.agent.recollection import recall
+from sagent.agent.restoration import FileChanges, preview, wind_back
 from sagent.agent.runs import Runs
 from sagent.agent.state import EXECUTOR, Resources, State
 from sagent.agent.tree import Tree
@@ -28,7 +31,7 @@ from sagent.peer import Action, Background, Cancel, Consult, Inject, JobStatus, 
 from sagent.policy import AllowAll, Policy
 from sagent.policy.advisory import Advisory, AdvisoryFactory
 from sagent.session.entries import Entry, opened, returned
-from sagent.session.folds import bodies, branch, history, last_job, lost_jobs, unread
+from sagent.session.folds import bodies, branch, history
 from sagent.session.log import Log, MemoryLog
 from sagent.tool import Tool, Workspace
 from sagent.usage import Cost
@@ -84,6 +87,7 @@ class Agent:
             finish=given.finish,
             prompts=tree.prompts,
             specs=tree.prompts.specs(tools),
+            checkpoints=Checkpoints(surveys=given.log is not None),
             caller=self,
             stir=lambda: tree.nudge(given.path),
             tell=tree.tell,
@@ -376,6 +380,7 @@ class Agent:
         own = None if order.max_depth is None else self.path.count("/") + order.max_depth
         self._deepest = min((most for most in (own, deepest) if most is not None), default=None)
         self.listen(above.emit)
+        state.checkpoints = above.checkpoints  # one past of the files, whoever changed them
         if prompt is not None:
             first = state.record("opened", opened(state.log.session_id, self.path, str(state.workspace.cwd), {}))
             above.record("spawned", children.spawned_body(state, first, order))
@@ -396,29 +401,7 @@ class Agent:
     async def recall(self) -> None:
         """Take up what an earlier process left in the log, after `restore`: messages nobody has read or that are to
         arrive later, jobs that were lost, agents that live on, each with what it holds."""
-        state = self._state
-        entries = tuple(state.log.entries())
-        for found in unread(entries, state.log.blobs.get):
-            moment: Moment = "idle" if found.moment == "idle" else "next"
-            state.inbox.put(Arrived(found.message, found.entry, found.answer), moment)
-        state.jobs.last = last_job(entries)
-        for body in lost_jobs(entries):
-            state.record("job", {**body, "state": "lost"})
-            text = f"{as_str(body.get('job'))}, a call of {as_str(body.get('tool'))}, was lost: the process ended."
-            state.receive(user(text, sender="sagent"), "next")
-        heads = [as_str(body.get("entry")) for body in bodies(entries, "returned")]
-        for body in bodies(branch(entries), "spawned"):
-            path = as_str(body.get("agent"))
-            self._tree.recall(path)
-            try:
-                if body.get("persistent") is True:
-                    await self._revive(body, heads)
-                else:
-                    self._tell_of_lost(path, heads)
-            except (SagentError, OSError, ValueError) as error:
-                text = f"{path} is not there again: {error}"
-                state.emit(Notice(state.path, "warning", text))
-                state.receive(user(text, sender="sagent"), "next")
+        entries = await recall(self._state, self._tree, self._revive)
         if self._life is None and self._tree.post is not None:
             self._tree.post.recall(entries)
 
@@ -438,15 +421,6 @@ class Agent:
             state.receive(user(text, sender=path), "next")
             state.record("returned", returned(path, child.log.head))
         await child.recall()
-
-    def _tell_of_lost(self, path: str, heads: Sequence[str]) -> None:
-        """Say what a child had that was to answer once, where the process ended before it did."""
-        state, log = self._state, self._state.log.child(path)
-        entries = tuple(log.entries())
-        if (text := children.cut_off(path, entries, heads, history(entries, state.log.blobs.get))) is not None:
-            state.receive(user(text, sender="sagent"), "next")
-            state.record("returned", returned(path, log.head))
-        log.close()
 
     def settle(self) -> None:
         """Bill the calls that waited for their prices to be known."""
@@ -559,8 +533,8 @@ class Agent:
 
     def rewind(self, entry: str) -> None:
         """Go back to an earlier entry of the log: what came after it stays there, as a branch of its own, to which one
-        can go forward again in the same way. Files are as they are. Raises UsageError while a run is in progress, and
-        for an entry that is not there."""
+        can go forward again in the same way. Files stay as they are: see `rewind_files`. Raises UsageError while a run
+        is in progress, and for an entry that is not there."""
         state = self._state
         if self.running:
             raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
@@ -570,6 +544,22 @@ class Agent:
             raise UsageError(str(error)) from error
         state.history = list(history(state.log.entries(), state.log.blobs.get))
         rewound(state)
+
+    async def preview(self, entry: str) -> FileChanges:
+        """What `rewind_files` would change, and what it would leave alone. Raises UsageError for an entry that is not
+        there."""
+        return await preview(self._state, entry)
+
+    async def rewind_files(self, entry: str) -> FileChanges:
+        """Have files as they were when an entry of the log was written, as far as this agent and those below it have
+        changed them since, on whatever branch; tells what was done. It can be undone in the same way.
+
+        A file that somebody else has changed since stays as it is. Raises UsageError while a run is in progress, and
+        for an entry that is not there.
+        """
+        if self.running:
+            raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
+        return await wind_back(self._state, entry)
 
     async def aclose(self) -> None:
         """End what is in progress, the agents below it, its jobs and what its tools left running; close its log when it

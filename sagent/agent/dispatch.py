@@ -277,7 +277,7 @@ async def _invoke(state: State, item: Ready, running: asyncio.Task[None], ongoin
     blobs = state.log.blobs
     context = RunContext(state.path, call.id, state.workspace, blobs, progress, state.caller, is_job, offer_detach)
     try:
-        output = await item.tool(item.arguments, context)
+        output = await state.checkpoints.around(state, call, item.effect, lambda: item.tool(item.arguments, context))
         output = ToolOutput.of(output) if isinstance(output, str) else output
         return bound_output(output, blobs)
     except ToolError as error:
@@ -296,7 +296,7 @@ def _answer(
     """Record a call's result and tell of it."""
     result = ToolResult(call.id, output.content, output.is_error)
     results[call.id] = result
-    state.add_result(result, seconds)
+    state.add_result(result, seconds, output.diff)
     state.emit(ToolFinished(state.path, call, result, seconds, output.summary, output.diff, job))
 
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
 from sagent.agent.bounds import Bounds
+from sagent.agent.checkpoint import Checkpoints
 from sagent.agent.inbox import Arrived, Inbox
 from sagent.agent.jobs import Jobs
 from sagent.agent.meter import Meter
@@ -43,6 +44,7 @@ Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
 
 
 EXECUTOR = "executor"
+MOST_DIFF = 50_000  # characters of a change that its result keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class State:
     output_schema: JsonObject | None = None  # that the answer of this run is to be held to
     inbox: Inbox = field(default_factory=Inbox)
     jobs: Jobs = field(default_factory=Jobs)
+    checkpoints: Checkpoints = field(default_factory=lambda: Checkpoints(surveys=False))  # of its whole tree
     pending: list[Action] = field(default_factory=list[Action])  # changes to make before the next model call
     background: set[str] = field(default_factory=set[str])  # calls that are to go on in the background; "" is all
     caller: Caller | None = None  # the agent itself, as its tools may use it
@@ -176,9 +179,16 @@ class State:
         for message in self.history:
             self.record("message", encode_message(message, self.keep))
 
-    def add_result(self, result: ToolResult, seconds: float) -> None:
-        """Log one call's result the moment it is known; the message that carries it enters the history later."""
-        self.record("result", lambda: {"result": encode_result_part(result, self.keep), "seconds": round(seconds, 3)})
+    def add_result(self, result: ToolResult, seconds: float, diff: str = "") -> None:
+        """Log one call's result the moment it is known; the message that carries it enters the history later. `diff` is
+        for those who read the log."""
+        if len(diff) > MOST_DIFF:
+            diff = f"{diff[: diff.rfind(chr(10), 0, MOST_DIFF) + 1]}@@ {len(diff)} characters in all @@\n"
+        shown = {"diff": diff} if diff else {}
+        self.record(
+            "result",
+            lambda: {"result": encode_result_part(result, self.keep), "seconds": round(seconds, 3), **shown},
+        )
 
     def receive(self, message: Message, moment: Moment, *, answer: bool = False) -> None:
         """Put a message into the inbox, and first into the log: one that was not read yet survives this process.

@@ -3,10 +3,11 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
+from itertools import chain
 from pathlib import Path
 
 from sagent import __version__, tools
@@ -39,7 +40,7 @@ class Past:
     """What an earlier run left in the log: nothing, for a new session."""
 
     messages: tuple[Message, ...] = ()
-    bills: tuple[Bill, ...] = ()
+    bills: Iterable[Bill] = ()  # read from the logs as they are asked for
     system: str | None = None
     model: str = ""
     agents: tuple[str, ...] = ()
@@ -188,12 +189,18 @@ def _bounds(settings: Settings) -> Bounds:
 
 
 def _open_log(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> tuple[Log, Past]:
-    """The session's log and what is in it. A new session that cannot be written becomes one in memory, and says so."""
+    """The session's log and what is in it. A new session that cannot be written becomes one in memory, and says so; to
+    go on with an earlier one without what was said in it would be another conversation. Raises UsageError."""
     if not settings.ephemeral:
         try:
             return _open_file_log(settings, stack, notices)
         except OSError as error:
             where = error.filename or settings.state_dir
+            if settings.continue_session or settings.fork is not None or _names_session(settings):
+                raise UsageError(
+                    f"The session cannot be opened for writing: {error.strerror or error} ({where}). Free space or fix "
+                    "the directory, then go on; or start without --continue, --session and --fork."
+                ) from error
             notices.append(
                 f"The session cannot be kept: {error.strerror or error} ({where}). Nothing of this run stays."
             )
@@ -246,6 +253,11 @@ def _open_session(settings: Settings) -> tuple[Session, bool]:
     return Session.create(settings.state_dir, settings.cwd), False
 
 
+def _names_session(settings: Settings) -> bool:
+    """Whether `--session` means one that is there."""
+    return settings.session is not None and is_session(settings.session)
+
+
 def _session_name(settings: Settings) -> str:
     """What `--session` said: a path, or a name that was taken for a path in the working directory."""
     path = settings.session
@@ -254,17 +266,17 @@ def _session_name(settings: Settings) -> str:
 
 def _read_past(log: FileLog, session: Path) -> Past:
     """What a log holds; the bills are those of all its session's agents."""
-    entries = list(log.entries())
+    contents = log.contents()
     others = [file for file in log_files(session) if file != log.file]
-    prompts = [entry for entry in entries if entry.kind == "prompt"]
-    models = [as_str(entry.body.get("model")) for entry in entries if entry.kind == "message"]
+    prompt = next(contents.latest("prompt"), None)
+    models = (as_str(entry.body.get("model")) for entry in contents.latest("message"))
     return Past(
-        messages=history(entries, log.blobs.get),
-        bills=(*bills(entries), *(bill for file in others for bill in bills(read_log(file)))),
+        messages=history(contents, log.blobs.get),
+        bills=chain(bills(contents), (bill for file in others for bill in bills(read_log(file)))),
         agents=tuple(agent_of(session, file) for file in others),
         resumed=True,
-        system=as_str(prompts[-1].body.get("system")) if prompts else None,
-        model=next((model for model in reversed(models) if model), ""),
+        system=None if prompt is None else as_str(prompt.body.get("system")),
+        model=next(filter(None, models), ""),
     )
 
 

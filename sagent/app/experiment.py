@@ -1,36 +1,36 @@
-"""Tasks carried out with and without an advisor, in turn and within one budget each: what `bench-advisor` measures."""
+"""Tasks carried out in several ways, in turn and within one budget: what `bench-advisor` and `sweep` measure."""
 
 import asyncio
-import os
-import shutil
-import signal
-import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import IO
 
+from sagent.advisor.advisor import parse_advisor
 from sagent.agent import Agent
 from sagent.app.advising import advisors_of
 from sagent.app.assembly import choose_tools, open_agent
+from sagent.app.check import run_check
 from sagent.app.choice import choose_model
+from sagent.app.scratch import copy, remove, scratch_of
+from sagent.app.team import open_team
 from sagent.config import Settings
+from sagent.config.teams import TeamFile
 from sagent.cost.prices import PriceBook
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Event, Result
+from sagent.lib.json import sha256_hex
+from sagent.patterns.team import Team
 from sagent.session.entries import Bill
 from sagent.session.folds import bills
 from sagent.session.log import read_log
 from sagent.session.store import is_session, log_files
-from sagent.trace.benchmark import ARMS, FINISHED, Arm, Outcome, Task, Trial, latest
+from sagent.trace.benchmark import FINISHED, Arm, Outcome, Task, Trial, latest
 from sagent.trace.notebook import Notes
 
 PATIENCE = 3  # runs in a row that fail, after which the rest would too
-SAID = 4_096  # bytes of a check's output that are looked at
 OWN_DOING = frozenset(
     {
         "max_turns",
@@ -51,13 +51,23 @@ ALIKE = (
 """Settings that all runs of a comparison share, beside models and budget."""
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One of the ways that are compared, by the name of its arm. `load` gives the settings of a run in a directory;
+    with a `team` these are its lead's."""
+
+    arm: Arm
+    load: Callable[[Path], Settings]
+    team: TeamFile | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be measured. `load` gives the settings of a run in a directory. `total` bounds what all runs together
-    cost, in USD; `near` is where the file of tasks lies, which checks know as TASKFILE_DIR."""
+    """What is to be measured. `total` bounds what all runs together cost, in USD; `near` is where the file of tasks
+    lies, which checks know as TASKFILE_DIR."""
 
     tasks: tuple[Task, ...]
-    load: Callable[[Path], Settings]
+    ways: tuple[Way, ...]
     near: Path
     repeats: int = 1
     jobs: int = 1
@@ -66,7 +76,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Who takes part: models as "provider/id", advisors as they are named, and what else all runs share."""
+    """Who takes part in a way: models as "provider/id", advisors as they are named, and `setup`, the settings that make
+    it what it is. `budget` is the most that one run may cost, in USD."""
 
     executor: str
     advisors: tuple[str, ...]
@@ -75,18 +86,18 @@ class Field:
     notices: tuple[str, ...] = ()
 
 
-async def survey(plan: Plan, cwd: Path) -> Field:
-    """Find out, before anything is spent, whether the runs can be made. Raises UsageError."""
-    settings = _strict(plan.load(cwd))
-    if not settings.advisors:
-        raise UsageError("Name the advisor that is to be measured: --advisor PROVIDER/MODEL.")
-    if settings.model is None:
-        raise UsageError("Name the model that does the work: --executor PROVIDER/MODEL.")
-    budget, notices = settings.max_budget_usd, list(settings.warnings)
-    if plan.total is not None and budget is None:
+async def survey(plan: Plan, cwd: Path) -> Mapping[Arm, Field]:
+    """Find out, before anything is spent, whether the runs of every way can be made. Raises UsageError."""
+    return {way.arm: await _look_at(way, plan.total, cwd) for way in plan.ways}
+
+
+async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
+    settings = strict(way.load(cwd))
+    budget, notices = _least(settings.max_budget_usd, way.team and way.team.budget_usd), list(settings.warnings)
+    if total is not None and budget is None:
         raise UsageError("--max-total-usd can be kept only where no run is without end: give --max-budget-usd too.")
-    if plan.total is not None and budget is not None and budget > plan.total:
-        raise UsageError(f"One run may cost {budget} USD, all of them {plan.total}: none could begin.")
+    if total is not None and budget is not None and budget > total:
+        raise UsageError(f"One run may cost {budget} USD, all of them {total}: none could begin.")
     choose_tools(settings)
     choice = await choose_model(settings)
     try:
@@ -95,7 +106,7 @@ async def survey(plan: Plan, cwd: Path) -> Field:
         if budget is not None:
             prices = PriceBook(settings.prices, free=choice.free())
             await asyncio.to_thread(prices.warm)
-            for name in (executor, *(advisor.model for advisor in settings.advisors)):
+            for name in (executor, *(advisor.model for advisor in settings.advisors), *_models_of(way.team)):
                 if "/" in name and prices.ceiling(*name.split("/", 1)) is None:
                     raise UsageError(
                         f"{name} has no known price, so that --max-budget-usd cannot be kept: give its price in the "
@@ -103,26 +114,51 @@ async def survey(plan: Plan, cwd: Path) -> Field:
                     )
     finally:
         await choice.aclose()
+    if way.team is not None:
+        async with open_team(replace(settings, ephemeral=True), way.team, lambda _: None):
+            pass  # all its roles can be had
     advisors = tuple(map(str, settings.advisors))
-    shared = {name: _plain(getattr(settings, name)) for name in ALIKE}
-    setup = {"executor": executor, "advisors": list(advisors), "max_budget_usd": _plain(budget), **shared}
+    shared = {name: plain(getattr(settings, name)) for name in ALIKE}
+    setup = {"executor": executor, "advisors": list(advisors), "max_budget_usd": plain(budget), **shared}
+    if way.team is not None:
+        handoffs = way.team.visible_handoffs
+        setup |= {"team": way.team.name, "visible_handoffs": handoffs, "team_digest": _digest(way.team)}
     return Field(executor, advisors, budget, setup, tuple(notices))
 
 
-def _plain(value: object) -> object:
+def _models_of(team: TeamFile | None) -> Iterator[str]:
+    """The models that a team's roles name, and their advisors'."""
+    for role in () if team is None else team.roles:
+        if role.model:
+            yield role.model
+        yield from (parse_advisor(spec).model for spec in role.advisors)
+
+
+def _digest(team: TeamFile) -> str:
+    """Changes whenever the team does."""
+    told = repr((replace(team, unadvised=frozenset()), sorted(team.unadvised)))
+    return sha256_hex(told.encode())[:16]
+
+
+def plain(value: object) -> object:
+    """A setting as notes have it."""
     return value if value is None or isinstance(value, int | float | str) else str(value)
 
 
-def _strict(settings: Settings) -> Settings:
+def strict(settings: Settings) -> Settings:
     """With advisors that must be there, wherever they were named: without them there is nothing to measure."""
     return replace(settings, origins={**settings.origins, "advisors": "--advisor"})
 
 
 class Experiment:
-    """Carries the runs of a plan out that its notes do not have yet. `tell` hears of each that has ended."""
+    """Carries the runs of a plan out that its notes do not have yet, each within the budget of its arm. `tell` hears of
+    each that has ended."""
 
-    def __init__(self, plan: Plan, budget: Decimal | None, notes: Notes, tell: Callable[[Trial], None]) -> None:
-        self._plan, self._budget, self._notes, self._tell = plan, budget, notes, tell
+    def __init__(
+        self, plan: Plan, budgets: Mapping[Arm, Decimal | None], notes: Notes, tell: Callable[[Trial], None]
+    ) -> None:
+        self._plan, self._budgets, self._notes, self._tell = plan, budgets, notes, tell
+        self._worst = max((budget or Decimal(0) for budget in budgets.values()), default=Decimal(0))
         self._held = Decimal(0)  # what the runs in progress may cost
         self._room = asyncio.Condition()
         self._failed = 0  # runs in a row
@@ -139,7 +175,7 @@ class Experiment:
     @property
     def planned(self) -> int:
         """How many runs the plan has."""
-        return len(self._plan.tasks) * self._plan.repeats * len(ARMS)
+        return len(self._plan.tasks) * self._plan.repeats * len(self._plan.ways)
 
     @property
     def missing(self) -> int:
@@ -149,9 +185,8 @@ class Experiment:
     @property
     def spent(self) -> Decimal:
         """USD that all runs have cost at most. One that was killed counts with all of its budget."""
-        worst = self._budget or Decimal(0)
-        known = (worst if trial.most is None else trial.most for trial in self._notes.trials)
-        return sum(known, worst * self._notes.lost)
+        known = (self._worst if trial.most is None else trial.most for trial in self._notes.trials)
+        return sum(known, self._worst * self._notes.lost)
 
     async def run(self) -> None:
         """Make the runs, until all are made, money or patience is out, or this is cancelled: then the runs in progress
@@ -165,25 +200,28 @@ class Experiment:
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from several
 
-    def _order(self) -> Iterator[tuple[Task, Arm, int]]:
-        """Repeat by repeat, and which arm is first by turns: what changes in time meets both."""
+    def _order(self) -> Iterator[tuple[Task, Way, int]]:
+        """Repeat by repeat, and which way is first by turns: what changes in time meets all of them."""
+        ways = self._plan.ways
         done = {trial.key for trial in latest(self.trials).values() if trial.outcome in FINISHED}
         for number in range(1, self._plan.repeats + 1):
             for place, task in enumerate(self._plan.tasks):
-                for arm in ARMS if (place + number) % 2 else ARMS[::-1]:
-                    if (task.name, arm, number) not in done:
-                        yield task, arm, number
+                first = (place + number - 1) % len(ways)
+                for way in (*ways[first:], *ways[:first]):
+                    if (task.name, way.arm, number) not in done:
+                        yield task, way, number
 
-    async def _work_off(self, runs: Iterator[tuple[Task, Arm, int]]) -> None:
-        for task, arm, number in runs:
-            if self.stopped or not await self._afford():
+    async def _work_off(self, runs: Iterator[tuple[Task, Way, int]]) -> None:
+        for task, way, number in runs:
+            budget = self._budgets[way.arm]
+            if self.stopped or not await self._afford(budget):
                 return
             try:
-                trial = await _Run(self._plan, task, arm, number, self._notes.session(task.name, arm, number)).make(
-                    self._workplace(), self._keep
-                )
+                session = self._notes.session(task.name, way.arm, number)
+                run = _Run(task, way, number, budget, self._plan.near, session)
+                trial = await run.make(self._workplace(), self._keep)
             finally:
-                await self._free()
+                await self._free(budget)
             self._failed = self._failed + 1 if trial.outcome == "failed" else 0
             if self._failed >= PATIENCE and not self.stopped:
                 self.stopped = f"{self._failed} runs in a row failed, the last one because {trial.reason}"
@@ -196,9 +234,9 @@ class Experiment:
         self._notes.keep(trial)
         self._tell(trial)
 
-    async def _afford(self) -> bool:
+    async def _afford(self, budget: Decimal | None) -> bool:
         """Hold the budget of a run; wait where runs in progress may leave enough of the total."""
-        total, budget = self._plan.total, self._budget
+        total = self._plan.total
         if total is None or budget is None:
             return True
         async with self._room:
@@ -214,9 +252,9 @@ class Experiment:
             self._held += budget
         return True
 
-    async def _free(self) -> None:
-        if self._plan.total is not None and self._budget is not None:
-            self._held -= self._budget
+    async def _free(self, budget: Decimal | None) -> None:
+        if self._plan.total is not None and budget is not None:
+            self._held -= budget
             async with self._room:
                 self._room.notify_all()
 
@@ -225,22 +263,25 @@ class Experiment:
 class _Run:
     """One run of one task."""
 
-    plan: Plan
     task: Task
-    arm: Arm
+    way: Way
     number: int
+    budget: Decimal | None
+    near: Path
     session: Path | None
     agent: Agent | None = None
     result: Result | None = None
     reason: str = ""
     late: bool = False
     check: int | None = None
+    turns: int = 0
+    seconds: float = 0.0
     unasked: list[str] = field(default_factory=list[str])  # why consultations failed
 
     async def make(self, place: Path, keep: Callable[[Trial], None]) -> Trial:
         """Carry it out in a new directory at `place`, which is gone in the end, and keep what it came to."""
         try:
-            outcome = await self._carry_out(place / (self.task.directory or Path("work")).name)
+            outcome = await self._carry_out(await self._furnish(place))
         except asyncio.CancelledError:
             keep(self._trial("interrupted"))
             raise
@@ -248,33 +289,49 @@ class _Run:
             self.reason = str(error) or type(error).__name__
             outcome = "failed"
         finally:
-            await asyncio.to_thread(_remove, place)
+            await asyncio.to_thread(remove, place)
         trial = self._trial(outcome)
         keep(trial)
         return trial
 
+    async def _furnish(self, place: Path) -> Path:
+        """The directory to work in, in a new one."""
+        task = self.task
+        if task.session and task.directory is not None:
+            async with scratch_of(task.directory, task.commit, place) as scratch:
+                return scratch.directory
+        work = place / (task.directory or Path("work")).name
+        place.mkdir(mode=0o700)
+        await copy(task.directory, work)
+        return work
+
     async def _carry_out(self, work: Path) -> Outcome:
-        work.parent.mkdir(mode=0o700)
-        await copy(self.task.directory, work)
+        settings = strict(self.way.load(work))
         settings = replace(
-            _strict(self.plan.load(work)),
+            settings,
+            max_budget_usd=_least(settings.max_budget_usd, self.budget),
             session=self.session,
             ephemeral=self.session is None,
             continue_session=False,
             fork=None,
             trace=None,
         )
-        if self.arm == "without":
-            settings = replace(settings, advisors=())
-        async with open_agent(settings, self._hear) as agent:
-            self.agent = agent
-            timer = asyncio.get_running_loop().call_later(self.task.timeout, self._time_out)
+        async with AsyncExitStack() as stack:
+            if self.way.team is None:
+                worker = self.agent = await stack.enter_async_context(open_agent(settings, self._hear))
+            else:
+                worker = await stack.enter_async_context(open_team(settings, self.way.team, self._hear))
+                self.agent = worker.agents[0]
+            timer = asyncio.get_running_loop().call_later(self.task.timeout, self._time_out, worker)
             try:
-                self.result = await agent.run(self.task.prompt)
+                for prompt in (self.task.prompt, *self.task.then):
+                    self._note(await worker.run(self._moved(prompt, work)))
+                    if self.late or self.result is None or self.result.error is not None:
+                        break
             except SagentError as error:
                 self.reason = str(error)
                 with suppress(UsageError):
-                    self.result = await agent.wait()
+                    self._note(await self.agent.wait())
             finally:
                 timer.cancel()
         if (outcome := self._undecided()) is not None:
@@ -283,14 +340,22 @@ class _Run:
         self.reason = self.reason or ("" if self.check == 0 else said)
         return "solved" if self.check == 0 else "unsolved"
 
+    def _note(self, result: Result) -> None:
+        self.result = result
+        self.turns += result.turns
+        self.seconds += result.duration
+
+    def _moved(self, prompt: str, work: Path) -> str:
+        """A prompt of a session, in which its directory is the copy."""
+        return prompt.replace(str(self.task.directory), str(work)) if self.task.session else prompt
+
     def _hear(self, event: Event) -> None:
         if isinstance(event, Advised) and event.advice.status == "failed":
             self.unasked.append(event.advice.reason)
 
-    def _time_out(self) -> None:
+    def _time_out(self, worker: Agent | Team) -> None:
         self.late = True
-        if self.agent is not None:
-            self.agent.interrupt()
+        worker.interrupt()
 
     def _undecided(self) -> Outcome | None:
         """What a run is that its check has nothing to say about."""
@@ -309,28 +374,11 @@ class _Run:
 
     async def _decide(self, work: Path) -> tuple[int | None, str]:
         """The exit code of the check, None where its time was over; and the last it said."""
-        with tempfile.TemporaryFile() as output:
-            process = await asyncio.create_subprocess_exec(
-                "/bin/sh",
-                "-c",
-                self.task.check,
-                cwd=work,
-                env={**os.environ, "TASKFILE_DIR": str(self.plan.near)},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-            try:
-                async with asyncio.timeout(self.task.timeout):
-                    code = await process.wait()
-            except TimeoutError:
-                return None, "the check did not end in time"
-            finally:
-                with suppress(ProcessLookupError, PermissionError):  # whatever it began ends with it
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-            return code, f"the check exits with {code}: {_end_of(output)}".rstrip(": ")
+        found = await run_check(self.task.check, work, self.task.timeout, {"TASKFILE_DIR": str(self.near)})
+        if found.code is None:
+            return None, f"the check: {found.said}"
+        last = found.said.rpartition("\n")[2].strip()[:200]
+        return found.code, f"the check exits with {found.code}: {last}".rstrip(": ")
 
     def _trial(self, outcome: Outcome) -> Trial:
         result = self.result
@@ -344,17 +392,20 @@ class _Run:
         return Trial(
             task=self.task.name,
             digest=self.task.digest,
-            arm=self.arm,
+            arm=self.way.arm,
             number=self.number,
             outcome=outcome,
             stop="timeout" if self.late else "" if result is None else result.stop_reason,
             reason=self.reason,
             check=self.check,
             usd=None if unknown else usd,
+            least=usd,
             most=(None if budget is None else max(usd, budget)) if unsure and self.agent is not None else usd,
             advisor_usd=None if None in advisors else sum((each or Decimal(0) for each in advisors), Decimal(0)),
-            turns=0 if result is None else result.turns,
-            seconds=0.0 if result is None else round(result.duration, 3),
+            turns=self.turns,
+            read=sum(bill.usage.total_input for bill in made),
+            written=sum(bill.usage.output for bill in made),
+            seconds=round(self.seconds, 3),
             answered=sum(tally.answered for tally in tallies),
             declined=sum(tally.declined for tally in tallies),
             undone=sum(tally.failed for tally in tallies),
@@ -374,65 +425,5 @@ class _Run:
                 yield from bills((log if path == log.agent else log.child(path)).entries())
 
 
-def _end_of(output: IO[bytes]) -> str:
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - SAID))
-    lines = output.read().decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].strip()[:200] if lines else ""
-
-
-def _remove(place: Path) -> None:
-    """Remove a directory and what is in it, whatever a run has made of its permissions."""
-    if not place.is_dir():
-        return
-    for directory, names, _ in os.walk(place):
-        for name in names:
-            path = Path(directory, name)
-            if not path.is_symlink():
-                with suppress(OSError):
-                    path.chmod(0o700)
-    shutil.rmtree(place, ignore_errors=True)
-
-
-# -- copies ------------------------------------------------------------------------------------------------------------
-
-
-class _OverError(Exception):
-    """Nobody wants the copy any more."""
-
-
-async def copy(source: Path | None, target: Path) -> None:
-    """A copy of a directory, or an empty one, at a path that is not there yet. Links that lead into the original lead
-    into the copy: whoever works in it cannot change the original by them. Raises OSError."""
-    if source is None:
-        target.mkdir()
-        return
-    over = threading.Event()
-    work = asyncio.create_task(asyncio.to_thread(_copy, source, target, over))
-    try:
-        await asyncio.shield(work)
-    except asyncio.CancelledError:
-        over.set()
-        await asyncio.wait([work])
-        work.exception()
-        raise
-
-
-def _copy(source: Path, target: Path, over: threading.Event) -> None:
-    def step(one: str, other: str) -> str:
-        if over.is_set():
-            raise _OverError
-        return shutil.copy2(one, other)
-
-    shutil.copytree(source, target, symlinks=True, copy_function=step)
-    origin = os.path.realpath(source)
-    for directory, names, files in os.walk(target):
-        for name in (*names, *files):
-            link = Path(directory, name)
-            if not link.is_symlink():
-                continue
-            leads = os.path.realpath(link.readlink()) if link.readlink().is_absolute() else ""
-            if leads == origin or leads.startswith(origin + os.sep):
-                inside = target / os.path.relpath(leads, origin)
-                link.unlink()
-                link.symlink_to(os.path.relpath(inside, directory))
+def _least(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    return min((usd for usd in (one, other) if usd is not None), default=None)

@@ -3,7 +3,8 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -15,6 +16,7 @@ from sagent.errors import UsageError
 
 if TYPE_CHECKING:
     from sagent.app.experiment import Experiment, Field, Plan
+    from sagent.cli.headless import Interrupter
     from sagent.config import Settings
     from sagent.trace.benchmark import Trial
     from sagent.trace.comparison import Comparison, Side
@@ -35,15 +37,20 @@ def run_bench_advisor(argv: Sequence[str]) -> int:
             raise UsageError("--executor and --model name the same: give one of them.")
         flags["model"] = flags.pop("executor")
 
-    from sagent.app.experiment import Plan
-    from sagent.trace.benchmark import read_tasks
+    from sagent.app.experiment import Plan, Way
+    from sagent.trace.benchmark import ARMS, read_tasks
 
     def load(work: Path) -> "Settings":
         return load_settings({**flags, "cwd": str(work)})
 
+    def load_unadvised(work: Path) -> "Settings":
+        return replace(load(work), advisors=())
+
+    without, advised = ARMS
     tasks, near = read_tasks(file), file.absolute().parent
-    plan = Plan(tasks=tasks, load=load, near=near, repeats=repeats, jobs=jobs, total=total)
-    return asyncio.run(_carry_out(plan, out, as_json=as_json))
+    ways = Way(without, load_unadvised), Way(advised, load)
+    plan = Plan(tasks=tasks, ways=ways, near=near, repeats=repeats, jobs=jobs, total=total)
+    return asyncio.run(_carry_out(plan, load, out, as_json=as_json))
 
 
 def _parser() -> Parser:
@@ -91,7 +98,7 @@ def _usd(text: str | None) -> Decimal | None:
     return usd
 
 
-async def _carry_out(plan: "Plan", out: str | None, *, as_json: bool) -> int:
+async def _carry_out(plan: "Plan", load: "Callable[[Path], Settings]", out: str | None, *, as_json: bool) -> int:
     from sagent.app.experiment import Experiment, survey
     from sagent.cli.headless import Interrupter
 
@@ -99,28 +106,45 @@ async def _carry_out(plan: "Plan", out: str | None, *, as_json: bool) -> int:
     interrupter.install()
     stdout, stderr = binary_safe(sys.stdout), binary_safe(sys.stderr)
     try:
-        field = await survey(plan, Path.cwd())
-        notes = _notes(plan, field, out)
+        settings = load(Path.cwd())
+        if not settings.advisors:
+            raise UsageError("Name the advisor that is to be measured: --advisor PROVIDER/MODEL.")
+        if settings.model is None:
+            raise UsageError("Name the model that does the work: --executor PROVIDER/MODEL.")
+        fields = await survey(plan, Path.cwd())
+        field = fields["with"]
+        notes = open_notes(plan, field.setup, out)
     except asyncio.CancelledError:
         return 128 + (interrupter.received or 2)
     try:
         for notice in field.notices:
             stderr.write(f"sagent: warning: {printable(notice)}\n")
-        progress = _progress(plan, stderr)
-        experiment = Experiment(plan, field.budget, notes, progress)
+        talk = settings.log_level in ("info", "debug") or (stderr.isatty() and settings.log_level != "error")
+        progress = Progress(stderr if talk else None)
+        experiment = Experiment(plan, {arm: field.budget for arm, field in fields.items()}, notes, progress)
         progress.runs = experiment.missing
-        try:
-            await experiment.run()
-        except asyncio.CancelledError:
-            if interrupter.received is None:
-                raise
-            experiment.stopped = "interrupted"
+        await make_runs(experiment, interrupter)
         _tell(plan, field, experiment, stdout, as_json=as_json)
         if experiment.stopped:
             again = "the same command again goes on" if out else "with --out it could be gone on with"
             stderr.write(f"sagent: stopped before the end: {printable(experiment.stopped)}; {again}\n")
     finally:
         await asyncio.to_thread(notes.close)
+    return ending(experiment, interrupter)
+
+
+async def make_runs(experiment: "Experiment", interrupter: "Interrupter") -> None:
+    """Make the runs that are missing; an interrupt ends that, and the experiment knows."""
+    try:
+        await experiment.run()
+    except asyncio.CancelledError:
+        if interrupter.received is None:
+            raise
+        experiment.stopped = "interrupted"
+
+
+def ending(experiment: "Experiment", interrupter: "Interrupter") -> int:
+    """The exit code."""
     if interrupter.received is not None:
         return 128 + interrupter.received
     if experiment.over_total:
@@ -128,7 +152,8 @@ async def _carry_out(plan: "Plan", out: str | None, *, as_json: bool) -> int:
     return EXIT_FAILED if experiment.missing else EXIT_DONE
 
 
-def _notes(plan: "Plan", field: "Field", out: str | None) -> "Notes":
+def open_notes(plan: "Plan", setup: Mapping[str, object], out: str | None, flag: str = "--out") -> "Notes":
+    """Where the runs are kept: in the directory that the flag names, or nowhere. Raises UsageError."""
     from sagent.trace.notebook import Memory, Notebook
 
     if out is None:
@@ -137,13 +162,13 @@ def _notes(plan: "Plan", field: "Field", out: str | None) -> "Notes":
     for task in plan.tasks:
         if task.directory is not None and home.is_relative_to(task.directory):
             raise UsageError(
-                f"--out {out} lies inside the directory of task {task.name!r}: its runs would see those before them. "
+                f"{flag} {out} lies inside the directory of task {task.name!r}: its runs would see those before them. "
                 "Name a directory elsewhere."
             )
-    return Notebook(home, field.setup, plan.tasks)
+    return Notebook(home, setup, plan.tasks, [way.arm for way in plan.ways], flag=flag)
 
 
-class _Progress:
+class Progress:
     """A line for each run that has ended, for whoever watches."""
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -151,10 +176,11 @@ class _Progress:
         self.runs = self._ended = 0
 
     def __call__(self, trial: "Trial") -> None:
+        """Tell of it."""
         self._ended += 1
         if self._stream is None:
             return
-        asked = f", {trial.consultations} consultations" if trial.arm == "with" else ""
+        asked = f", {trial.consultations} consultations" if trial.arm == "with" or trial.consultations else ""
         usd = "price unknown" if trial.usd is None else f"{trial.usd:.6f} USD"
         why = f" ({' '.join(trial.reason.split())[:160]})" if trial.reason and trial.outcome != "solved" else ""
         self._stream.write(
@@ -165,12 +191,6 @@ class _Progress:
             + "\n"
         )
         self._stream.flush()
-
-
-def _progress(plan: "Plan", stderr: TextIO) -> _Progress:
-    level = plan.load(Path.cwd()).log_level
-    talk = level in ("info", "debug") or (stderr.isatty() and level != "error")
-    return _Progress(stderr if talk else None)
 
 
 def _tell(plan: "Plan", field: "Field", experiment: "Experiment", out: TextIO, *, as_json: bool) -> None:

@@ -1,9 +1,7 @@
 """`sagent export`: a session for others, without the secrets in it."""
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from sagent.cli.flags import Parser
@@ -11,6 +9,7 @@ from sagent.cli.render import printable
 from sagent.cli.settings import load_settings
 from sagent.config import Settings, show
 from sagent.errors import UsageError
+from sagent.lib.draft import draft
 from sagent.session.store import find, is_session, latest
 from sagent.trace.export import Exported, export_bundle, export_lines, export_text
 from sagent.trace.export_redaction import Redaction
@@ -75,15 +74,8 @@ def _write(out: Path | None, pieces: Iterable[bytes]) -> None:
         for piece in pieces:
             sys.stdout.buffer.write(piece)
         return
-    fresh = out.with_name(f".{out.name}.{os.urandom(4).hex()}")
-    try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-        fresh.replace(out)
-    finally:
-        with suppress(FileNotFoundError):
-            fresh.unlink()
+    with draft(out) as file:
+        file.writelines(pieces)
 
 
 def _shown(settings: Settings) -> dict[str, str]:

@@ -7,13 +7,18 @@ from sagent.errors import UsageError
 
 COMMANDS = {
     "run": "one task without a terminal, in words some know: --executor, --advisor",
+    "team": "several roles work on one task and hand on what they find: presets, or a file of one's own",
     "models": "list known models: window, limits, price",
     "sessions": "list, show, delete, prune or repair sessions",
     "verify": "check that a session, or a bundle of one, is what was written",
     "export": "a session for others: a bundle, a page, Markdown or lines of JSON",
+    "replay": "run a session again from its log, or ask another model what was asked in it",
+    "compare": "two sessions side by side: requests, calls, outcome, cost, tokens, time",
     "trace": "show a run turn by turn, from its trace or its session",
     "advice": "what a session's advisors said, what became of it and what it cost",
     "bench-advisor": "run tasks with and without an advisor, and tell the difference",
+    "sweep": "run tasks with every combination of some settings, within one budget, and table it",
+    "gate": "whether a result is good enough, for CI: exit 0 or 1",
     "config": "show every setting and where it comes from",
     "demo": "fix a failing test in a small repository, by default offline and without a key",
 }

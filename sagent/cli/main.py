@@ -69,7 +69,7 @@ def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _command(name: str, argv: list[str]) -> int:
+def _command(name: str, argv: list[str]) -> int:  # noqa: C901 -- one arm for each command
     match name:
         case "run":
             from sagent.cli.run import run_once as command
@@ -79,12 +79,22 @@ def _command(name: str, argv: list[str]) -> int:
             from sagent.cli.advice import run_advice as command
         case "bench-advisor":
             from sagent.cli.bench_advisor import run_bench_advisor as command
+        case "sweep":
+            from sagent.cli.sweep import run_sweep as command
+        case "gate":
+            from sagent.cli.gate import run_gate as command
+        case "team":
+            from sagent.cli.team import run_team as command
         case "models":
             from sagent.cli.models import run_models as command
         case "verify":
             from sagent.cli.verify import run_verify as command
         case "export":
             from sagent.cli.export import run_export as command
+        case "replay":
+            from sagent.cli.replay import run_replay as command
+        case "compare":
+            from sagent.cli.compare import run_compare as command
         case "sessions":
             from sagent.cli.sessions import run_sessions as command
         case "config":

@@ -11,8 +11,8 @@ from sagent.cli.render import printable
 from sagent.cli.settings import load_settings
 from sagent.config import Settings
 from sagent.errors import UsageError
-from sagent.session.folds import Spend, branch, history, spend
-from sagent.session.log import read_log
+from sagent.session.folds import Spend, history, spend
+from sagent.session.log import read_contents, read_log
 from sagent.session.proof import repair
 from sagent.session.retention import age, glances, prune, remove
 from sagent.session.store import Summary, find, latest, log_files, summarize
@@ -125,8 +125,7 @@ def _show(settings: Settings, given: argparse.Namespace) -> int:
 def _transcript(path: Path) -> None:
     from sagent.cli.render import essence
 
-    entries = branch(read_log(path / "root.jsonl"))
-    for message in history(entries, lambda _: b""):
+    for message in history(read_contents(path / "root.jsonl"), lambda _: b""):
         for line in printable(message.content).splitlines():
             _say(f"{'>' if message.role == 'user' else ' '} {line}")
         for call in message.calls:

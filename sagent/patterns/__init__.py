@@ -10,5 +10,18 @@ from sagent.patterns.choice import triage
 from sagent.patterns.pattern import Pattern
 from sagent.patterns.relay import handoff
 from sagent.patterns.rounds import loop_until
+from sagent.patterns.team import Role, Team, TeamResult
 
-__all__ = ["Gathered", "Pattern", "Runnable", "handoff", "loop_until", "parallel", "sequential", "triage"]
+__all__ = [
+    "Gathered",
+    "Pattern",
+    "Role",
+    "Runnable",
+    "Team",
+    "TeamResult",
+    "handoff",
+    "loop_until",
+    "parallel",
+    "sequential",
+    "triage",
+]

@@ -24,9 +24,6 @@ _WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed
 _LINGER = 0.25  # seconds given to a finished stream to end, so that its connection can be used again
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TRAILER = 10.0  # seconds given to what may follow a finished reply: the usage
-_STEADY = 40  # small pieces in a row after which they are taken together
-_SMALL = 2_048  # bytes
-_TOGETHER = 0.02  # seconds: nobody reads faster, and each piece by itself costs as much as all of them
 
 T = TypeVar("T")
 
@@ -111,8 +108,7 @@ class Call:
 async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGenerator[Delta | Reply]:
     """Make a call: deltas as they come, then the Reply. Raises only ModelError.
 
-    Deltas of one kind that arrive in one piece are merged. None is held back, but in a stream that has long been coming
-    in small pieces, where those of 20 ms are one. Closing it closes the response.
+    Deltas of one kind that arrive in one piece are merged; none is held back. Closing it closes the response.
     """
     call = prepare()
     watch = _Watch(call)
@@ -162,7 +158,7 @@ async def fetch(
 
 async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[list[Delta]]:
     """The deltas of a streamed answer, or of one that came whole although a stream was asked for."""
-    reader, small = EventReader(), 0
+    reader = EventReader()
     chunk = await _beginning(call, answer, watch)
     if chunk[:1] in (b"{", b"[", b"<"):  # JSON, or a page of HTML
         yield _take_whole(call, answer, chunk + await _read(answer, _WHOLE_BODY, watch))
@@ -180,9 +176,6 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
         if call.draft.closed:
             await _drain(answer)
             return
-        small = small + 1 if len(chunk) < _SMALL else 0
-        if small > _STEADY and not call.draft.complete:
-            await asyncio.sleep(_TOGETHER)
         chunk = await _next(call, answer, watch)
     out = []
     error = _take_events(call, reader.end(), out)

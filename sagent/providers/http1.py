@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _HEAD = 256 * 1024  # bytes of status line and headers, at most
 _HIGH_WATER = 1024 * 1024  # bytes received and not yet read, above which the socket is left alone
+_STEADY = 40  # small pieces in a row after which those of a short while are read together
+_SMALL = 2_048  # bytes
+_TOGETHER = 0.025  # seconds: to be woken for each piece costs more than to read it, and no eye is quicker
 _CLOSED = "the server closed the connection"
 
 
@@ -24,10 +27,13 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._exchange = _begin()
         self._transport: asyncio.Transport | None = None
+        self._wire: asyncio.Transport | None = None  # the same, below TLS
         self._buffer = bytearray()
         self._waiter: asyncio.Future[None] | None = None
         self._ended: str | None = None  # why nothing more will come
-        self._paused = False
+        self._paused = False  # the buffer is full
+        self._small = 0  # small pieces that came in a row
+        self._rest: asyncio.TimerHandle | None = None  # until the next reading
         self.used = False  # a request has been answered on it
         self.idle_since = 0.0  # loop time; 0 while a request is under way
 
@@ -39,15 +45,27 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio's: the connection stands."""
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = self._wire = transport
 
     def data_received(self, data: bytes) -> None:
         """asyncio's: bytes came."""
         self._buffer += data
-        if len(self._buffer) > _HIGH_WATER and not self._paused and self._transport is not None:
+        if self._transport is not None and not self._paused and len(self._buffer) > _HIGH_WATER:
             self._paused = True
             self._transport.pause_reading()
+        self._small = self._small + 1 if len(data) < _SMALL else 0
+        if self._small > _STEADY and self._rest is None and self._wire is not None:
+            self._wire.pause_reading()
+            self._rest = self._loop.call_later(_TOGETHER, self._go_on)
         self._wake()
+
+    def _go_on(self) -> None:
+        """Read what has come meanwhile."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        if self._wire is not None and not self._paused:
+            self._wire.resume_reading()
 
     def eof_received(self) -> None:
         """asyncio's: the other side has said all it will."""
@@ -57,6 +75,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio's: the connection is gone."""
         self._ended = self._ended or (str(exc) if exc else _CLOSED)
+        self._wire = None
+        self._go_on()
         self._wake()
 
     def tune(self) -> None:
@@ -91,6 +111,8 @@ class Connection(asyncio.Protocol):
             self._exchange.send(h11.EndOfMessage())
         except (h11.LocalProtocolError, UnicodeEncodeError) as error:
             raise Disrupted("network", f"the URL or a header cannot be sent: {error}") from error
+        self._small = 0
+        self._go_on()
         if self._transport is not None:
             self._transport.write(b"".join(part for part in (head, data) if part))  # a small request is one packet
 
@@ -162,6 +184,7 @@ class Connection(asyncio.Protocol):
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
+            self._go_on()
         if self._ended is None and not self._buffer:
             self._waiter = self._loop.create_future()
             try:

@@ -1,19 +1,30 @@
 """The clipboard: text to it by way of the terminal, images from it by the platform's programs."""
 
+import asyncio
 import base64
+import contextlib
+import re
 import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sagent.messages import Image
 
 MOST_COPIED = 100_000  # bytes; terminals refuse longer ones
+PATIENCE = 3.0  # seconds for a program
+_WINDOWS = (
+    "Add-Type -AssemblyName System.Windows.Forms; $image = [Windows.Forms.Clipboard]::GetImage(); if ($image) {"
+    "$out = New-Object IO.MemoryStream; $image.Save($out, [Drawing.Imaging.ImageFormat]::Png);"
+    "[Convert]::ToBase64String($out.ToArray())}"
+)
 _READERS = (
     ("wl-paste", "--type", "image/png"),
     ("xclip", "-selection", "clipboard", "-t", "image/png", "-o"),
     ("pngpaste", "-"),
+    ("osascript", "-e", "get the clipboard as «class PNGf»"),
+    ("powershell.exe", "-NoProfile", "-NonInteractive", "-Command", _WINDOWS),  # in WSL too
 )
+PROGRAMS = "wl-paste, xclip, pngpaste, osascript or powershell.exe"
 
 
 def osc52(text: str) -> str:
@@ -22,18 +33,47 @@ def osc52(text: str) -> str:
     return f"\x1b]52;c;{base64.b64encode(data).decode()}\x07"
 
 
-def image_from_clipboard() -> "Image | None":
-    """The image in the clipboard, or None where there is none or no program to read it with. Blocks."""
+async def image_from_clipboard() -> "Image | None":
+    """The image in the clipboard, or None where there is none or no program to read it with.
+
+    Raises ToolError for one that no provider would take.
+    """
     from sagent.messages import Image
-    from sagent.tools.image import media_type
+    from sagent.tools.image import media_type, show_image
 
     for command in _READERS:
-        if not shutil.which(command[0]):
+        if not await asyncio.to_thread(shutil.which, command[0]):
             continue
-        try:
-            data = subprocess.run(command, capture_output=True, timeout=3, check=False).stdout
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if kind := media_type(data):
-            return Image(kind, data)
+        data = _bytes_of(await _output(command))
+        if media_type(data) and (shown := show_image(data, "The clipboard's image")) is not None:
+            return next(part for part in shown.content if isinstance(part, Image))
     return None
+
+
+async def _output(command: tuple[str, ...]) -> bytes:
+    """What a program writes, b"" where it fails or takes too long."""
+    null = asyncio.subprocess.DEVNULL
+    try:
+        program = await asyncio.create_subprocess_exec(
+            *command, stdin=null, stdout=asyncio.subprocess.PIPE, stderr=null, start_new_session=True
+        )
+    except OSError:
+        return b""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return (await program.communicate())[0]
+    except TimeoutError:
+        return b""
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            program.kill()
+        await program.wait()
+
+
+def _bytes_of(written: bytes) -> bytes:
+    """The image in what a program wrote: itself, in base64, or AppleScript's `«data PNGf89504E47...»`."""
+    if found := re.fullmatch(rb"\S*data PNGf([0-9A-Fa-f]+)\S*\s*", written):
+        return bytes.fromhex(found[1].decode())
+    if re.fullmatch(rb"iVBOR[A-Za-z0-9+/=\s]+", written):
+        return base64.b64decode(written)
+    return written

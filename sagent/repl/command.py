@@ -118,6 +118,6 @@ async def carry_out(commands: Mapping[str, Command], desk: Desk, name: str, text
     if found is None:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, commands, 1, 0.5)
+        near = get_close_matches(name, commands, 1, 0.6)
         raise UsageError(f"There is no command /{name}. {f'Did you mean /{near[0]}?' if near else 'See /help.'}")
     await found.run(desk, found.read(text))

@@ -47,7 +47,7 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
 
     try:
         with contextlib.suppress(EOFError):  # the terminal's end
-            await screen.app.run_async(pre_run=begin, handle_sigint=False)
+            await screen.app.run_async(pre_run=begin, handle_sigint=False, set_exception_handler=False)
     finally:
         for task in working:
             task.cancel()

@@ -15,7 +15,7 @@ def guide(error: Exception) -> Sequence[Block]:
     if not text.startswith("No model was named"):
         return (Told(text, "error"), Told("Change what is wrong, then /login, /resume or /model again; /quit leaves."))
     steps = (
-        ("1", "/login", "type a key: it is tested, kept for you alone, used at once"),
+        ("1", "/login", "a key: tested, kept for you alone, used"),
         ("2", "export ANTHROPIC_API_KEY=…", "or another provider's variable; start again"),
         ("3", "ollama serve", "or LM Studio, llama.cpp; then /login local"),
         ("4", "sagent demo", "see it work without any of them"),

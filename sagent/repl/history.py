@@ -8,6 +8,8 @@ from pathlib import Path
 
 from prompt_toolkit.history import History
 
+from sagent.lib.draft import draft
+
 MOST_CHARACTERS = 20_000  # of an entry that is kept
 MOST_BYTES = 2_000_000  # of a file; when it is larger, the older half goes
 
@@ -71,10 +73,7 @@ class ProjectHistory(History):
     @staticmethod
     def _replace(path: Path, data: bytes) -> None:
         try:
-            fresh = path.with_name(f"{path.name}.{os.getpid()}")
-            number = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(number, "wb") as file:
+            with draft(path) as file:
                 file.write(data)
-            fresh.replace(path)
         except OSError:
             return

@@ -4,7 +4,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition, Filter, has_completions, has_focus, is_searching, vi_insert_mode
+from prompt_toolkit.filters import (
+    Condition,
+    Filter,
+    has_completions,
+    has_focus,
+    is_searching,
+    vi_insert_mode,
+    vi_navigation_mode,
+)
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -121,9 +129,9 @@ def _bind_input(keys: KeyBindings, screen: "Screen", hands: Hands, typing: Filte
 
     @keys.add("enter", filter=focused)
     def _(event: KeyPressEvent) -> None:
-        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+        if (state := buffer.complete_state) is not None and state.current_completion is not None:
             buffer.complete_state = None
-            if not buffer.text.startswith("/"):
+            if not buffer.text.startswith("/") and len(state.completions) > 1:  # one of several was chosen: that is all
                 return
         if buffer.document.char_before_cursor == "\\" and buffer.document.is_cursor_at_the_end:
             buffer.delete_before_cursor()
@@ -136,13 +144,28 @@ def _bind_input(keys: KeyBindings, screen: "Screen", hands: Hands, typing: Filte
     def _(event: KeyPressEvent) -> None:
         buffer.insert_text("\n")
 
+    waiting = ""  # for the completions of this text, whose first is wanted
+
+    def choose_first(_: Buffer) -> None:
+        nonlocal waiting
+        state = buffer.complete_state
+        if waiting and state is not None and state.completions and state.complete_index is None:
+            if waiting == buffer.document.text_before_cursor:
+                buffer.go_to_completion(0)
+            waiting = ""
+
+    buffer.on_completions_changed += choose_first
+
     @keys.add("tab", filter=focused)
     def _(event: KeyPressEvent) -> None:
         from sagent.repl.completion import is_completable
 
-        if buffer.complete_state is not None:
+        nonlocal waiting
+        waiting = ""
+        if (state := buffer.complete_state) is not None and state.completions:
             buffer.complete_next()
-        elif is_completable(buffer.document.text_before_cursor):
+        elif is_completable(text := buffer.document.text_before_cursor):
+            waiting = text  # they may be under way already, without a choice
             buffer.start_completion(select_first=True)
         elif buffer.text.strip() and hands.busy:
             hands.submit("idle")
@@ -167,7 +190,7 @@ def _bind_input(keys: KeyBindings, screen: "Screen", hands: Hands, typing: Filte
     def _(event: KeyPressEvent) -> None:
         hands.edit()
 
-    @keys.add("escape", "v", filter=focused & ~vi_insert_mode)
+    @keys.add("c-v", filter=focused & ~vi_navigation_mode)  # in place of quoted insertion, which Ctrl-Q does too
     @keys.add("c-x", "c-v", filter=focused)
     def _(event: KeyPressEvent) -> None:
         hands.paste_image()

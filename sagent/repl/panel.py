@@ -65,7 +65,7 @@ def render_panel(
         *(line for one in view.consulting.values() for line in _consulting(one, at, width, tail)),
         *_thinking(view, width, MOST_THOUGHT if height > 12 else 2),
     ]
-    queued = list(_queued(queue, width))
+    queued = list(_queued(queue, width, idle=view.since is None))
     working = [_working(view, at, width)] if view.since is not None else []
     room = max(height - len(queued) - len(working), 0)
     if len(parts) > room:
@@ -188,9 +188,10 @@ def _tail(text: str, width: int, most: int) -> list[str]:
     return ["".join(part for _, part in line) for line in lines if line][-most:]
 
 
-def _queued(queue: Sequence[Queued], width: int) -> Iterator[Line]:
+def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line]:
     for message in queue[:MOST_QUEUED]:
-        when = "sent, not read yet" if message.sent else "when idle · Up edits"
+        kept = "not sent · Up takes it back" if idle else "when idle · Up edits"
+        when = "sent, not read yet" if message.sent else kept
         yield cut_line(
             (
                 ("class:mark", "▸ "),

@@ -42,16 +42,25 @@ PAUSE = 0.2  # seconds without another letter after which one is a choice
 QUIET = 0.7  # seconds without a key before a question takes the keyboard
 LONG_TURN = 10.0  # seconds of work after which its end is told with a bell
 _STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # what changes no figure
+_UNFINISHED = {
+    "/": "a command's name goes behind it, Tab shows them",
+    "!": "a shell command goes behind it",
+    "#": "a note for AGENTS.md goes behind it",
+    "@": "a file's path goes behind it",
+}
+MOST_DEFECTS = 20  # that are told
 CLOSING = 8.0  # seconds that a session has to close
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """A message that was not read yet; one that was `sent` is the agent's already."""
+    """A message that was not read yet; one that was `sent` is the agent's already, an `early` one came before there was
+    a session."""
 
     message: Message
     typed: str
     sent: bool = False
+    early: bool = False
 
 
 class Repl:
@@ -81,6 +90,7 @@ class Repl:
         self._tasks: set[asyncio.Task[None]] = set()
         self._shells: set[asyncio.Task[None]] = set()
         self._asking: asyncio.Task[None] | None = None
+        self._defects: set[str] = set()  # that were told
         self._floor = asyncio.Lock()  # one question at a time
         self._typed_at = self._pressed_at = 0.0
         self._began_at: float | None = None
@@ -102,6 +112,7 @@ class Repl:
 
     async def run(self, early: Sequence[str] = ()) -> None:
         """Do everything, until cancelled; what was typed `early` comes first."""
+        asyncio.get_running_loop().set_exception_handler(self._on_defect)
         live = self._spawn(self._live())
         for text in early:
             replace_text(self.screen.buffer, text)
@@ -152,6 +163,15 @@ class Repl:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._tell_error(error)
 
+    def _on_defect(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
+        """Something failed that nobody waits for, a key's doing or a drawing: it is told, once, and the session goes
+        on."""
+        error = context.get("exception")
+        told = f"{type(error).__name__}: {error}" if error else str(context.get("message"))
+        if told not in self._defects and len(self._defects) < MOST_DEFECTS:
+            self._defects.add(told)
+            self.story.write(Told(f"This is a defect of sagent, /bug says what to report: {told}", "error"))
+
     def _tell_error(self, error: BaseException) -> None:
         text = str(error) if isinstance(error, SagentError | OSError) else f"{type(error).__name__}: {error}"
         self.story.write(Told(text, "error"))
@@ -185,6 +205,8 @@ class Repl:
         self._session = log.path if opened.agent.messages else ""
         self.story.write(*self._past(opened.agent))
         self._count()
+        if any(wait.early for wait in self._waits):
+            self._release()
         while self._next is None:
             message = await self._prompts.get()
             if message is not None:
@@ -209,11 +231,16 @@ class Repl:
             began, self._began_at = self._began_at, None
         self._count()
         self._ring(time.monotonic() - (began or 0.0))
+        if good:
+            self._release()
+        self.screen.redraw()
+
+    def _release(self) -> None:
+        """Have the first message that was kept answered."""
         queued = next((wait for wait in self._waits if not wait.sent), None)
-        if good and queued is not None:
+        if queued is not None:
             self._waits.remove(queued)
             self._prompts.put_nowait(queued.message)
-        self.screen.redraw()
 
     async def _run(self, run: "Awaitable[Result]") -> bool:
         """Whether a run ended well. What went wrong its events have told."""
@@ -337,17 +364,22 @@ class Repl:
             self.screen.redraw()
 
     def _ring(self, seconds: float) -> None:
-        """Tell the end of long work to a person who looks elsewhere."""
-        if seconds >= LONG_TURN:
+        """Tell the end of work to a person who looks elsewhere; of long work, where nobody knows where they look."""
+        if seconds >= LONG_TURN or self.screen.focused is False:
             self._notify("sagent has finished")
 
     def _notify(self, text: str) -> None:
-        """Tell somebody who has not typed for a while, in the manner that is set."""
+        """Tell somebody who looks elsewhere, or has not typed for a while, in the manner that is set."""
         manner = "off" if self._settings is None else self._settings.notify
-        if manner == "off" or time.monotonic() - self._typed_at < LONG_TURN:
+        away = (
+            time.monotonic() - self._typed_at >= LONG_TURN if self.screen.focused is None else not self.screen.focused
+        )
+        if manner == "off" or not away:
             return
         if manner == "osc9":
-            self.screen.output.write_raw(f"\x1b]9;{text}\x07")
+            note = f"\x1b]9;{text}\x07"
+            inside = bool(os.environ.get("TMUX"))  # tmux passes it on where its option allow-passthrough is on
+            self.screen.output.write_raw(f"\x1bPtmux;\x1b{note}\x1b\\" if inside else note)
         self.screen.output.bell()
         self.screen.output.flush()
 
@@ -366,7 +398,10 @@ class Repl:
     def _render_status(self, width: int) -> Line:
         if self._hint:
             return (("class:warning", self._hint),)
-        return render_status(self.figures, width)
+        try:
+            return render_status(self.figures, width)
+        except Exception as error:
+            return (("", f"(the status cannot be shown: {type(error).__name__}: {error})"[:width]),)
 
     def _on_resized(self) -> None:
         self.story.paint()
@@ -436,6 +471,9 @@ class Repl:
         text = self._draft.whole(typed).strip("\n")
         if not text.strip():
             return
+        if text.strip() in _UNFINISHED:
+            self._show_hint(_UNFINISHED[text.strip()])
+            return
         self.history.append_string(typed if len(text) > 20_000 else text)
         buffer.reset()
         self.screen.app.vi_state.reset()  # a new line is typed, not navigated
@@ -462,15 +500,13 @@ class Repl:
             self.story.write(Told(sentence, "warning"))
         message = user(text, *parts, *self._draft.images(typed))
         agent = self._opened.agent if self._opened else None
-        if not self.busy:
+        if agent is not None and not self.busy:
             self._prompts.put_nowait(message)
-            if agent is None:
-                self._show_hint("kept until the session is open")
         elif moment == "now" and agent is not None and agent.running:
             self._waits.append(Waits(message, typed, sent=True))
             agent.send(message, "now")
         else:
-            self._waits.append(Waits(message, typed))
+            self._waits.append(Waits(message, typed, early=agent is None))
         self.screen.redraw()
 
     def prompt(self, text: str) -> None:
@@ -568,11 +604,11 @@ class Repl:
         self._spawn(self._paste_image())
 
     async def _paste_image(self) -> None:
-        from sagent.repl.clipboard import image_from_clipboard
+        from sagent.repl.clipboard import PROGRAMS, image_from_clipboard
 
-        image = await asyncio.to_thread(image_from_clipboard)
+        image = await image_from_clipboard()
         if image is None:
-            self._show_hint("no image in the clipboard, or no program to read it with (wl-paste, xclip, pngpaste)")
+            self._show_hint(f"no image in the clipboard, or no program to read it with ({PROGRAMS})")
         else:
             self.screen.buffer.insert_text(self._draft.keep_image(image))
 

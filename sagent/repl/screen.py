@@ -1,6 +1,7 @@
 """The prompt_toolkit application: panel, list, input, completions and status line; what is above them is Surface's."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -12,6 +13,9 @@ from prompt_toolkit.cursor_shapes import CursorShape
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import DynamicKeyBindings
+from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
 
 CLOSING = 0.1  # seconds after Esc in which another key makes it a combination
 MOST_COMPLETIONS = 8
+MOST_ANSWER = 30  # characters
+_QUESTION, _ANSWER = "\x1b]11;?\x1b\\", "\x1b]11;"  # the background's colour, same page as below
+_COLOUR = re.compile(r"rgba?:([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})(?:/[0-9a-fA-F]+)?(?:\x1b\\|\x07)")
+_FOCUS = {"\x1b[I": True, "\x1b[O": False}  # https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, FocusIn/FocusOut
 
 
 class _Application(Application[None]):
@@ -57,6 +65,41 @@ class _Application(Application[None]):
         self.on_resize()
 
 
+class _Parser(Vt100Parser):
+    """Knows of three sequences more: the terminal came to the front, or left it, or tells its background."""
+
+    def __init__(
+        self,
+        callback: Callable[[KeyPress], None],
+        on_focus: Callable[[bool], None],
+        on_light: Callable[[bool], None],
+    ) -> None:
+        def take(press: KeyPress) -> None:
+            if press.key == Keys.Ignore and press.data in _FOCUS:
+                on_focus(_FOCUS[press.data])
+            else:
+                callback(press)
+
+        super().__init__(take)
+        self._on_light = on_light
+        self._held = ""  # the beginning of an answer
+
+    def feed(self, data: str) -> None:
+        """What came from the terminal, the answer about its background taken out."""
+        data, self._held = self._held + data, ""
+        before, begun, answer = data.partition(_ANSWER)
+        if begun and (found := _COLOUR.match(answer)):
+            red, green, blue = (int(part[:2], 16) for part in found.groups())
+            self._on_light(299 * red + 587 * green + 114 * blue > 128 * 1000)
+            data = before + answer[found.end() :]
+        elif begun and len(answer) < MOST_ANSWER:
+            data, self._held = before, begun + answer
+        super().feed(data)
+
+    def _get_match(self, prefix: str) -> "Keys | tuple[Keys, ...] | None":
+        return Keys.Ignore if prefix in _FOCUS else super()._get_match(prefix)
+
+
 class Screen:
     """What a person types into and looks at.
 
@@ -66,10 +109,15 @@ class Screen:
     def __init__(self, history: "History", *, stdin: "Input | None" = None, stdout: TextIO | None = None) -> None:
         self.label = "› "
         self.secret = False  # what is typed is not shown
+        self.focused: bool | None = None  # whether the terminal is in front; None where it has not said
         self._holding = False
+        self._drawn_for: Size | None = None  # the size of the terminal for which it was drawn
         self.on_resized: Callable[[], None] = lambda: None
         self._themed = "auto"
-        self._theme = Style.from_dict(dict(rules_of(self._themed)))
+        self._light: bool | None = None  # the background; None where the terminal has not told
+        self._asked = os.environ.get("TERM") in ("dumb", "linux") or _colours() == ColorDepth.DEPTH_1_BIT
+        self._rules = dict(rules_of(self._themed))
+        self._theme = Style.from_dict(self._rules)
         self.panel: Callable[[int, int], Sequence[Line]] = lambda width, height: ()
         self.status: Callable[[int], Line] = lambda width: (("class:dim", "starting …"),)
         self.completer: Completer | None = None
@@ -120,11 +168,29 @@ class Screen:
             terminal_size_polling_interval=None,
             max_render_postpone_time=None,
         )
+        self._listen()
+        self._keys: KeyBindings | None = None
+        # the application remembers its bindings from the first key on, so that they must not be others later
+        self.app.key_bindings = DynamicKeyBindings(lambda: self._keys)
         self.app.ttimeoutlen = 0.05
         self.app.on_resize = self._resize
-        self.app.before_render += self._shrink
+        self.app.before_render += self._before_render
         self.app.after_render += self._drawn
-        self.surface = Surface(self.app, self.output)
+        self.surface = Surface(self.app, self.output, self._fit)
+
+    def _listen(self) -> None:
+        """Hear what the terminal tells of itself."""
+
+        def set_light(light: bool) -> None:  # noqa: FBT001 -- a callback of one value
+            self._light = light
+            self._apply_theme()
+
+        def tell(focused: bool) -> None:  # noqa: FBT001 -- a callback of one value
+            self.focused = focused
+
+        source = self.app.input
+        if isinstance(parser := getattr(source, "vt100_parser", None), Vt100Parser):
+            source.vt100_parser = _Parser(parser.feed_key_callback, tell, set_light)  # pyright: ignore[reportAttributeAccessIssue]
 
     # -- what is drawn
 
@@ -162,8 +228,13 @@ class Screen:
         """Look like that from now on. Raises KeyError naming the themes."""
         if name not in THEMES:
             raise KeyError(f"there is no theme {name!r}; the themes are {', '.join(THEMES)}")
-        if name != self._themed:  # a style that is new, be it equal, has all drawn anew
-            self._themed, self._theme = name, Style.from_dict(dict(rules_of(name)))
+        self._themed = name
+        self._apply_theme()
+
+    def _apply_theme(self) -> None:
+        rules = dict(rules_of(self._themed, light=self._light))
+        if rules != self._rules:  # a style that is new, be it equal, has all drawn anew
+            self._rules, self._theme = rules, Style.from_dict(rules)
             self.app.invalidate()
 
     def set_vim(self, value: str) -> str:
@@ -185,7 +256,7 @@ class Screen:
 
     def bind(self, keys: "KeyBindings") -> None:
         """Take these keys, before prompt_toolkit's own."""
-        self.app.key_bindings = keys
+        self._keys = keys
 
     # -- keeping to what is ours
 
@@ -207,6 +278,10 @@ class Screen:
             self._holding = False
             self.output.release()
         self.surface.flush_waiting()
+        if not self._asked:
+            self._asked = True
+            self.output.write_raw(_QUESTION)
+            self.output.flush()
 
     def leave(self) -> None:
         """End the application."""
@@ -217,25 +292,46 @@ class Screen:
         """Draw the application's part in its own time."""
         self.app.invalidate()
 
+    def _before_render(self, app: "Application[None]") -> None:
+        """A terminal whose size is another than it was is told of by a signal, which may come later than this."""
+        if self._is_stale:
+            self._erase()
+        self._drawn_for = self.output.get_size()
+        self._shrink(app)
+
+    @property
+    def _is_stale(self) -> bool:
+        return self._drawn_for is not None and self._drawn_for != self.output.get_size()
+
+    def _fit(self) -> None:
+        """Draw anew where the terminal's size is another than it was."""
+        if self._is_stale:
+            self._resize()
+
     def _resize(self) -> None:
         """The terminal folded the rows on it anew: find their first one, and draw from there."""
-        app, columns = self.app, self.output.get_size().columns
-        screen = app.renderer.last_rendered_screen
         with self.output.held():
-            rows = self.surface.open_rows
-            above = sum(_folded(_width(row), columns) for row in rows)
-            if screen is not None:
-                cursor = screen.get_cursor_position(app.layout.current_window)
-                above += sum(_folded(_drawn_width(screen.data_buffer[row]), columns) for row in range(cursor.y))
-                above += cursor.x // max(columns, 1)
-            self.surface.forget()
+            self._erase()
+            self.app._redraw()  # noqa: SLF001 -- what Application._on_resize, which this replaces, does
+            self.on_resized()
+
+    def _erase(self) -> None:
+        """Take away what is not final, as the terminal has folded it."""
+        app, columns = self.app, self.output.get_size().columns
+        self._drawn_for = self.output.get_size()
+        screen = app.renderer.last_rendered_screen
+        above = sum(_folded(_width(row), columns) for row in self.surface.open_rows)
+        if screen is not None:
+            cursor = screen.get_cursor_position(app.layout.current_window)
+            above += sum(_folded(_drawn_width(screen.data_buffer[row]), columns) for row in range(cursor.y))
+            above += cursor.x // max(columns, 1)
+        self.surface.forget()
+        with self.output.held():
             self.output.write_raw("\r")
             if above:
                 self.output.cursor_up(above)
             self.output.erase_down()
-            app.renderer.reset()
-            app._redraw()  # noqa: SLF001 -- what Application._on_resize, which this replaces, does
-            self.on_resized()
+        app.renderer.reset()
 
 
 def _width(line: Line) -> int:

@@ -77,6 +77,7 @@ class Story:
 
     def paint(self) -> None:
         """Bring the terminal up to date now."""
+        self._surface.fit()
         self._take_texts()
         if self._timer is not None:
             self._timer.cancel()
@@ -97,11 +98,6 @@ class Story:
         rows = self._unfinished(width)
         self._live = bool(rows)
         self._surface.update(final, rows)
-
-    def repaint(self) -> None:
-        """The same after the screen was lost, or has another width."""
-        self._surface.left = 0 if not self._live else self._surface.left
-        self.paint()
 
     def _rows(self, block: Block, width: int) -> list[Line]:
         try:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.styles import Attrs
 
+MOST_AT_ONCE = 4  # rows put in: more than fit are lost, and a terminal may be smaller already than it has told
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"  # https://gist.github.com/christianparpart/d8a62cc1ab659194337d73e399004036
 
 
@@ -69,6 +70,16 @@ class SteadyOutput(Vt100_Output):
         """
         self.write_raw(f"\r\x1b[{self.get_size().rows}M")
 
+    def enable_bracketed_paste(self) -> None:
+        """Have pastes marked, and be told when the terminal comes to the front or leaves it."""
+        super().enable_bracketed_paste()
+        self.write_raw("\x1b[?1004h")
+
+    def disable_bracketed_paste(self) -> None:
+        """Neither, for instance while an editor has the terminal."""
+        self.write_raw("\x1b[?1004l")
+        super().disable_bracketed_paste()
+
     def hold(self) -> None:
         """Write nothing until `release`."""
         self._depth += 1
@@ -91,8 +102,9 @@ class SteadyOutput(Vt100_Output):
 class Surface:
     """The rows above the input of an application."""
 
-    def __init__(self, app: "Application[None]", output: SteadyOutput) -> None:
+    def __init__(self, app: "Application[None]", output: SteadyOutput, fit: Callable[[], None] = lambda: None) -> None:
         self._app = app
+        self.fit = fit  # draws anew where the terminal's size is another than it was
         self._output = output
         self._open: list[Line] = []  # rows of what is not finished, as they are on the screen
         self.left = 0  # rows of it that are out of reach, above the screen's edge or final already
@@ -160,7 +172,7 @@ class Surface:
             out.write_raw(f"\r\x1b[{len(old) - len(wanted)}M")
         fresh = wanted[len(old) :]
         top = len(old)
-        most = max(out.get_size().rows - height - 1, 1)
+        most = max(min(out.get_size().rows - height - 1, MOST_AT_ONCE), 1)
         while fresh:
             chunk, fresh = fresh[:most], fresh[most:]
             self._move(row, top + height - 1)

@@ -43,15 +43,24 @@ BASE: Mapping[str, str] = {
     "ask": "ansiyellow bold",
 }
 THEMES: Mapping[str, Mapping[str, str]] = {
-    "auto": {},
+    "auto": {"warning": "ansimagenta", "mode": "ansimagenta", "ask": "ansimagenta bold"},
     "dark": {"news": "ansibrightblue", "code.word": "ansibrightmagenta", "advice": "ansibrightmagenta"},
-    "light": {"warning": "ansimagenta", "mode": "ansimagenta", "working": "ansiblue", "inline-code": "ansiblue"},
+    "light": {
+        **dict.fromkeys(("mark", "inline-code", "code.string", "code.number", "diff.place", "working"), "ansiblue"),
+        **dict.fromkeys(("diff.added", "done"), "ansiblue"),
+        **dict.fromkeys(("warning", "mode"), "ansimagenta"),
+        "prompt": "ansiblue bold",
+        "ask": "ansimagenta bold",
+    },
     "plain": dict.fromkeys(BASE, ""),
 }
-"""What each theme changes. "plain" has no styles but those that tell what is chosen."""
+"""What each theme changes. "auto" is "dark" or "light" where the terminal tells what its background is. "plain" has no
+styles but those that tell what is chosen."""
 
 
-def rules_of(name: str) -> Mapping[str, str]:
-    """The styles of a theme by class."""
+def rules_of(name: str, *, light: bool | None = None) -> Mapping[str, str]:
+    """The styles of a theme by class; of "auto" for a background that is light, or dark, or not known."""
+    if name == "auto" and light is not None:
+        name = "light" if light else "dark"
     rules = {**BASE, **THEMES[name]}
     return {**rules, "chosen": "reverse"}

@@ -37,9 +37,22 @@ def render_block(block: Block, width: int) -> list[Line]:
         case Shell():
             return _shell(block, width)
         case Page(lines):
-            return [part for line in lines for part in (wrap(line, width) if line_width(line) > width else [line])]
+            return [part for line in lines for part in _fitted(line, width)]
         case _:
             assert_never(block)
+
+
+def _fitted(line: Line, width: int) -> list[Line]:
+    """A line of a page; what does not fit goes on below its second column, where that leaves half of the width."""
+    if line_width(line) <= width:
+        return [line]
+    lead = line[:1] if len(line) > 1 and line_width(line[:1]) <= width // 2 else ()
+    rest = line[len(lead) :]
+    if not lead:
+        return wrap(rest, width)
+    inner = "".join(text for _, text in rest)
+    gap = len(inner) - len(inner.lstrip(" "))
+    return wrap([(style, text) for style, text in rest], width, lead, (("", " " * (line_width(lead) + gap)),))
 
 
 def separated(previous: Block | None, block: Block) -> bool:

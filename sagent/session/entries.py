@@ -31,7 +31,9 @@ Kind: TypeAlias = Literal[
     "returned",  # a child, by path and by the head of its log
     "sent",  # a message to another agent; with `due` one that arrives later, with `of` the arrival of that
     "received",  # a message for this agent; the `message` that it becomes when it is read names this entry
+    "handoff",  # work passed on in a team, by role: what the one said and what the other was given, each by its sha256
     "job",
+    "touched",  # files before and after a call, by blob: once when it begins, once when it has ended
     "compacted",  # what gave way in the history, and to what; the entries before still have it whole
     "notice",
     "failed",
@@ -95,18 +97,24 @@ def seal(parent: str, kind: str, body: Mapping[str, object]) -> Entry:
     return Entry(entry_id, parent, at, kind, b'{"id":"%b",%b' % (entry_id.encode(), rest))
 
 
-def parse_line(line: bytes) -> Entry:
-    """The entry of a line, new line included. Raises ValueError for a line that is not what was written."""
-    entry_id = _hash(memoryview(line)[_AFTER_ID:])
+def scan_line(line: bytes) -> tuple[str, str, str]:
+    """The id, the parent and the kind of a line, new line included, without making anything of the rest. Raises
+    ValueError for a line that is not what was written."""
+    entry_id = hashlib.sha256(b"{" + line[_AFTER_ID:-1]).hexdigest()
     if line[:_AFTER_ID] != b'{"id":"%b",' % entry_id.encode():
         raise ValueError("the content does not match its id")
-    start = line.rfind(b',"kind":"')
-    kind, parent = line[start + 9 : -3].decode("ascii", "replace").partition('","parent":"')[::2]
-    at = line[_AT:_AFTER_AT].decode("ascii", "replace")
-    laid_out = line[_AFTER_ID:_BODY] == b'"at":"%b","body":' % at.encode() and line[start:] == _tail(kind, parent)
-    if not (laid_out and kind.isidentifier() and line[_BODY : _BODY + 1] == b"{"):
+    name, parts, parent = line[line.rfind(b',"kind":"') + 9 : -3].partition(b'","parent":"')
+    kind = name.decode("ascii", "replace")
+    laid_out = line[_AFTER_ID:_AT] == b'"at":"' and line[_AFTER_AT : _BODY + 1] == b'","body":{'
+    if not (laid_out and parts and line[-3:] == b'"}\n' and kind.isidentifier()):
         raise ValueError("this is not the line of an entry")
-    return Entry(entry_id, parent, at, kind, line)
+    return entry_id, parent.decode("ascii", "replace"), kind
+
+
+def parse_line(line: bytes) -> Entry:
+    """The entry of a line, new line included. Raises ValueError for a line that is not what was written."""
+    entry_id, parent, kind = scan_line(line)
+    return Entry(entry_id, parent, line[_AT:_AFTER_AT].decode("ascii", "replace"), kind, line)
 
 
 def _tail(kind: str, parent: str) -> bytes:
@@ -217,6 +225,23 @@ def compacted(
     stay = {} if kept is None else {"kept": tuple(kept)}
     told = {} if summary is None else {"summary": JsonObject({"at": summary[0], "text": summary[1]})}
     return JsonObject({"stubs": rows, "before": before, "after": after, "reason": reason, **stay, **told})
+
+
+def handoff(
+    team: Mapping[str, object], source: str, target: str, said: Mapping[str, object], given: Mapping[str, object]
+) -> JsonObject:
+    """Work passed on from one role of a team to another; "" is whoever asked the team. `said` tells the agent, sha256
+    and bytes of what is passed on, or its error; `given` those of the prompt the other begins with, {} if it does not
+    begin yet."""
+    return JsonObject(
+        {
+            "team": json_freeze(team),
+            "from": source,
+            "to": target,
+            "said": json_freeze(said),
+            "given": json_freeze(given),
+        }
+    )
 
 
 def forked(left: str) -> JsonObject:

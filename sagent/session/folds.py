@@ -1,15 +1,17 @@
 """What a log says, read off its entries: the conversation, the money, a title. There is no second store."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from sagent.codec import Fetch, decode_message, decode_result_part
 from sagent.errors import SessionCorrupt
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.messages import Message, Text, ToolResult, user
+from sagent.session.contents import Contents, KeptContents, follow
 from sagent.session.entries import Bill, Entry, read_spent
 from sagent.usage import Cost, Usage
 
@@ -21,16 +23,19 @@ def branch(entries: Iterable[Entry], head: str = "") -> tuple[Entry, ...]:
 
     Raises ValueError when there is no entry of that id.
     """
-    every = tuple(entries)
-    by_id = {entry.id: entry for entry in every}
-    if head and head not in by_id:
-        raise ValueError(f"no entry {head!r} in this log")
-    path: list[Entry] = []
-    entry = by_id[head] if head else every[-1] if every else None
-    while entry is not None:
-        path.append(entry)
-        entry = by_id.get(entry.parent)
-    return tuple(reversed(path))
+    return follow(entries, head)
+
+
+def _every(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
+    """Those of some kinds; of a log's contents only these are read."""
+    return entries.of(*kinds) if isinstance(entries, Contents) else (each for each in entries if each.kind in kinds)
+
+
+def _here(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
+    """The same, those of abandoned branches left out; all where no kind is named."""
+    if isinstance(entries, Contents):
+        return entries.branch(*kinds)
+    return (entry for entry in branch(entries) if not kinds or entry.kind in kinds)
 
 
 def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
@@ -39,42 +44,98 @@ def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
     Results that were known when the process died, and whose message was not, are given one. Calls without any result
     stay open: whoever builds a request answers them. Raises SessionCorrupt for a message that cannot be read.
     """
-    messages: list[Message] = []
+    messages: list[Message | _Kept] = []
     early: list[Entry] = []  # results since the last message
-    for entry in branch(entries):
+
+    def collect() -> tuple[Message | _Kept, ...]:
+        if not early or not messages:
+            return ()
+        reply, ids = messages[-1], [_CALL.search(entry.line) for entry in early]
+        if isinstance(reply, Message) or reply.reply is not None or None in ids:
+            return _collect(early, _whole(reply, fetch), fetch)
+        asked = any(found and b'"id":"%b"' % found[1] in reply.entries[0].line for found in ids)
+        return (_Kept(tuple(early), reply),) if asked else ()
+
+    for entry in _here(entries, "message", "result", "compacted"):
         if entry.kind == "result":
             early.append(entry)
-        elif entry.kind == "message":
-            message = _read(entry, lambda body: decode_message(body, fetch))
-            if early and not message.results:  # what carries results carries all of them
-                messages += _collect(early, messages, fetch)
-            early.clear()
-            messages.append(message)
-        elif entry.kind == "compacted":
-            messages += _collect(early, messages, fetch)
-            early.clear()
-            compact(messages, entry.body)
-    messages += _collect(early, messages, fetch)
-    return tuple(messages)
+            continue
+        if early and not (entry.kind == "message" and _RESULT in entry.line):  # what carries results carries all
+            messages += collect()
+        early.clear()
+        if entry.kind == "message":
+            messages.append(_Kept((entry,)))
+        else:
+            _compact(messages, entry.body, _stub_kept, lambda message: message)
+    messages += collect()
+    return tuple(_whole(message, fetch) for message in messages)
+
+
+# in a line of canonical JSON nothing but a part of a message has these bytes
+_RESULT = b'"type":"tool_result"'
+_CALL = re.compile(rb'"result":\{"call_id":"([^"\\]+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A message that is not read before it is known to be needed: most of a long session gave way to summaries.
+
+    It is in one entry; or it is that of results, which are each in one, and then `reply` is what asked for them.
+    """
+
+    entries: tuple[Entry, ...]
+    reply: "_Kept | None" = None
+    stubs: tuple[tuple[str, str], ...] = ()
+
+
+def _whole(message: Message | _Kept, fetch: Fetch) -> Message:
+    if isinstance(message, Message):
+        return message
+    if message.reply is None:
+        found = _read(message.entries[0], lambda body: decode_message(body, fetch))
+    else:
+        (found,) = _collect(message.entries, _whole(message.reply, fetch), fetch)
+    for call_id, text in message.stubs:
+        found = _stub(found, call_id, text)
+    return found
+
+
+def _stub_kept(message: Message | _Kept, call_id: str, text: str) -> Message | _Kept:
+    if isinstance(message, Message):
+        return _stub(message, call_id, text)
+    return replace(message, stubs=(*message.stubs, (call_id, text)))
+
+
+def _stub(message: Message, call_id: str, text: str) -> Message:
+    """A message in which a call's result gave way to a text."""
+    parts = tuple(
+        replace(part, content=(Text(text),)) if isinstance(part, ToolResult) and part.call_id == call_id else part
+        for part in message.parts
+    )
+    return replace(message, parts=parts)
 
 
 def compact(messages: list[Message], body: Mapping[str, object]) -> None:
-    """Do to a history what a `compacted` entry says: the one place that does, while an agent runs and on resume."""
-    for stub in map(as_object, as_array(body.get("stubs"))):
-        place, call_id, text = as_int(stub.get("message"), -1), as_str(stub.get("call_id")), as_str(stub.get("text"))
+    """Do to a history what a `compacted` entry says."""
+    _compact(messages, body, _stub, lambda message: message)
+
+
+def _compact(
+    messages: list[_T],
+    body: Mapping[str, object],
+    stub: Callable[[_T, str, str], _T],
+    told_by: Callable[[Message], _T],
+) -> None:
+    """The one place that does, while an agent runs and on resume."""
+    for told in map(as_object, as_array(body.get("stubs"))):
+        place, call_id, text = as_int(told.get("message"), -1), as_str(told.get("call_id")), as_str(told.get("text"))
         if 0 <= place < len(messages):
-            parts = tuple(
-                replace(part, content=(Text(text),))
-                if isinstance(part, ToolResult) and part.call_id == call_id
-                else part
-                for part in messages[place].parts
-            )
-            messages[place] = replace(messages[place], parts=parts)
+            messages[place] = stub(messages[place], call_id, text)
     if "kept" in body:
         places = {as_int(place, -1) for place in as_array(body.get("kept"))}
         messages[:] = [message for place, message in enumerate(messages) if place in places]
     if summary := as_object(body.get("summary")):
-        messages.insert(as_int(summary.get("at")), user(as_str(summary.get("text")), sender="sagent"))
+        messages.insert(as_int(summary.get("at")), told_by(user(as_str(summary.get("text")), sender="sagent")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,27 +157,65 @@ class Point:
 
 def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
     """What a person asked for, on every branch, in the order in which it was said."""
-    every = tuple(entries)
-    by_id = {entry.id: entry for entry in every}
-    here = {entry.id for entry in branch(every)}
-    led: dict[str, tuple[str, ...]] = {}  # the requests that led to an entry
-    tips: dict[str, str] = {}
-    asked: list[tuple[Entry, str, str]] = []
+    if not isinstance(entries, Contents):
+        entries = KeptContents(tuple(entries))
+    forks = {entry.parent: cast("_Asked | None", None) for entry in entries.of("forked")}  # what led to these entries
+    every = entries if forks else entries.of("message", "received")
+    came: dict[str, str] = {}  # what was before a message that was received
+    asked: list[_Asked] = []
+    last: _Asked | None = None
     for entry in every:
-        body: Mapping[str, object] = entry.body if entry.kind == "message" else {}
-        path = led.get(entry.parent, ())
-        parts = [as_object(part) for part in as_array(body.get("parts"))]
-        spoken = body.get("role") == "user" and not body.get("sender")
-        if spoken and not any(part.get("type") == "tool_result" for part in parts):
-            text = "".join(as_str(part.get("text")) for part in parts if part.get("type") == "text")
-            asked.append((entry, by_id.get(as_str(body.get("received")), entry).parent, text))
-            path = (*path, entry.id)
-        led[entry.id] = path
-        tips |= dict.fromkeys(path, entry.id)
+        if entry.kind == "forked":
+            _reach(last, as_str(entry.body.get("left")))
+            last = forks[entry.parent]
+        elif entry.kind == "received":
+            came[entry.id] = entry.parent
+        elif entry.kind == "message" and (said := _spoken(entry)) is not None:
+            before = came.get(said[1], entry.parent)
+            last = _Asked(entry, before, said[0], last, 0 if last is None else last.depth + 1)
+            asked.append(last)
+        if entry.id in forks:
+            forks[entry.id] = last
+    _reach(last, next((entry.id for entry in entries.latest()), ""))
+    here: set[str] = set()
+    while last is not None:
+        here.add(last.entry.id)
+        last = last.after
     return tuple(
-        Point(entry.id, before, tips[entry.id], entry.at, text, len(led[entry.id]) - 1, entry.id in here)
-        for entry, before, text in asked
+        Point(each.entry.id, each.before, each.tip, each.entry.at, each.text, each.depth, each.entry.id in here)
+        for each in asked
     )
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request, and the one that it was made after."""
+
+    entry: Entry
+    before: str
+    text: str
+    after: "_Asked | None"
+    depth: int
+    tip: str = ""
+
+
+def _reach(asked: _Asked | None, tip: str) -> None:
+    """A branch ends at an entry: the requests that led there were followed so far."""
+    while asked is not None:
+        asked.tip = tip
+        asked = asked.after
+
+
+def _spoken(entry: Entry) -> tuple[str, str] | None:
+    """What a person asked for by a message, and the entry that received it; None where nobody did."""
+    if _RESULT in entry.line or b'"role":"user"' not in entry.line:
+        return None
+    body = entry.body
+    if body.get("role") != "user" or body.get("sender"):
+        return None
+    parts = map(as_object, as_array(body.get("parts")))
+    text = "".join(as_str(part.get("text")) for part in parts if part.get("type") == "text")
+    return text, as_str(body.get("received"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +244,13 @@ def unread(entries: Iterable[Entry], fetch: Fetch) -> tuple[Unread, ...]:
 def waiting(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """The entries of the messages that were received and not read."""
     found: dict[str, Entry] = {}
-    for entry in branch(entries):
+    if isinstance(entries, Contents) and next(entries.of("received"), None) is None:
+        return ()  # most logs have none, and need not be gone through
+    for entry in _here(entries, "received", "message"):
         if entry.kind == "received":
             found[entry.id] = entry
-        elif entry.kind == "message" and (came := as_str(entry.body.get("received"))):
-            found.pop(came, None)
+        elif found and b'"received":"' in entry.line:
+            found.pop(as_str(entry.body.get("received")), None)
     return tuple(found.values())
 
 
@@ -166,12 +267,11 @@ class Posted:
 def on_their_way(entries: Iterable[Entry], fetch: Fetch) -> tuple[Posted, ...]:
     """The messages that were to arrive later and have not. Raises SessionCorrupt."""
     found: dict[str, Entry] = {}
-    for entry in entries:
-        if entry.kind == "sent":
-            body = entry.body
-            if "due" in body:
-                found[entry.id] = entry
-            found.pop(as_str(body.get("of")), None)
+    for entry in _every(entries, "sent"):
+        body = entry.body
+        if "due" in body:
+            found[entry.id] = entry
+        found.pop(as_str(body.get("of")), None)
     return tuple(_read(entry, lambda body, of=entry.id: _posted(of, body, fetch)) for entry in found.values())
 
 
@@ -184,7 +284,7 @@ def unfinished(entries: Iterable[Entry], returned: Iterable[str]) -> bool:
     """Whether an agent was in a turn when its process ended. `returned` are the heads of its log that ended one."""
     heads = set(returned)
     open_turn = False
-    for entry in branch(entries):
+    for entry in _here(entries):
         if entry.kind in ("message", "result"):
             open_turn = True
         if entry.id in heads:
@@ -195,30 +295,29 @@ def unfinished(entries: Iterable[Entry], returned: Iterable[str]) -> bool:
 def lost_jobs(entries: Iterable[Entry]) -> tuple[Mapping[str, object], ...]:
     """The jobs that ran when the process ended, by the bodies of their first entries."""
     running: dict[str, Mapping[str, object]] = {}
-    for entry in entries:
-        if entry.kind == "job":
-            body = entry.body
-            if body.get("state") == "running":
-                running[as_str(body.get("job"))] = body
-            else:
-                running.pop(as_str(body.get("job")), None)
+    for entry in _every(entries, "job"):
+        body = entry.body
+        if body.get("state") == "running":
+            running[as_str(body.get("job"))] = body
+        else:
+            running.pop(as_str(body.get("job")), None)
     return tuple(running.values())
 
 
 def last_job(entries: Iterable[Entry]) -> int:
     """The number of the latest job, 0 where there was none."""
-    names = (as_str(entry.body.get("job")).removeprefix("job:") for entry in entries if entry.kind == "job")
+    names = (as_str(entry.body.get("job")).removeprefix("job:") for entry in _every(entries, "job"))
     return max((int(name) for name in names if name.isdecimal()), default=0)
 
 
 def bodies(entries: Iterable[Entry], kind: str) -> tuple[Mapping[str, object], ...]:
     """What all entries of a kind say."""
-    return tuple(entry.body for entry in entries if entry.kind == kind)
+    return tuple(entry.body for entry in _every(entries, kind))
 
 
-def _collect(early: list[Entry], messages: list[Message], fetch: Fetch) -> tuple[Message, ...]:
+def _collect(early: Iterable[Entry], reply: Message, fetch: Fetch) -> tuple[Message, ...]:
     """A message of the results that no message carried, in the order of the calls of the reply that asked for them."""
-    asked = [call.id for call in messages[-1].calls] if messages else []
+    asked = [call.id for call in reply.calls]
     results = [_read(entry, lambda body: decode_result_part(body.get("result"), fetch)) for entry in early]
     known = {result.call_id: result for result in results}
     found = tuple(known[call_id] for call_id in asked if call_id in known)
@@ -246,7 +345,7 @@ class Spend:
 
 def bills(entries: Iterable[Entry]) -> Iterator[Bill]:
     """Every charge, those of abandoned branches too: they were paid."""
-    return (read_spent(entry.body) for entry in entries if entry.kind == "spent")
+    return (read_spent(entry.body) for entry in _every(entries, "spent"))
 
 
 def spend(entries: Iterable[Entry]) -> Spend:
@@ -284,10 +383,10 @@ def spend(entries: Iterable[Entry]) -> Spend:
 def title(entries: Iterable[Entry], length: int = 80) -> str:
     """The name a person gave to the session, else how their first prompt begins; "" before there is one."""
     found = ""
-    for entry in entries:
+    for entry in _every(entries, "label", "message"):
         if entry.kind == "label":
             found = as_str(entry.body.get("text"))
-        elif entry.kind == "message" and not found:
+        elif not found:
             body = entry.body
             if body.get("role") == "user" and not body.get("sender"):
                 parts = map(as_object, as_array(body.get("parts")))
@@ -306,7 +405,7 @@ def counts(entries: Iterable[Entry]) -> Mapping[str, int]:
 
 def origin(entries: Iterable[Entry]) -> Mapping[str, object]:
     """The body of the first `opened` entry, {} where there is none."""
-    return next((entry.body for entry in entries if entry.kind == "opened"), as_object(None))
+    return next((entry.body for entry in _every(entries, "opened")), as_object(None))
 
 
 def _add(sums: dict[str, Decimal], key: str, usd: Decimal | None) -> None:

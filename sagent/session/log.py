@@ -1,15 +1,18 @@
 """What an agent did, entry by entry: on disk, or in memory where nothing is to be kept."""
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from sagent.errors import SessionCorrupt
 from sagent.session.blobs import BlobDirectory, sync_path
-from sagent.session.entries import Entry, forked, parse_line, seal
+from sagent.session.contents import Contents, FileContents, Index, KeptContents, damaged
+from sagent.session.contents import session_of as session_of  # noqa: PLC0414 -- readers of logs have it from here
+from sagent.session.entries import Entry, forked, parse_line, scan_line, seal
 from sagent.session.names import log_file, new_session_id
+from sagent.session.stretch import Place, find_ids
 
 
 class Log(Protocol):
@@ -56,6 +59,10 @@ class Log(Protocol):
         """Every entry, in the order written, those of abandoned branches too. Raises SessionCorrupt."""
         ...
 
+    def contents(self) -> Contents:
+        """The same, to be gone through more than once, or only those of some kinds."""
+        ...
+
     def child(self, agent: str) -> "Log":
         """The log of another agent of the tree; the same one each time. Raises ValueError for an impossible path."""
         ...
@@ -89,6 +96,7 @@ class FileLog:
         self._unsynced_name = not self._file.exists()
         self._fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._ragged = False  # a failed append left bytes that could not be cut off yet
+        self._index = Index()
         self._end: tuple[str, int] = ("", 0)  # head and size, changed together
         try:
             self.torn = self._verify()
@@ -140,6 +148,10 @@ class FileLog:
         """Read the file, verifying it again."""
         return read_log(self._file)
 
+    def contents(self) -> Contents:
+        """Read from the file, as they are asked for."""
+        return FileContents(self._file, self._index)
+
     def child(self, agent: str) -> "FileLog":
         """The log of another agent of this session."""
         return self._family.get(agent) or FileLog(self._session, agent, blobs=self._blobs, family=self._family)
@@ -162,14 +174,17 @@ class FileLog:
 
     def _write(self, parent: str, kind: str, body: Mapping[str, object]) -> Entry:
         entry = seal(parent, kind, body)
+        if os.fstat(self._fd).st_nlink == 0:  # what goes there is gone with this process
+            raise FileNotFoundError(errno.ENOENT, "it was deleted while it was in use", str(self._file))
         if self._ragged:
             self._cut()
         try:
             rest = memoryview(entry.line)
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
-            self._end = (entry.id, self._end[1] + len(entry.line))
-        except BaseException:  # an interrupt between the write and the line after it too
+            self._index.add(len(entry.line), parent, kind)
+            self._end = (entry.id, self._index.size)
+        except BaseException:  # an interrupt between the write and the lines after it too
             self._ragged = True
             with contextlib.suppress(OSError):
                 self._cut()
@@ -177,15 +192,13 @@ class FileLog:
         return entry
 
     def _cut(self) -> None:
+        self._index.cut(self._end[1])
         os.ftruncate(self._fd, self._end[1])
         self._ragged = False
 
     def _verify(self) -> int:
-        head, size = "", 0
-        for entry in read_log(self._file):
-            head, size = entry.id, size + len(entry.line)
-        self._end = (head, size)
-        torn = os.fstat(self._fd).st_size - size
+        self._end = (_fill(self._index, self._file), self._index.size)
+        torn = os.fstat(self._fd).st_size - self._index.size
         if torn:
             self._cut()
         return torn
@@ -248,6 +261,10 @@ class MemoryLog:
         """What was kept."""
         return iter(tuple(self._entries))
 
+    def contents(self) -> Contents:
+        """What was kept."""
+        return KeptContents(tuple(self._entries))
+
     def child(self, agent: str) -> "MemoryLog":
         """The log of another agent of this tree."""
         log_file(Path(), agent)
@@ -275,29 +292,14 @@ def read_log(file: Path) -> Iterator[Entry]:
     Each is verified before it is given out: its content matches its id, and it follows from the entry before. Raises
     SessionCorrupt and OSError.
     """
-    previous = ""
-    seen: set[str] = set()
-    with file.open("rb", buffering=1 << 18) as stream:
-        for number, line in enumerate(stream, 1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                entry = parse_line(line)
-                if entry.parent != previous and not _forks(entry, previous, seen):
-                    raise ValueError("the entry does not follow from the one before: lines are missing or in disorder")
-            except ValueError as error:
-                raise _corrupt(file, number, str(error)) from error
-            seen.add(entry.id)
-            previous = entry.id
-            yield entry
+    return (parse_line(line) for line, _, _, _ in _scan(file))
 
 
-def session_of(file: Path) -> Path:
-    """The session directory in which a log's file lies, children's files included."""
-    for directory in file.parents:
-        if (directory / "root.jsonl").exists():
-            return directory
-    return file.parent
+def read_contents(file: Path) -> Contents:
+    """The same, to be gone through more than once, or only those of some kinds; all are verified here first."""
+    index = Index()
+    _fill(index, file)
+    return FileContents(file, index)
 
 
 def make_directory(directory: Path) -> None:
@@ -307,9 +309,53 @@ def make_directory(directory: Path) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
-def _forks(entry: Entry, previous: str, seen: set[str]) -> bool:
-    """Whether an entry takes up an earlier one and says which line was the last before."""
-    return entry.kind == "forked" and entry.parent in seen and entry.body.get("left") == previous
+def _fill(index: Index, file: Path) -> str:
+    """Verify a log and count its entries; the id of the last one."""
+    head = ""
+    for line, head, parent, kind in _scan(file):  # noqa: B007 -- the last one is wanted
+        index.add(len(line), parent, kind)
+    return head
+
+
+def _scan(file: Path) -> Iterator[tuple[bytes, str, str, str]]:
+    """The lines that a log has now, verified, each with its id, parent and kind."""
+    previous, place = "", 0
+    forks: _Forks | None = None  # nothing is kept of the ids of a log in which nothing was taken up again
+    with file.open("rb", buffering=1 << 18) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        for number, line in enumerate(stream, 1):
+            if place + len(line) > size or not line.endswith(b"\n"):
+                return
+            try:
+                entry_id, parent, kind = scan_line(line)
+                if parent != previous:
+                    forks = forks or _Forks(file, place, size)
+                    forks.check(parse_line(line), previous)
+            except ValueError as error:
+                raise damaged(file, number, str(error)) from error
+            if forks is not None:
+                forks.see(entry_id)
+            place += len(line)
+            previous = entry_id
+            yield line, entry_id, parent, kind
+
+
+class _Forks:
+    """The entries of a log that are taken up again, from a place on."""
+
+    def __init__(self, file: Path, place: int, size: int) -> None:
+        self._wanted = _taken_up(Place(file, place, size - place))
+        self._seen = find_ids(Place(file, 0, place), self._wanted)
+
+    def see(self, entry_id: str) -> None:
+        """An entry that can be taken up from here on."""
+        if entry_id in self._wanted:
+            self._seen.add(entry_id)
+
+    def check(self, entry: Entry, previous: str) -> None:
+        """Raises ValueError for one that does not take up an earlier entry and say which line was the last before."""
+        if entry.kind != "forked" or entry.parent not in self._seen or entry.body.get("left") != previous:
+            raise ValueError("the entry does not follow from the one before: lines are missing or in disorder")
 
 
 def _require(entry_id: str, entries: Iterable[Entry]) -> None:
@@ -317,9 +363,14 @@ def _require(entry_id: str, entries: Iterable[Entry]) -> None:
         raise ValueError(f"no entry {entry_id!r} in this log")
 
 
-def _corrupt(file: Path, number: int, reason: str) -> SessionCorrupt:
-    session = session_of(file)
-    return SessionCorrupt(
-        f"{file}, line {number}: {reason}. `sagent sessions repair {session}` moves the file aside and keeps the "
-        f"{number - 1} entries before that line."
-    )
+def _taken_up(place: Place) -> set[str]:
+    """The ids that the forks of a stretch name."""
+    mark = b',"kind":"forked","parent":"'
+    end = len(b'"}\n')
+    with place.path.open("rb", buffering=1 << 18) as stream:
+        stream.seek(place.start)
+        return {
+            line[-64 - end : -end].decode("ascii", "replace")
+            for line in stream
+            if line[-64 - end - len(mark) : -64 - end] == mark
+        }

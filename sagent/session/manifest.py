@@ -5,14 +5,13 @@ manifest carries the sha256 of its own canonical JSON, and the archive is exactl
 padding or order is free. Compress it to send it.
 """
 
-import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sagent.errors import UsageError
+from sagent.lib.draft import draft
 from sagent.lib.json import Thawed, as_array, as_int, as_object, as_str, canonical_bytes, json_load, sha256_hex
 from sagent.session.stretch import Place
 
@@ -87,17 +86,8 @@ def write_bundle(out: Path, members: Mapping[str, object], files: Mapping[str, P
         digest = sha256_hex(content) if isinstance(content, bytes) else content.sha256()
         rows.append({"name": name, "size": size, "sha256": digest})
     manifest = manifest_bytes({**members, "format": FORMAT, "version": VERSION, "files": rows})
-    fresh = out.with_name(f".{out.name}.{os.urandom(4).hex()}")
-    try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            for piece in _archive({NAME: manifest, **dict(sorted(files.items()))}):
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(out)
-    finally:
-        with suppress(FileNotFoundError):
-            fresh.unlink()
+    with draft(out) as file:
+        file.writelines(_archive({NAME: manifest, **dict(sorted(files.items()))}))
     return manifest[7:71].decode()
 
 

@@ -8,16 +8,22 @@ result carries it), or check a signature.
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
 from sagent.errors import SagentError, SessionCorrupt, SessionNotFound, UsageError
+from sagent.lib.draft import draft
 from sagent.session.blobs import BlobDirectory, sync_path
+from sagent.session.checkpoints import blobs_of
+from sagent.session.contents import session_of
+from sagent.session.entries import parse_line
 from sagent.session.lock import Lock
-from sagent.session.log import FileLog, read_log, session_of
+from sagent.session.log import FileLog, read_log
 from sagent.session.manifest import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
 from sagent.session.names import agent_of
 from sagent.session.signature import (
@@ -121,7 +127,7 @@ def sign_record(path: Path, proof: Proof, key: Path) -> Path:
     """
     if path.is_file() and path.name != "root.jsonl":
         beside = path.with_name(f"{path.name}.sig")
-        _replace(beside, sign(path, key))
+        _put(beside, sign(path, key))
         return beside
     session = path.parent if path.is_file() else path
     if unpacked(session):
@@ -131,8 +137,8 @@ def sign_record(path: Path, proof: Proof, key: Path) -> Path:
     signature = sign(statement, key)
     lock = Lock(session)
     try:
-        _replace(session / STATEMENT, statement)
-        _replace(session / SIGNATURE, signature)
+        _put(session / STATEMENT, statement)
+        _put(session / SIGNATURE, signature)
     finally:
         lock.close()
     return session / SIGNATURE
@@ -154,18 +160,9 @@ def repair(path: Path) -> tuple[Repair, ...]:
         lock.close()
 
 
-def _replace(file: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        fresh.replace(file)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
+def _put(file: Path, data: bytes) -> None:
+    with draft(file) as written:
+        written.write(data)
 
 
 def _names(directory: Path) -> list[str]:
@@ -359,7 +356,7 @@ class _Record:
                 problems.append(f"{self.path('blobs')}/{name} was changed: its content does not match its name")
         used: set[str] = set()
         for agent, log in self.logs.items():
-            for name, entry in _named_blobs(log.stretches, self.session):
+            for name, entry in chain(_named_blobs(log.stretches, self.session), _touched_blobs(log.place)):
                 used.add(name)
                 if name not in kept:
                     problems.append(f"{agent}, entry {entry}: {self.path('blobs')}/{name} is missing")
@@ -532,6 +529,19 @@ def _named_blobs(stretches: Iterable[Stretch], session: str) -> Iterator[tuple[s
     for stretch in stretches:
         yield from stretch.blobs
         yield from ((name, entry) for of, name, entry in stretch.spilled if of == session)
+
+
+def _touched_blobs(place: Place) -> Iterator[tuple[str, str]]:
+    """The blobs that checkpoints of files name, and their entries."""
+    left = place.size
+    with place.path.open("rb", buffering=1 << 18) as file:
+        file.seek(place.start)
+        while left > 0 and (line := file.readline(left)):
+            left -= len(line)
+            if line.find(b',"kind":"touched","parent":"', -128) >= 0:
+                with suppress(ValueError):  # damaged lines are told of elsewhere
+                    entry = parse_line(line)
+                    yield from ((name, entry.id) for name in blobs_of(entry.body))
 
 
 def _was_session(directory: Path) -> bool:

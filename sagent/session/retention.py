@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 
 from sagent.errors import SagentError, UsageError
@@ -138,7 +139,7 @@ def _removed(session: Glance, cutoff: float) -> str:
 
 
 def _ends(file: Path) -> tuple[list[Entry], list[Entry]]:
-    """The entries that begin and those that end a log; what is damaged is left out."""
+    """What tells of a log among the entries that begin it and those that end it; what is damaged is left out."""
     with file.open("rb") as stream:
         head = stream.read(HEAD)
         size = os.fstat(stream.fileno()).st_size
@@ -146,11 +147,24 @@ def _ends(file: Path) -> tuple[list[Entry], list[Entry]]:
         if size > len(head):
             stream.seek(max(len(head), size - TAIL))
             tail = stream.read(TAIL)
-    return list(_entries(head)), list(_entries(tail))
+    lines, more = head.splitlines(keepends=True), tail.splitlines(keepends=True)
+    return list(_telling(lines)), [*_entries(filter(_is_label, more)), *islice(_entries((more or lines)[::-1]), 1)]
 
 
-def _entries(piece: bytes) -> Iterator[Entry]:
-    for line in piece.splitlines(keepends=True):
+def _telling(lines: Iterable[bytes]) -> Iterator[Entry]:
+    """Those of the first entries that say where it was and what it is called."""
+    asked = False
+    for entry in _entries(line for line in lines if not asked or _is_label(line)):
+        asked = asked or (entry.kind == "message" and bool(title([entry])))
+        yield entry
+
+
+def _is_label(line: bytes) -> bool:
+    return line[-140:].find(b',"kind":"label","parent":"') >= 0
+
+
+def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
+    for line in lines:
         try:
             entry = parse_line(line)
             _ = entry.body

@@ -1,23 +1,25 @@
 """Where sessions lie: `<state>/sessions/<working directory>/<session id>/`, each with a lock, logs and blobs."""
 
 import os
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from sagent.codec import VERSION
 from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
 from sagent.lib.json import as_int, as_str
 from sagent.session.blobs import BlobDirectory
+from sagent.session.entries import Entry
 from sagent.session.folds import origin, spend, title
 from sagent.session.lock import Lock
 from sagent.session.log import FileLog, make_directory, read_log
 from sagent.session.names import new_session_id, sessions_of
 
-if TYPE_CHECKING:
-    from sagent.session.entries import Entry
+LAST = "last-opened"  # the file beside the sessions of a working directory that names the one opened last
 
 
 class Session:
@@ -45,7 +47,9 @@ class Session:
                 path.mkdir(mode=0o700)
             except FileExistsError:
                 continue
-            return cls._begin(path)
+            session = cls._begin(path)
+            _note_last(path)
+            return session
 
     @classmethod
     def create_at(cls, path: Path) -> Self:
@@ -71,6 +75,7 @@ class Session:
         except BaseException:
             lock.close()
             raise
+        _note_last(path)
         return session
 
     @classmethod
@@ -147,11 +152,38 @@ def find(state: Path, name: str, cwd: Path | None = None) -> Path:
 
 
 def latest(state: Path, cwd: Path) -> Path:
-    """The session of a working directory that was last written to. Raises SessionNotFound."""
+    """The session of a working directory that was last written to. Raises SessionNotFound.
+
+    Where a file's time is still to come the clock was set back, and times tell nothing: then it is the one that was
+    opened last.
+    """
     found = [(path.joinpath("root.jsonl").stat().st_mtime_ns, path.name, path) for path in sessions(state, cwd)]
     if not found:
         raise SessionNotFound(f"no session of {cwd} yet; run without --continue to start one")
-    return max(found)[-1]
+    newest, _, path = max(found)
+    if newest > time.time_ns():
+        opened = _last_opened(path.parent)
+        path = next((each for _, name, each in found if name == opened), path)
+    return path
+
+
+def _note_last(path: Path) -> None:
+    """Say in a file beside the sessions of a working directory which one was opened last."""
+    if path.parent.parent.name != "sessions":
+        return  # it lies where somebody wanted it
+    with suppress(OSError):  # no session fails for that
+        fd = os.open(path.parent / LAST, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, path.name.encode())
+        finally:
+            os.close(fd)
+
+
+def _last_opened(home: Path) -> str:
+    try:
+        return (home / LAST).read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
@@ -170,29 +202,50 @@ def summaries(state: Path, cwd: Path | None = None) -> list[Summary]:
 
 def summarize(path: Path) -> Summary:
     """One session at a glance."""
-    entries: list[Entry] = []
-    size, in_root, problem = 0, None, ""
-    try:
-        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        for file in log_files(path):
-            entries.extend(read_log(file))  # what comes before a damaged line is kept
-            in_root = in_root or len(entries)
-    except (SessionCorrupt, OSError) as error:
-        problem = str(error)
-    cost = spend(entries).cost
+    seen = _Seen(path)
+    cost = spend(seen.entries()).cost
     return Summary(
         id=path.name,
         path=path,
-        cwd=as_str(origin(entries).get("cwd")),
-        title=title(entries[:in_root]),
-        started=entries[0].at if entries else "",
-        last=max((entry.at for entry in entries), default=""),
-        entries=len(entries),
+        cwd=as_str(origin(seen.telling).get("cwd")),
+        title=title(seen.telling),
+        started=seen.started,
+        last=seen.last,
+        entries=seen.count,
         usd=cost.total,
         unpriced=cost.unpriced,
-        size=size,
-        problem=problem,
+        size=seen.size,
+        problem=seen.problem,
     )
+
+
+class _Seen:
+    """What is noted of a session's entries while they go by: few of them tell where it was and what it is called."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.count = self.size = 0
+        self.started = self.last = self.problem = ""
+        self.telling: list[Entry] = []
+
+    def entries(self) -> Iterator[Entry]:
+        """Every entry of every log; of a damaged one those before the damage, and none of those behind it."""
+        in_root, asked = True, False
+        try:
+            self.size = sum(file.stat().st_size for file in self._path.rglob("*") if file.is_file())
+            for file in log_files(self._path):
+                for entry in read_log(file):
+                    self.count += 1
+                    self.started = self.started or entry.at
+                    self.last = max(self.last, entry.at)
+                    first = entry.kind == "message" and not asked and bool(title([entry]))
+                    if in_root and (first or entry.kind in ("opened", "label")):
+                        self.telling.append(entry)
+                        asked = asked or first
+                    yield entry
+                in_root = False  # the root's log alone says what a session is called
+        except (SessionCorrupt, OSError) as error:
+            self.problem = str(error)
 
 
 def log_files(session: Path) -> list[Path]:
@@ -218,9 +271,9 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
             for file in log_files(source):
                 target = made.path / file.relative_to(source)
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                data = file.read_bytes()
-                target.write_bytes(data[: data.rfind(b"\n") + 1])  # of one in use, the last line may not be whole
+                shutil.copyfile(file, target)
                 target.chmod(0o600)
+                _end_at_line(target)  # of one in use, the last line may not be whole
             if (source / "blobs").is_dir():
                 shutil.copytree(source / "blobs", made.path / "blobs", copy_function=_link, dirs_exist_ok=True)
         except BaseException:
@@ -239,6 +292,20 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
             shutil.rmtree(made.path, ignore_errors=True)
             raise
     return made.path
+
+
+def _end_at_line(file: Path) -> None:
+    """Cut off what follows the last line's end."""
+    with file.open("r+b") as stream:
+        place = stream.seek(0, os.SEEK_END)
+        while place:
+            start = max(0, place - (1 << 16))
+            stream.seek(start)
+            if (found := stream.read(place - start).rfind(b"\n")) >= 0:
+                stream.truncate(start + found + 1)
+                return
+            place = start
+        stream.truncate(0)
 
 
 def _link(source: str, target: str) -> None:

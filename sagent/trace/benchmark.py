@@ -1,8 +1,8 @@
-"""Tasks that are carried out with and without an advisor, and the record of each time one was."""
+"""Tasks that are carried out in several ways (arms), and the record of each time one was."""
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -12,9 +12,10 @@ from sagent.errors import UsageError
 from sagent.lib.json import as_int, as_object, as_str, canonical_bytes, json_dump, sha256_hex
 from sagent.trace.steps import as_number, as_usd
 
-Arm: TypeAlias = Literal["without", "with"]
-"""Which of the two ways a task was carried out in: without an advisor, or with it."""
-ARMS: tuple[Arm, ...] = get_args(Arm)
+Arm: TypeAlias = str
+"""The name of a way in which a task was carried out."""
+ARMS: tuple[Arm, Arm] = ("without", "with")
+"""Those of `bench-advisor`: without an advisor, and with it."""
 Outcome: TypeAlias = Literal["solved", "unsolved", "failed", "budget", "interrupted"]
 JUDGED: tuple[Outcome, ...] = ("solved", "unsolved")
 """Outcomes that the check decided. The others say nothing about the task."""
@@ -27,18 +28,27 @@ _MEMBERS = ("name", "prompt", "check", "directory", "timeout")
 @dataclass(frozen=True, slots=True)
 class Task:
     """What is to be done, in a copy of `directory`, or where that is None in an empty one. `check` is a shell command
-    that exits with 0 there when it is done; `timeout` is in seconds, for the work and again for the check."""
+    that exits with 0 there when it is done; `timeout` is in seconds, for the work and again for the check.
+
+    What was asked in a recorded `session` is asked again in a clone of its directory at `commit`, where that is known;
+    `then` are the prompts after the first, one after the other.
+    """
 
     name: str
     prompt: str
     check: str
     directory: Path | None = None
     timeout: float = TIMEOUT
+    session: str = ""
+    commit: str = ""
+    then: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
         """Changes whenever the task does; files in its directory are not looked at."""
         members = {**asdict(self), "directory": str(self.directory or "")}
+        if not self.session:  # as it was before sessions could be tasks
+            members = {name: members[name] for name in _MEMBERS}
         return sha256_hex(canonical_bytes(members))[:16]
 
 
@@ -48,7 +58,8 @@ class Trial:
 
     "failed" is a provider, or anything else beside the task, that broke; "budget" a run that its budget ended. `stop`
     is why the work ended, `reason` says what went wrong, `check` is the exit code of the check. `usd` is what it cost,
-    None where a price is not known; `most` what it cost at most, where a bill never came; `turns` are model calls.
+    None where a price is not known; `least` is the part of it that is known, `most` what it cost at most, where a bill
+    never came; `turns` are model calls; `read` and `written` are tokens, None in notes from before these were kept.
     """
 
     task: str
@@ -60,9 +71,12 @@ class Trial:
     reason: str = ""
     check: int | None = None
     usd: Decimal | None = None
+    least: Decimal = Decimal(0)
     most: Decimal | None = None
     advisor_usd: Decimal | None = None
     turns: int = 0
+    read: int | None = None
+    written: int | None = None
     seconds: float = 0.0
     answered: int = 0
     declined: int = 0
@@ -94,28 +108,30 @@ def encode_trial(trial: Trial) -> str:
     )
 
 
-def decode_trial(line: bytes | str) -> Trial:
-    """The trial of a line. Raises ValueError for what is none."""
+def decode_trial(line: bytes | str, arms: Collection[Arm] = ARMS) -> Trial:
+    """The trial of a line. Raises ValueError for what is none, or is of none of the arms."""
     body = as_object(json.loads(line))
     arm, outcome = as_str(body.get("arm")), as_str(body.get("outcome"))
     number, check = as_int(body.get("number")), body.get("check")
-    known_arm: Arm | None = next((each for each in ARMS if each == arm), None)
     known_outcome: Outcome | None = next((each for each in get_args(Outcome) if each == outcome), None)
-    if known_arm is None or known_outcome is None or number < 1 or not body.get("task"):
+    if arm not in arms or known_outcome is None or number < 1 or not body.get("task"):
         raise ValueError("not the line of a run")
     return Trial(
         task=as_str(body.get("task")),
         digest=as_str(body.get("digest")),
-        arm=known_arm,
+        arm=arm,
         number=number,
         outcome=known_outcome,
         stop=as_str(body.get("stop")),
         reason=as_str(body.get("reason")),
         check=check if isinstance(check, int) else None,
         usd=as_usd(body.get("usd")),
+        least=as_usd(body.get("least")) or Decimal(0),
         most=as_usd(body.get("most")),
         advisor_usd=as_usd(body.get("advisor_usd")),
         turns=as_int(body.get("turns")),
+        read=as_int(body["read"]) if body.get("read") is not None else None,
+        written=as_int(body["written"]) if body.get("written") is not None else None,
         seconds=as_number(body.get("seconds")),
         answered=as_int(body.get("answered")),
         declined=as_int(body.get("declined")),
@@ -143,15 +159,20 @@ def read_tasks(file: Path) -> tuple[Task, ...]:
         text = file.read_text("utf-8")
     except (OSError, ValueError) as error:
         raise UsageError(f"{file}: the tasks cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    rows = _lines(file, text) if file.suffix in (".jsonl", ".ndjson") else _tables(file, text)
+    tasks = place_tasks(file, _lines(file, text) if file.suffix in (".jsonl", ".ndjson") else _tables(file, text))
+    if not tasks:
+        raise UsageError(f"{file} holds no tasks: write [[tasks]] with name, prompt and check.")
+    return tasks
+
+
+def place_tasks(file: Path, rows: Iterable[tuple[str, object]]) -> tuple[Task, ...]:
+    """The tasks of rows, each with the words that tell where it stands. Raises UsageError with these."""
     tasks: dict[str, Task] = {}
     for where, row in rows:
         task = _task(file, where, row)
         if task.name in tasks:
             raise UsageError(f"{where}: there is a task {task.name!r} already: name each apart.")
         tasks[task.name] = task
-    if not tasks:
-        raise UsageError(f"{file} holds no tasks: write [[tasks]] with name, prompt and check.")
     return tuple(tasks.values())
 
 

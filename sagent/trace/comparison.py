@@ -153,7 +153,7 @@ def _by_task(found: Comparison) -> Iterator[str]:
         for arm, side in sides.items():
             asked = "-" if arm == "without" or side.consult_rate is None else f"{side.consult_rate:.2f}"
             rows.append((name, arm, f"{side.solved}/{side.judged}", *_means(side), asked))
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def _arms(found: Comparison) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _arms(found: Comparison) -> Iterator[str]:
         unknown = name == "usd" and any(side.usd is None for side in found.sides.values())
         told = "unknown" if unknown else _difference(difference, digits)
         rows.append((title, columns[0][place], columns[1][place], told))
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def _means(side: Side) -> tuple[str, str, str]:
@@ -227,7 +227,8 @@ def _apart(found: Comparison) -> Iterator[str]:
 _WORDS = {"failed": "failed (not the task's doing)", "budget": "ended by the budget"}
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """The rows of a table as lines, each column as wide as its widest cell."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

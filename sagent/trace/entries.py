@@ -111,6 +111,7 @@ class _Log:
             "spawned": ("agent",),
             "returned": ("agent",),
             "job": ("job", "state"),
+            "handoff": ("from", "to"),
             "forked": (),
             "repaired": (),
         }

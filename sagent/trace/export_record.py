@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.session.checkpoints import REWIND
 from sagent.session.entries import Entry, parse_line, read_spent
 from sagent.session.names import agent_of
 from sagent.trace.entries import DENIED
@@ -18,6 +19,7 @@ from sagent.trace.steps import as_number, consulted
 from sagent.usage import Usage
 
 MOST_TEXT = 200_000  # characters of one text that are kept
+MOST_FILES = 20  # that are named where files were wound back
 
 
 @dataclass(slots=True)
@@ -227,7 +229,7 @@ class _Reader:
         call.done, call.failed = True, result.get("is_error") is True
         call.denied = call.failed and call.result.startswith(DENIED)
         call.seconds = as_number(body.get("seconds"))
-        call.diff = "" if call.failed else as_str(body.get("diff")) or call.diff
+        call.diff = "" if call.failed else _without_names(as_str(body.get("diff"))) or call.diff
         counts = self.record.tools.setdefault(call.name, Counter())
         counts["denied"] += call.denied
         counts["failed"] += call.failed and not call.denied
@@ -269,6 +271,10 @@ class _Reader:
         if entry.kind == "compacted":
             self.record.compactions += 1
             self.record.compacted += max(0, as_int(body.get("before")) - as_int(body.get("after")))
+        if entry.kind == "touched" and body.get("tool") == REWIND and body.get("state") == "ended":
+            files = [as_str(as_object(each).get("path")) for each in as_array(body.get("files"))]
+            more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
+            self._add(Block("note", agent, entry.at, "files wound back", ", ".join(files[:MOST_FILES]) + more))
         names = _NOTED.get(entry.kind)
         if names is None:
             return
@@ -288,6 +294,7 @@ _NOTED: Mapping[str, tuple[str, ...]] = {
     "returned": ("agent",),
     "sent": ("to", "text", "due"),
     "job": ("job", "tool", "state"),
+    "handoff": ("from", "to"),
     "forked": (),
     "repaired": ("kept", "dropped_bytes"),
     "closed": (),
@@ -312,6 +319,12 @@ def _bounded(text: str) -> str:
     if len(text) <= MOST_TEXT:
         return text
     return f"{text[:MOST_TEXT]}\n[... {len(text) - MOST_TEXT} characters more, in the log ...]"
+
+
+def _without_names(diff: str) -> str:
+    """A unified diff without its first two lines: the call tells which file it is."""
+    lines = diff.rstrip("\n").split("\n")
+    return "\n".join(lines[2:] if lines[0].startswith("--- ") and len(lines) > 2 else lines)
 
 
 def _diff(call: Call) -> str:

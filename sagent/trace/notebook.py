@@ -3,17 +3,17 @@
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Protocol
 
 from sagent.errors import SessionBusy, UsageError
-from sagent.lib.json import as_object, json_dump, json_load, wire_bytes
+from sagent.lib.json import JsonObject, as_object, json_dump, json_load, wire_bytes
 from sagent.session.blobs import sync_path
 from sagent.session.lock import Lock
 from sagent.session.log import make_directory
-from sagent.trace.benchmark import Task, Trial, decode_trial, encode_trial
+from sagent.trace.benchmark import ARMS, Arm, Task, Trial, decode_trial, encode_trial
 
 PREFIX = "sagent-bench-"
 
@@ -79,24 +79,32 @@ class Memory:
 class Notebook:
     """Notes in a directory: `setup.json`, `runs.jsonl`, the runs' sessions. One process at a time has it.
 
-    A last line that a killed process left without its end is cut off. Raises UsageError for a directory of something
-    else, of another setup, or in use; and OSError.
+    A last line that a killed process left without its end is cut off. `flag` is what named the directory. Raises
+    UsageError for a directory of something else, of another setup, or in use; and OSError.
     """
 
-    def __init__(self, directory: Path, setup: Mapping[str, object], tasks: Sequence[Task]) -> None:
-        self._directory = directory.absolute()
+    def __init__(
+        self,
+        directory: Path,
+        setup: Mapping[str, object],
+        tasks: Sequence[Task],
+        arms: Collection[Arm] = ARMS,
+        *,
+        flag: str = "--out",
+    ) -> None:
+        self._directory, self._flag = directory.absolute(), flag
         self._file, self._setup = self._directory / "runs.jsonl", self._directory / "setup.json"
         self._left = self._directory / "workplace"
-        if self._directory.exists() and not self._setup.exists() and any(self._directory.iterdir()):
-            raise UsageError(f"--out {directory}: it holds something else: name a new directory.")
+        if self._directory.exists() and not self._setup.exists() and any(self._strangers()):
+            raise UsageError(f"{flag} {directory}: it holds something else: name a new directory.")
         make_directory(self._directory)
         try:
             self._lock = Lock(self._directory)
         except SessionBusy as error:
-            raise UsageError(f"--out {directory}: another benchmark is at work there: {error}") from error
+            raise UsageError(f"{flag} {directory}: another benchmark is at work there: {error}") from error
         try:
             self._check(setup)
-            self.trials = self._read(tasks)
+            self.trials = self._read(tasks, arms)
             self._fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except BaseException:
             self._lock.close()
@@ -107,11 +115,11 @@ class Notebook:
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
         """A directory that is not there yet, named for the run."""
-        slug = re.sub(r"[^A-Za-z0-9_-]+", "-", task).strip("-")[:40] or "task"
-        name, tries = f"{slug}-{number}-{arm}", 1
+        slug, way = _slug(task, 40) or "task", _slug(arm, 80)
+        name, tries = f"{slug}-{number}-{way}", 1
         while name in self._begun:
             tries += 1
-            name = f"{slug}-{number}-{arm}.{tries}"
+            name = f"{slug}-{number}-{way}.{tries}"
         self._begun.add(name)
         return self._directory / "sessions" / name
 
@@ -152,6 +160,10 @@ class Notebook:
         self._left.write_text(place.name, "utf-8")
         return place
 
+    def _strangers(self) -> Iterator[Path]:
+        """What is not of the moment before there is a setup, in which another process was killed."""
+        return (path for path in self._directory.iterdir() if path.name not in ("lock", "setup.partial"))
+
     def _sessions(self) -> Sequence[Path]:
         home = self._directory / "sessions"
         return [path for path in home.iterdir() if path.is_dir()] if home.is_dir() else []
@@ -167,16 +179,17 @@ class Notebook:
         try:
             known = as_object(json_load(self._setup.read_bytes()))
         except ValueError as error:
-            raise UsageError(f"{self._setup} cannot be read: {error}. Name another directory with --out.") from error
-        if differing := [name for name in {**known, **told} if known.get(name) != told.get(name)]:
-            name = differing[0]
-            before, now = (json_dump(each.get(name)) for each in (known, told))
             raise UsageError(
-                f"--out {self._directory}: its runs were made with {name} = {before}, not {now}: what is to be "
+                f"{self._setup} cannot be read: {error}. Name another directory with {self._flag}."
+            ) from error
+        if differing := _differing(known, told):
+            name, before, now = differing[0], *map(json_dump, differing[1:])
+            raise UsageError(
+                f"{self._flag} {self._directory}: its runs were made with {name} = {before}, not {now}: what is to be "
                 "compared has to be alike. Name another directory."
             )
 
-    def _read(self, tasks: Sequence[Task]) -> list[Trial]:
+    def _read(self, tasks: Sequence[Task], arms: Collection[Arm]) -> list[Trial]:
         digests = {task.name: task.digest for task in tasks}
         found: list[Trial] = []
         data = self._file.read_bytes() if self._file.exists() else b""
@@ -185,7 +198,7 @@ class Notebook:
             try:
                 if not line.endswith(b"\n"):
                     raise ValueError("it has no end")
-                trial = decode_trial(line)
+                trial = decode_trial(line, arms)
             except ValueError as error:
                 if number == len(lines):
                     os.truncate(self._file, len(data) - len(line))
@@ -193,8 +206,22 @@ class Notebook:
                 raise UsageError(f"{self._file}, line {number}: not what was written: {error}. Remove it.") from error
             if digests.get(trial.task, trial.digest) != trial.digest:
                 raise UsageError(
-                    f"--out {self._directory}: task {trial.task!r} has changed since its runs were made: rename it, or "
-                    "name another directory."
+                    f"{self._flag} {self._directory}: task {trial.task!r} has changed since its runs were "
+                    "made: rename it, or name another directory."
                 )
             found.append(trial)
         return found
+
+
+def _slug(name: str, most: int) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:most]
+
+
+def _differing(known: Mapping[str, object], told: Mapping[str, object]) -> tuple[str, object, object] | None:
+    """The first member that differs: the way to it, what it was and what it is; None where all are alike."""
+    for name in {**known, **told}:
+        before, now = known.get(name), told.get(name)
+        if before != now:
+            inner = _differing(before, now) if isinstance(before, JsonObject) and isinstance(now, JsonObject) else None
+            return (name, before, now) if inner is None else (f"{name}.{inner[0]}", *inner[1:])
+    return None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent.app.experiment import _remove, copy
+from sagent.app.scratch import copy, remove
 
 
 async def test_a_copy_is_whole_and_leads_nowhere_into_the_original(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_place_is_removed_whatever_became_of_it(tmp_path: Path) -> None:
     (place / "link").symlink_to(outside)
     (place / "shut" / "deep").chmod(0)
     (place / "shut").chmod(0)
-    _remove(place)
+    remove(place)
     assert not place.exists()
     assert outside.stat().st_mode & 0o777 == 0o500
-    _remove(place)
+    remove(place)

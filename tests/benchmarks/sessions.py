@@ -1,12 +1,14 @@
-"""Long sessions: how fast they are verified, exported and listed, by commands."""
+"""Long sessions: how fast they are verified, exported, listed, gone on with and compacted, by commands."""
 
+import hashlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,8 +18,9 @@ from statistics import median
 from sagent.codec import encode_message, encode_result_part
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, ToolResult, user
-from sagent.session.entries import Bill, opened, spent
+from sagent.session.entries import Bill, compacted, opened, seal, spent
 from sagent.session.store import Session
+from sagent.testing.server import FakeProviderServer, Turn
 from sagent.usage import Usage
 
 RUNS = 5
@@ -27,12 +30,25 @@ COMMAND = "import sys; from sagent.cli.{0} import run_{0}; sys.exit(run_{0}(sys.
 
 @dataclass(frozen=True)
 class Speeds:
-    """MB/s of `sagent verify`, its start left out; seconds and MB of a page; seconds of a listing."""
+    """MB/s of `sagent verify`, its start left out; seconds and MB of a page; seconds of a listing, of 100 sessions and
+    of 1,000.
+
+    Of a log of a million entries: seconds from start to end of a run that goes on with it, its peak in MB, the size in
+    MB, and what `json.loads` of each line and sha256 of all of it take alone, in seconds. Of a session of 500,000
+    tokens: seconds of CPU by which a run that compacts it first takes longer than one that does not.
+    """
 
     verify: float
     page: float
     page_size: float
     listing: float
+    listing_thousand: float
+    million: float
+    million_memory: float
+    million_size: float
+    million_loads: float
+    million_sha256: float
+    compaction: float
 
 
 def measure() -> Speeds:
@@ -50,11 +66,106 @@ def measure() -> Speeds:
         page_size = out.stat().st_size / 1e6
     with sessions(100, turns=100, size=8_000) as (environment, _):
         listing = median(timed(["sessions", "list"], environment) for _ in range(RUNS))
-    return Speeds(verify, page, page_size, listing)
+    with sessions(1_000, turns=20, size=2_000) as (environment, _):
+        thousand = median(timed(["sessions", "list"], environment) for _ in range(RUNS))
+    return Speeds(verify, page, page_size, listing, thousand, *go_on_with_a_million(), compaction())
+
+
+def go_on_with_a_million(entries: int = 1_000_000) -> tuple[float, float, float, float, float]:
+    """Seconds and MB of a run that goes on with a log of so many entries, its size, and what is raw beside it."""
+    with tempfile.TemporaryDirectory() as home, FakeProviderServer([Turn(text="on")]).in_thread() as server:
+        session = Path(home, "session")
+        file = long_log(session, entries)
+        started = time.monotonic()
+        usage = go_on(session, server, [])
+        taken = time.monotonic() - started
+        with file.open("rb") as lines:
+            started = time.monotonic()
+            for line in lines:
+                json.loads(line)
+            loads = time.monotonic() - started
+        started = time.monotonic()
+        with file.open("rb") as whole:
+            hashlib.file_digest(whole, "sha256")
+        return taken, usage.ru_maxrss / 1e3, file.stat().st_size / 1e6, loads, time.monotonic() - started
+
+
+def compaction(tokens: int = 500_000) -> float:
+    """Extra CPU seconds of a run that compacts a session of so many tokens."""
+    parts = ("Goal", "Decisions", "Done", "Open", "Files")
+    summary = Turn(text="\n".join(f"## {part}\nWhat there is to say of it, in a line." for part in parts))
+    costs: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(RUNS):
+        for compact, found in costs.items():
+            with sessions(1, turns=tokens * 4 // 8_000, size=8_000) as (_, (session,)):
+                script = [summary, Turn(text="on")] if compact else [Turn(text="on")]
+                with FakeProviderServer(script).in_thread() as server:
+                    usage = go_on(session, server, ["/compact"] if compact else [])
+                    if len(server.requests) != len(script):
+                        raise RuntimeError(f"{len(server.requests)} requests, not {len(script)}")
+                found.append(usage.ru_utime + usage.ru_stime)
+    return median(costs[True]) - median(costs[False])
+
+
+def go_on(session: Path, server: FakeProviderServer, first: list[str]) -> resource.struct_rusage:
+    """A run that goes on with a session, after some prompts; what it used."""
+    environment = {
+        **os.environ, "HOME": str(session.parent), "GEMINI_API_KEY": "k", "GEMINI_BASE_URL": server.url,
+    }  # fmt: skip
+    flags = ["--model", "google/gemini-3.8-flash", "--session", str(session), "--input-format", "stream-json"]
+    said = "".join(json.dumps(text) + "\n" for text in (*first, "go on"))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "sagent.bin.cli", *flags], env=environment, cwd=session.parent,
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert child.stdin is not None
+    assert child.stderr is not None
+    with child.stdin, child.stderr:
+        child.stdin.write(said.encode())
+        child.stdin.close()
+        told = child.stderr.read()
+        _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise RuntimeError(f"the run failed: {told.decode()[-2000:]}")
+    return usage
+
+
+def long_log(session: Path, entries: int) -> Path:
+    """A session whose root's log has so many entries, compacted every 400 turns; the log's file."""
+    texts = code(600)
+    with Session.create_at(session) as made:
+        file = made.log().file
+        with file.open("ab", buffering=1 << 20) as out:
+            head = ""
+
+            def put(kind: str, body: Mapping[str, object]) -> None:
+                nonlocal head
+                entry = seal(head, kind, body)
+                out.write(entry.line)
+                head = entry.id
+
+            put("opened", opened(made.id, "root", str(session.parent), {}))
+            put("message", encode_message(user("Go."), None))
+            live = 1
+            for number in range(entries // 4):
+                call = ToolCall(f"c{number}", "Bash", JsonObject({"command": f"pytest -q tests/test_{number}.py"}))
+                put("request", {"sha256": "0" * 64, "size": 9, "model": "a/b", "parameters": {"max_tokens": 9}})
+                said = Message("assistant", (Text(texts[number % 20][:250]), call), model="a/b", stop="tool_use")
+                put("message", encode_message(said, None))
+                put("spent", spent(Bill("root", "executor", "a", "b", Usage(9, 9), Decimal("0.01"))))
+                answer = ToolResult(call.id, (Text(texts[number % 20]),))
+                put("result", {"result": encode_result_part(answer, None), "seconds": 1.0})
+                live += 2
+                if live > 800:
+                    kept = range(live - 100, live)
+                    put("compacted", compacted((), 9, 5, "full", kept=kept, summary=(0, texts[0])))
+                    live = 101
+    return file
 
 
 @contextmanager
-def sessions(count: int, *, turns: int, size: int, blobs: int = 0) -> Iterator[tuple[dict[str, str], list[Path]]]:
+def sessions(count: int, *, turns: int, size: int, blobs: int = 0) -> Generator[tuple[dict[str, str], list[Path]]]:
     """Sessions of one directory, each of so many turns with results of `size` characters, and an environment in which
     commands see them."""
     texts = code(size)

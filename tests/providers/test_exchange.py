@@ -217,6 +217,21 @@ async def test_a_call_left_early_or_cancelled_ends_and_the_next_one_works(raw_se
         assert server.connections == connections  # the finished one is used again
 
 
+async def test_a_long_stream_of_small_pieces_is_read_together_and_whole(raw_server) -> None:
+    words = [f"{number} " for number in range(400)]
+    pieces: list[object] = [HEAD]
+    for word in words:
+        pieces += [chunk(says(word)), 0.001]
+    pieces += [chunk(says("end", "stop") + USAGE + DONE), END]
+    async with raw_server(pieces, pieces) as server, chat(server.url) as model:
+        for _ in range(2):  # on one connection
+            deltas, reply = await ask(model)
+            texts = [delta.text for delta in deltas if isinstance(delta, TextPart)]
+            assert "".join(texts) == reply.message.content == "".join(words) + "end"
+            assert len(texts) < 250
+        assert server.connections == 1
+
+
 async def test_a_stall_is_told_from_a_cancellation_that_comes_with_it(raw_server) -> None:
     """Cancelling a stalled call cancels it; nothing of the watch is left behind in the task."""
     async with raw_server([HEAD, chunk(says("he")), 30.0]) as server, chat(server.url, QUICK) as model:

@@ -6,7 +6,7 @@ import gzip
 import ipaddress
 import ssl
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -207,18 +207,37 @@ def tls_server(listening):
     """An https server with a certificate."""
 
     @asynccontextmanager
-    async def opened(certificate: Path) -> AsyncGenerator[str]:
+    async def opened(certificate: Path, drops: Sequence[bytes] = ()) -> AsyncGenerator[str]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while await reader.readuntil(b"\r\n\r\n"):
-                writer.write(OK)
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                for piece in drops if b"/drops" in head else [OK]:
+                    writer.write(piece)
+                    await asyncio.sleep(0.001 if b"/drops" in head else 0)
 
         async with listening(answer, context) as address:
             yield f"https://{address}"
 
     return opened
+
+
+async def test_small_pieces_are_read_together_inside_tls_too(tmp_path, monkeypatch, tls_server) -> None:
+    certificate = write_certificate(tmp_path)
+    size = 300
+    pieces = [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size, *[b"x"] * size]
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    async with tls_server(certificate, pieces) as url:
+        transport = DirectTransport()
+        for _ in range(2):
+            answer = await transport.post(f"{url}/drops", {}, [])
+            chunks = [chunk async for chunk in answer.chunks]
+            await answer.aclose()
+            assert b"".join(chunks) == b"x" * size
+            assert len(chunks) < 200
+        assert await fetch(transport, url, b"") == (200, b"ok")
+        await transport.aclose()
 
 
 @pytest.fixture

@@ -69,6 +69,14 @@ class Console:
         )  # fmt: skip
         self.until(ready)
 
+    def record(self, file: Path) -> None:
+        """Write what the program sends from now on into a file."""
+        self.tmux("pipe-pane", "-o", f"cat > {shlex.quote(str(file))}")
+
+    def raw(self, data: bytes) -> None:
+        """Send bytes, as a terminal does that has something to tell."""
+        self.tmux("send-keys", "-H", *(f"{byte:02x}" for byte in data))
+
     def keys(self, *keys: str) -> None:
         """Press keys, by tmux's names."""
         self.tmux("send-keys", *keys)

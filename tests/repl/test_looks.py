@@ -178,6 +178,48 @@ async def test_only_the_sixteen_colours_are_used_and_none_where_none_are_wanted(
         assert f";{colour}m" not in drawn(lines, "auto", ColorDepth.DEPTH_1_BIT)
 
 
+XTERM = {  # https://invisible-island.net/xterm/manpage/xterm.html, color0 to color15
+    "black": 0x000000, "red": 0xCD0000, "green": 0x00CD00, "yellow": 0xCDCD00, "blue": 0x0000EE, "magenta": 0xCD00CD,
+    "cyan": 0x00CDCD, "gray": 0xE5E5E5, "brightblack": 0x7F7F7F, "brightred": 0xFF0000, "brightgreen": 0x00FF00,
+    "brightyellow": 0xFFFF00, "brightblue": 0x5C5CFF, "brightmagenta": 0xFF00FF, "brightcyan": 0x00FFFF,
+    "white": 0xFFFFFF,
+}  # fmt: skip
+
+
+def contrast(one: int, other: int) -> float:
+    """https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio"""
+
+    def luminance(colour: int) -> float:
+        parts = [(colour >> shift & 255) / 255 for shift in (16, 8, 0)]
+        red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize(
+    ("theme", "light", "background", "least"),
+    [
+        ("dark", None, 0x000000, 3.0),
+        ("light", None, 0xFFFFFF, 3.0),
+        ("auto", False, 0x000000, 3.0),
+        ("auto", True, 0xFFFFFF, 3.0),
+        ("auto", None, 0x000000, 1.9),  # where the background is not known, nothing is lost on either
+        ("auto", None, 0xFFFFFF, 1.9),
+        ("plain", None, 0x000000, 21.0),
+        ("plain", None, 0xFFFFFF, 21.0),
+    ],
+)
+def test_every_colour_can_be_read_on_its_background(
+    theme: str, light: bool | None, background: int, least: float
+) -> None:
+    for name, style in rules_of(theme, light=light).items():
+        for word in style.split():
+            if word.startswith("ansi"):
+                assert contrast(XTERM[word.removeprefix("ansi")], background) >= least, name
+
+
 def test_the_environment_says_how_many_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def fileno(self) -> int:

@@ -1,5 +1,6 @@
 """Slash commands: parsed, validated, carried out at a desk without a terminal."""
 
+import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -90,7 +91,7 @@ class Desk:
 async def desk(tmp_path: Path) -> Any:
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
     async with AsyncExitStack() as stack:
-        model = ScriptedModel("The answer.")
+        model = ScriptedModel(*["The answer."] * 20)
         agent = Agent(
             model,
             tools=(Read(),),
@@ -107,15 +108,102 @@ async def desk(tmp_path: Path) -> Any:
         yield Desk(settings, Opened(agent, policy))
 
 
-def test_all_names_have_help_and_none_is_another() -> None:
+@dataclass(frozen=True)
+class Row:
+    """A command: how it is used, what completes its argument, an argument that is refused, and what comes of it as the
+    first line of a prompt, where nobody sits: words of what it writes, or of its refusal."""
+
+    usage: str
+    headless: str  # the line
+    writes: str = ""
+    refuses: str = ""
+    completes: str = ""
+    wrong: str = ""
+
+
+COMMANDS = (
+    Row("/help [name]", "/help", "/ask-advisor", completes="quit", wrong="nonsense"),
+    Row("/model [name]", "/model openai/gpt-5.5", completes="openai/gpt-5.5"),
+    Row("/model [name]", "/model", refuses="name it behind the command: openai/gpt-5.5"),
+    Row("/provider [name]", "/provider", refuses="name it behind the command: openai", completes="anthropic"),
+    Row("/provider [name]", "/provider openai", wrong="opneai"),
+    Row("/effort [level]", "/effort low", completes="xhigh", wrong="hihg"),
+    Row("/advisor [text]", "/advisor openai/gpt-5.5", completes="off", refuses="(?i)advisor"),
+    Row("/ask-advisor [text]", "/ask-advisor why?", refuses="(?i)advisor"),
+    Row("/cost", "/cost", "tokens read", wrong="x"),
+    Row("/context", "/context", "About .* tokens", wrong="x"),
+    Row("/status", "/status", "permissions", wrong="x"),
+    Row("/compact [text]", "/compact the names", "smaller before the next"),
+    Row("/clear", "/clear", "is forgotten", wrong="x"),
+    Row("/rewind [request]", "/rewind 1", wrong="77"),
+    Row("/fork [request]", "/fork", refuses="not kept", wrong="77"),
+    Row("/tree", "/tree", "1 ● a question", wrong="x"),
+    Row("/resume [session]", "/resume nothing", refuses="(?i)no session"),
+    Row("/sessions", "/sessions", "no sessions of", wrong="x"),
+    Row("/rename <text>", "/rename mine", "called 'mine'", wrong=""),
+    Row("/export [form] [file]", "/export md x.md", refuses="not kept", completes="bundle", wrong="pdf"),
+    Row("/copy", "/copy", refuses="no terminal whose clipboard", wrong="x"),
+    Row("/agents", "/agents", "root  idle", wrong="x"),
+    Row("/send <agent> <text>", "/send nobody hello", refuses="none of the living agents"),
+    Row("/stop [name]", "/stop", wrong="nobody"),
+    Row("/tasks", "/tasks", "nothing in the background", wrong="x"),
+    Row("/detach <job>", "/detach job:9", refuses="no job 'job:9'; running: none"),
+    Row("/permissions [mode]", "/permissions plan", "look only", completes="full", wrong="everything"),
+    Row("/tools", "/tools", "Read", wrong="x"),
+    Row("/skills", "/skills", refuses="There are no skills", wrong="x"),
+    Row("/mcp", "/mcp", refuses="No MCP server is set", wrong="x"),
+    Row("/memory", "/memory", "#note writes to", wrong="x"),
+    Row("/init", "/init", wrong="x"),
+    Row("/config [name]", "/config permission_mode", "permission_mode", wrong="nonsense"),
+    Row("/login [provider]", "/login openai", refuses="nobody can type", completes="openai", wrong="opneai"),
+    Row("/vim [state]", "/vim on", refuses="no terminal", completes="off", wrong="maybe"),
+    Row("/theme <name>", "/theme light", refuses="no terminal", completes="plain"),
+    Row("/doctor", "/doctor", "state directory", wrong="x"),
+    Row("/bug", "/bug", "sagent .*, Python", wrong="x"),
+    Row("/quit", "/quit", wrong="now"),
+)
+"""The slash commands of the REPL's specification."""
+
+
+def test_there_are_these_commands_and_no_others() -> None:
     commands = built_in_commands()
-    wanted = (
-        "help model provider effort advisor ask-advisor cost context status compact clear resume sessions rename "
-        "copy agents send stop tasks detach permissions tools memory init config login vim theme doctor bug quit "
-        "rewind tree fork export mcp skills"
-    )
-    assert set(commands) == set(wanted.split())
+    assert set(commands) == {row.usage.split()[0][1:] for row in COMMANDS}
     assert all(one.help and one.help[0].isupper() for one in commands.values())
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.headless)
+async def test_a_command_is_checked_completed_and_of_use_without_a_terminal(desk: Desk, row: Row) -> None:
+    command = built_in_commands()[row.usage.split()[0][1:]]
+    assert command.usage.startswith(row.usage)
+    assert command.usage in await desk.do(f"/help {command.name}")
+    completions = {word for word, _ in command.complete(desk)} if command.complete else set[str]()
+    completions |= {word for argument in command.arguments for word in argument.choices}
+    assert row.completes in completions | {""}
+    await desk.opened.agent.run("a question")
+    if row.wrong:
+        with pytest.raises(UsageError):
+            await desk.do(f"/{command.name} {row.wrong}")
+    written: list[str] = []
+    errand = run_errand(f"{row.headless}\nGo on.", desk.settings, desk.opened, written.append)
+    if row.refuses:
+        with pytest.raises(UsageError, match=row.refuses):
+            await errand
+    else:
+        assert (await errand).endswith("Go on.")
+        assert re.search(row.writes, "".join(written))
+
+
+async def test_what_compactions_have_saved_is_told(desk: Desk) -> None:
+    agent = desk.opened.agent
+    assert "compaction" not in await desk.do("/context")
+    for number in range(6):
+        await agent.run(f"question {number} " + "word " * 4000)
+    await desk.do("/compact")
+    await agent.run("and then?")
+    await agent.run("and now?")
+    assert re.search(
+        r"1 compaction: [\d.]+k? tokens were not sent again, \$[\d.]+ (less|more)", await desk.do("/context")
+    )
 
 
 @pytest.mark.parametrize(

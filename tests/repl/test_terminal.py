@@ -388,6 +388,10 @@ def test_what_is_typed_before_all_is_loaded_is_not_lost(console: Console) -> Non
     console.type("first")
     console.type("second")
     console.until("First answer.", "Second answer.")
+    console.type("/context")  # every key means what it does afterwards
+    console.until("About ", " tokens")
+    console.keys("C-c")
+    console.until("Ctrl-C again quits")
     assert len(server.requests) == 2
 
 

@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -69,6 +70,11 @@ def test_without_a_key_there_is_a_guide_and_login_tests_and_keeps_one(console: C
     place(console, door)
     console.start(ready="Welcome to sagent.")
     console.until("/login", "export ANTHROPIC_API_KEY", "ollama serve", "sagent demo", "no session")
+    console.type("a message too early")
+    console.until("▸ a message too early  not sent · Up takes it back")
+    console.keys("Up")
+    console.until("› a message too early", gone="▸")
+    console.keys("C-u")
     console.type("/login anthropic")
     console.until("Key of anthropic (not shown):")
     console.type("a-wrong-key")
@@ -85,6 +91,23 @@ def test_without_a_key_there_is_a_guide_and_login_tests_and_keeps_one(console: C
     console.leave()
     console.start(ready="│ $0")
     assert "Welcome" not in console.screen
+
+
+def test_a_key_is_tested_where_the_environment_says_and_sent_nowhere_else(console: Console, door: str) -> None:
+    unset(console)
+    console.environment["ANTHROPIC_BASE_URL"] = door
+    config = Path(console.environment["HOME"]) / ".config" / "sagent" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[providers.anthropic]\napi_key = "an-old-one"  # mine\n\n[providers.openai]\napi_key = ""\n')
+    config.chmod(0o644)
+    console.start("--model", "anthropic/claude-sonnet-4-6", ready="│ $0")
+    console.type("/login anthropic")
+    console.until("(not shown): ")
+    console.type("the-right-key")
+    console.until("It works; it is kept in", "alone")
+    assert config.stat().st_mode & 0o777 == 0o600
+    kept = tomllib.loads(config.read_text())["providers"]
+    assert kept == {"anthropic": {"base_url": door, "api_key": "the-right-key"}, "openai": {"api_key": ""}}
 
 
 def test_a_keyring_keeps_a_key_where_there_is_one(console: Console, door: str, tmp_path: Path) -> None:

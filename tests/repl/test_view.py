@@ -25,7 +25,7 @@ from sagent.events import (
 )
 from sagent.lib.json import JsonObject
 from sagent.messages import Text, ToolCall, ToolResult, assistant, user
-from sagent.repl.blocks import Block, Prose
+from sagent.repl.blocks import Block, Page, Prose
 from sagent.repl.lines import plain
 from sagent.repl.panel import Figures, Queued, render_panel, render_status
 from sagent.repl.transcript import expand, expandable, render_block, separated
@@ -250,3 +250,10 @@ def test_every_block_fits_into_forty_columns() -> None:
         Finished("root/child", Result("said " * 40, (), "end")),
     )
     assert all(len(row) <= 40 for row in written(blocks, 40).split("\n"))
+
+
+def test_a_page_that_is_too_wide_goes_on_below_its_second_column() -> None:
+    page = Page(((("class:tool", "  Enter   "), ("class:dim", " sends what was typed")), (("", "word " * 8),)))
+    assert plain(render_block(page, 24)) == (
+        "  Enter    sends what\n           was typed\nword word word word word\nword word word"
+    )

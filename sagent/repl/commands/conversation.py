@@ -44,12 +44,12 @@ KEYS = (
     ("Enter", "send; while work is in progress it is read before the next model call"),
     ("Tab", "while work is in progress: keep for when it is done; Up takes it back"),
     ("Alt-Enter, \\ Enter, Ctrl-J", "a new line"),
-    ("Esc", "interrupt"),
+    ("Esc", "interrupt; twice, when nothing is in progress: back to an earlier request"),
     ("Ctrl-B", "let the running call go on in the background"),
     ("Ctrl-O", "show all of the last call, thought or advice; again for the one before"),
     ("Ctrl-R", "search what was typed before"),
     ("Ctrl-X Ctrl-E", "write in $EDITOR"),
-    ("@path", "attach a file, an image or a PDF"),
+    ("@path, Ctrl-V", "attach a file, an image or a PDF; the image in the clipboard"),
     ("!command", "run a command and share what it prints"),
     ("#note", "write into the project's AGENTS.md"),
     ("Ctrl-C, Ctrl-D", "clear, interrupt, twice: quit; quit"),
@@ -79,7 +79,7 @@ async def clear(desk: Desk) -> None:
 
 @command()
 async def context(desk: Desk) -> None:
-    """What fills the window, as a bar and a list."""
+    """What fills the window, as a bar and a list, and what compactions have saved."""
     from sagent.repl.transcript import count
 
     status = desk.opened.agent.status()
@@ -102,7 +102,23 @@ async def context(desk: Desk) -> None:
         for number, (kind, tokens) in enumerate(kinds)
     ]
     part = ("class:dim", f"  of {count(whole)}")
-    desk.write([(("", f"About {count(size)} tokens{share}"),), (*bar, part), *rows])
+    desk.write([(("", f"About {count(size)} tokens{share}"),), (*bar, part), *rows, *await _saved(desk)])
+
+
+async def _saved(desk: Desk) -> "list[Line]":
+    """What compactions have saved, as the last turn told; while one is in progress that is not known."""
+    from sagent.repl.transcript import count, money
+
+    agent = desk.opened.agent
+    try:
+        saving = None if agent.running else (await agent.wait()).saving
+    except UsageError:  # it has not run yet
+        saving = None
+    if saving is None or not saving.compactions:
+        return []
+    times = f"{saving.compactions} compaction{'s' if saving.compactions > 1 else ''}"
+    usd = "" if saving.usd is None else f", {money(abs(saving.usd))} {'less' if saving.usd >= 0 else 'more'} in all"
+    return [(), (("class:dim", f"  {times}: {count(saving.tokens)} tokens were not sent again{usd}"),)]
 
 
 @command()

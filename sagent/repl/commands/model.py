@@ -12,9 +12,12 @@ from sagent.repl.picker import Option
 
 
 def _rows(desk: Desk) -> list[tuple[str, str]]:
-    """The models that can be used, each with window and price."""
-    found = (line.partition(": ") for line in desk.opened.agent.catalog().splitlines())
-    return [(name, told) for name, colon, told in found if colon and "/" in name]
+    """The models that can be used, each with window and price: those of which both are known first."""
+    lines = (line.partition(": ") for line in desk.opened.agent.catalog().splitlines())
+    found = [(name, told) for name, colon, told in lines if colon and "/" in name]
+    providers = list(dict.fromkeys(name.partition("/")[0] for name, _ in found))
+    found.sort(key=lambda row: row[0], reverse=True)  # later versions come first
+    return sorted(found, key=lambda row: (providers.index(row[0].partition("/")[0]), "unknown" in row[1]))
 
 
 async def _pick_model(desk: Desk, title: str, *more: tuple[str, str]) -> str | None:

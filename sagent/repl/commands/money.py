@@ -58,12 +58,13 @@ def _table(head: str, usage: Mapping[str, Usage], usd: Mapping[str, Decimal]) ->
         return
     yield ()
     tokens = f"{'read':>9} {'cached':>7} {'written':>9} " if usage else ""
-    yield (("class:dim", f"  {head:40} {tokens}{'USD':>10}"),)
+    width = max(len(name) for name in (head, *names))
+    yield (("class:dim", f"  {head:{width}} {tokens}{'USD':>10}"),)
     for name in sorted(names, key=lambda name: -usd.get(name, Decimal(0))):
         one = usage.get(name, Usage())
         share = f"{one.cache_read / one.total_input:.0%}" if one.total_input else "-"
         told = f"{count(one.total_input):>9} {share:>7} {count(one.output):>9} " if usage else ""
-        yield (("", f"  {name:40} "), ("class:dim", told), ("", f"{money(usd.get(name, Decimal(0))):>10}"))
+        yield (("", f"  {name:{width}} "), ("class:dim", told), ("", f"{money(usd.get(name, Decimal(0))):>10}"))
 
 
 def _on_the_advisor_alone(desk: Desk, usage: Mapping[tuple[str, str], Usage]) -> Iterable[Line]:

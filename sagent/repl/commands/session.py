@@ -1,18 +1,23 @@
 """Commands about sessions."""
 
 import asyncio
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from sagent.errors import UsageError
 from sagent.repl.command import command
 from sagent.repl.desk import Desk
 from sagent.repl.picker import Option
+from sagent.session.checkpoints import way_back
 from sagent.session.folds import Point, points
 from sagent.session.store import Summary, copy, find, summaries
 
 if TYPE_CHECKING:
+    from sagent.agent.restoration import FileChanges
     from sagent.repl.lines import Line
+
+_MOST_ROWS = 20  # files that are shown one by one
 
 
 def _earlier(desk: Desk) -> list[Summary]:
@@ -116,23 +121,115 @@ def _line_of(point: Point) -> str:
     return words if len(words) <= 80 else f"{words[:79]}…"
 
 
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """Where to go: the entries for the conversation ("" where it stays) and for the files, and what to say of it."""
+
+    conversation: str
+    files: str
+    told: str
+    text: str = ""  # comes back into the input
+
+
+def _goal_of(point: Point) -> _Goal:
+    entry = point.before if point.current else point.tip
+    told = f"{'back before' if point.current else 'again after'}: {_line_of(point)}"
+    return _Goal(entry, entry, told, point.text if point.current else "")
+
+
 @command()
-async def rewind(desk: Desk, request: str = "") -> None:
+async def rewind(desk: Desk, request: str = "", what: Literal["", "both", "conversation", "files"] = "") -> None:
     """Go back to before a request, by its number in /tree or from a list; the request comes back into the input.
 
-    What came after it is kept as a branch, to which /rewind goes forward again. Files stay as they are.
+    Where files have changed since, what winding them back would do is shown, and you choose: conversation and files, or
+    only one of them. What somebody else has changed is left alone. What came after is kept as a branch, to which
+    /rewind goes forward again, files included.
     """
     found = _points(desk)
-    point = _chosen(found, request) if request else None
-    if point is None:
-        here = [each for each in reversed(found) if each.current]
-        options = [Option(each, _line_of(each), each.at[:16].replace("T", " ")) for each in here]
-        point = await desk.pick("Back to before which request?", options)
-        if point is None:
-            return
-    desk.opened.agent.rewind(point.before if point.current else point.tip)
-    desk.rewound(point.text if point.current else "")
-    desk.say(f"{'back before' if point.current else 'again after'}: {_line_of(point)}")
+    agent = desk.opened.agent
+    goal = _goal_of(_chosen(found, request)) if request else await _picked(desk, found)
+    if goal is None:
+        return
+    chosen = what or await _choose(desk, goal, await agent.preview(goal.files))
+    if chosen in ("both", "conversation") and goal.conversation:
+        agent.rewind(goal.conversation)
+        desk.rewound(goal.text)
+        desk.say(goal.told)
+    if chosen in ("both", "files"):
+        done = await agent.rewind_files(goal.files)
+        desk.say(f"files {goal.told}: {_count(done)}")
+        desk.write(_left(done, desk.settings.cwd))
+
+
+async def _picked(desk: Desk, found: tuple[Point, ...]) -> _Goal | None:
+    """What the person wants to go back to."""
+    here = [each for each in reversed(found) if each.current]
+    options = [Option(_goal_of(each), _line_of(each), each.at[:16].replace("T", " ")) for each in here]
+    if back := way_back(desk.opened.agent.log.entries()):
+        goal = _Goal(back.conversation, back.files, "as it was before the last /rewind")
+        options.insert(0, Option(goal, "undo the last /rewind of files", back.at[:16].replace("T", " ")))
+    return await desk.pick("Back to before which request?", options)
+
+
+async def _choose(desk: Desk, goal: _Goal, seen: "FileChanges") -> str:
+    """Show what would become of files, and have the person choose; "" is nothing."""
+    if not seen.changed:
+        desk.write(_left(seen, desk.settings.cwd))
+        if not goal.conversation:
+            desk.say("The files are as they were then.")
+        return "conversation"
+    desk.write([*_changed(seen, desk.settings.cwd), *_left(seen, desk.settings.cwd)])
+    choices = [Option("both", "conversation and files"), Option("conversation", "conversation only")]
+    if not goal.conversation:
+        choices.clear()
+    options = [*choices, Option("files", "files only"), Option("", "cancel")]
+    try:
+        return await desk.pick(f"Wind back what? Files: {_count(seen)}", options) or ""
+    except UsageError:
+        if not goal.conversation:
+            raise
+        desk.say("Files stay as they are: /rewind NUMBER both winds them back too.")
+        return "conversation"
+
+
+def _count(changes: "FileChanges") -> str:
+    hows = [change.how for change in changes.changed]
+    told = [f"{hows.count(how)} {how}" for how in dict.fromkeys(hows)]
+    left = [f"{len(changes.left)} left alone"] if changes.left else []
+    return ", ".join((*told, *left)) or "none changed"
+
+
+def _changed(changes: "FileChanges", cwd: Path) -> "list[Line]":
+    """The files that change, with their lines."""
+    rows: list[Line] = []
+    for change in changes.changed[:_MOST_ROWS]:
+        lines = (("class:diff.added", f" +{change.added}"), ("class:diff.removed", f" -{change.removed}"))
+        rows.append((("class:dim", f"  {change.how:8}"), ("", _short(change.path, cwd)), *lines))
+    return rows + _rest(len(changes.changed))
+
+
+def _left(changes: "FileChanges", cwd: Path) -> "list[Line]":
+    """The files that stay as they are, those nobody can tell of, and what is never covered."""
+    rows: list[Line] = []
+    for mark, each in [
+        *(("left alone", one) for one in changes.left),
+        *(("not covered", one) for one in changes.omitted),
+    ]:
+        rows.append((("class:warning", f"  {mark} "), ("", _short(each.path, cwd)), ("class:dim", f": {each.why}")))
+    rows[_MOST_ROWS:] = _rest(len(rows))
+    if changes.commands:
+        rows.append((("class:dim", f"  Commands ran: what they did outside {cwd}, or where git ignores it, stays."),))
+    return rows
+
+
+def _rest(count: int) -> "list[Line]":
+    return [(("class:dim", f"  … {count - _MOST_ROWS} more"),)] if count > _MOST_ROWS else []
+
+
+def _short(path: str, cwd: Path) -> str:
+    from sagent.lib.names import quote_path
+
+    return quote_path(path.removeprefix(f"{cwd}/"))
 
 
 @command(name="tree")
@@ -155,7 +252,5 @@ async def fork(desk: Desk, request: str = "") -> None:
     if not agent.log.path:
         raise UsageError("This session is not kept, so there is nothing to copy.")
     entry = _chosen(_points(desk), request).before if request else ""
-    from pathlib import Path
-
     path = await asyncio.to_thread(copy, Path(agent.log.path), settings.state_dir, settings.cwd, entry)
     desk.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))

@@ -71,8 +71,15 @@ def _keyless(desk: Desk) -> list[tuple[str, str]]:
 
 @command(complete=_keyless)
 async def login(desk: Desk, provider: str = "") -> None:
-    """Give a provider's key: it is tested, kept where only you can read it, and used from now on."""
+    """Give a provider's key: it is tested, kept where only you can read it, and used from now on.
+
+    It is tested where the provider is reached, by its BASE_URL variable too, and is only ever sent there.
+    """
+    import os
+
+    from sagent.config.places import own_address
     from sagent.config.safe import IN_KEYRING, has_keyring, keep_key
+    from sagent.context.instructions import repository_root
     from sagent.repl.login import store_key, test_key
     from sagent.repl.picker import Option
 
@@ -92,7 +99,11 @@ async def login(desk: Desk, provider: str = "") -> None:
         return
     key = key.strip()
     desk.say(f"Testing the key with {row.name} …")
-    await test_key(row.name, key, desk.settings.providers)
+    own = desk.settings.providers
+    address = await asyncio.to_thread(own_address, row.name, own, os.environ)
+    await test_key(row.name, key, address.base_url, own)
+    custom = own.get(row.name)
+    beside = "" if address.base_url in ("", row.base_url, custom.base_url if custom else "") else address.base_url
     kept = key
     if await asyncio.to_thread(has_keyring):
         options = [
@@ -104,8 +115,11 @@ async def login(desk: Desk, provider: str = "") -> None:
             return
     if kept == IN_KEYRING:
         await asyncio.to_thread(keep_key, row.name, key)
-    where = await asyncio.to_thread(store_key, desk.settings.config_dir, row.name, kept)
-    desk.say(f"It works; it is kept {IN_KEYRING if kept == IN_KEYRING else f'in {where}'}")
+    where = await asyncio.to_thread(store_key, desk.settings.config_dir, row.name, kept, beside)
+    only = f", for {beside} alone" if beside else ""
+    desk.say(f"It works; it is kept {IN_KEYRING if kept == IN_KEYRING else f'in {where}'}{only}")
+    if kept != IN_KEYRING and repository_root(where.resolve().parent) is not None:
+        desk.say(f"{where} lies in a git repository: see that it is not committed")
     from sagent.config import load
 
     fresh = await asyncio.to_thread(load, {}, None, desk.settings.cwd)

@@ -1,0 +1,160 @@
+"""A copy of a working directory in which tools may do what they like: never the person's own."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sagent.context.instructions import repository_root
+from sagent.errors import UsageError
+
+MOST_BYTES = 500 << 20
+MOST_FILES = 50_000
+_GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """The copy, and of what it is one, in words."""
+
+    directory: Path
+    how: str
+
+
+@asynccontextmanager
+async def scratch_of(origin: Path, commit: str = "", keep: Path | None = None) -> AsyncGenerator[Scratch]:
+    """A copy of a directory: a clone at `commit`, where that is there, else the tree as it is now. It is gone in the
+    end, unless `keep` names a directory that is not there yet for it.
+
+    Raises UsageError for a directory that is not there, or that is too large to be copied, and OSError.
+    """
+    if not origin.is_dir():
+        raise UsageError(f"{origin}, where the session was recorded, is not there: nothing to copy for --live-tools.")
+    if keep is not None and keep.exists():
+        raise UsageError(f"--keep {keep}: it is there already; name a new directory.")
+    home = keep or Path(tempfile.mkdtemp(prefix="sagent-replay-"))
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        yield await _fill(home.absolute() / origin.name, origin, commit)
+    finally:
+        if keep is None:
+            await asyncio.to_thread(remove, home)
+
+
+async def _fill(target: Path, origin: Path, commit: str) -> Scratch:
+    root = repository_root(origin)
+    if commit and root is not None and await _clone(root, target, commit):
+        inside = target / origin.resolve().relative_to(root.resolve())
+        inside.mkdir(parents=True, exist_ok=True)
+        return Scratch(inside, f"a clone at the recorded commit {commit[:12]}")
+    await asyncio.to_thread(remove, target)
+    await asyncio.to_thread(_check_size, origin)
+    await copy(origin, target)
+    why = f"commit {commit[:12]} is not there" if commit else "no commit was recorded, or there were changes beside it"
+    return Scratch(target, f"a copy of {origin} as it is now ({why})")
+
+
+async def _clone(root: Path, target: Path, commit: str) -> bool:
+    """A clone of its own, from which nothing can be pushed back. False where the commit, or git, is not there."""
+    if not all(letter in "0123456789abcdef" for letter in commit):
+        return False
+    clone = (*_GIT, "clone", "--quiet", "--no-checkout", "--no-hardlinks", str(root), str(target))
+    within = (*_GIT, "-C", str(target))
+    steps = (
+        (*_GIT, "-C", str(root), "cat-file", "-e", f"{commit}^{{commit}}"),
+        clone,
+        (*within, "remote", "remove", "origin"),
+        (*within, "checkout", "--quiet", "--detach", commit),
+    )
+    for step in steps:
+        if not await _done(step):
+            return False
+    return True
+
+
+async def _done(command: tuple[str, ...]) -> bool:
+    null = asyncio.subprocess.DEVNULL
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
+    try:
+        process = await asyncio.create_subprocess_exec(*command, stdin=null, stdout=null, stderr=null, env=environment)
+    except OSError:
+        return False
+    try:
+        return await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _check_size(origin: Path) -> None:
+    size = files = 0
+    for directory, _, names in os.walk(origin):
+        for name in names:
+            files += 1
+            path = Path(directory, name)
+            size += 0 if path.is_symlink() else path.stat().st_size
+        if size > MOST_BYTES or files > MOST_FILES:
+            raise UsageError(
+                f"{origin} is too large to be copied for --live-tools: more than {MOST_BYTES >> 20} MB or {MOST_FILES} "
+                "files. Commit its state before a run: then a clone is made instead."
+            )
+
+
+def remove(place: Path) -> None:
+    """Remove a directory and what is in it, whatever was made of the permissions."""
+    if not place.is_dir() or place.is_symlink():
+        return
+    for directory, names, _ in os.walk(place):
+        for name in names:
+            path = Path(directory, name)
+            if not path.is_symlink():
+                with suppress(OSError):
+                    path.chmod(0o700)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+class _OverError(Exception):
+    """Nobody wants the copy any more."""
+
+
+async def copy(source: Path | None, target: Path) -> None:
+    """A copy of a directory, or an empty one, at a path that is not there yet. Links that lead into the original lead
+    into the copy: whoever works in it cannot change the original by them. Raises OSError."""
+    if source is None:
+        target.mkdir()
+        return
+    over = threading.Event()
+    work = asyncio.create_task(asyncio.to_thread(_copy, source, target, over))
+    try:
+        await asyncio.shield(work)
+    except asyncio.CancelledError:
+        over.set()
+        await asyncio.wait([work])
+        work.exception()
+        raise
+
+
+def _copy(source: Path, target: Path, over: threading.Event) -> None:
+    def step(one: str, other: str) -> str:
+        if over.is_set():
+            raise _OverError
+        return shutil.copy2(one, other)
+
+    shutil.copytree(source, target, symlinks=True, copy_function=step)
+    origin = os.path.realpath(source)
+    for directory, names, files in os.walk(target):
+        for name in (*names, *files):
+            link = Path(directory, name)
+            if not link.is_symlink():
+                continue
+            leads = os.path.realpath(link.readlink()) if link.readlink().is_absolute() else ""
+            if leads == origin or leads.startswith(origin + os.sep):
+                inside = target / os.path.relpath(leads, origin)
+                link.unlink()
+                link.symlink_to(os.path.relpath(inside, directory))

@@ -1,0 +1,173 @@
+"""A team as settings and a file describe it, put together; and its report, from the log."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+from sagent.app.assembly import open_agent
+from sagent.config import Settings
+from sagent.config.teams import TeamFile
+from sagent.errors import SagentError
+from sagent.events import Event
+from sagent.lib.json import as_str
+from sagent.patterns.handoffs import HandOff, RoleReport, last_round
+from sagent.patterns.team import Team, TeamResult
+from sagent.session.log import read_log
+from sagent.session.store import find, latest
+
+
+@asynccontextmanager
+async def open_team(settings: Settings, file: TeamFile, listener: Callable[[Event], None]) -> AsyncGenerator[Team]:
+    """A team, its session open and the events of all its agents told to `listener`; all of it closed in the end.
+
+    The cap is the file's where the person's is not smaller or comes from the command line. Raises UsageError, and
+    SessionBusy or SessionCorrupt for the session.
+    """
+    cap = settings.max_budget_usd
+    if not settings.origins.get("max_budget_usd", "").startswith("--"):
+        cap = min((each for each in (cap, file.budget_usd) if each is not None), default=None)
+    settings = replace(
+        settings,
+        max_budget_usd=cap,
+        model=settings.model or _earlier_model(settings),
+        system=settings.system if settings.system is not None else file.system or None,
+    )
+    roles = file.roles
+    if file.unadvised or any(role.advisors for role in roles):  # who differs from the others: each then has its own
+        common = tuple(str(advisor) for advisor in settings.advisors)
+        roles = tuple(
+            role if role.advisors or role.name in file.unadvised else replace(role, advisors=common) for role in roles
+        )
+        settings = replace(settings, advisors=())
+    async with open_agent(settings, listener) as lead:
+        yield Team(
+            lead,
+            roles,
+            name=file.name,
+            mode=file.mode,
+            editor=file.editor,
+            visible_handoffs=file.visible_handoffs,
+        )
+
+
+def _earlier_model(settings: Settings) -> str | None:
+    """The model that the roles of a session's last team had by default."""
+    name = settings.fork.partition("@")[0] if settings.fork is not None else str(settings.session or "")
+    if settings.provider or settings.base_url or not (name or settings.continue_session):
+        return None
+    with suppress(SagentError, OSError):  # whoever opens the session tells of them
+        path = find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
+        found = last_round(read_log(path / "root.jsonl"))
+        return None if found is None else as_str(found.team.get("model")) or None
+    return None
+
+
+# -- the report --------------------------------------------------------------------------------------------------------
+
+
+def report(file: TeamFile, result: TeamResult) -> str:
+    """What a team did, as Markdown, by its log: roles, hand-offs, what each handed on."""
+    return "\n".join([*_head(file, result), *_roles(result), *_handoffs(result.handoffs), *_answers(result)]) + "\n"
+
+
+def _head(file: TeamFile, result: TeamResult) -> Sequence[str]:
+    outcome = "done" if result.error is None else f"{result.error.kind}: {result.error.message}"
+    cost = result.cost
+    where = [f"- Session: `{result.session_path}`"] if result.session_path else ["- Session: not kept"]
+    check = [f"- Check it: `sagent verify {result.session_path} --head {result.head}`"] if result.session_path else []
+    sight = f", visible hand-offs: {file.visible_handoffs}" if file.mode == "sequential" else ""
+    return [
+        f"# Team {file.name}",
+        "",
+        f"- Outcome: {_line(outcome)}",
+        f"- Mode: {file.mode}{sight}",
+        f"- Cost: {'≥ ' if cost.unpriced else ''}{cost.total:.6f} USD, all rounds of the session",
+        *where,
+        f"- Head: `{result.head}`",
+        *check,
+        "",
+        "## Task",
+        "",
+        *_quoted(result.task),
+    ]
+
+
+def _roles(result: TeamResult) -> Sequence[str]:
+    rows = [
+        (
+            each.name,
+            each.model,
+            each.state if each.error is None else f"failed: {each.error.kind}: {each.error.message}",
+            str(each.turns),
+            str(each.usage.total_input),
+            str(each.usage.output),
+            usd_of(each),
+            f"`{each.agent}`" if each.agent else "",
+        )
+        for each in result.roles
+    ]
+    head = ("role", "model", "state", "turns", "tokens in", "tokens out", "cost", "agent")
+    return ["", "## Roles", "", *_table(head, rows)]
+
+
+def _handoffs(handoffs: Sequence[HandOff]) -> Sequence[str]:
+    rows: list[tuple[str, ...]] = []
+    for each in handoffs:
+        said, given = each.said, each.given
+        what = f"{said.size} B `{said.sha256[:12]}`" if said.error is None else f"failed: {said.error.kind}"
+        rows.append(
+            (
+                each.giver or "(task)",
+                each.taker or "(answer)",
+                what,
+                f"{given.size} B `{given.sha256[:12]}`" if given else "",
+                given.model if given else "",
+                _budget(given.budget, given.cap) if given else "",
+                ", ".join(given.visible) if given else "",
+                ", ".join(given.left_out) if given else "",
+                f"`{each.entry[:12]}`",
+            )
+        )
+    head = ("from", "to", "handed on", "prompt", "model", "budget", "sees", "left out", "entry")
+    return ["", "## Hand-offs", "", "Sizes are bytes; the rest begins a sha256.", "", *_table(head, rows)]
+
+
+def _answers(result: TeamResult) -> Sequence[str]:
+    """What each role handed on; the last words are the team's answer."""
+    lines: list[str] = []
+    for each in result.roles:
+        if each.state in ("done", "kept"):
+            lines += ["", f"## {each.name}", "", each.text]
+    return lines
+
+
+def usd_of(role: RoleReport) -> str:
+    """What a role cost; a price that is not known is no zero."""
+    return "price unknown" if role.usd is None else f"{role.usd:.6f} USD"
+
+
+def _budget(budget: Decimal | None, cap: Decimal | None) -> str:
+    if budget is not None:
+        return f"{budget} USD"
+    return "none" if cap is None else f"the team's, {cap} USD"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return [f"| {' | '.join(_line(cell).replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
+
+
+def _quoted(text: str) -> list[str]:
+    return [f"> {line}".rstrip() for line in text.splitlines()]
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def write_report(directory: Path, result: TeamResult, text: str) -> None:
+    """`final.md` and `report.md` in a directory. Raises OSError."""
+    (directory / "final.md").write_text(result.content + "\n", "utf-8", "replace")
+    (directory / "report.md").write_text(text, "utf-8", "replace")

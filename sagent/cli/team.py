@@ -1,0 +1,364 @@
+"""`sagent team`: roles that work on one task and hand on what they find."""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from sagent.cli.flags import Parser, add_flags
+from sagent.cli.headless import EXIT_DONE, EXIT_FAILED, Interrupter, exit_code, failed, read_prompt
+from sagent.cli.render import JsonRenderer, Renderer, StreamRenderer, Transcript, binary_safe, printable, warn
+from sagent.cli.settings import load_or_tell
+from sagent.codec import encode_result
+from sagent.errors import SagentError, UsageError
+from sagent.events import Event, Failure, Finished, Result
+from sagent.lib.json import json_dump
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.config.teams import TeamFile
+    from sagent.patterns.handoffs import HandOff, RoleReport
+    from sagent.patterns.team import Team, TeamResult
+
+USAGE = """sagent team run (--preset NAME | FILE.toml) (--task FILE|- | "TASK") [flags]
+       sagent team list
+       sagent team show NAME"""
+
+
+def run_team(argv: Sequence[str]) -> int:
+    """Carry out what the command line says. Raises UsageError."""
+    operation = argv[0] if argv else ""
+    match operation:
+        case "run":
+            return _run(argv[1:])
+        case "list":
+            return _list(argv[1:])
+        case "show":
+            return _show(argv[1:])
+        case _:
+            parser = Parser(prog="sagent team", usage=USAGE, description=__doc__, allow_abbrev=False)
+            parser.add_argument("operation", choices=("run", "list", "show"))
+            parser.parse_args(argv[:1])
+            return 0
+
+
+def _run_parser() -> Parser:
+    parser = Parser(
+        prog="sagent team run",
+        usage='sagent team run (--preset NAME | FILE.toml) (--task FILE|- | "TASK") [flags]',
+        description="Have a team carry out a task. Its roles are agents below one root, with one ledger and one cap; "
+        "the root's log has every hand-off. Every flag of sagent is taken too; --model is for roles that name none.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "words", nargs="*", metavar="FILE.toml | TASK", help="the team's file, where there is no --preset; then the "
+        "task, in quotes; piped input is its context"
+    )  # fmt: skip
+    group = parser.add_argument_group("team")
+    group.add_argument("--preset", metavar="NAME", help="a team that comes with sagent: see sagent team list")
+    group.add_argument("--task", metavar="FILE", help="the task is the text of a file; - is standard input")
+    group.add_argument("--visible-handoffs", metavar="N", help="a role sees the last N hand-offs (4)")
+    group.add_argument("--output", metavar="DIR", help="write final.md and report.md there")
+    add_flags(parser)
+    return parser
+
+
+def _run(argv: Sequence[str]) -> int:
+    flags = vars(_run_parser().parse_intermixed_args(argv))  # FILE.toml and the task may stand apart
+    words: list[str] = flags.pop("words", [])
+    preset, task = flags.pop("preset", None), flags.pop("task", None)
+    visible, output = flags.pop("visible_handoffs", None), flags.pop("output", None)
+    settings = load_or_tell(flags)
+    out, err = binary_safe(sys.stdout), binary_safe(sys.stderr)
+    try:
+        if settings.input_format != "text":
+            raise UsageError("--input-format stream-json is for conversations; a team has one task.")
+        file = _team_file(preset, words, visible)
+        prompt = _task(task, words, settings)
+        return asyncio.run(_carry_out(settings, file, prompt, _Output(settings, file, output, out, err)))
+    except SagentError as error:
+        if settings.output_format != "text":
+            _renderer(settings, out, err).on_result(failed(error))
+        raise
+
+
+def _team_file(preset: str | None, words: list[str], visible: str | None) -> "TeamFile":
+    """The team that is named; its file is taken off the words. Raises UsageError."""
+    from sagent.config.teams import preset_names, read_preset, read_team
+
+    if preset is not None:
+        if words and words[0].endswith(".toml"):
+            raise UsageError(f"--preset {preset} and {words[0]} name two teams: give one of them.")
+        file = read_preset(preset)
+    elif words:
+        name = words.pop(0)
+        if not Path(name).is_file() and name in preset_names():
+            raise UsageError(f"{name} is a preset: give --preset {name}.")
+        file = read_team(Path(name))
+    else:
+        raise UsageError(f"Which team? Give --preset {'|'.join(preset_names())}, or a file: {USAGE.splitlines()[0]}")
+    if visible is None:
+        return file
+    if not visible.isdecimal():
+        raise UsageError(f"--visible-handoffs {visible}: give a whole number, 0 or more.")
+    return replace(file, visible_handoffs=int(visible))
+
+
+def _task(task: str | None, words: list[str], settings: "Settings") -> str:
+    """The task; "" where an earlier round is to be gone on with. Raises UsageError."""
+    if len(words) > 1:
+        raise UsageError(f'Quote the task: "{" ".join(words)}".')
+    if task is not None and words:
+        raise UsageError(f"--task {task} and {words[0]!r} are two tasks: give one of them.")
+    if task is None and not words and _goes_on(settings):
+        return ""
+    if task is None or task == "-":
+        return read_prompt(words, sys.stdin, sys.stderr)
+    try:
+        text = Path(task).expanduser().read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(
+            f"--task {task}: cannot be read: {error.strerror or error}. A task in words goes without --task, in quotes."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--task {task}: not UTF-8 text.") from error
+    if not text.strip():
+        raise UsageError(f"--task {task}: the file is empty.")
+    return text
+
+
+def _goes_on(settings: "Settings") -> bool:
+    """Whether an earlier session is named."""
+    return settings.continue_session or settings.session is not None or settings.fork is not None
+
+
+async def _carry_out(settings: "Settings", file: "TeamFile", task: str, output: "_Output") -> int:
+    from sagent.app.team import open_team
+
+    interrupter = Interrupter()
+    interrupter.install()
+    if isinstance(output.renderer, StreamRenderer):
+        output.renderer.attach(asyncio.get_running_loop().call_soon, interrupter.on_output_failed)
+    result: TeamResult | None = None
+    try:
+        async with open_team(settings, file, output.on_event) as team:
+            output.check(team)
+            team.watch(output.on_role)
+            result = await _work(team, task, interrupter)
+            output.over = True
+    except asyncio.CancelledError:
+        if interrupter.received is None and interrupter.output_error is None:
+            raise
+    if interrupter.output_error is not None:
+        raise interrupter.output_error
+    if result is None:
+        output.on_early_end(Result("", (), "interrupted", Failure("interrupted", "interrupted before it began")))
+        return 128 + (interrupter.received or signal.SIGINT)
+    written = output.on_result(result)
+    return exit_code(result, interrupter.received) or (EXIT_DONE if written else EXIT_FAILED)
+
+
+async def _work(team: "Team", task: str, interrupter: Interrupter) -> "TeamResult":
+    """What the team comes to; after an interruption, as far as it came."""
+    task = task or team.unfinished or ""
+    if not task:
+        raise UsageError("This session has no team's task that is unfinished: give one, with --task or in quotes.")
+    try:
+        return await team.run(task)
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is None or (interrupter.received is None and interrupter.output_error is None):
+            raise
+        current.uncancel()
+        return team.so_far(Failure("interrupted", "the team was interrupted"))
+
+
+class _Output:
+    """Tells a team's work: progress on stderr, the answer on stdout, the report where it is asked for."""
+
+    def __init__(self, settings: "Settings", file: "TeamFile", directory: str | None, out: TextIO, err: TextIO) -> None:
+        self._settings, self._file, self._err, self._out = settings, file, err, out
+        self._directory = None if directory is None else Path(directory).expanduser().absolute()
+        self.renderer = _renderer(settings, out, err)
+        self._quiet = settings.log_level == "error" or settings.output_format == "stream-json"
+        talk = settings.log_level in ("info", "debug") and settings.output_format != "stream-json"
+        self._transcript = Transcript(err, text=False) if talk else None
+        self.over = False  # what ends when the session is closed is no news after the result
+
+    def check(self, team: "Team") -> None:
+        """Make the directory for the report, before anything is spent. Raises UsageError, also for one in the session:
+        whoever verifies that knows every file of it."""
+        if self._directory is None:
+            return
+        if team.session_path and self._directory.is_relative_to(team.session_path):
+            raise UsageError(f"--output {self._directory} lies in the session: name another directory.")
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--output {self._directory}: {error.strerror or error}.") from error
+
+    def on_event(self, event: Event) -> None:
+        """Something happened in some agent."""
+        if self.over:
+            return
+        if isinstance(self.renderer, StreamRenderer):
+            self.renderer.on_event(event)
+        elif self._transcript is not None and not isinstance(event, Finished):
+            self._transcript.on_event(event)
+        else:
+            warn(event, self._err)
+
+    def on_role(self, role: "RoleReport") -> None:
+        """A role has begun, or has ended."""
+        if not self._quiet:
+            self._err.write(f"{printable(progress(role))}\n")
+            self._err.flush()
+
+    def on_early_end(self, result: Result) -> None:
+        """There is no more than this: it was interrupted before it began."""
+        if self._settings.output_format != "text":
+            self.renderer.on_result(result)
+        elif result.error is not None:
+            self._err.write(f"sagent: {result.error.message}\n")
+
+    def on_result(self, result: "TeamResult") -> bool:
+        """The answer, the report, and what went wrong. Whether the report is where it was asked for."""
+        from sagent.app.team import report
+
+        text = report(self._file, result)
+        written = self._write(result, text)
+        if self._settings.output_format != "text":
+            told = {**encode_result(result), **show_team(self._file, result), "report": text}
+            if isinstance(self.renderer, StreamRenderer):
+                self.renderer.flush()
+                told = {"type": "result", "agent": "root", **told}
+            self._out.write(json_dump(told) + "\n")
+            self._out.flush()
+            return written
+        if result.content:
+            self._out.write(result.content + "\n")
+        self._out.flush()
+        for denial in result.denials if self._transcript is None else ():
+            self._err.write(f"sagent: denied {denial.tool}: {printable(denial.reason)}\n")
+        if result.error is not None:
+            self._err.write(f"sagent: {printable(result.error.message)}\n")
+            if result.session_path:
+                self._err.write(f"sagent: to go on from there: the same command with --session {result.session_path}\n")
+        self._err.flush()
+        return written
+
+    def _write(self, result: "TeamResult", text: str) -> bool:
+        from sagent.app.team import write_report
+
+        if self._directory is not None:
+            try:
+                write_report(self._directory, result, text)
+            except OSError as error:
+                where = error.filename or self._directory
+                self._err.write(f"sagent: the report could not be written: {where}: {error.strerror or error}\n")
+                return False
+        return True
+
+
+def _renderer(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
+    """What tells the events, and a failure before there is a result."""
+    return StreamRenderer(out) if settings.output_format == "stream-json" else JsonRenderer(out, err)
+
+
+def progress(role: "RoleReport") -> str:
+    """A role in one line: "critic (anthropic/claude-sonnet-4-6): done, 3 turns, 2100 in, 340 out, 0.011400 USD"."""
+    from sagent.app.team import usd_of
+
+    who = f"{role.name} ({role.model})" if role.model else role.name
+    turns = f"{role.turns} turn{'' if role.turns == 1 else 's'}"
+    used = f"{turns}, {role.usage.total_input} in, {role.usage.output} out, {usd_of(role)}"
+    match role.state:
+        case "at work":
+            return f"{who}: begins"
+        case "kept":
+            return f"{who}: had finished, not run again; {used}"
+        case "failed":
+            error = role.error or Failure("error", "")
+            return f"{who}: failed ({error.kind}), {used}"
+        case _:
+            return f"{who}: {role.state}, {used}"
+
+
+def show_team(file: "TeamFile", result: "TeamResult") -> Mapping[str, object]:
+    """What JSON has of a team beside what every result has."""
+    return {
+        "team": file.name,
+        "mode": file.mode,
+        "visible_handoffs": file.visible_handoffs,
+        "task": result.task,
+        "roles": [_show_role(role) for role in result.roles],
+        "handoffs": [_show_handoff(handoff) for handoff in result.handoffs],
+        "cost_by_role": {role.name: _number(role.usd) for role in result.roles},
+    }
+
+
+def _show_role(role: "RoleReport") -> Mapping[str, object]:
+    usage = role.usage
+    return {
+        "name": role.name,
+        "state": role.state,
+        "agent": role.agent,
+        "model": role.model,
+        "num_turns": role.turns,
+        "usage": {
+            "input": usage.input,
+            "output": usage.output,
+            "cache_read": usage.cache_read,
+            "cache_write": usage.cache_write + usage.cache_write_1h,
+            "reasoning": usage.reasoning,
+        },
+        "usd": _number(role.usd),
+        "text": role.text,
+        "error": None if role.error is None else {"kind": role.error.kind, "message": role.error.message},
+    }
+
+
+def _show_handoff(handoff: "HandOff") -> Mapping[str, object]:
+    return {
+        "from": handoff.giver,
+        "to": handoff.taker,
+        "said": handoff.said.encode(),
+        "given": None if handoff.given is None else handoff.given.encode(),
+        "entry": handoff.entry,
+        "at": handoff.at,
+    }
+
+
+def _number(usd: Decimal | None) -> float | None:
+    return None if usd is None else float(usd)
+
+
+def _list(argv: Sequence[str]) -> int:
+    parser = Parser(prog="sagent team list", description="The teams that come with sagent.", allow_abbrev=False)
+    parser.parse_args(argv)
+    from sagent.config.teams import preset_names, read_preset
+
+    for name in preset_names():
+        team = read_preset(name)
+        sys.stdout.write(f"{name:16}  {team.mode}: {', '.join(role.name for role in team.roles)}\n")
+        sys.stdout.write(f"{'':16}  {team.description}\n")
+    return 0
+
+
+def _show(argv: Sequence[str]) -> int:
+    parser = Parser(
+        prog="sagent team show",
+        description="A preset as TOML, its prompts in it: sagent team show code_review > mine.toml",
+        allow_abbrev=False,
+    )
+    parser.add_argument("name")
+    from sagent.config.teams import preset_text
+
+    sys.stdout.write(preset_text(parser.parse_args(argv).name))
+    return 0

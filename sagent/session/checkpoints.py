@@ -1,0 +1,362 @@
+"""What calls did to files, as logs keep it, and what it takes to wind the files back: a pure reading of entries.
+
+The files have one past, whatever branches the conversation has. So what is wound back is everything that came after an
+entry in the order in which it was written, abandoned branches included; and winding back is an event of that past
+itself, recorded like any other, so that it can be undone in the same way.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from sagent.lib.json import JsonObject, as_array, as_object, as_str
+from sagent.lib.names import quote_path, unquote_path
+from sagent.session.entries import Entry
+
+Read: TypeAlias = Callable[[str], Iterable[Entry]]
+"""The entries of an agent's log, in the order written."""
+
+REWIND = "rewind"  # stands for the tool where files were wound back
+NOT_SEEN = "the call that was to change it was not seen to end"
+BETWEEN = "somebody else changed it in between"
+ELSE = "somebody else has changed it since"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What stood at a path: nothing, a file (its content by the name of its `blob`, its permission bits), a symbolic
+    link, a directory. With a `why` it is not known what it was, or its content was not kept."""
+
+    kind: Literal["absent", "file", "link", "directory", "unknown"]
+    blob: str = ""
+    mode: int = 0
+    target: str = ""
+    why: str = ""
+
+
+ABSENT = Snapshot("absent")
+DIRECTORY = Snapshot("directory")
+
+
+def unknown(why: str) -> Snapshot:
+    """What cannot be told, and the reason."""
+    return Snapshot("unknown", why=why)
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """One file, by its absolute path, before and after a call. Of a call that has not ended, `after` is what was to
+    come of it where that is known."""
+
+    path: str
+    before: Snapshot
+    after: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """What is not covered: a file or a directory, and why."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What one call did to files, as far as it is known. `made` and `gone` are directories; `trees` are the directories
+    in which it was looked for; `beside` are calls that ran at the same time, which may have done it as well."""
+
+    call: str
+    tool: str
+    ended: bool
+    files: tuple[Touch, ...] = ()
+    made: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    omitted: tuple[Omission, ...] = ()
+    trees: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One file of a plan: what it is to become, and what it is now if nobody else changed it. With a `why` it stays as
+    it is, whatever that is."""
+
+    path: str
+    target: Snapshot
+    expected: tuple[Snapshot, ...]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What winding back takes. `made` are directories to remove where they are left empty, the deepest first, `gone`
+    directories to make again; `commands` tells whether something ran that may have touched anything."""
+
+    items: tuple[Item, ...] = ()
+    made: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    omitted: tuple[Omission, ...] = ()
+    commands: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One file that is to change."""
+
+    path: str
+    now: Snapshot
+    target: Snapshot
+
+
+# -- entries -----------------------------------------------------------------------------------------------------------
+
+
+def touched(what: Touched) -> JsonObject:
+    """The body of an entry."""
+    lists = {
+        "files": tuple(_encode_touch(touch, ended=what.ended) for touch in what.files),
+        "made": tuple(map(quote_path, what.made)),
+        "gone": tuple(map(quote_path, what.gone)),
+        "omitted": tuple(JsonObject({"path": quote_path(each.path), "why": each.why}) for each in what.omitted),
+        "trees": tuple(map(quote_path, what.trees)),
+        "beside": what.beside,
+    }
+    state = "ended" if what.ended else "begun"
+    told = {name: value for name, value in lists.items() if value}
+    return JsonObject({"call": what.call, "tool": what.tool, "state": state, **told})
+
+
+def read_touched(body: Mapping[str, object]) -> Touched:
+    """What a body says. What cannot be understood is unknown, and so is never wound back."""
+    return Touched(
+        as_str(body.get("call")),
+        as_str(body.get("tool")),
+        body.get("state") == "ended",
+        tuple(_decode_touch(as_object(each)) for each in as_array(body.get("files"))),
+        _paths(body.get("made")),
+        _paths(body.get("gone")),
+        tuple(
+            Omission(unquote_path(as_str(each.get("path"))), as_str(each.get("why")))
+            for each in map(as_object, as_array(body.get("omitted")))
+        ),
+        _paths(body.get("trees")),
+        tuple(map(as_str, as_array(body.get("beside")))),
+    )
+
+
+def _encode_touch(touch: Touch, *, ended: bool) -> JsonObject:
+    after = {"after": _encode(touch.after)} if ended or touch.after.kind != "unknown" else {}
+    return JsonObject({"path": quote_path(touch.path), "before": _encode(touch.before), **after})
+
+
+def _decode_touch(told: Mapping[str, object]) -> Touch:
+    after = _decode(told["after"]) if "after" in told else unknown(NOT_SEEN)
+    return Touch(unquote_path(as_str(told.get("path"))), _decode(told.get("before")), after)
+
+
+def _encode(snapshot: Snapshot) -> JsonObject | None:
+    match snapshot.kind:
+        case "absent":
+            return None
+        case "file":
+            return JsonObject({"blob": snapshot.blob, "mode": f"{snapshot.mode:o}"})
+        case "link":
+            return JsonObject({"link": quote_path(snapshot.target)})
+        case "directory":
+            return JsonObject({"directory": True})
+        case "unknown":
+            return JsonObject({"unknown": snapshot.why})
+
+
+def _decode(told: object) -> Snapshot:
+    if told is None:
+        return ABSENT
+    body = as_object(told)
+    if blob := as_str(body.get("blob")):
+        try:
+            return Snapshot("file", blob, int(as_str(body.get("mode")), 8) & 0o7777)
+        except ValueError:
+            return unknown("its mode is none")
+    if "link" in body:
+        return Snapshot("link", target=unquote_path(as_str(body["link"])))
+    if body.get("directory") is True:
+        return DIRECTORY
+    return unknown(as_str(body.get("unknown")) or "it is told in a way that this version does not know")
+
+
+def _paths(value: object) -> tuple[str, ...]:
+    return tuple(unquote_path(as_str(each)) for each in as_array(value))
+
+
+def blobs_of(body: Mapping[str, object]) -> Iterator[str]:
+    """The blobs that an entry names."""
+    for touch in map(as_object, as_array(body.get("files"))):
+        for side in ("before", "after"):
+            if name := as_str(as_object(touch.get(side)).get("blob")):
+                yield name
+
+
+# -- winding back ------------------------------------------------------------------------------------------------------
+
+
+def since(read: Read, agent: str, entry: str) -> tuple[Touched, ...]:
+    """What an agent and those below it did to files after an entry of its log, in order; "" is the beginning.
+
+    Of an agent that was spawned before, what it did later by the clock. Raises ValueError where there is no such entry.
+    """
+    logs: list[list[tuple[str, Touched]]] = []
+    moment = _collect(read, agent, entry, "", logs)
+    if moment is None:
+        raise ValueError(f"no entry {entry!r} in the log of {agent}")
+    return tuple(each for _, each in heapq.merge(*logs, key=lambda pair: pair[0]))
+
+
+def _collect(read: Read, agent: str, entry: str, moment: str, logs: list[list[tuple[str, Touched]]]) -> str | None:
+    """Read a log from an entry on, or from a moment where that is given, and the logs below it. None: no such entry."""
+    own = _Log(passed=not entry and not moment)
+    logs.append(own.found)
+    children: list[tuple[str, bool]] = []
+    at = ""
+    for each in read(agent):
+        at = max(at, each.at)  # a clock that went back does not change the order
+        if moment and not own.passed:
+            own.passed = at > moment
+        if each.kind == "touched":
+            own.read(at, read_touched(each.body))
+        elif each.kind == "spawned":
+            children.append((as_str(each.body.get("agent")), own.passed))
+        if entry and each.id == entry:
+            own.passed, moment = True, at
+    if entry and not own.passed:
+        return None
+    own.close()
+    for child, later in dict(children).items():
+        if child.startswith(f"{agent}/"):
+            _collect(read, child, "", "" if later else moment or at, logs)
+    return moment
+
+
+@dataclass(slots=True)
+class _Log:
+    """What one log tells of files once a point is passed."""
+
+    passed: bool
+    found: list[tuple[str, Touched]] = field(default_factory=list[tuple[str, Touched]])
+    begun: dict[str, tuple[str, Touched, bool]] = field(default_factory=dict[str, tuple[str, Touched, bool]])
+
+    def read(self, at: str, what: Touched) -> None:
+        """One more entry."""
+        if not what.ended:
+            self.begun[what.call] = (at, what, self.passed)
+            return
+        self.begun.pop(what.call, None)
+        if self.passed:
+            self.found.append((at, what))
+
+    def close(self) -> None:
+        """What began and did not end may have done something, or nothing."""
+        for at, what, passed in self.begun.values():
+            if passed:
+                self.found.append((at, what))
+            else:  # it may have gone on for long
+                self.found.append((at, replace(what, files=(), omitted=_unseen(what))))
+        self.found.sort(key=lambda pair: pair[0])
+
+
+def cut_off(entries: Iterable[Entry]) -> Iterator[Touched]:
+    """The calls that began and were not seen to end, each as one that has ended and of which nothing is known."""
+    begun: dict[str, Touched] = {}
+    for entry in entries:
+        if entry.kind == "touched":
+            what = read_touched(entry.body)
+            begun.pop(what.call, None)
+            if not what.ended:
+                begun[what.call] = what
+    for what in begun.values():
+        yield replace(what, ended=True, omitted=(*what.omitted, *_unseen(what)))
+
+
+def _unseen(what: Touched) -> tuple[Omission, ...]:
+    return tuple(Omission(path, NOT_SEEN) for path in (*what.trees, *(touch.path for touch in what.files)))
+
+
+def plan(touches: Iterable[Touched]) -> Plan:
+    """What it takes to have the files as they were before these."""
+    items: dict[str, Item] = {}
+    directories: dict[str, bool] = {}  # whether it was there
+    omitted: dict[tuple[str, str], Omission] = {}
+    commands = False
+    for what in touches:
+        commands = commands or bool(what.trees or what.omitted)
+        for touch in what.files:
+            items[touch.path] = _follow(items.get(touch.path), touch, what)
+        for path in what.made:
+            directories.setdefault(path, False)
+        for path in what.gone:
+            directories.setdefault(path, True)
+        for each in (*what.omitted, *(() if what.ended else (Omission(path, NOT_SEEN) for path in what.trees))):
+            omitted.setdefault((each.path, each.why), each)
+    return Plan(
+        tuple(items.values()),
+        tuple(sorted((path for path, there in directories.items() if not there), key=len, reverse=True)),
+        tuple(sorted((path for path, there in directories.items() if there), key=len)),
+        tuple(omitted.values()),
+        commands,
+    )
+
+
+def _follow(item: Item | None, touch: Touch, what: Touched) -> Item:
+    """A file's item with one more change to it."""
+    after = (touch.after,) if what.ended else (touch.before, touch.after)
+    expected = tuple(each for each in after if each.kind != "unknown")
+    why = "" if expected else touch.after.why
+    if item is None:
+        return Item(touch.path, touch.before, expected, touch.before.why or why)
+    if not item.why and touch.before not in item.expected:
+        why = touch.before.why or BETWEEN
+    return Item(touch.path, item.target, expected, item.why or why)
+
+
+def settle(found: Plan, now: Mapping[str, Snapshot]) -> tuple[Sequence[Step], Sequence[Omission]]:
+    """What is to change, as files stand now, and what stays as it is though it should change."""
+    steps: list[Step] = []
+    left: list[Omission] = []
+    for item in found.items:
+        there = now[item.path]
+        if there == item.target and there.kind != "unknown":
+            continue
+        if item.why:
+            left.append(Omission(item.path, item.why))
+        elif there not in item.expected:
+            left.append(Omission(item.path, there.why or ELSE))
+        else:
+            steps.append(Step(item.path, there, item.target))
+    return steps, left
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """How the last winding back of files is undone: the entry at which they were as before it, and that to which the
+    conversation goes, "" where it did not go back with them. `at` is UTC, ISO 8601."""
+
+    files: str
+    conversation: str
+    at: str
+
+
+def way_back(entries: Iterable[Entry]) -> Return | None:
+    """What there is to undo, if nothing was said since files were wound back."""
+    found: Return | None = None
+    previous: Entry | None = None
+    for entry in entries:
+        if entry.kind == "message":
+            found = None
+        elif entry.kind == "touched" and previous is not None:
+            what = read_touched(entry.body)
+            if what.tool == REWIND and not what.ended:
+                left = as_str(previous.body.get("left")) if previous.kind == "forked" else ""
+                found = Return(previous.id, left, entry.at)
+        previous = entry
+    return found

@@ -1,0 +1,235 @@
+"""`sagent replay` and `sagent compare`, as processes."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from program import PROGRAM, Outcome, Shell
+
+from sagent.lib.json import as_object
+from sagent.session.folds import origin
+from sagent.session.log import read_log
+from sagent.testing.script import Call, Received, Stall, Step, Turn
+
+LOOK = Call("Bash", {"command": "cat a.txt", "description": "look"})
+CHANGE = Call("Write", {"file_path": "b.txt", "content": "new"})
+
+
+def said(received: Received) -> str:
+    """The whole of a request, as text."""
+    return received.body.decode()
+
+
+def works(*steps: Step) -> list[Step]:
+    return [Turn(text="I look.", calls=(LOOK,)), Turn(text="It says hello."), *steps]
+
+
+def git(cwd: Path, *words: str) -> str:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    return subprocess.run(["git", *identity, *words], cwd=cwd, capture_output=True, text=True, check=True).stdout
+
+
+def record(shell: Shell, *steps: Step, prompt: str = "What does a.txt say?") -> str:
+    """A session of the program; its path."""
+    (shell.cwd / "a.txt").write_text("hello\n")
+    shell.serve(works(*steps))
+    done = shell.run("--output-format", "json", "--effort", "low", "--allow", "Bash(cat:*)", prompt)
+    assert done.code == 0, done.err
+    return str(done.json["session_path"])
+
+
+def command(shell: Shell, *argv: str) -> Outcome:
+    return shell.run(*argv, model="")
+
+
+def logged(path: Path, kind: str) -> list[dict]:
+    return [json.loads(entry.line)["body"] for entry in read_log(path / "root.jsonl") if entry.kind == kind]
+
+
+def test_a_session_is_replayed_without_a_key_or_a_network(shell: Shell) -> None:
+    session = record(shell)
+    for name in ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"):
+        del shell.environment[name]
+    done = command(shell, "replay", session)
+    assert (done.code, done.err) == (0, "")
+    assert "2 of 2 requests byte for byte" in done.out
+    assert done.out.splitlines()[-1].startswith("OK: ")
+    assert "sent to nobody" in done.out.splitlines()[-2]
+    shown = command(shell, "replay", session, "--output-format", "json").json
+    assert (shown["same"], shown["exact"], shown["problems"]) == (True, True, [])
+    assert shell.server is not None and len(shell.server.requests) == 2
+
+
+def test_the_last_session_is_replayed_when_none_is_named(shell: Shell) -> None:
+    record(shell)
+    assert command(shell, "replay").code == 0
+
+
+def test_a_damaged_session_is_not_replayed(shell: Shell) -> None:
+    session = record(shell)
+    file = Path(session, "root.jsonl")
+    file.write_bytes(file.read_bytes().replace(b"It says hello.", b"It says hallo."))
+    done = command(shell, "replay", session)
+    assert done.code == 1
+    assert "does not match its id" in done.out
+    assert done.out.splitlines()[-1].startswith("NOT REPLAYED")
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (("replay", "nobody"), "no session 'nobody'"),
+        (("replay", "SESSION", "--agent", "root/x"), "it has root"),
+        (("replay", "SESSION", "--live-tools"), "--model"),
+        (("replay", "SESSION", "--effort", "low"), "--model"),
+        (("replay", "SESSION", "--model", "anthropic/claude-sonnet-4-6", "--agent", "root"), "--agent"),
+        (("replay", "SESSION", "--model", "anthropic/claude-sonnet-4-6", "--keep", "x"), "--live-tools"),
+        (("compare", "SESSION"), "Name two sessions"),
+        (("compare", "SESSION", "SESSION", "--model", "m"), "Name two sessions"),
+    ],
+)
+def test_what_makes_no_sense_is_a_usage_error(shell: Shell, argv: tuple[str, ...], told: str) -> None:
+    session = record(shell)
+    done = command(shell, *(session if word == "SESSION" else word for word in argv))
+    assert done.code == 2
+    assert told in done.err
+
+
+def test_another_model_is_asked_with_what_was_recorded(shell: Shell) -> None:
+    other = Call("Bash", {"command": "cat secret.txt", "description": "look"})
+    session = Path(record(shell, Turn(text="Hm.", calls=(LOOK, LOOK, other)), Turn(text="It says hello, I think.")))
+    done = command(shell, "replay", str(session), "--model", "anthropic/claude-opus-4-8", "--output-format", "json")
+
+    assert done.code == 0, done.err
+    assert done.json["result"] == "It says hello, I think."
+    assert "1 calls were answered from the recording, 2 are not in it" in done.err
+    assert shell.server is not None
+    first, _, third, fourth = shell.server.requests
+    assert third.json["model"] == "claude-opus-4-8"
+    assert third.json["system"] == first.json["system"]
+    assert [tool["name"] for tool in third.json["tools"]] == [tool["name"] for tool in first.json["tools"]]  # type: ignore[index,union-attr]
+    assert third.json["messages"] == first.json["messages"]
+    assert json.dumps(third.json["output_config"]) == '{"effort": "low"}'  # of which no entry of the log tells
+    assert "hello" in said(fourth)
+    assert "is not in the recording" in said(fourth)
+    made = Path(str(done.json["session_path"]))
+    assert made != session
+    told = as_object(origin(read_log(made / "root.jsonl")).get("environment"))
+    assert told["replay_of"] == session.name
+    assert command(shell, "verify", str(made)).code == 0
+    assert command(shell, "replay", str(made)).code == 0
+
+
+def test_a_model_that_cannot_be_had_leaves_nothing_behind(shell: Shell) -> None:
+    session = record(shell)
+    done = command(shell, "replay", session, "--model", "nobody/nothing")
+    assert done.code == 2
+    assert len(command(shell, "sessions", "list", "--all", "--ids").out.split()) == 1
+
+
+@pytest.mark.needs("git")
+def test_live_tools_work_in_a_clone_at_the_recorded_commit(shell: Shell) -> None:
+    git(shell.cwd, "init", "-q")
+    (shell.cwd / "a.txt").write_text("hello\n")
+    git(shell.cwd, "add", ".")
+    git(shell.cwd, "commit", "-qm", "first")
+    session = record(shell, Turn(calls=(LOOK, CHANGE)), Turn(text="Done."))
+    (shell.cwd / "a.txt").write_text("changed since\n")
+
+    kept = shell.cwd.parent / "kept"
+    flags = ("--model", "anthropic/claude-opus-4-8", "--live-tools", "--allow", "Bash(cat:*)", "--keep", str(kept))
+    done = command(shell, "replay", session, *flags)
+
+    assert done.code == 0, done.err
+    assert "a clone at the recorded commit" in done.err
+    assert shell.server is not None
+    assert "hello" in said(shell.server.requests[3])
+    assert str(kept) in said(shell.server.requests[2])
+    assert str(shell.cwd) not in said(shell.server.requests[2])
+    assert (kept / "work" / "b.txt").read_text() == "new"
+    assert not (shell.cwd / "b.txt").exists()
+    assert git(kept / "work", "remote") == ""
+
+
+def test_live_tools_work_in_a_copy_that_is_gone_in_the_end(shell: Shell) -> None:
+    own = shell.cwd / "own.txt"
+    touches = (
+        Call("Write", {"file_path": str(own), "content": "mine"}),
+        Call("Bash", {"command": f"touch {own}", "description": "touch"}),
+    )
+    session = record(shell, Turn(calls=(CHANGE, *touches)), Turn(text="Done."))
+    flags = ("--model", "anthropic/claude-opus-4-8", "--live-tools", "--permission-mode", "full")
+    done = command(shell, "replay", session, *flags)
+
+    assert done.code == 0, done.err
+    assert "a copy of" in done.err
+    assert not own.exists()
+    assert not (shell.cwd / "b.txt").exists()
+    assert shell.server is not None
+    answered = said(shell.server.requests[3])
+    assert answered.count("is the person's own directory") == 2
+    place = Path(str(origin(read_log(_last(shell) / "root.jsonl")).get("cwd")))
+    assert not place.parent.exists()
+
+
+def _last(shell: Shell) -> Path:
+    shown = command(shell, "sessions", "list", "--ids").out.split()
+    homes = Path(shell.environment["HOME"], ".local/state/sagent/sessions")
+    return next(path for path in homes.glob("*/*") if path.name == max(shown))
+
+
+def test_an_interruption_stops_it_and_leaves_no_copy(shell: Shell, tmp_path: Path) -> None:
+    session = record(shell, Stall(Turn(text="I think about it for a very long time."), after_events=4))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    shell.environment["TMPDIR"] = str(scratch)
+    argv = [*PROGRAM, "replay", session, "--model", "anthropic/claude-opus-4-8", "--live-tools"]
+    child = subprocess.Popen(argv, cwd=shell.cwd, env=shell.environment, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    shell.children.append(child)
+    assert shell.server is not None
+    while len(shell.server.requests) < 3:
+        assert child.poll() is None
+        time.sleep(0.01)
+    assert list(scratch.glob("sagent-replay-*"))
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=20)
+    assert child.returncode == 143
+    assert not list(scratch.glob("sagent-replay-*"))
+
+
+def test_two_sessions_are_put_side_by_side(shell: Shell) -> None:
+    session = record(shell)
+    same = command(shell, "compare", session, session, "--check", "cat a.txt; exit 3")
+    assert same.code == 0
+    assert "every request, call and reply is the same" in same.out
+    assert "cannot be attributed" in same.out
+    assert "exit 3" in same.out
+    shown = command(shell, "compare", session, session, "--output-format", "json").json
+    assert (shown["same"], len(shown["turns"])) == (True, 2)  # type: ignore[arg-type]
+    page = shell.cwd / "page.html"
+    assert command(shell, "compare", session, session, "--output-format", "html", "--output", str(page)).code == 0
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_session_is_put_beside_what_another_model_makes_of_it(shell: Shell) -> None:
+    session = record(shell, Turn(calls=(CHANGE,)), Turn(text="Done."))
+    flags = ("--model", "anthropic/claude-opus-4-8", "--live-tools", "--check", "test -f b.txt")
+    done = command(shell, "compare", session, *flags, "--output-format", "json")
+    assert done.code == 0, done.err
+    shown = done.json
+    assert shown["same"] is False
+    one, other = as_object(shown["a"]), as_object(shown["b"])
+    assert other["models"] == ["anthropic/claude-opus-4-8"]
+    assert as_object(one["outcome"])["exit_code"] == 1
+    assert as_object(other["outcome"])["exit_code"] == 0
+
+
+def test_a_check_has_nowhere_to_look_where_tools_did_not_run(shell: Shell) -> None:
+    session = record(shell, Turn(text="I guess."))
+    done = command(shell, "compare", session, "--model", "anthropic/claude-opus-4-8", "--check", "true")
+    assert done.code == 0, done.err
+    assert "there is no directory to look at" in done.out

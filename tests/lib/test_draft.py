@@ -1,0 +1,61 @@
+"""Files that are there whole or not at all."""
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from sagent.lib.draft import draft
+
+
+def test_what_was_written_is_there_when_it_is_whole_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"before")
+    path.chmod(0o644)
+    with draft(path) as file:
+        file.write(b"after")
+        assert path.read_bytes() == b"before"
+    assert path.read_bytes() == b"after"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"before")
+
+    def write_half() -> None:
+        with draft(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"before", [path])
+
+
+def test_a_link_goes_on_leading_where_it_did(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("there/file")
+    for text in (b"made", b"replaced"):
+        with draft(link) as file:
+            file.write(text)
+        assert link.is_symlink()
+        assert (tmp_path / "there" / "file").read_bytes() == text
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe, heard = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_bytes()))
+    reader.start()
+    with draft(pipe) as file:
+        file.write(b"told")
+    reader.join(10)
+    assert heard == [b"told"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    with pytest.raises(IsADirectoryError), draft(tmp_path):
+        pass

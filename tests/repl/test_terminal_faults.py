@@ -1,0 +1,137 @@
+"""What goes wrong around the REPL, in a real terminal: it goes away, floods come, displays fail."""
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from console import Console
+
+from sagent.testing.server import Call, Turn
+
+pytestmark = pytest.mark.needs("tmux")
+
+BROKEN = """
+import sys
+from sagent.repl import {module}
+from sagent.bin.cli import main
+def broken(*_):
+    raise ZeroDivisionError("a defect of the display")
+{module}.{name} = broken
+sys.argv[0] = "sagent"
+sys.exit(main())
+"""
+
+
+def memory(console: Console) -> float:
+    """Resident MB of the program in the pane, at its most."""
+    pane = console.tmux("display-message", "-p", "#{pane_pid}").strip()
+    child = Path(f"/proc/{pane}/task/{pane}/children").read_text().split()[0]
+    line = next(line for line in Path(f"/proc/{child}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1000
+
+
+def test_what_was_done_when_the_terminal_went_away_is_kept_and_gone_on_with(console: Console) -> None:
+    calls = Turn(text="I look.", calls=(Call("Bash", {"command": "echo half; sleep 49.17"}),))
+    server = console.serve([calls, Turn(text="I see what happened.")])
+    console.start("--permission-mode", "full")
+    console.type("remember the lighthouse")
+    console.until("│ half")
+    console.leave()
+    state = Path(console.environment["HOME"]) / ".local" / "state" / "sagent"
+    end = time.monotonic() + 20
+    while True:  # the session is free again when it can be opened
+        console.start("--continue", ready="›")
+        screen = console.until("│ $0" if time.monotonic() < end else "› remember the lighthouse")
+        if "remember the lighthouse" in screen:
+            break
+        console.leave()
+    console.until("› remember the lighthouse", "I look.", "The session goes on.")
+    console.type("and now?")
+    console.until("I see what happened.")
+    told = str(server.requests[-1].json["messages"])
+    assert "lighthouse" in told
+    assert told.count("tool_result") == told.count("tool_use'") == 1
+    assert list(state.rglob("*.jsonl"))
+
+
+def test_while_a_hundred_megabytes_come_one_types_and_memory_is_bounded(console: Console) -> None:
+    flood = "yes 'a line of the flood, which is rather long so that there are fewer of them' | head -c 100000000"
+    console.serve([Turn(calls=(Call("Bash", {"command": f"{flood}; sleep 1"}),)), Turn(text="That was a lot.")])
+    console.start("--permission-mode", "full")
+    before = memory(console)
+    console.type("go")
+    console.until("│ a line of the flood")
+    console.keys("typed meanwhile")
+    console.until("› typed meanwhile")
+    console.until("That was a lot.", patience=60)
+    assert memory(console) < before + 40
+    console.keys("C-u")
+    console.type(f"!{flood}")
+    console.until("lines before, Ctrl-O shows them", patience=60)
+    console.type("/quit")
+    console.until("ended 0")
+
+
+@pytest.mark.parametrize("name", ["render_block", "render_piece", "reduce", "expand"])
+def test_a_display_that_fails_leaves_plain_text_and_the_session_goes_on(console: Console, name: str) -> None:
+    console.program = [sys.executable, "-c", BROKEN.format(module="story", name=name)]
+    console.serve([Turn(text="The **first** answer.\n\nIts end.", calls=(Call("Bash", {"command": "echo x"}),)),
+                   Turn(text="The second answer.")])  # fmt: skip
+    console.start("--permission-mode", "full")
+    console.type("hello")
+    console.until("first", "second answer", gone="Esc interrupts")
+    console.keys("C-o")
+    console.type("/cost")
+    console.until("tokens read")
+    console.type("/quit")
+    console.until("ended 0")
+
+
+@pytest.mark.parametrize("name", ["render_panel", "render_status"])
+def test_a_panel_that_fails_does_so_alone(console: Console, name: str) -> None:
+    console.program = [sys.executable, "-c", BROKEN.format(module="repl", name=name)]
+    console.serve([Turn(text="The first answer.", pieces=3, gap=0.05), Turn(text="The second answer.")])
+    console.start(ready="›")
+    console.type("hello")
+    console.until("The first answer.")
+    console.type("again")
+    console.until("The second answer.")
+    console.type("/quit")
+    console.until("ended 0")
+
+
+def test_a_key_whose_doing_fails_is_told_and_the_session_goes_on(console: Console) -> None:
+    console.program = [sys.executable, "-c", BROKEN.format(module="repl", name="Repl.expand")]
+    console.serve([Turn(text="The first answer."), Turn(text="The second answer.")])
+    console.start()
+    console.type("hello")
+    console.until("The first answer.")
+    console.keys("C-o", "C-o")
+    console.until("This is a defect of sagent", "ZeroDivisionError: a defect of")
+    console.type("again")
+    screen = console.until("The second answer.")
+    assert screen.count("ZeroDivisionError") == 1
+    console.type("/quit")
+    console.until("ended 0")
+
+
+def test_a_terminal_of_forty_columns_and_one_that_changes_while_an_answer_comes(console: Console) -> None:
+    text = "".join(
+        f"Word {number} stands in a sentence that is wrapped in a narrow terminal.\n\n" for number in range(40)
+    )
+    console.environment["NO_COLOR"] = "1"
+    console.serve([Turn(text=text, pieces=20, gap=0.03), Turn(text="Done.")])
+    console.start(width=40, height=16, ready="$0")
+    console.type("hello")
+    console.until("Word 3 stands")
+    for width, height in (("60", "20"), ("40", "12"), ("100", "30"), ("40", "16")):
+        console.tmux("resize-window", "-x", width, "-y", height)
+        time.sleep(0.4)  # tmux tells of a second change a quarter of a second after the first at the earliest
+    screen = console.until("Word 39 stands", gone="Writing")
+    assert all(f"Word {number} stands" in screen.replace("\n", " ") for number in range(40))
+    assert not re.search(r"\x1b\[(?:3[0-7]|9[0-7])m", console.tmux("capture-pane", "-p", "-e", "-S", "-2000"))
+    console.type("again")
+    screen = console.until("Done.")
+    assert screen.count("› again") == 1
