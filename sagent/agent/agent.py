@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sagent.agent import children
@@ -31,7 +31,7 @@ from sagent.peer import Action, Background, Cancel, Consult, Inject, JobStatus, 
 from sagent.policy import AllowAll, Policy
 from sagent.policy.advisory import Advisory, AdvisoryFactory
 from sagent.session.entries import Entry, opened, returned
-from sagent.session.folds import bodies, branch, history
+from sagent.session.folds import history
 from sagent.session.log import Log, MemoryLog
 from sagent.tool import Tool, Workspace
 from sagent.usage import Cost
@@ -344,7 +344,7 @@ class Agent:
             child.begin(state, order, self._deepest, children.prompt_for(state, order, path))
         return child
 
-    def _child(self, path: str, order: Order, entries: Sequence[Entry] = ()) -> "Agent":
+    def _child(self, path: str, order: Order, entries: Iterable[Entry] = ()) -> "Agent":
         """An agent below this one; `entries` is its log, where it has one."""
         state = self._state
         model, effort = children.model_for(state, order)
@@ -408,7 +408,7 @@ class Agent:
     async def _revive(self, body: Mapping[str, object], heads: Sequence[str]) -> None:
         """Bring a child back that lives on: as it was, but for the turn that it was in."""
         state, path = self._state, as_str(body.get("agent"))
-        entries = tuple(state.log.child(path).entries())
+        entries = state.log.child(path).contents()
         order = children.order_of(body, entries)
         rest = children.rest_of(order, state.ledger.spent_below(path))
         if rest is not None:
@@ -421,10 +421,6 @@ class Agent:
             state.receive(user(text, sender=path), "next")
             state.record("returned", returned(path, child.log.head))
         await child.recall()
-
-    def settle(self) -> None:
-        """Bill the calls that waited for their prices to be known."""
-        self._state.settle_all()
 
     def peers(self, pattern: str = "*") -> "Sequence[Agent]":
         """The other living agents of the tree that a name or a pattern means; "*" is all of them."""
@@ -529,7 +525,8 @@ class Agent:
         state = self._state
         state.history = list(history)
         if state.advisory is not None and state.history:
-            state.advisory.restore(list(bodies(branch(state.log.entries()), "advice")), state.log.blobs.get)
+            told = state.log.contents().branch("advice")
+            state.advisory.restore([entry.body for entry in told], state.log.blobs.get)
 
     def rewind(self, entry: str) -> None:
         """Go back to an earlier entry of the log: what came after it stays there, as a branch of its own, to which one
@@ -542,7 +539,7 @@ class Agent:
             state.log.fork(entry)
         except ValueError as error:
             raise UsageError(str(error)) from error
-        state.history = list(history(state.log.entries(), state.log.blobs.get))
+        state.history = list(history(state.log.contents(), state.log.blobs.get))
         rewound(state)
 
     async def preview(self, entry: str) -> FileChanges:

@@ -1,6 +1,6 @@
 """What a new agent gets from the one above it: never more than that has."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -153,7 +153,7 @@ def spawned_body(child: State, first: str, order: Order) -> JsonObject:
     )
 
 
-def order_of(body: Mapping[str, object], entries: Sequence[Entry]) -> Order:
+def order_of(body: Mapping[str, object], entries: Iterable[Entry]) -> Order:
     """The order for a child that is brought back: what its `spawned` entry tells, and its log of later changes."""
     prompts, switches = bodies(entries, "prompt"), bodies(entries, "switched")
     system = prompts[-1].get("system") if prompts else body.get("system")
@@ -172,7 +172,7 @@ def order_of(body: Mapping[str, object], entries: Sequence[Entry]) -> Order:
     )
 
 
-def limits_told(entries: Sequence[Entry]) -> Mapping[str, int | str]:
+def limits_told(entries: Iterable[Entry]) -> Mapping[str, int | str]:
     """The limits that an agent was last given while it ran, all of them; {} where nobody changed any."""
     switches = bodies(entries, "switched")
     if not switches:
@@ -201,7 +201,7 @@ def rest_of(order: Order, spent: Decimal) -> Decimal | None:
     return None if order.budget_usd is None else max(order.budget_usd - spent, ZERO)
 
 
-def cut_off(path: str, entries: Sequence[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
+def cut_off(path: str, entries: Iterable[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
     """What to tell of a child that was to answer once and had not when the process ended; None of one that had."""
     if not unfinished(entries, heads):
         return None
@@ -212,7 +212,7 @@ def cut_off(path: str, entries: Sequence[Entry], heads: Sequence[str], messages:
     return f"{head}\nWhat it had until then:\n{had}" if had else f"{head}\nIt had said nothing yet."
 
 
-def left_open(path: str, entries: Sequence[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
+def left_open(path: str, entries: Iterable[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
     """What to tell of a child that was in a turn when the process ended, and will not go on with it by itself."""
     if not unfinished(entries, heads) or waiting(entries):
         return None

@@ -158,9 +158,6 @@ class Runs:
         state = self._state
         if state.finish is not None:
             await state.finish()
-        if state.unsettled:
-            await asyncio.to_thread(state.ledger.prices.warm)
-            state.settle_all()
         if failure is not None:
             state.record("failed", {"kind": failure.kind, "message": failure.message})
         await state.make_durable()

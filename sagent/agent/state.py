@@ -133,9 +133,6 @@ class State:
     unused: Advisory | None = None  # made, and without an advisor so far
     consult: Callable[[str, str], None] = lambda question, advisor: None  # has an advisor asked for a person
     cancelled: set[str] = field(default_factory=set[str])  # calls that are to end
-    unsettled: list[tuple[Reservation, tuple[Charge, ...]]] = field(
-        default_factory=list[tuple[Reservation, tuple[Charge, ...]]]
-    )
     finish: Callable[[], Awaitable[None]] | None = None
     catalog: Callable[[], str] | None = None
     log_lost: bool = False
@@ -235,27 +232,17 @@ class State:
             return ""
 
     def settle(self, reservation: Reservation, charges: tuple[Charge, ...]) -> Decimal | None:
-        """Bill a call, in the ledger and the log; its price in USD, or None when that is not known, or not yet.
+        """Bill a call, in the ledger and the log; its price in USD, or None when that is not known.
 
-        Prices load while the model thinks. Without a cap, a call that ends before they are there is billed with the
-        next one, or at the end of the run.
+        Prices load while the model thinks; where it was quicker they are waited for: what is not in the log when the
+        process is killed was never spent, for whoever resumes.
         """
         for charge in charges:
             if not charge.role:
                 self.run.usage += charge.usage
-        self.unsettled.append((reservation, charges))
-        now = self.ledger.cap is not None or self.ledger.prices.is_warm
-        return self.settle_all() if now else None
-
-    def settle_all(self) -> Decimal | None:
-        """Bill what is not billed yet; the price of the last call."""
-        usd: Decimal | None = None
-        for reservation, charges in self.unsettled:
-            spent = self.bill(reservation, charges)
-            prices = [record.usd for record in spent if record.usd is not None]
-            usd = sum(prices, Decimal(0)) if len(prices) == len(spent) else None
-        self.unsettled.clear()
-        return usd
+        spent = self.bill(reservation, charges)
+        prices = [record.usd for record in spent if record.usd is not None]
+        return sum(prices, Decimal(0)) if len(prices) == len(spent) else None
 
     def bill(self, reservation: Reservation, charges: tuple[Charge, ...]) -> tuple[Spent, ...]:
         """Settle a call with the ledger, and log what it says."""

@@ -104,7 +104,6 @@ async def open_agent(
             ),
         )
         aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
-        aside.priced = lambda: [each.settle() for each in agent.tree.living]
         stack.push_async_callback(agent.aclose)
         agent.restore(past.messages)
         agent.listen(listener)
@@ -310,7 +309,6 @@ class Aside:
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._studying: asyncio.Task[None] | None = None
-        self.priced: Callable[[], object] = lambda: None
         self.study: Callable[[], Coroutine[None, None, None] | None] = lambda: None
 
     def on_event(self, event: Event) -> None:
@@ -326,7 +324,7 @@ class Aside:
             self._timer = loop.call_later(self.QUIET, self._check)
             return
         if not self._prices.is_warm:
-            loop.run_in_executor(None, self._prices.warm).add_done_callback(lambda _: self.priced())
+            loop.run_in_executor(None, self._prices.warm)
         if (work := self.study()) is not None:
             self._studying = loop.create_task(work)
 

@@ -9,7 +9,7 @@ from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe, printable
 from sagent.cli.settings import load_settings
 from sagent.errors import SessionNotFound, UsageError
-from sagent.session.log import session_of
+from sagent.session.contents import session_of
 from sagent.session.store import find, is_session, latest, log_files
 from sagent.trace.entries import read_entries
 from sagent.trace.events import read_events

@@ -9,7 +9,6 @@ from typing import Protocol
 
 from sagent.session.blobs import BlobDirectory, sync_path
 from sagent.session.contents import Contents, FileContents, Index, KeptContents, damaged
-from sagent.session.contents import session_of as session_of  # noqa: PLC0414 -- readers of logs have it from here
 from sagent.session.entries import Entry, forked, parse_line, scan_line, seal
 from sagent.session.names import log_file, new_session_id
 from sagent.session.stretch import Place, find_ids

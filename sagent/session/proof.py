@@ -8,20 +8,16 @@ result carries it), or check a signature.
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
 from sagent.errors import SagentError, SessionCorrupt, SessionNotFound, UsageError
 from sagent.lib.draft import draft
 from sagent.session.blobs import BlobDirectory, sync_path
-from sagent.session.checkpoints import blobs_of
 from sagent.session.contents import session_of
-from sagent.session.entries import parse_line
 from sagent.session.lock import Lock
 from sagent.session.log import FileLog, read_log
 from sagent.session.manifest import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
@@ -356,7 +352,7 @@ class _Record:
                 problems.append(f"{self.path('blobs')}/{name} was changed: its content does not match its name")
         used: set[str] = set()
         for agent, log in self.logs.items():
-            for name, entry in chain(_named_blobs(log.stretches, self.session), _touched_blobs(log.place)):
+            for name, entry in _named_blobs(log.stretches, self.session):
                 used.add(name)
                 if name not in kept:
                     problems.append(f"{agent}, entry {entry}: {self.path('blobs')}/{name} is missing")
@@ -529,19 +525,6 @@ def _named_blobs(stretches: Iterable[Stretch], session: str) -> Iterator[tuple[s
     for stretch in stretches:
         yield from stretch.blobs
         yield from ((name, entry) for of, name, entry in stretch.spilled if of == session)
-
-
-def _touched_blobs(place: Place) -> Iterator[tuple[str, str]]:
-    """The blobs that checkpoints of files name, and their entries."""
-    left = place.size
-    with place.path.open("rb", buffering=1 << 18) as file:
-        file.seek(place.start)
-        while left > 0 and (line := file.readline(left)):
-            left -= len(line)
-            if line.find(b',"kind":"touched","parent":"', -128) >= 0:
-                with suppress(ValueError):  # damaged lines are told of elsewhere
-                    entry = parse_line(line)
-                    yield from ((name, entry.id) for name in blobs_of(entry.body))
 
 
 def _was_session(directory: Path) -> bool:

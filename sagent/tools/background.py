@@ -42,7 +42,9 @@ class BackgroundTask:
         operation, name = as_str(arguments.get("operation")), as_str(arguments.get("id"))
         if operation == "list":
             lines = [_line(job) for job in caller.jobs()]
-            return ToolOutput.of("\n".join(lines) or "There are no jobs.", summary=f"{len(lines)} jobs")
+            return ToolOutput.of(
+                "\n".join(lines) or "There are no jobs.", summary=f"{len(lines)} job{'' if len(lines) == 1 else 's'}"
+            )
         if not name:
             raise ToolError(f"{operation} needs the id of a job. {_known(caller)}")
         try:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from sagent.lib.json import mend_text
 from sagent.trace.beside import Beside, Row, Side, figures, marks, move_text
-from sagent.trace.export_html import _UNSAFE, _part, _source
+from sagent.trace.export_html import UNSAFE, part_of_page, source_of
 
 OWN = """.beside th:first-child { white-space: nowrap; overflow-wrap: normal; }
 .moves td, .moves th { text-align: left; }
@@ -16,8 +16,8 @@ MOST = 4_000  # characters of a text
 
 def write_beside(beside: Beside) -> bytes:
     """The page, in UTF-8. It has no script; its policy lets nothing load but its own style."""
-    style = _part("css") + OWN
-    policy = f"default-src 'none'; style-src '{_source(style)}'; base-uri 'none'; form-action 'none'"
+    style = part_of_page("css") + OWN
+    policy = f"default-src 'none'; style-src '{source_of(style)}'; base-uri 'none'; form-action 'none'"
     title = f"{_text(beside.left.session)} beside {_text(beside.right.session)}"
     parts = (*_figures(beside), *_turns(beside), *_answers(beside))
     page = "".join(
@@ -39,7 +39,7 @@ def write_beside(beside: Beside) -> bytes:
 def _text(text: str) -> str:
     """A text of theirs as text of a page."""
     cut = text if len(text) <= MOST else f"{text[:MOST]}\n[... cut: {len(text)} characters in all ...]"
-    return html.escape(mend_text(cut).translate(_UNSAFE))
+    return html.escape(mend_text(cut).translate(UNSAFE))
 
 
 def _head(beside: Beside) -> str:

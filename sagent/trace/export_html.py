@@ -21,7 +21,7 @@ MOST_MEDIA = 1_500_000  # bytes of images on a page
 CAPS = (50_000, 20_000, 8_000, 4_000, 2_000, 1_000, 500, 250, 120)  # characters that a text may be cut to
 _FRAME = 700  # bytes around a text, about
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_UNSAFE = {
+UNSAFE = {
     **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
     127: 0x2421,
     **{code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)},
@@ -51,11 +51,11 @@ def write_page(record: Record, redaction: Redaction, checked: Checked, fetch: Fe
     return page
 
 
-def _part(kind: str) -> str:
+def part_of_page(kind: str) -> str:
     return files("sagent.trace").joinpath(f"export_page.{kind}").read_text("utf-8")
 
 
-def _source(text: str) -> str:
+def source_of(text: str) -> str:
     """How a content security policy names an inline style or script (CSP level 3, hash-source)."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
@@ -74,10 +74,10 @@ class _Page:
 
     def whole(self, checked: Checked) -> str:
         """The page."""
-        script = _part("js")
-        style = _part("css")
+        script = part_of_page("js")
+        style = part_of_page("css")
         policy = (
-            f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; img-src data:; "
+            f"default-src 'none'; style-src '{source_of(style)}'; script-src '{source_of(script)}'; img-src data:; "
             "base-uri 'none'; form-action 'none'"
         )
         timeline = "".join(self.blocks())
@@ -106,7 +106,7 @@ class _Page:
         if len(text) > cap:
             self._left_out += 1
             clean = f"{clean[:cap]}\n[... cut: {len(text)} characters in all, the rest is in the log ...]"
-        return html.escape(mend_text(clean).translate(_UNSAFE))
+        return html.escape(mend_text(clean).translate(UNSAFE))
 
     def _title(self) -> str:
         """Its name; what was taken out of it is counted where it was said."""

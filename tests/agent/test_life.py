@@ -105,10 +105,14 @@ async def test_what_was_interrupted_stays_still_until_somebody_writes() -> None:
 
 
 async def test_the_end_of_a_run_far_below_begins_no_turn_above() -> None:
+    async def late(request: Request) -> str:
+        await until(lambda: len(cast.requests["root/a/b"]) == 2)
+        return "c"
+
     cast = Cast(
         root__a=in_turn((call("1", "AgentSpawn", prompt="y", name="b", persistent=True),), "a", "heard"),
         root__a__b=in_turn((call("2", "AgentSpawn", prompt="z", name="c", persistent=True),), "b", "b heard"),
-        root__a__b__c=in_turn("c", "c again"),
+        root__a__b__c=in_turn(late, "c again"),
     )
     agent = root_of(cast)
     await agent.spawn(Order("x", name="a", persistent=True))
@@ -397,10 +401,17 @@ async def test_closing_ends_a_run_in_progress() -> None:
 
 
 def test_an_agent_runs_in_one_event_loop_after_the_other() -> None:
+    told: list[Request] = []
+
+    async def one(request: Request) -> str:
+        while not told:  # so that its answer is news
+            await asyncio.sleep(0.01)
+        return "one"
+
     cast = Cast(
         root=in_turn(
             (call("1", "AgentSpawn", prompt="x", name="a", persistent=True),),
-            last,
+            lambda request: told.append(request) or last(request),
             last,
             (call("2", "AgentSpawn", prompt="y", name="b", background=True),),
             "waiting",
@@ -409,7 +420,7 @@ def test_an_agent_runs_in_one_event_loop_after_the_other() -> None:
             results,
         ),
         root__b=in_turn("two"),
-        root__a=in_turn("one"),
+        root__a=in_turn(one),
     )
     agent = Agent(cast, tools=tree_tools(), bounds=Bounds())
     assert "one" in agent.run_sync("go").content

@@ -100,7 +100,7 @@ async def status(desk: Desk) -> None:
 
 
 def _points(desk: Desk) -> tuple[Point, ...]:
-    found = points(desk.opened.agent.log.entries())
+    found = points(desk.opened.agent.log.contents())
     if not found:
         raise UsageError("Nothing was asked in this session yet.")
     return found
@@ -165,7 +165,7 @@ async def _picked(desk: Desk, found: tuple[Point, ...]) -> _Goal | None:
     """What the person wants to go back to."""
     here = [each for each in reversed(found) if each.current]
     options = [Option(_goal_of(each), _line_of(each), each.at[:16].replace("T", " ")) for each in here]
-    if back := way_back(desk.opened.agent.log.entries()):
+    if back := way_back(desk.opened.agent.log.contents()):
         goal = _Goal(back.conversation, back.files, "as it was before the last /rewind")
         options.insert(0, Option(goal, "undo the last /rewind of files", back.at[:16].replace("T", " ")))
     return await desk.pick("Back to before which request?", options)
