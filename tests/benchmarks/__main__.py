@@ -303,6 +303,12 @@ def measure_sessions() -> Iterator[Row]:
     yield Row("`export --format html` of 2,000 turns", 2, speeds.page, "s")
     yield Row("the page's size", 10, speeds.page_size, "MB")
     yield Row("`sagent sessions list`, 100 sessions", None, speeds.listing, "s")
+    yield Row("the same, 1,000 sessions", None, speeds.listing_thousand, "s")
+    yield Row("compaction of a session of 500,000 tokens: CPU", 1, speeds.compaction, "s")
+    raw = f"json.loads {speeds.million_loads:.1f} s, sha256 {speeds.million_sha256:.1f} s"
+    words = f"going on with a log of a million entries, {speeds.million_size:.0f} MB: the whole run"
+    yield Row(words, None, speeds.million, "s", raw)
+    yield Row("the same: peak memory", 150, speeds.million_memory, "MB")
 
 
 FAMILIES = {

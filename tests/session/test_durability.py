@@ -1,6 +1,6 @@
 """`kill -9` at random moments of a busy tree: what was told to somebody is in the logs, and the session goes on.
 
-A dozen kills here; `KILLS=200 pytest -n auto tests/session/test_durability.py` makes as many as one likes.
+A dozen kills in the ordinary suite, two hundred in `make test-all`.
 """
 
 import json
@@ -25,9 +25,10 @@ from sagent.session.names import agent_of
 from sagent.session.proof import verify
 from sagent.session.store import log_files
 from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
+from tests.depth import deep
 
 CHECKOUT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("KILLS", "12"))
+KILLS = deep(12, 200)
 EACH = 4 if KILLS < 50 else 10  # kills of one session, one run after the other
 WHO = re.compile(r"You are (root/[^ ,]+), an agent")
 LATE = 1.5  # seconds after a run's first line in which it is killed
@@ -115,9 +116,8 @@ class Told:
             case "reply_finished":
                 self.messages.setdefault(agent, []).append(essence(as_object(event.get("message"))))
                 usage = as_object(event.get("usage"))
-                if event.get("usd") is not None:  # else its prices were still loading, and it is billed with the next
-                    self.usd += Decimal(str(event["usd"]))
-                    self.tokens[agent] += as_int(usage.get("input")) + as_int(usage.get("output"))
+                self.usd += Decimal(str(event.get("usd") or 0))
+                self.tokens[agent] += as_int(usage.get("input")) + as_int(usage.get("output"))
             case "tool_finished":
                 self.results.setdefault(agent, set()).add(as_str(event.get("call_id")))
             case "advice":
