@@ -70,15 +70,18 @@ class Link:
         self.name = name
         self._server = server
         self._task: asyncio.Task[None] | None = None
+        self._lives: set[asyncio.Task[None]] = set()  # of this connection, and of lost ones that have not ended yet
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[Client] | None = None
 
     async def client(self) -> "Client":
         """A connection that is ready. Raises whatever keeps it from that."""
-        if self._task is None or self._task.done():
+        if self._task is None or self._task.done() or self._stop.is_set():
             self._ready = asyncio.get_running_loop().create_future()
             self._stop = asyncio.Event()
             self._task = asyncio.create_task(self._live(self._ready, self._stop))
+            self._lives.add(self._task)
+            self._task.add_done_callback(self._lives.discard)
         assert self._ready is not None
         async with asyncio.timeout(PATIENCE):
             return await asyncio.shield(self._ready)
@@ -106,11 +109,12 @@ class Link:
     async def aclose(self) -> None:
         """End the server."""
         self._stop.set()
-        if self._task is not None:
-            done, _ = await asyncio.wait([self._task], timeout=3)
-            if not done:
-                self._task.cancel()
-                await asyncio.wait([self._task])
+        if self._lives:
+            _, left = await asyncio.wait(self._lives, timeout=3)
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left)
 
 
 class McpTool:

@@ -46,8 +46,8 @@ def find_cut(history: Sequence[Message], recent: int, above: str) -> Cut | None:
             place = at
             if left < 0:
                 break
-    while 0 < place < len(history) and _is_request(history[place], above):
-        place += 1  # what was asked for stays anyway; a cut before an answer reads better
+    while 0 < place < len(history) - 1 and _is_request(history[place], above):
+        place += 1  # what was asked for stays anyway; a cut before an answer reads better, but not behind all
     if place >= len(history):  # all of it is one turn still open: its last round stays
         calls = [at for at, message in enumerate(history) if message.calls]
         place = calls[-1] if calls else len(history)

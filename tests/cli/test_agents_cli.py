@@ -204,8 +204,13 @@ def test_what_goes_on_after_the_end_is_named_when_it_is_let_go_and_at_the_end(
     shell: Shell, tmp_path: Path, form: str
 ) -> None:
     shell.environment["TMPDIR"] = str(tmp_path)
-    detach = Turn(calls=(Call("BackgroundTask", {"operation": "detach", "id": "job:1"}),))
-    job = Call("Bash", {"command": f"echo begun; sleep 2; echo ended; touch {tmp_path}/done", "background": True})
+    command = f"echo begun; touch {tmp_path}/begun; sleep 2; echo ended; touch {tmp_path}/done"
+    job = Call("Bash", {"command": command, "background": True})
+
+    def detach(request: Received) -> Turn:
+        wait_for((tmp_path / "begun").exists)
+        return Turn(calls=(Call("BackgroundTask", {"operation": "detach", "id": "job:1"}),))
+
     server = shell.serve(
         cast(root=[Turn(calls=(spawn("a"),)), Turn(text="end")], root__a=[Turn(calls=(job,)), detach, Turn(text="a")])
     )

@@ -1,6 +1,6 @@
 """Where a conversation is cut, and what is told of what went."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sagent.context.compaction import HEADINGS, advice_in, edited, find_cut, instruction, is_summary, sum_up
@@ -34,6 +34,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 
 @given(histories(), st.integers(0, 8_000))
+@example([user("0"), assistant(""), assistant(""), user("z")], 0)
 def test_whatever_is_cut_no_request_goes_and_calls_keep_their_results(history: list[Message], recent: int) -> None:
     cut = find_cut(history, recent, "")
     if cut is None:
