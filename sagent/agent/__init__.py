@@ -2,8 +2,7 @@
 
 from sagent.agent.agent import Agent
 from sagent.agent.bounds import Bounds
-from sagent.agent.restoration import FileChange, FileChanges
 from sagent.agent.state import Asker, Resources, parse_effort
 from sagent.agent.tree import Tree, TreeLimits
 
-__all__ = ["Agent", "Asker", "Bounds", "FileChange", "FileChanges", "Resources", "Tree", "TreeLimits", "parse_effort"]
+__all__ = ["Agent", "Asker", "Bounds", "Resources", "Tree", "TreeLimits", "parse_effort"]

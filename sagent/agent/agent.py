@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.agent import children
 from sagent.agent.advisee import AgentAdvisee
@@ -15,8 +16,6 @@ from sagent.agent.holdings import holdings
 from sagent.agent.inbox import Arrived
 from sagent.agent.life import Life
 from sagent.agent.post import Post
-from sagent.agent.recollection import recall
-from sagent.agent.restoration import FileChanges, preview, wind_back
 from sagent.agent.runs import Runs
 from sagent.agent.state import EXECUTOR, Resources, State
 from sagent.agent.tree import Tree
@@ -35,6 +34,9 @@ from sagent.session.folds import history
 from sagent.session.log import Log, MemoryLog
 from sagent.tool import Tool, Workspace
 from sagent.usage import Cost
+
+if TYPE_CHECKING:
+    from sagent.agent.restoration import FileChanges
 
 
 class Agent:
@@ -401,6 +403,8 @@ class Agent:
     async def recall(self) -> None:
         """Take up what an earlier process left in the log, after `restore`: messages nobody has read or that are to
         arrive later, jobs that were lost, agents that live on, each with what it holds."""
+        from sagent.agent.recollection import recall
+
         entries = await recall(self._state, self._tree, self._revive)
         if self._life is None and self._tree.post is not None:
             self._tree.post.recall(entries)
@@ -542,12 +546,14 @@ class Agent:
         state.history = list(history(state.log.contents(), state.log.blobs.get))
         rewound(state)
 
-    async def preview(self, entry: str) -> FileChanges:
+    async def preview(self, entry: str) -> "FileChanges":
         """What `rewind_files` would change, and what it would leave alone. Raises UsageError for an entry that is not
         there."""
+        from sagent.agent.restoration import preview
+
         return await preview(self._state, entry)
 
-    async def rewind_files(self, entry: str) -> FileChanges:
+    async def rewind_files(self, entry: str) -> "FileChanges":
         """Have files as they were when an entry of the log was written, as far as this agent and those below it have
         changed them since, on whatever branch; tells what was done. It can be undone in the same way.
 
@@ -556,6 +562,8 @@ class Agent:
         """
         if self.running:
             raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
+        from sagent.agent.restoration import wind_back
+
         return await wind_back(self._state, entry)
 
     async def aclose(self) -> None:

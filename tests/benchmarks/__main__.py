@@ -166,7 +166,7 @@ def peak_memory(argv: Callable[[str], list[str]], family: str = "anthropic") -> 
             url = server.stdout.readline().strip()
             environment = {**provider_environment(url), "HOME": home}
             null = subprocess.DEVNULL
-            process = subprocess.Popen(argv(url), env=environment, cwd=cwd, stdin=null, stdout=null)
+            process = subprocess.Popen(argv(url), env=environment, cwd=cwd, stdin=null, stdout=null, stderr=null)
             peak = 0.0
             while process.poll() is None:
                 peak = max(peak, tree_pss(process.pid))
@@ -177,15 +177,21 @@ def peak_memory(argv: Callable[[str], list[str]], family: str = "anthropic") -> 
 
 
 def tree_pss(root: int) -> float:
-    """MB of proportional set size of a process and all below it."""
-    total, waiting = 0, [root]
+    """MB of proportional set size of a process and all below it.
+
+    A child that does not run a program of its own yet has its parent's memory, and not a second one.
+    """
+    total, waiting = 0, [(root, b"")]
     while waiting:
-        pid = waiting.pop()
+        pid, above = waiting.pop()
         try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if words == above:
+                continue
             rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
             total += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
             for task in Path(f"/proc/{pid}/task").iterdir():
-                waiting += map(int, (task / "children").read_text().split())
+                waiting += ((int(child), words) for child in (task / "children").read_text().split())
         except (OSError, StopIteration):
             continue
     return total / 1024
