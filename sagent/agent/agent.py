@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,14 +11,13 @@ from sagent.agent import children
 from sagent.agent.advisee import AgentAdvisee
 from sagent.agent.bounds import Bounds, limits_of, with_limits
 from sagent.agent.changes import apply, check, rewound
-from sagent.agent.checkpoint import Checkpoints
 from sagent.agent.compaction import make_room
 from sagent.agent.holdings import holdings
 from sagent.agent.inbox import Arrived
 from sagent.agent.life import Life
 from sagent.agent.post import Post
 from sagent.agent.runs import Runs
-from sagent.agent.state import EXECUTOR, Resources, State
+from sagent.agent.state import EXECUTOR, Resources, State, begin_checkpoints
 from sagent.agent.tree import Tree
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
@@ -89,7 +89,7 @@ class Agent:
             finish=given.finish,
             prompts=tree.prompts,
             specs=tree.prompts.specs(tools),
-            checkpoints=Checkpoints(surveys=given.log is not None),
+            checkpoints=cache(partial(begin_checkpoints, surveys=given.log is not None)),
             caller=self,
             stir=lambda: tree.nudge(given.path),
             tell=tree.tell,

@@ -68,10 +68,10 @@ class Checkpoints:
         return self._turn
 
     async def around(self, state: "State", call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work of a call, and record which files it changed. What fails here is told in the log, and does not
-        disturb the call."""
+        """Do the work of a call that may change files, and record which it changed. What fails here is told in the log,
+        and does not disturb the call."""
         named = effect.kind == "write" and bool(effect.paths)
-        if effect.kind in ("none", "read") or not (named or self._surveys) or state.log_lost:
+        if not (named or self._surveys) or state.log_lost:
             return await work()
         if not named and effect.command and only_looks(effect.command):
             return await work()

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
 
 from sagent.agent.jobs import Job, Ongoing, job_body, news_of
@@ -277,7 +278,11 @@ async def _invoke(state: State, item: Ready, running: asyncio.Task[None], ongoin
     blobs = state.log.blobs
     context = RunContext(state.path, call.id, state.workspace, blobs, progress, state.caller, is_job, offer_detach)
     try:
-        output = await state.checkpoints.around(state, call, item.effect, lambda: item.tool(item.arguments, context))
+        if item.effect.kind in ("none", "read"):
+            output = await item.tool(item.arguments, context)
+        else:
+            work = partial(item.tool, item.arguments, context)
+            output = await state.checkpoints().around(state, call, item.effect, work)
         output = ToolOutput.of(output) if isinstance(output, str) else output
         return bound_output(output, blobs)
     except ToolError as error:

@@ -68,7 +68,7 @@ async def preview(state: "State", entry: str) -> FileChanges:
 
 async def wind_back(state: "State", entry: str) -> FileChanges:
     """Have files as they were at an entry, and tell what was done. Raises UsageError where there is no such entry."""
-    async with state.checkpoints.turn:
+    async with state.checkpoints().turn:
         work = await in_thread(lambda stop: _prepare(state.log, entry, stop))
         if not (work.steps or work.plan.made or work.plan.gone):
             return FileChanges((), work.left, work.plan.omitted, work.plan.commands)
@@ -81,7 +81,7 @@ async def wind_back(state: "State", entry: str) -> FileChanges:
         finally:
             what = writer.told(call)
             state.record("touched", lambda: touched(what))
-        state.checkpoints.tell(None, writer.rows, writer.made, writer.gone)
+        state.checkpoints().tell(None, writer.rows, writer.made, writer.gone)
     done = {touch.path for touch in writer.done}
     changed = tuple(change for change in work.changes if change.path in done)
     return FileChanges(changed, (*work.left, *writer.left), work.plan.omitted, work.plan.commands)

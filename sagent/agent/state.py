@@ -5,10 +5,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from sagent.agent.bounds import Bounds
-from sagent.agent.checkpoint import Checkpoints
 from sagent.agent.inbox import Arrived, Inbox
 from sagent.agent.jobs import Jobs
 from sagent.agent.meter import Meter
@@ -37,6 +37,7 @@ from sagent.tool import Tool, Workspace
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
+    from sagent.agent.checkpoint import Checkpoints
     from sagent.agent.tree import Tree
 
 Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
@@ -66,6 +67,13 @@ class Resources:
     advised: bool = True  # from the start; else when it is first switched to one
     role: str = EXECUTOR  # who its calls are billed as
     compactor: Model | None = None  # who sums up a conversation that is cut
+
+
+def begin_checkpoints(*, surveys: bool) -> "Checkpoints":
+    """Those of a tree, from the first call on that may change a file."""
+    from sagent.agent.checkpoint import Checkpoints
+
+    return Checkpoints(surveys=surveys)
 
 
 @dataclass(slots=True)
@@ -105,7 +113,9 @@ class State:
     output_schema: JsonObject | None = None  # that the answer of this run is to be held to
     inbox: Inbox = field(default_factory=Inbox)
     jobs: Jobs = field(default_factory=Jobs)
-    checkpoints: Checkpoints = field(default_factory=lambda: Checkpoints(surveys=False))  # of its whole tree
+    checkpoints: "Callable[[], Checkpoints]" = field(  # of its whole tree
+        default_factory=lambda: cache(partial(begin_checkpoints, surveys=False))
+    )
     pending: list[Action] = field(default_factory=list[Action])  # changes to make before the next model call
     background: set[str] = field(default_factory=set[str])  # calls that are to go on in the background; "" is all
     caller: Caller | None = None  # the agent itself, as its tools may use it

@@ -5,13 +5,15 @@ import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sagent.session.blobs import BlobDirectory, sync_path
 from sagent.session.contents import Contents, FileContents, Index, KeptContents, damaged
 from sagent.session.entries import Entry, forked, parse_line, scan_line, seal
 from sagent.session.names import log_file, new_session_id
-from sagent.session.stretch import Place, find_ids
+
+if TYPE_CHECKING:
+    from sagent.session.stretch import Place
 
 
 class Log(Protocol):
@@ -343,6 +345,8 @@ class _Forks:
     """The entries of a log that are taken up again, from a place on."""
 
     def __init__(self, file: Path, place: int, size: int) -> None:
+        from sagent.session.stretch import Place, find_ids  # few logs have any
+
         self._wanted = _taken_up(Place(file, place, size - place))
         self._seen = find_ids(Place(file, 0, place), self._wanted)
 
@@ -362,7 +366,7 @@ def _require(entry_id: str, entries: Iterable[Entry]) -> None:
         raise ValueError(f"no entry {entry_id!r} in this log")
 
 
-def _taken_up(place: Place) -> set[str]:
+def _taken_up(place: "Place") -> set[str]:
     """The ids that the forks of a stretch name."""
     mark = b',"kind":"forked","parent":"'
     end = len(b'"}\n')

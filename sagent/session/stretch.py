@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from sagent.lib.json import as_array, as_object, as_str
-from sagent.session.checkpoints import blobs_of
 
 SIZE = 4 << 20  # bytes of a stretch, up to the end of a line
 MOST_PROBLEMS = 20  # that are told of one stretch
@@ -215,6 +214,8 @@ def _blobs(kind: str, body: Mapping[str, object]) -> Iterator[str]:
         case "result":
             contents = as_array(as_object(body.get("result")).get("content"))
         case "touched":
+            from sagent.session.checkpoints import blobs_of
+
             yield from blobs_of(body)
             return
         case _:
