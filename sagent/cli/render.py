@@ -158,8 +158,7 @@ class TextRenderer:
             self._err.write(f"sagent: denied {denial.tool}: {denial.reason}\n")
         if result.error is not None:
             self._err.write(f"sagent: {result.error.message}\n")
-        if result.session_path and result.head and not self._quiet:
-            self._err.write(f"sagent: session {result.session_id}, head {result.head}\n")
+        tell_head(result, self._err, quiet=self._quiet)
         self._err.flush()
 
     def _end_line(self) -> None:
@@ -167,6 +166,12 @@ class TextRenderer:
             self._out.write("\n")
             self._out.flush()
         self._open_line = False
+
+
+def tell_head(result: Result, err: TextIO, *, quiet: bool) -> None:
+    """Write which session it was, and the head of its log."""
+    if result.session_path and result.head and not quiet:
+        err.write(f"sagent: session {result.session_id}, head {result.head}\n")
 
 
 def warn(event: Event, err: TextIO) -> None:

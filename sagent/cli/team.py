@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, TextIO
 
 from sagent.cli.flags import Parser, add_flags
 from sagent.cli.headless import EXIT_DONE, EXIT_FAILED, Interrupter, exit_code, failed, read_prompt
-from sagent.cli.render import JsonRenderer, Renderer, StreamRenderer, Transcript, binary_safe, printable, warn
+from sagent.cli.render import (
+    JsonRenderer,
+    Renderer,
+    StreamRenderer,
+    Transcript,
+    binary_safe,
+    printable,
+    tell_head,
+    warn,
+)
 from sagent.cli.settings import load_or_tell
 from sagent.codec import encode_result
 from sagent.errors import SagentError, UsageError
@@ -250,6 +259,7 @@ class _Output:
             self._err.write(f"sagent: {printable(result.error.message)}\n")
             if result.session_path:
                 self._err.write(f"sagent: to go on from there: the same command with --session {result.session_path}\n")
+        tell_head(result, self._err, quiet=self._quiet)
         self._err.flush()
         return written
 

@@ -99,6 +99,7 @@ class Repl:
         self._ready = asyncio.Event()  # settings and commands are there
         self._hint = self._farewell = ""
         self._session = ""  # where what was said is kept
+        self._head: Callable[[], str] = str  # the last entry there
         screen.panel, screen.status = self._render_panel, self._render_status
         screen.completer = InputCompleter(lambda: self._files, self._command_names, self._command_arguments)
         self.story = Story(screen.surface, screen.redraw)
@@ -134,6 +135,7 @@ class Repl:
             import shlex
 
             self._print(f"To go on with this session:  sagent --session {shlex.quote(self._session)}\n")
+            self._print(f"Its head:  {self._head()}\n")
 
     def _print(self, text: str) -> None:
         with contextlib.suppress(OSError):
@@ -203,6 +205,7 @@ class Repl:
         self._opened = opened
         log = opened.agent.log
         self._session = log.path if opened.agent.messages else ""
+        self._head = lambda: log.head
         self.story.write(*self._past(opened.agent))
         self._count()
         if any(wait.early for wait in self._waits):

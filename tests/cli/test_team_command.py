@@ -98,7 +98,9 @@ def test_the_answer_the_progress_and_the_reports(shell: Shell, crew) -> None:
     done = team(shell, crew(), *MODEL, "The task.", "--output", "out")
     assert (done.code, done.out) == (0, "What three found.\n")
     used = "1 turn, 1000 in, 100 out, 0.004500 USD"
-    assert done.err.splitlines() == [
+    *progress, head = done.err.splitlines()
+    assert head.startswith("sagent: session ")
+    assert progress == [
         line
         for role in ("one", "two", "three")
         for line in (
