@@ -173,7 +173,7 @@ def test_a_link_that_leads_away_is_not_followed(write, tmp_path: Path):
     (tmp_path / "link.md").symlink_to(outside)
     (tmp_path / "circle.md").symlink_to("circle.md")
     for name in ("link.md", "circle.md"):
-        with pytest.raises(ConfigError, match="must lie beside|cannot be read: Too many levels"):  # from 3.13 on
+        with pytest.raises(ConfigError, match=r"must lie beside|cannot be read: Too many levels"):  # from 3.13 on
             read_team(write(f'[[roles]]\nname = "a"\nprompt_file = "{name}"\n'))
 
 
