@@ -13,7 +13,7 @@ from sagent import tools
 from sagent.agent.prompts import specs_of
 from sagent.errors import SagentError
 from sagent.lib.json import Json, JsonObject, as_array, as_int, as_object, canonical_bytes
-from sagent.model import EFFORTS, Effort, Limits, Request, ToolSpec, Witness
+from sagent.model import EFFORTS, Effort, Model, Request, ToolSpec, Witness
 from sagent.providers.registry import provider_named, row_named
 from sagent.providers.rows import Row
 from sagent.providers.transport import Answer
@@ -35,27 +35,8 @@ class Prepared(Protocol):
 
 
 @runtime_checkable
-class Preparing(Protocol):
+class Preparing(Model, Protocol):
     """A model that can say what it would send, without a network: that of every wire family can."""
-
-    @property
-    def provider(self) -> str:
-        """The provider's name."""
-        ...
-
-    @property
-    def id(self) -> str:
-        """The model's id."""
-        ...
-
-    @property
-    def limits(self) -> Limits:
-        """Sizes, where known."""
-        ...
-
-    def weigh(self, request: Request) -> int:
-        """An upper bound of its input tokens."""
-        ...
 
     def prepare(self, request: Request) -> Prepared:
         """The request as it goes out."""
