@@ -103,7 +103,7 @@ async def _with_another(session: Path, settings: "Settings", flags: Mapping[str,
 
 
 def _tell(done: "Rerun") -> None:
-    lines = list(told_of(done))
+    lines = [*told_of(done), f"session {done.result.session_id}, head {done.result.head}"]
     if done.result.error is not None:
         lines.append(f"it ended early: {done.result.error.message}")
     sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in lines))

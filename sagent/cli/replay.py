@@ -155,7 +155,7 @@ async def ask(
 
 def told_of(done: "Rerun") -> Iterator[str]:
     """What to say of a session that was asked again, beside its result."""
-    yield f"session {done.result.session_id}, asked again from {done.source}; head {done.result.head}"
+    yield f"session {done.result.session_id}, asked again from {done.source}"
     if done.how:
         yield f"tools ran in {done.how}"
     elif done.answered or done.missing:
