@@ -39,7 +39,8 @@ class ModelError(SagentError):
     """A provider, or the way to it, failed. The only exception a Model raises.
 
     `retry_after` is in seconds, as the provider asked, or None. Of a context overflow `window` and `tokens` are the
-    sizes the provider told: of the model's window, and of the input it was given.
+    sizes the provider told: of the model's window, and of the input it was given. A `final` error is not cured by a
+    second try, whatever its kind.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class ModelError(SagentError):
         retry_after: float | None = None,
         window: int | None = None,
         tokens: int | None = None,
+        final: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind: ModelErrorKind = kind  # pyright: ignore[reportIncompatibleVariableOverride] -- narrower, never set
@@ -62,6 +64,7 @@ class ModelError(SagentError):
         self.retry_after = retry_after
         self.window = window
         self.tokens = tokens
+        self.final = final
 
     def advise(self, words: str) -> None:
         """Add what whoever asked for the call may do next, or should know: a sentence."""
@@ -70,7 +73,7 @@ class ModelError(SagentError):
     @property
     def retryable(self) -> bool:
         """Whether the same bytes sent again may succeed."""
-        return self.kind in RETRYABLE
+        return self.kind in RETRYABLE and not self.final
 
     def __str__(self) -> str:
         where = self.provider + (f"/{self.model}" if self.model else "")

@@ -1,10 +1,11 @@
 """Everything an agent says while it works: one closed union, read by every surface. `agent` is the sayer's path."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
+from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, Part, ToolCall, ToolResult
 from sagent.usage import Cost, Saving, Usage
 

@@ -1,8 +1,8 @@
 """The conversation's vocabulary: messages of typed parts, frozen. No vendor's types."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, Json, JsonObject
 
 Role: TypeAlias = Literal["user", "assistant"]

@@ -1,11 +1,12 @@
 """What a model is to the rest of the program: a request goes in, deltas and exactly one reply come out."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from sagent.events import Advice
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject
 from sagent.messages import Message
 from sagent.usage import Charge, Usage

@@ -1,11 +1,12 @@
 """An agent as others see it, and what may be done to it while it runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias
 
 from sagent.events import Advice, Result
+from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
 from sagent.usage import Cost
 

@@ -3,11 +3,12 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from sagent.errors import ToolError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject
 from sagent.messages import Document, Image, Text
 from sagent.peer import Caller

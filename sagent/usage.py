@@ -1,8 +1,10 @@
 """Tokens by billed bucket and what else is billed, as counted by a provider."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
+
+from sagent.lib.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

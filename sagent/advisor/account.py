@@ -2,12 +2,13 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 
 from sagent.advisor.advisor import Advisor
 from sagent.advisor.rules import Rules
 from sagent.events import Advice, AdvisorTally
+from sagent.lib.dataclass import dataclass
 from sagent.usage import Cost
 
 ZERO = Decimal(0)

@@ -1,10 +1,10 @@
 """An advisor as it is named: `[NAME=]PROVIDER/MODEL[,effort=E][,max_calls=N][,max_usd=N][,role=FILE][,tools=A,B]`."""
 
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.model import EFFORTS
 
 DEFAULT_NAME = "advisor"

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -33,6 +33,7 @@ from sagent.advisor.tool import AdvisorTool, prompt_text
 from sagent.codec import show_advice
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advice, AdviceDelta, Advised, AdvisorTally
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_int, as_str
 from sagent.lib.secrets import redact
 from sagent.messages import Message, ToolCall

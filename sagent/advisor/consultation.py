@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import get_args
 
@@ -12,6 +12,7 @@ from sagent.advisor.conversation import TOOL
 from sagent.advisor.reading import Verdict, read_advice
 from sagent.errors import BudgetExceeded, ModelError, SagentError
 from sagent.events import Advice, AdviceDelta, AdviceStatus
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_str
 from sagent.model import Model, Request, TextPart
 from sagent.peer import Order, Peer

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import is_
 
 from sagent.advisor.quotation import Keep, Reader, asking_calls, clean, cut, quote, quote_setting
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_str, sha256_hex
 from sagent.messages import Message, assistant, user
 from sagent.model import Request

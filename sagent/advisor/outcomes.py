@@ -1,9 +1,9 @@
 """What the executor made of advice: it followed it, turned it down, or found what contradicts it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from sagent.advisor.account import Account
+from sagent.lib.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -1,9 +1,10 @@
 """When an advisor is asked unbidden, and how often it may be asked at all."""
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, TypeAlias, get_args
+
+from sagent.lib.dataclass import dataclass
 
 Trigger: TypeAlias = Literal[
     "need_advice", "failures", "confidence", "stagnation", "first_write", "destructive", "done"

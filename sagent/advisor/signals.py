@@ -3,11 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sagent.advisor.changes import runs_tests
 from sagent.advisor.conversation import HELD, TOOL
 from sagent.advisor.rules import Rules, Trigger
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
 from sagent.messages import Message, ToolCall
 from sagent.policy import Turn

@@ -1,12 +1,13 @@
 """One attempt at a model call: what has arrived of it, what it is billed, and when to try again."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias, assert_never
 
 from sagent.agent.bounds import Bounds
 from sagent.errors import ModelError
+from sagent.lib.dataclass import dataclass
 from sagent.model import Billed, Delta, Model, Reply, Request, TextPart, ThinkingPart
 from sagent.usage import Charge, Usage
 

@@ -1,9 +1,10 @@
 """How far a run may go, and which of its bounds may be changed while it runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,23 @@ Money is reserved for every attempt, not once around all of them: a stream that 
 """
 
 import asyncio
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 
 from sagent.agent.attempt import Attempt, wait_before_retry
 from sagent.agent.changes import change, change_back
 from sagent.agent.compaction import can_cut, cut_short, keep_room
+from sagent.agent.pause import apply_pending
 from sagent.agent.state import State
 from sagent.context.stubs import can_shrink, shrink
 from sagent.cost.ledger import Reservation
 from sagent.cost.money import ZERO
-from sagent.errors import ModelError, ModelErrorKind
+from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.events import Notice, ReplyFinished, Retrying, TextDelta, ThinkingDelta
+from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, Part, Text, ToolCall
 from sagent.model import Reply, Request, TextPart, ThinkingPart, input_budget
+from sagent.peer import Switch
 from sagent.session.entries import compacted
 from sagent.session.folds import compact
 
@@ -57,10 +61,22 @@ async def call_model(state: State) -> Message:
                 raise
             attempt += 1
             state.emit(Retrying(state.path, str(error), error.kind, attempt, round(wait, 2), partial.text))
-            await asyncio.sleep(wait)
+            if await _switched(state, wait):
+                attempt = 0
         except asyncio.CancelledError:
             _keep_partial(state, partial)
             raise
+
+
+async def _switched(state: State, seconds: float) -> bool:
+    """Wait before the next attempt; a switch of model that is asked for meanwhile ends the wait, which was not its."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not any(isinstance(action, Switch) and action.model for action in state.pending):
+                await state.inbox.nudged("next")
+            apply_pending(state)
+            return True
+    return False
 
 
 @dataclass(slots=True)
@@ -165,7 +181,9 @@ async def _accept(state: State, reply: Reply, reservation: Reservation, weight: 
     if reply.advice and state.advisory is not None:
         state.advisory.heard(reply.advice)
     for note in reply.notes:
-        state.emit(Notice(state.path, "info", note))
+        if note not in state.noted:  # what is so at every call is said once
+            state.emit(Notice(state.path, "warning", note))
+    state.noted = reply.notes
     state.emit(ReplyFinished(state.path, message, reply.usage, usd))
     return message
 
@@ -266,9 +284,9 @@ def _shrink(state: State, error: ModelError) -> bool:
 def _fall_back(state: State, error: ModelError, partial: Partial) -> bool:
     """Let the next fallback take over from a model that cannot be reached. False when none can.
 
-    Only for what is worth a retry: a wrong key, an empty purse or a refused request is for a person to mend.
+    Only for what may go better elsewhere: a wrong key, an empty purse or a refused request is for a person to mend.
     """
-    while error.retryable and state.fallbacks:
+    while error.kind in RETRYABLE and state.fallbacks:
         model, down = state.fallbacks.pop(0), f"{state.model.provider}/{state.model.id}"
         name = f"{model.provider}/{model.id}"
         if name == down:

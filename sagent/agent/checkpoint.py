@@ -7,12 +7,13 @@ differs in the working tree when it has ended. Before and after are kept as blob
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.agent.difference import Difference, compare
 from sagent.agent.survey import Keep, Listing, Row, Stop, StoppedError, Survey, look, row_of, survey
+from sagent.lib.dataclass import dataclass
 from sagent.messages import ToolCall
 from sagent.session.checkpoints import NOT_SEEN, Omission, Snapshot, Touch, Touched, touched, unknown
 from sagent.tool import Effect
@@ -123,7 +124,7 @@ class Checkpoints:
                 mark.omitted += (Omission(os.fsdecode(root), found),)
             else:
                 self._last[root] = found
-                mark.trees[root] = replace(found, rows=dict(found.rows), listings=dict(found.listings))
+                mark.trees[root] = replace(found, rows=dict(found.rows), listings=dict(found.listings), told=set())
 
     async def _end(self, mark: _Mark, seconds: float | None) -> None:
         """Record what a call did to files; within some seconds, where nobody waits for more."""
@@ -183,15 +184,18 @@ class Checkpoints:
     ) -> None:
         """Let other calls that run know of changes that are not theirs."""
         for tree in (tree for other in self._marks if other is not mark for tree in other.trees.values()):
+            inside = _below(tree.root)
             for path, row in rows.items():
-                if not path.startswith(tree.root):
+                if not inside(path):
                     continue
                 if row is not None:
+                    if path not in tree.rows:
+                        tree.told.add(path)
                     tree.rows[path] = row
                 else:
                     tree.rows.pop(path, None)
                     _forget(tree, path)
-            for path in map(os.fsencode, made):
+            for path in filter(inside, map(os.fsencode, made)):
                 tree.listings.setdefault(path, Listing((), settled=False, names=frozenset(), below=frozenset()))
             for path in map(os.fsencode, gone):
                 tree.listings.pop(path, None)

@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sagent.agent.survey import (
     LARGEST,
@@ -18,6 +18,7 @@ from sagent.agent.survey import (
     Survey,
     look,
 )
+from sagent.lib.dataclass import dataclass
 from sagent.session.checkpoints import ABSENT, DIRECTORY, Omission, Snapshot, Touch, unknown
 
 MOST_TOLD = 20  # files that are named as not covered, of one command
@@ -68,6 +69,8 @@ def _suspects(before: Survey, after: Survey) -> Iterator[bytes]:
     """Files that may have changed."""
     for path, old in before.rows.items():
         new = after.rows.get(path)
+        if new is None and path in before.told and os.path.lexists(path):
+            continue  # it is not covered
         if new is None or new.signature != old.signature or not (old.settled or _is_same(old, new)):
             yield path
     for path, new in after.rows.items():

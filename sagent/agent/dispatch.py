@@ -6,7 +6,7 @@ A call that is still running when a message arrives, when somebody says so or af
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -15,6 +15,7 @@ from sagent.agent.state import State
 from sagent.context.truncation import bound_output
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_object
 from sagent.lib.schema import coerce, violations
 from sagent.messages import Message, Text, ToolCall, ToolResult

@@ -46,8 +46,11 @@ class Inbox:
 
     async def arrival(self, *moments: Moment) -> None:
         """Wait until a message for one of the moments (any) is there, or somebody nudges."""
-        if self.holds(*moments):
-            return
+        if not self.holds(*moments):
+            await self.nudged(*moments)
+
+    async def nudged(self, *moments: Moment) -> None:
+        """Wait until somebody leaves a message for one of the moments (any), or nudges."""
         watcher = (moments, asyncio.get_running_loop().create_future())
         self._watchers.append(watcher)
         try:

@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from weakref import WeakKeyDictionary
 
 from sagent.errors import ToolError, UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, user
 from sagent.peer import JobState, JobStatus

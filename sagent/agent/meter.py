@@ -1,6 +1,6 @@
 """How many tokens a conversation holds: what the provider last counted, and bytes for what came since."""
 
-from dataclasses import dataclass
+from sagent.lib.dataclass import dataclass
 
 
 @dataclass(slots=True)

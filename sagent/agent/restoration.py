@@ -4,13 +4,15 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import takewhile
+from operator import eq
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sagent.agent.checkpoint import LARGEST_NAMED, in_thread
 from sagent.agent.survey import Row, Stop, look, row_of
 from sagent.errors import SessionCorrupt, UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
 from sagent.session.checkpoints import (
     ELSE,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from sagent.agent.state import State
 
 Fetch = Callable[[str], bytes]
-_MOST_COMPARED = 4_000_000  # product of the lines of two texts that are compared line by line
+_MOST_COMPARED = 50_000_000  # steps in comparing two texts line by line: pairs of equal lines, for each line
 ASTRAY = "its directory is reached through a link now"
 
 
@@ -158,8 +160,13 @@ def _content(snapshot: Snapshot, fetch: Fetch) -> bytes | None:
 
 def _count_lines(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
     """Lines that come, and lines that go."""
-    if not old or not new or len(old) * len(new) > _MOST_COMPARED:  # what only moved is not counted then
-        before, after = Counter(old), Counter(new)
+    head = sum(takewhile(bool, map(eq, old, new)))
+    old, new = old[head:], new[head:]
+    tail = sum(takewhile(bool, map(eq, reversed(old), reversed(new))))
+    old, new = old[: len(old) - tail], new[: len(new) - tail]
+    before, after = Counter(old), Counter(new)
+    pairs = sum(count * after[line] for line, count in before.items())
+    if not pairs or pairs * min(len(old), len(new)) > _MOST_COMPARED:  # what only moved is not counted then
         return (after - before).total(), (before - after).total()
     import difflib
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,6 +17,7 @@ from sagent.codec import encode_message, encode_result_part
 from sagent.cost.ledger import Ledger, Reservation, Spent
 from sagent.errors import UsageError
 from sagent.events import Denial, Event, Notice, Received
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import (
     EMPTY,
     JsonObject,
@@ -136,6 +137,7 @@ class State:
     saved: int = 0  # tokens that were not sent for that
     proven: tuple[Model, Meter] | None = None  # the model before the one that has not answered yet
     run: Run = field(default_factory=Run)
+    noted: tuple[str, ...] = ()  # what was clamped or left out in the last call
     prompt_id: str = ""  # hash of the system prompt and tools last logged
     role: str = EXECUTOR  # who its calls are billed as
     advisory: Advisory | None = None

@@ -8,7 +8,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NoReturn, cast
 
 from sagent.agent.inbox import Arrived
@@ -16,6 +15,7 @@ from sagent.agent.loop import take_turn
 from sagent.agent.state import State
 from sagent.errors import ModelError, UsageError
 from sagent.events import Failure, Notice
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, json_dump, json_freeze, json_freeze_object, json_thaw
 from sagent.lib.schema import coerce, violations
 from sagent.messages import user

@@ -11,9 +11,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
+from sagent.lib.dataclass import dataclass
 from sagent.session.checkpoints import ABSENT, DIRECTORY, Snapshot, unknown
 
 Keep: TypeAlias = Callable[[bytes], str]
@@ -29,6 +30,8 @@ _PASSED_OVER = frozenset(
     b".git .hg .svn .jj node_modules __pycache__ .venv venv .tox .mypy_cache .ruff_cache .pytest_cache .cache .direnv "
     b".gradle .terraform".split()
 )
+
+_LOG = b'{"id":"'  # how a log begins
 
 TOO_LARGE = f"it is larger than {LARGEST >> 20} MiB"
 TOO_MUCH = f"together with others it is more than {MOST_HELD >> 20} MiB"
@@ -120,7 +123,10 @@ class Listing(NamedTuple):
 
 @dataclass(slots=True)
 class Survey:
-    """What stood in a directory. Paths are absolute. With a `why` it was not looked at."""
+    """What stood in a directory. Paths are absolute. With a `why` it was not looked at.
+
+    Of the files in `told` somebody else said how they stand: whether they are covered is seen by the next look.
+    """
 
     root: bytes
     started: int  # nanoseconds since the epoch
@@ -129,6 +135,7 @@ class Survey:
     index: tuple[tuple[int, ...], ...] = ()  # what tells that git's index is the same, () where nothing does
     rows: dict[bytes, Row] = field(default_factory=dict[bytes, Row])
     listings: dict[bytes, Listing] = field(default_factory=dict[bytes, Listing])
+    told: set[bytes] = field(default_factory=set[bytes])
 
     def was_there(self, path: bytes) -> bool | None:
         """Whether something stood at a path; None where nobody looked."""
@@ -158,11 +165,14 @@ def look(path: bytes, keep: Keep, largest: int = LARGEST) -> Snapshot:
         if found.st_size > largest:
             return unknown(f"it is larger than {largest >> 20} MiB")
         data, opened = _read(path, largest)
-        return Snapshot("file", keep(data), stat.S_IMODE(opened.st_mode))
     except (FileNotFoundError, NotADirectoryError):
         return ABSENT
     except OSError as error:
-        return unknown(f"it could not be read or kept: {error.strerror or error}")
+        return unknown(f"it could not be read: {error.strerror or error}")
+    try:
+        return Snapshot("file", keep(data), stat.S_IMODE(opened.st_mode))
+    except OSError as error:
+        return unknown(f"it could not be kept: {error.strerror or error}")
 
 
 def survey(
@@ -186,7 +196,7 @@ def survey(
         made.why = TOO_MANY
     if made.why:
         return made
-    sessions = tuple(path.removesuffix(b"root.jsonl") for path in listed if path.endswith(b"/root.jsonl"))
+    sessions = tuple(path.removesuffix(b"root.jsonl") for path in listed if _is_log(path))
     skip = (*(_join(each, b"") for each in skip), *sessions)
     to_read: list[tuple[bytes, Row]] = []
     held = 0
@@ -249,6 +259,20 @@ def _held(path: bytes, row: Row, held: int) -> tuple[Row, int]:
         return row._replace(why=f"it cannot be read: {error.strerror or error}"), held
     signature = _signature(found)
     return Row(signature, row.settled and signature == row.signature, data), held + len(data)
+
+
+def _is_log(path: bytes) -> bool:
+    """Whether a file is the first log of a session: by its name, the lock beside it, and how it begins."""
+    if not path.endswith(b"/root.jsonl") or not os.path.lexists(path.removesuffix(b"root.jsonl") + b"lock"):
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return False
+        return (file.read(len(_LOG)) or _LOG) == _LOG  # one that was made just now is empty
 
 
 def _signature(found: os.stat_result) -> tuple[int, ...]:

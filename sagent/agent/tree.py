@@ -3,12 +3,12 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from sagent.agent.prompts import Prompts
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
 from sagent.peer import Scope
 

@@ -1,12 +1,13 @@
 """Requests beside the conversation, of advisors and compactors, built again from what the log keeps of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sagent.app.rebuilt import Find, Rebuilder
 from sagent.codec import Fetch
 from sagent.context.compaction import instruction
 from sagent.errors import SagentError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_str
 from sagent.messages import Message, assistant, user
 from sagent.model import Request

@@ -3,9 +3,8 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -20,8 +19,9 @@ from sagent.context.prompt import compose
 from sagent.context.skills import find_skills, skills_text
 from sagent.cost.ledger import Ledger, Spent
 from sagent.cost.prices import PriceBook
-from sagent.errors import SessionNotFound, UsageError
+from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Finished, Notice
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
 from sagent.messages import Message
 from sagent.model import Model
@@ -67,6 +67,7 @@ async def open_agent(
     workspace.hidden = policy.hidden(workspace)
     offered = (*choose_tools(settings), *more)
     async with AsyncExitStack() as stack:
+        stack.enter_context(_telling(notices, listener))
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
         log, past = _open_log(settings, stack, notices)
         choice = await choose_model(settings, past.model)
@@ -111,12 +112,24 @@ async def open_agent(
             agent.listen(trace)
         for text in notices:
             listener(Notice(agent.path, "warning", text))
+        notices.clear()
         agent.listen(aside.on_event)
         for path in past.agents:
             agent.tree.recall(path)
         if past.resumed:
             await agent.recall()
         yield agent
+
+
+@contextmanager
+def _telling(notices: Sequence[str], listener: Callable[[Event], None]) -> Generator[None]:
+    """Tell what was noticed also where nothing can be opened, for it may be the reason."""
+    try:
+        yield
+    except SagentError:
+        for text in notices:
+            listener(Notice("root", "warning", text))
+        raise
 
 
 async def _mcp_tools(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> tuple[Tool, ...]:

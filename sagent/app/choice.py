@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from urllib.parse import urlsplit
 
 from sagent.config import Settings
+from sagent.config.settings import Auth
 from sagent.cost.prices import LOCAL, PriceBook
 from sagent.errors import ModelError, UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.model import Limits, Model, ModelInfo, Provider
 from sagent.providers.access import either
-from sagent.providers.endpoint import Endpoint
+from sagent.providers.endpoint import LOGINS, Endpoint
 from sagent.providers.exchange import Timeouts
 from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import Listings
@@ -23,9 +25,12 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "LM Studio": "http://127.0.0.1:1234/v1",
     "llama.cpp": "http://127.0.0.1:8080/v1",
 }
+WITH_LOGIN = (*LOGINS, "anthropic-cli", "openai-subscription")
+"""Providers that `--auth credentials` is for, beside those in clouds."""
 PATIENCE = 0.5  # seconds for a server on this machine to answer
 
-NOTHING = """No model was named, no provider's key is set, and no server answers on this machine.
+NO_KEY = "no provider's key is set"
+NOTHING = """No model was named, {why}, and no server answers on this machine.
 
 Set one of these variables, then try again:
 {variables}
@@ -54,12 +59,7 @@ class Choice:
         """A model by "provider/id" or "id". Raises UsageError, for a provider that is not allowed too."""
         provider, model_id = split_model(name, None, _rows(self.settings))
         if provider is None:
-            head, slash, rest = name.partition("/")
-            if slash and rest:
-                row_named(head, _rows(self.settings))  # says which providers there are
-            raise UsageError(
-                f"{name!r} does not tell its provider. Say provider/model, as in openai/gpt-5.5, or give --provider."
-            )
+            raise UsageError(_unresolved(name, _rows(self.settings)))
         return self.provider(provider).model(model_id)
 
     def resolve_at(self, name: str, base_url: str | None, key: str | None) -> Model:
@@ -87,7 +87,7 @@ class Choice:
             row.name,
             key=key,
             base_url=base_url,
-            auth=settings.auth if "auth" in settings.origins else None,
+            auth=_auth(settings, row, self.home[0]),
             rows=_rows(settings),
             transport=settings.transport if "transport" in settings.origins else None,
             timeouts=Timeouts(stall=settings.stall_seconds, reasoning_stall=settings.reasoning_stall_seconds),
@@ -105,8 +105,9 @@ class Choice:
 
     def with_keys(self) -> Iterator[str]:
         """The providers there is a key for, of those that are allowed; the person's own first."""
+        allowed = allowed_providers(self.settings)
         for name, row in {**_rows(self.settings), **built_in()}.items():
-            allowed, own = self.settings.allow_providers, self.settings.providers.get(name)
+            own = self.settings.providers.get(name)
             if (allowed is None or name in allowed) and (has_key(row) or (own is not None and own.api_key)):
                 yield name
 
@@ -158,8 +159,7 @@ class Choice:
 async def choose_model(settings: Settings, earlier: str = "") -> Choice:
     """The model to begin with; `earlier` is the one a resumed session used last. Raises UsageError."""
     choice = Choice(settings)
-    for allowed in settings.allow_providers or ():
-        row_named(allowed, _rows(settings))
+    allowed_providers(settings)  # says which of them there are not
     name = settings.model or ("" if settings.provider or settings.base_url else earlier)
     if name:
         choice.model = _named(choice, name)
@@ -204,7 +204,8 @@ async def _default_of(choice: Choice) -> Model:
     try:
         listed = await provider.models()
     except ModelError as error:
-        raise UsageError(f"--model is needed: the models of {name} could not be listed ({error})") from error
+        cause = str(error).rstrip(".")
+        raise UsageError(f"{name} could not be asked for its models: {cause}. Or name one with --model.") from error
     if not listed:
         raise UsageError(f"--model is needed: {name} lists no models")
     return provider.model(listed[0].id)
@@ -224,8 +225,22 @@ async def _local(choice: Choice) -> Model:
         if model is not None:
             choice.home = (model.provider, url)
             return model
+    raise UsageError(_nothing(choice))
+
+
+def _nothing(choice: Choice) -> str:
+    """Why no model could be chosen, and what would help."""
+    keyed, allowed = list(choice.with_keys()), allowed_providers(choice.settings)
+    if allowed is not None and not keyed:
+        keys = [f"{either(row.key)} for {name}" for name in allowed if (row := _row(choice.settings, name)).key]
+        remedy = f"Set {', or '.join(keys)}, or give" if keys else "Give"
+        return (
+            f"No model was named, and no provider that is allowed has its key set: {', '.join(allowed)} "
+            f"(--allow-providers). {remedy} --model PROVIDER/MODEL."
+        )
     variables = "\n".join(f"  {either(row.key):34} for {name}" for name, row in built_in().items() if row.default)
-    raise UsageError(NOTHING.format(variables=variables, servers=" or ".join(LOCAL_SERVERS)))
+    why = f"{keyed[0]} has a key but no usual model (give --model {keyed[0]}/MODEL)" if keyed else NO_KEY
+    return NOTHING.format(why=why, variables=variables, servers=" or ".join(LOCAL_SERVERS))
 
 
 async def _ask(choice: Choice, url: str) -> Model | None:
@@ -238,10 +253,50 @@ async def _ask(choice: Choice, url: str) -> Model | None:
     return provider.model(listed[0].id) if listed else None
 
 
+def allowed_providers(settings: Settings) -> tuple[str, ...] | None:
+    """The providers that may be used, by their own names; None for all. Raises UsageError for one there is not."""
+    given = settings.allow_providers
+    return None if given is None else tuple(dict.fromkeys(_row(settings, name).name for name in given))
+
+
 def _check_allowed(settings: Settings, name: str) -> None:
-    allowed = settings.allow_providers
+    allowed = allowed_providers(settings)
     if allowed is not None and name not in allowed:
-        raise UsageError(f"provider {name} is not among those allowed: {', '.join(allowed)} (--allow-providers)")
+        those = f"among those allowed: {', '.join(allowed)}" if allowed else "allowed: none is"
+        raise UsageError(f"provider {name} is not {those} (--allow-providers)")
+
+
+def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
+    """What is wrong with a model whose provider cannot be told."""
+    head, slash, rest = name.partition("/")
+    if (provider := head.lower()) in {**built_in(), **rows}:
+        return f"{name!r} is a provider without a model: say {provider}/MODEL, as sagent models {provider} lists them."
+    if not (slash and rest):
+        return f"{name!r} does not tell its provider. Say provider/model, as in openai/gpt-5.5."
+    try:
+        return f"{name!r} does not tell its provider: say {row_named(head, rows).name}/{rest}."
+    except UsageError as error:
+        return f"{error} If {name!r} is the model's own name, say its provider too: PROVIDER/{name}."
+
+
+def _auth(settings: Settings, row: Row, chosen: str) -> Auth | None:
+    """How we say who we are to a provider. What was asked for is meant for the one that was chosen: where the login
+    of another is its SDK's affair, one that has none is asked with its own key, or the SDK would send it a key of
+    somebody else. Raises UsageError where the one that was chosen has none."""
+    if "auth" not in settings.origins:
+        return None
+    if settings.auth != "credentials" or row.via or row.name in WITH_LOGIN:
+        return settings.auth
+    if row.name == chosen:
+        raise UsageError(
+            f"{row.name} has no login but its key: leave --auth credentials out. Those that have one are "
+            f"{', '.join((*WITH_LOGIN, *(name for name, known in built_in().items() if known.via)))}."
+        )
+    return None
+
+
+def _row(settings: Settings, name: str) -> Row:
+    return row_named(name, _rows(settings))
 
 
 def _rows(settings: Settings) -> Mapping[str, Row]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +21,7 @@ from sagent.config.teams import TeamFile
 from sagent.cost.prices import PriceBook
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Event, Result
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
 from sagent.patterns.team import Team
 from sagent.session.entries import Bill

@@ -5,7 +5,7 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, NoReturn
 
 from sagent.agent.dispatch import INTERRUPTED
@@ -13,6 +13,7 @@ from sagent.app.rebuilt import Compared, Preparing, Rebuilder
 from sagent.codec import encode_message
 from sagent.context.truncation import MOST_OUTPUT
 from sagent.errors import ModelError, SagentError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, canonical_bytes, json_dump, json_thaw, sha256_hex
 from sagent.messages import Message, ToolCall
 from sagent.model import Delta, Limits, Reply, Request, TextPart, Witness

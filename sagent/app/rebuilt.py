@@ -5,13 +5,14 @@ the order of keys in a tool's schema) is tried; a hash that fits proves the gues
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from sagent import tools
 from sagent.agent.prompts import specs_of
 from sagent.errors import SagentError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Json, JsonObject, as_array, as_int, as_object, canonical_bytes
 from sagent.model import EFFORTS, Effort, Model, Request, ToolSpec, Witness
 from sagent.providers.registry import provider_named, row_named

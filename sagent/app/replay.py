@@ -6,7 +6,7 @@ the one that the log has. Nothing is sent, no tool is run, nothing is written.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from sagent.codec import VERSION, Fetch
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_int, as_object, as_str
 from sagent.messages import Message
 from sagent.model import Limits
@@ -80,7 +81,7 @@ class Replayed:
     requests: int = 0
     messages: int = 0
     results: int = 0
-    asides: Asides = Asides()  # noqa: RUF009 -- frozen
+    asides: Asides = Asides()
     unchecked: Mapping[str, int] = field(default_factory=dict[str, int])
     taken: Mapping[str, int] = field(default_factory=dict[str, int])
     divergence: Divergence | None = None

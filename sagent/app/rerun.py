@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from sagent.agent import Agent
@@ -13,6 +13,7 @@ from sagent.app.scratch import Scratch, scratch_of
 from sagent.config import Settings
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Failure, Result
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_object, as_str, canonical_bytes
 from sagent.lib.schema import coerce
 from sagent.messages import Message, Text, ToolCall, ToolResult

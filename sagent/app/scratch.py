@@ -7,11 +7,11 @@ import tempfile
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 
 MOST_BYTES = 500 << 20
 MOST_FILES = 50_000

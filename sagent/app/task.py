@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from sagent.app.assembly import open_agent
 from sagent.config import Settings, load
 from sagent.errors import UsageError
 from sagent.events import Event, Result
+from sagent.lib.dataclass import dataclass
 from sagent.session.entries import Bill, Entry
 from sagent.session.folds import bills
 from sagent.session.log import read_log

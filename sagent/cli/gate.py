@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from math import sqrt
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe, printable
 from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_dump
 from sagent.session.store import is_session
 from sagent.trace.steps import as_number, as_usd

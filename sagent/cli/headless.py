@@ -14,7 +14,9 @@ from sagent.agent import Agent
 from sagent.cli.render import Renderer, StreamRenderer, binary_safe, printable, renderer_for
 from sagent.errors import ModelError, SagentError, UsageError
 from sagent.events import Event, Failure, Result
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.messages import Message, Part, user
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -43,6 +45,14 @@ def exit_code(result: Result, signal_number: int | None = None) -> int:
 def failed(error: SagentError) -> Result:
     """The result of a run that could not begin."""
     return Result("", (), "error", Failure(error.kind, str(error)))
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What is asked, and what was piped in beside the words: an image, or a PDF."""
+
+    text: str
+    parts: tuple[Part, ...] = ()
 
 
 class Interrupter:
@@ -92,7 +102,7 @@ def run_headless(settings: "Settings", words: list[str]) -> int:
         raise
 
 
-async def _run(settings: "Settings", words: list[str], prompt: str | None, renderer: Renderer) -> int:
+async def _run(settings: "Settings", words: list[str], prompt: Prompt | None, renderer: Renderer) -> int:
     interrupter = Interrupter()
     interrupter.install()
     if isinstance(renderer, StreamRenderer):
@@ -111,7 +121,7 @@ async def _run(settings: "Settings", words: list[str], prompt: str | None, rende
 
 
 async def _answer_all(
-    settings: "Settings", prompts: AsyncIterator[str], renderer: Renderer, interrupter: Interrupter
+    settings: "Settings", prompts: AsyncIterator[Prompt], renderer: Renderer, interrupter: Interrupter
 ) -> int:
     from sagent.app import open_agent
 
@@ -125,10 +135,10 @@ async def _answer_all(
         async with open_agent(settings, tell) as agent:
             interrupter.agent = agent
             async for said in prompts:
-                text = await _without_command(said, settings, agent)
+                text = await _without_command(said.text, settings, agent)
                 if not text:
                     continue
-                result = await _answer(agent, text)
+                result = await _answer(agent, user(text, *said.parts))
                 renderer.on_result(result)
                 worst = worst or exit_code(result, interrupter.received)
                 if interrupter.received is not None or interrupter.output_error is not None:
@@ -160,9 +170,9 @@ def _tell_detached(agent: Agent, err: TextIO) -> None:
             err.flush()
 
 
-async def _answer(agent: Agent, text: str) -> Result:
+async def _answer(agent: Agent, message: Message) -> Result:
     try:
-        return await agent.run(text)
+        return await agent.run(message)
     except (ModelError, SagentError) as error:
         try:
             return await agent.wait()
@@ -170,12 +180,12 @@ async def _answer(agent: Agent, text: str) -> Result:
             return failed(error)
 
 
-async def one(prompt: str) -> AsyncIterator[str]:
+async def one(prompt: Prompt) -> AsyncIterator[Prompt]:
     """A single prompt as a stream."""
     yield prompt
 
 
-def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO) -> str:
+def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO) -> Prompt:
     """The prompt of the command line, of stdin, or of both: then stdin is attached as context.
 
     Raises UsageError when there is none.
@@ -184,12 +194,28 @@ def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO) -> str:
     piped = b""
     if stdin is not None and not stdin.isatty():
         piped = _read_all(stdin.fileno(), None if not prompt else FIRST_BYTE, err)
+    if (shown := _media(piped)) is not None:
+        if not prompt.strip():
+            raise UsageError('No words came with what was piped in: say what to do, as in sagent "what is this?".')
+        return Prompt(prompt, (shown,))
     text = piped.decode("utf-8", "replace").strip("\n")
     if not prompt.strip() and not text.strip():
         raise UsageError('Nothing to do: give a prompt, as in sagent "explain this repository", or pipe one in.')
     if prompt.strip() and text.strip():
-        return f"{prompt}\n\n<stdin>\n{text}\n</stdin>"
-    return prompt if prompt.strip() else text
+        return Prompt(f"{prompt}\n\n<stdin>\n{text}\n</stdin>")
+    return Prompt(prompt if prompt.strip() else text)
+
+
+def _media(piped: bytes) -> Part | None:
+    """What was piped in, where it is an image or a PDF. Raises UsageError for one that no model could be shown."""
+    if b"\0" not in piped[:8192] and not piped.startswith(b"%PDF-"):
+        return None  # as nearly always: text needs nothing of what follows
+    from sagent.tools.media import media_in
+
+    try:
+        return media_in(piped, "stdin.pdf" if piped.startswith(b"%PDF-") else "stdin")
+    except ValueError as error:
+        raise UsageError(f"What was piped in cannot be attached: {error}") from error
 
 
 def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
@@ -205,10 +231,10 @@ def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
     return b"".join(pieces)
 
 
-async def messages(stdin: TextIO, words: list[str]) -> AsyncIterator[str]:
+async def messages(stdin: TextIO, words: list[str]) -> AsyncIterator[Prompt]:
     """The prompts of `--input-format stream-json`, one a line; words of the command line come first."""
     if words:
-        yield " ".join(words)
+        yield Prompt(" ".join(words))
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     # a daemon thread, for a blocking read cannot be cancelled and must not keep the process from ending
@@ -217,7 +243,7 @@ async def messages(stdin: TextIO, words: list[str]) -> AsyncIterator[str]:
     while (line := await lines.get()) is not None:
         number += 1
         if line.strip():
-            yield message_text(line, number)
+            yield Prompt(message_text(line, number))
 
 
 def _feed(fd: int, loop: asyncio.AbstractEventLoop, lines: "asyncio.Queue[bytes | None]") -> None:
@@ -247,6 +273,9 @@ def message_text(line: bytes, number: int) -> str:
     content = inner.get("prompt", inner.get("content"))
     if isinstance(content, str) and content.strip():
         return content
+    for part in map(as_object, as_array(content)):
+        if part.get("type", "text") != "text":
+            raise UsageError(f"line {number} of the input has a part of type {part['type']!r}; only text is taken here")
     text = "".join(as_str(as_object(part).get("text")) for part in as_array(content))
     if text.strip():
         return text

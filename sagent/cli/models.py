@@ -40,7 +40,7 @@ def run_models(argv: Sequence[str]) -> int:
 
 def _list(settings: Settings, wanted: str | None) -> int:
     names = [wanted] if wanted else [name for name, row in built_in().items() if row.default]
-    prices = PriceBook(settings.prices)
+    prices, found = PriceBook(settings.prices), False
     sys.stdout.write(HEADER)
     for provider in names:
         priced = {row.id: row for row in prices.known_models(provider)}
@@ -48,8 +48,11 @@ def _list(settings: Settings, wanted: str | None) -> int:
             limits = limits_of(provider, model)
             row = priced.get(model)
             window = limits.window or (row.window if row else None)
+            found = True
             price = f"{_price(row.input):>9} {_price(row.output):>9}" if row else f"{'-':>9} {'-':>9}"
             sys.stdout.write(f"{f'{provider}/{model}':48} {window or '-':>9} {limits.max_output or '-':>8} {price}\n")
+    if not found:
+        sys.stderr.write(f"sagent: no model of {wanted} is known here: sagent models {wanted} --check asks for them\n")
     return 0
 
 

@@ -145,7 +145,7 @@ class TextRenderer:
         if self._transcript is not None:
             self._transcript.on_event(event)
             return
-        warn(event, self._err)
+        warn(event, self._err, live=self._live)
 
     def on_result(self, result: Result) -> None:
         """The answer, unless it was streamed; and what went wrong, on stderr."""
@@ -174,16 +174,25 @@ def tell_head(result: Result, err: TextIO, *, quiet: bool) -> None:
         err.write(f"sagent: session {result.session_id}, head {result.head}\n")
 
 
-def warn(event: Event, err: TextIO) -> None:
-    """Write what a person should know even when they did not ask for progress."""
+def warn(event: Event, err: TextIO, *, live: bool = False) -> None:
+    """Write what a person should know even when they did not ask for progress. `live`: they see the text come."""
     match event:
         case Notice(_, "warning" | "error", text):
             err.write(f"sagent: {printable(text)}\n")
-        case Retrying(_, reason, _, _, seconds, _):
-            err.write(f"sagent: {printable(reason)}; trying again in {waiting(seconds)}\n")
+        case Retrying(seconds=seconds, discarded=discarded) if seconds or not discarded or live:
+            err.write(f"sagent: {again(event, shown=live)}\n")
         case _:
             return
     err.flush()
+
+
+def again(event: Retrying, which: str = "", *, shown: bool = True) -> str:
+    """Why a call is made again and when, and what becomes of the text that was shown. Where text was discarded and
+    nothing is waited for, it is no retry, but a reply that begins anew."""
+    anew = event.discarded and not event.seconds
+    when = "the reply begins again" if anew else f"trying again in {waiting(event.seconds)}{which}"
+    gone = "; what was said above no longer counts" if shown and event.discarded else ""
+    return f"{printable(event.reason).rstrip('.')}; {when}{gone}"
 
 
 def waiting(seconds: float) -> str:
@@ -229,8 +238,8 @@ class Transcript:
                 self._last_call = ""
                 for line in diff.splitlines():
                     self._line("    " + printable(line))
-            case Retrying(_, reason, _, attempt, seconds, _):
-                self._line(f"… {printable(reason)}; trying again in {waiting(seconds)} (attempt {attempt + 1})")
+            case Retrying(_, _, _, attempt, _, _):
+                self._line(f"… {again(event, f' (attempt {attempt + 1})')}")
             case Notice(_, _, text):
                 self._line(f"! {printable(text)}")
             case Switched(_, what):

@@ -128,7 +128,10 @@ def _task(task: str | None, words: list[str], settings: "Settings") -> str:
     if task is None and not words and _goes_on(settings):
         return ""
     if task is None or task == "-":
-        return read_prompt(words, sys.stdin, sys.stderr)
+        prompt = read_prompt(words, sys.stdin, sys.stderr)
+        if prompt.parts:
+            raise UsageError("A team's task is text: an image or a PDF is given as a file to read.")
+        return prompt.text
     try:
         text = Path(task).expanduser().read_bytes().decode("utf-8-sig")
     except OSError as error:

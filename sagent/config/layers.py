@@ -25,6 +25,7 @@ from sagent.config.places import addresses, own_address, place_executor, provide
 from sagent.config.settings import Address, CustomProvider, Settings
 from sagent.context.instructions import repository_root
 from sagent.errors import ConfigError, UsageError
+from sagent.providers.rows import built_in
 
 _OTHER_VARIABLES = ("SAGENT_CONFIG", "SAGENT_CUSTODY")  # the second marks sagent's own commands
 _NEVER = "a project's file may not set it"
@@ -70,6 +71,7 @@ def load(
     draft.take_environment()
     for field, value in given:
         draft.take(field, value, f"--{field.flag_name}", Place(cwd, home))
+    draft.put_model_aside()
     draft.take_addresses((flags or {}).get("executor_api_base"), (flags or {}).get("advisor_api_base"))
     return draft.settings()
 
@@ -172,6 +174,16 @@ class _Draft:
 
     def _rows(self) -> Mapping[str, CustomProvider]:
         return cast("Mapping[str, CustomProvider]", self.values.get("providers", {}))
+
+    def put_model_aside(self) -> None:
+        """A provider that a layer above the model's names has no use for another provider's model: it has its own."""
+        model, provider = (self.origins.get(name, "") for name in ("model", "provider"))
+        if not model or _height(provider) <= _height(model):
+            return
+        head, slash, _ = str(self.values["model"]).lower().partition("/")
+        named = str(self.values["provider"]).lower().replace("_", "-")
+        if slash and head != named and head in {**built_in(), **self._rows()}:
+            del self.values["model"], self.origins["model"]
 
     def take_addresses(self, executor: object, advisors: object) -> None:
         """The layer of `--executor-api-base` and `--advisor-api-base`, which say where the models in force are."""
@@ -390,6 +402,11 @@ class _Draft:
         }
         self.values[key] = READERS[key](file, expanded)
         self.origins[key] = str(file.path)
+
+
+def _height(origin: str) -> int:
+    """How high the layer is that an origin is of: files, the environment, flags."""
+    return 2 if origin.startswith("--") else int(origin.startswith("SAGENT_"))
 
 
 def _members(file: File) -> Iterator[tuple[Line, Field, object]]:

@@ -1,11 +1,12 @@
 """What may be set, as one frozen value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
+from sagent.lib.dataclass import dataclass
 from sagent.model import Effort
 from sagent.policy.permissions import Mode
 from sagent.providers.rows import Row

@@ -1,7 +1,7 @@
 """The file of a sweep: its tasks, the grid of settings that its runs are made with, and what they may cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from itertools import product
 from math import prod
@@ -14,6 +14,7 @@ from sagent.config.files import File, read_file
 from sagent.config.settings import Settings
 from sagent.config.teams import TeamFile, preset_names, read_preset, read_team
 from sagent.errors import ConfigError, UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.session.store import is_session
 from sagent.trace.benchmark import Task, place_tasks, read_tasks
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import cast
@@ -10,6 +9,7 @@ from typing import cast
 from sagent.config.fields import Place, RefusedError, choice, nearest, texts, usd, whole
 from sagent.config.files import File, read_file
 from sagent.errors import ConfigError, UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.model import EFFORTS
 from sagent.patterns.team import MODES, ROLE_NAME, VISIBLE, Mode, Role
 

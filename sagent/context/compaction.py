@@ -3,10 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 
 from sagent.context.stubs import ADVISOR
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
 from sagent.messages import Image, Message, Text
 

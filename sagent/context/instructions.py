@@ -4,8 +4,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from sagent.lib.dataclass import dataclass
 
 NAMES = ("AGENTS.md", "CLAUDE.md")  # in each directory the first that is there
 FILE_LIMIT = 32_000  # bytes read of one file

@@ -5,8 +5,9 @@ dashes (agentskills.io). Only these two are in the prompt.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from sagent.lib.dataclass import dataclass
 
 PLACES = (".sagent/skills", ".agents/skills", ".claude/skills")
 """Where a project keeps them."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -11,6 +11,7 @@ from sagent.cost.money import EXACT, ZERO, show, total
 from sagent.cost.prices import PriceBook
 from sagent.cost.purse import Purse
 from sagent.errors import BudgetExceeded
+from sagent.lib.dataclass import dataclass
 from sagent.usage import Charge, Cost, Usage
 
 if TYPE_CHECKING:

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Generic, TypeVar
 
 from sagent.cost.money import EXACT, ZERO
+from sagent.lib.dataclass import dataclass
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from typing import TypeAlias
 
 Json: TypeAlias = "str | int | float | bool | tuple[Json, ...] | JsonObject | None"
@@ -129,8 +130,10 @@ def as_str(value: object, default: str = "") -> str:
 
 
 def as_int(value: object, default: int = 0) -> int:
-    """The value when it is a number, as an integer, else the default (booleans are not numbers)."""
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+    """The value when it is a finite number, as an integer, else the default (booleans are not numbers)."""
+    if isinstance(value, float):
+        return int(value) if isfinite(value) else default
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
 def _thaw_mapping(value: object) -> object:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import TypeAlias
 
 from sagent.agent.agent import Agent
@@ -11,6 +11,7 @@ from sagent.agent.agent_tool import Composite, Runnable, Stage
 from sagent.agent.tree import END_SECONDS
 from sagent.errors import UsageError
 from sagent.events import Failure, Result
+from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, Text
 from sagent.patterns.pattern import Pattern
 

@@ -3,13 +3,14 @@ who has finished, with what words, at what cost."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sagent.agent.agent import Agent
 from sagent.events import Failure
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.session.entries import Entry
 from sagent.session.folds import bills, branch

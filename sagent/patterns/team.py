@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
@@ -14,6 +14,8 @@ from sagent.agent.tree import END_SECONDS
 from sagent.codec import encode_message
 from sagent.errors import SagentError, UsageError
 from sagent.events import Denial, Failure, Result
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import mend_text
 from sagent.messages import Message, Text, assistant, user
 from sagent.model import EFFORTS
 from sagent.patterns.handoffs import (
@@ -138,7 +140,7 @@ class Team(Pattern):
         caller = stage._caller  # noqa: SLF001 -- a stage is the engine's and the patterns' own
         if media_of(prompt):
             raise UsageError("a team's task is text: put images and documents where its roles can read them")
-        task = prompt.content.strip()
+        task = mend_text(prompt.content).strip()  # as the log will have it
         if not task:
             raise UsageError("a team needs a task: what is it to do?")
         lead = caller or self._lead
@@ -260,7 +262,8 @@ class _Shift:
         finally:
             if running := [task for task in tasks if not task.done()]:
                 for task in running:
-                    task.cancel()
+                    if not task.cancelling():  # a second time would cut off how it ends its agent
+                        task.cancel()
                 await asyncio.wait(running, timeout=END_SECONDS)
         for role, result in zip(members, outcomes, strict=True):
             if result.error is None:

@@ -1,9 +1,9 @@
 """The one seam for judgement: may this call be made, and what follows from a turn."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, ToolCall
 from sagent.peer import Action
 from sagent.tool import Effect, Workspace

@@ -3,12 +3,12 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import ConfigError
+from sagent.lib.dataclass import dataclass
 from sagent.tool import Effect
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ does not model (arithmetic, `case`, functions, arrays, `[[`) is still taken apar
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
+
+from sagent.lib.dataclass import dataclass
 
 Kind: TypeAlias = Literal["literal", "glob", "dynamic"]
 

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
 
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 
 NO_KEY = "none"  # what is sent where there is no key
 
@@ -80,19 +81,26 @@ def either(*names: str) -> str:
 
 def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", bearer: bool = True) -> Access:
     """An access with a key given. Raises UsageError for a key or an address that cannot be used."""
-    key, base_url = key.strip(), base_url.strip().rstrip("/")
+    key, base_url = key.strip(), check_url(name, base_url)
     if not key.isascii() or not key.isprintable() or " " in key:
         raise UsageError(f"{variable or 'The key'} for {name} holds characters that no key has; set it again.")
+    return Access(name, base_url, key, variable, bearer)
+
+
+def check_url(name: str, base_url: str) -> str:
+    """A base URL without slashes at its end. Raises UsageError for one below which there can be no path."""
+    base_url = base_url.strip().rstrip("/")
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         usable = False
-    if not usable:
+    if not usable or "?" in base_url or "#" in base_url:
         raise UsageError(
-            f"{base_url!r} is not a base URL for {name}: it must look like https://host or http://host:port."
+            f"{base_url!r} is not a base URL for {name}: it must look like https://host or http://host:port/path, "
+            "without ? and #."
         )
-    return Access(name, base_url, key, variable, bearer)
+    return base_url
 
 
 def loopback(url: str) -> bool:

@@ -4,10 +4,11 @@ The wire is that of `anthropic-version: 2023-06-01`, which compatible services f
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, assert_never
 from urllib.parse import quote
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Effort, Limits, ModelInfo, Request, ToolSpec, Witness

@@ -9,10 +9,9 @@ from contextlib import aclosing
 from typing import Self
 
 from sagent.errors import UsageError
-from sagent.lib.json import JsonObject, as_str, wire_bytes
-from sagent.messages import Message
-from sagent.model import Delta, Limits, ModelInfo, Reply, Request, Witness
-from sagent.providers.anthropic import MessagesDialect
+from sagent.lib.json import EMPTY, JsonObject, as_str, wire_bytes
+from sagent.model import Delta, Effort, Limits, ModelInfo, Reply, Request, Witness
+from sagent.providers.anthropic import MessagesDialect, generation, think
 from sagent.providers.claude_program import Program
 from sagent.providers.claude_talk import Lost, Said, Setup, Talk
 from sagent.providers.exchange import Timeouts, frozen
@@ -34,7 +33,6 @@ class AnthropicCLIModel:
     def __init__(self, provider: "AnthropicCLI", model_id: str) -> None:
         self._provider = provider
         self._id = model_id
-        self._limits = limits_of("anthropic", model_id)
 
     @property
     def provider(self) -> str:
@@ -48,8 +46,8 @@ class AnthropicCLIModel:
 
     @property
     def limits(self) -> Limits:
-        """Sizes, where known."""
-        return self._limits
+        """Sizes, where known; those of a short name once a program has said what it stands for."""
+        return limits_of("anthropic", self._provider.resolve(self._id)[0])
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
@@ -69,7 +67,7 @@ class AnthropicCLIModel:
                     async for item in items:
                         yield item
                 return
-        talk = await self._begun(setup, request.messages)
+        talk, notes = await self._begun(request)
         async with aclosing(self._listen(talk, request, notes)) as items:
             async for item in items:
                 yield item
@@ -106,25 +104,44 @@ class AnthropicCLIModel:
                 await self._provider.drop(talk)
         return talk if gone_on else None
 
-    async def _begun(self, setup: Setup, messages: Sequence[Message]) -> Talk:
-        """A new program, told the whole conversation."""
+    async def _begun(self, request: Request) -> tuple[Talk, tuple[str, ...]]:
+        """A new program, told the whole conversation; and what could not be told."""
+        setup, _ = self._setup(request)
         talk = await self._provider.open(setup)
         try:
-            await talk.tell(messages)
+            better, notes = self._setup(request)  # it has said what its short names stand for
+            if better != setup:
+                await self._provider.drop(talk)
+                talk = await self._provider.open(better)
+            await talk.tell(request.messages)
         except BaseException:
             await self._provider.drop(talk)
             raise
-        return talk
+        return talk, notes
 
     def _setup(self, request: Request) -> tuple[Setup, tuple[str, ...]]:
         left_out = [name for name in ("tools", "betas") if name in request.options]
         notes = tuple(f"the option {name} cannot be given to the program `claude`: left out" for name in left_out)
         body = JsonObject({name: value for name, value in request.options.items() if name not in left_out})
-        most, wanted = self._limits.max_output, request.max_output
+        most, wanted = self.limits.max_output, request.max_output
         if most and wanted and wanted > most:
             notes = (*notes, f"{self._id} writes at most {most} tokens: {wanted} were asked for")
             wanted = most
-        return Setup(self._id, request.system, request.tools, wanted, request.effort, body), notes
+        effort, clamped = self._effort(request.effort)
+        return Setup(self._id, request.system, request.tools, wanted, effort, body), (*notes, *clamped)
+
+    def _effort(self, wanted: Effort | None) -> tuple[Effort | None, tuple[str, ...]]:
+        """The effort that the model takes. The program would clamp it by itself, upwards too, and say nothing."""
+        name, never_off = self._provider.resolve(self._id)
+        family, version = generation(name)
+        if wanted not in (None, "none") and family and version < (4, 6):
+            return None, (f"{self._id} knows no levels of effort: {wanted} was left out",)
+        level = wanted
+        if wanted == "minimal" or (wanted == "none" and (never_off or think(name, wanted, 0).notes)):
+            level = "low"
+        elif wanted == "xhigh" and family and version < (4, 7):
+            level = "high"
+        return level, () if level == wanted else (f"{self._id} has no effort {wanted}: {level} is used",)
 
     def _witness(self, request: Request) -> tuple[Witness, int]:
         members = {"model": self._id, "max_tokens": request.max_output, "effort": request.effort, **request.options}
@@ -147,6 +164,7 @@ class AnthropicCLI:
         self._running: set[Talk] = set()
         self._kept: OrderedDict[str, tuple[Talk, asyncio.TimerHandle]] = OrderedDict()
         self._endings: set[asyncio.Task[None]] = set()
+        self._offered: dict[str, Mapping[str, object]] = {}  # what a program said of its models, by each of their names
 
     @classmethod
     def from_credentials(
@@ -201,7 +219,7 @@ class AnthropicCLI:
         finally:
             await self.drop(talk)
         return tuple(
-            ModelInfo(model_id, limits_of("anthropic", model_id), as_str(row.get("displayName")))
+            ModelInfo(model_id, limits_of("anthropic", self.resolve(model_id)[0]), as_str(row.get("displayName")))
             for model_id, row in sorted(rows.items())
             if model_id
         )
@@ -218,7 +236,14 @@ class AnthropicCLI:
         """A running program. Raises ModelError."""
         talk = await Talk.open(self.program, setup, Origin(NAME, setup.model), self.timeouts)
         self._running.add(talk)
+        self._offered = {as_str(row.get(key)): row for key in ("resolvedModel", "value") for row in talk.models}
         return talk
+
+    def resolve(self, model_id: str) -> tuple[str, bool]:
+        """The full id that a name stands for, as far as a program has said, and whether it always thinks."""
+        row = self._offered.get(model_id, EMPTY)
+        full = as_str(row.get("resolvedModel")) or model_id
+        return full.partition("[")[0], row.get("supportsThinkingOff") is False  # "[1m]" asks for a longer window
 
     def take(self, conversation: str) -> Talk | None:
         """The program that was kept for a conversation."""

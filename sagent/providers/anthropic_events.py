@@ -16,9 +16,9 @@ from sagent.lib.json import (
 )
 from sagent.messages import Message, Opaque, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
+from sagent.providers.billing import count_of, count_on, own_price, tier_named
 from sagent.providers.exchange import Bill, frozen, parse_arguments
 from sagent.providers.faults import Origin
-from sagent.providers.openai_usage import own_price, tier_named
 from sagent.usage import Charge, Usage
 
 _ZERO = Decimal(0)
@@ -35,6 +35,8 @@ _STOPS: Mapping[str, StopReason] = {
     "refusal": "refusal",
     "model_context_window_exceeded": "context_overflow",
 }
+
+_OF_DELTA = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "tool_use"}
 
 
 class _Block:
@@ -67,7 +69,7 @@ class _Block:
 
     def input(self) -> tuple[JsonObject, str | None]:
         """The arguments, or what was sent in their place."""
-        raw = "".join(self.json)
+        raw = "".join(self.json) or as_str(self.start.get("input"))
         if not raw.strip():
             return frozen(as_object(self.start.get("input"))), None
         return parse_arguments(raw)
@@ -96,7 +98,7 @@ class MessagesDraft:
         self._origin = origin
         self._family = family
         self._blocks: list[_Block] = []
-        self._by_index: dict[object, _Block] = {}
+        self._by_index: dict[int, _Block] = {}
         self._stop = ""
         self._details: Mapping[str, object] = EMPTY
         self._usage: dict[str, object] = {}
@@ -105,11 +107,11 @@ class MessagesDraft:
         """Take one event; append what it brings."""
         kind = event.get("type")
         if kind == "content_block_delta":
-            self._delta(event.get("index"), as_object(event.get("delta")), out)
+            self._delta(as_int(event.get("index")), as_object(event.get("delta")), out)
         elif kind == "content_block_start":
-            self._start(event.get("index"), as_object(event.get("content_block")), out)
+            self._start(as_int(event.get("index")), as_object(event.get("content_block")), out)
         elif kind == "content_block_stop":
-            if block := self._by_index.pop(event.get("index"), None):
+            if block := self._by_index.pop(as_int(event.get("index")), None):
                 block.whole = True
                 self.reasoning = block.type != "text"
         elif kind == "message_start":
@@ -127,7 +129,9 @@ class MessagesDraft:
         if body.get("type") != "message" and "content" not in body:
             return
         self.feed({"type": "message_start", "message": body}, [])
-        for index, block in enumerate(as_array(body.get("content"))):
+        content = body.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_array(content)
+        for index, block in enumerate(blocks):
             self._start(index, as_object(block), out)
             self.feed({"type": "content_block_stop", "index": index}, out)
         self._ended(body)
@@ -168,7 +172,10 @@ class MessagesDraft:
             reasoning = max(whole.usage.reasoning, reasoning)
             usage = replace(said[-1], output=output, reasoning=reasoning, fees=whole.usage.fees)
         payer = own[-1] if own else 0
-        charges[payer] = replace(charges[payer], usage=replace(charges[payer].usage, fees=whole.usage.fees))
+        paid = charges[payer].usage  # what no round tells of itself is told at its place
+        unsaid = whole.usage.reasoning - sum(charge.usage.reasoning for charge in charges)
+        thought = min(paid.output, paid.reasoning + max(0, unsaid))
+        charges[payer] = replace(charges[payer], usage=replace(paid, reasoning=thought, fees=whole.usage.fees))
         if whole.usd is not None:  # a gateway's price is that of all rounds
             charges = [replace(charge, usd=_ZERO if number else whole.usd) for number, charge in enumerate(charges)]
         return Bill(usage, tuple(charges))
@@ -202,7 +209,7 @@ class MessagesDraft:
         said = [as_str(self._details.get("category")), as_str(self._details.get("explanation"))]
         return (": ".join(("the provider refused to go on", *filter(None, said))),)
 
-    def _start(self, index: object, start: Mapping[str, object], out: list[Delta]) -> _Block:
+    def _start(self, index: int, start: Mapping[str, object], out: list[Delta]) -> _Block:
         block = _Block(as_str(start.get("type")), start)
         self._blocks.append(block)
         self._by_index[index] = block
@@ -213,11 +220,12 @@ class MessagesDraft:
             self._thought(block, text, out)
         return block
 
-    def _delta(self, index: object, delta: Mapping[str, object], out: list[Delta]) -> None:
+    def _delta(self, index: int, delta: Mapping[str, object], out: list[Delta]) -> None:
         kind = delta.get("type")
         block = self._by_index.get(index)
         if block is None:  # no start was sent: the delta tells what it belongs to
             block = self._start(index, {"type": "thinking" if kind == "thinking_delta" else "text"}, out)
+        block.type = block.type or _OF_DELTA.get(as_str(kind), "")
         if kind == "text_delta":
             self._text(block, as_str(delta.get("text")), out)
         elif kind == "input_json_delta":
@@ -251,10 +259,10 @@ class MessagesDraft:
 
     def _bill(self, usage: object, out: list[Delta]) -> None:
         """Counts are cumulative, and a later event may repeat or leave out what an earlier one said."""
-        told = {name: value for name, value in as_object(usage).items() if value is not None}
-        if not told:
+        told = as_object(usage)
+        if all(value is None for value in told.values()):
             return
-        self._usage.update(told)
+        count_on(self._usage, told)
         out.append(Billed(self.bill().charges))
 
     def _part(self, block: _Block) -> Part | None:
@@ -291,17 +299,17 @@ class MessagesDraft:
 
 def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object]) -> Charge:
     """One round's tokens. The API's input leaves cache reads and writes out, as our `Usage` does."""
-    written = as_int(counts.get("cache_creation_input_tokens"))
-    hour = as_int(as_object(counts.get("cache_creation")).get("ephemeral_1h_input_tokens"))
-    output = as_int(counts.get("output_tokens"))
-    searches = as_int(as_object(counts.get("server_tool_use")).get("web_search_requests"))
+    written = count_of(counts.get("cache_creation_input_tokens"))
+    hour = count_of(as_object(counts.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    output = count_of(counts.get("output_tokens"))
+    searches = count_of(as_object(counts.get("server_tool_use")).get("web_search_requests"))
     usage = Usage(
-        input=as_int(counts.get("input_tokens")),
-        cache_read=as_int(counts.get("cache_read_input_tokens")),
+        input=count_of(counts.get("input_tokens")),
+        cache_read=count_of(counts.get("cache_read_input_tokens")),
         cache_write=max(0, written - hour),
         cache_write_1h=hour,
         output=output,
-        reasoning=min(output, as_int(as_object(counts.get("output_tokens_details")).get("thinking_tokens"))),
+        reasoning=min(output, count_of(as_object(counts.get("output_tokens_details")).get("thinking_tokens"))),
         fees={"web_search": searches} if searches > 0 else {},
     )
     tier = tier_named(as_str(counts.get("service_tier")) or as_str(whole.get("service_tier")))

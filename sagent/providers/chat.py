@@ -3,16 +3,17 @@
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, assert_never
 
 from sagent.errors import ModelError
-from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, wire_bytes
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, as_object, as_str, json_dump, wire_bytes
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from sagent.model import Delta, Reply, Request, ToolSpec, Witness
 from sagent.providers.access import Access
 from sagent.providers.chat_efforts import effort_members
-from sagent.providers.chat_events import ChatDraft
+from sagent.providers.chat_events import REASONING, ChatDraft
 from sagent.providers.endpoint import Way
 from sagent.providers.exchange import Call, Timeouts, frozen
 from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, Turn, UserTurn
@@ -26,6 +27,7 @@ from sagent.providers.wire import Piece, Scrolls
 from sagent.providers.wire_model import WireModel
 
 _OVERHEAD = 500  # what frames messages and tools
+_OWN_ID = 64  # characters of an id that goes back to whoever gave it: signatures at OpenRouter refer to it
 # In these words servers say that a model sees no media: OpenAI, OpenRouter, Groq, Mistral, Ollama, llama.cpp, vLLM.
 _BLIND = (
     r"(?=.*(image|vision|multi-?modal|file))(?=.*(n't|\bnot?\b|\bonly\b|unsupported))"
@@ -49,7 +51,7 @@ class ChatDialect:
     @property
     def rules(self) -> Rules:
         """A provider gets its own ids back as it gave them."""
-        return Rules(self.family, self.quirks.longest_id, self.own, self.quirks.id_length)
+        return Rules(self.family, self.quirks.longest_id, self.own, _OWN_ID, self.quirks.id_length)
 
     def head(self, request: Request) -> bytes:
         """Tools, and the system prompt as the first message; a server tool comes in the option `tools`."""
@@ -105,18 +107,19 @@ class ChatDialect:
     def _reasoning(self, thoughts: Sequence[Thinking], *, with_calls: bool) -> Mapping[str, object]:
         """The reasoning before a call, where the provider wants it back."""
         private = [as_object(part.private.data) for part in thoughts if part.private]
-        if self.quirks.reasoning_back == "reasoning_details":
+        wanted = self.quirks.reasoning_back
+        back: dict[str, object] = {}
+        if wanted in ("reasoning_details", "same"):
             details = [detail for data in private for detail in as_array(data.get("details"))]
-            return {"reasoning_details": details} if details else EMPTY
-        if self.quirks.reasoning_back and with_calls:
+            back = {"reasoning_details": details} if details else back
+        if wanted and wanted != "reasoning_details" and with_calls:
             fields = [as_str(data.get("field")) for data in private]
-            wanted = self.quirks.reasoning_back
             if wanted == "same":
-                wanted = next((field for field in fields if field.startswith("reasoning")), "")
+                wanted = next((field for field in fields if field in REASONING), "")
             said = "".join(part.text for part, field in zip(thoughts, fields, strict=False) if field == wanted)
             if wanted and (said := said or self.quirks.reasoning_filler):
-                return {wanted: said}
-        return EMPTY
+                back[wanted] = said
+        return back
 
     def _user(self, answers: Sequence[Answered], parts: Sequence[Shown]) -> object:
         """The content of the user's message: media that results hold first (a tool's message takes text only)."""

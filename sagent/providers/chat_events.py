@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, json_freeze, mend_text
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, mend_text
 from sagent.messages import Message, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
+from sagent.providers.billing import count_of, count_on, disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.exchange import Bill, frozen, parse_arguments
 from sagent.providers.faults import Origin, error_in, from_event
-from sagent.providers.openai_usage import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _STOPS: Mapping[str, StopReason] = {
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
 _CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
 _SOURCES = ("citations", "search_results")  # beside it: Perplexity's
-_REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 
 
 class _Pending:
@@ -136,7 +136,7 @@ class ChatDraft:
         if text := mend_text("".join(self._text)):
             kept = {"extra_content": self._extra, **self._cited}
             parts.append(Text(text, self._private(kept) if any(kept.values()) else None))
-        calls = [self._call(pending) for pending in self._calls]
+        calls = [self._call(pending) for pending in self._calls if pending.id or pending.name or pending.arguments]
         stop = _STOPS.get(self._stop.lower(), "end")
         if calls and stop in ("end", "stop_sequence"):
             stop = "tool_use"
@@ -151,7 +151,7 @@ class ChatDraft:
         """What it cost."""
         if not self._usage:
             return Bill(None, ())
-        usage = _usage(self._usage)
+        usage = _usage(self._usage, spoke=bool(self._text or self._calls))
         return Bill(usage, (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),))
 
     def notes(self) -> tuple[str, ...]:
@@ -230,7 +230,7 @@ class ChatDraft:
     def _reason(self, delta: Mapping[str, object], out: list[Delta]) -> None:
         """Reasoning, under one of its names. Some gateways say it twice, as text and as details: it counts once."""
         shown = False
-        for name in _REASONING:
+        for name in REASONING:
             value = delta.get(name)
             texts = _texts(value) if value else ()
             for text in texts:
@@ -327,7 +327,7 @@ class ChatDraft:
         self.complete = True
 
     def _bill(self, usage: Mapping[str, object], event: Mapping[str, object], out: list[Delta]) -> None:
-        self._usage.update((name, value) for name, value in usage.items() if value is not None)
+        count_on(self._usage, usage)
         if (usd := own_price(usage, event)) is not None:
             self._cost = usd
         if self._usage:
@@ -347,13 +347,22 @@ def _texts(value: object) -> list[str]:
     return _texts(fields.get("text") or fields.get("content")) if fields else []
 
 
-def _usage(told: Mapping[str, object]) -> Usage:
-    """Tokens, from the names in use."""
+def _usage(told: Mapping[str, object], *, spoke: bool) -> Usage:
+    """Tokens, from the names in use. `spoke` says that the completion is more than reasoning."""
     details = as_object(told.get("prompt_tokens_details"))
+    prompt, completion = count_of(told.get("prompt_tokens")), count_of(told.get("completion_tokens"))
+    total = count_of(told.get("total_tokens"))
+    reasoning = first_count(
+        as_object(told.get("completion_tokens_details")).get("reasoning_tokens"), told.get("reasoning_tokens")
+    )
+    if (heard := count_of(details.get("audio_tokens"))) and total == prompt + completion + heard:
+        prompt += heard  # Mistral counts sound beside the prompt
+    if spoke and reasoning > completion and total == prompt + completion:
+        completion += reasoning  # Vercel's gateway counts Gemini's thoughts beside all of it, and bills them
     return disjoint(
-        as_int(told.get("prompt_tokens")),
-        as_int(told.get("completion_tokens")),
-        total=as_int(told.get("total_tokens")),
+        prompt,
+        completion,
+        total=total,
         read=first_count(
             details.get("cached_tokens"),
             told.get("prompt_cache_hit_tokens"),
@@ -367,9 +376,7 @@ def _usage(told: Mapping[str, object]) -> Usage:
             details.get("cache_creation_input_tokens"),
             told.get("cache_creation_input_tokens"),
         ),
-        hour=as_int(as_object(told.get("cache_creation")).get("ephemeral_1h_input_tokens")),
-        reasoning=first_count(
-            as_object(told.get("completion_tokens_details")).get("reasoning_tokens"), told.get("reasoning_tokens")
-        ),
+        hour=count_of(as_object(told.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+        reasoning=reasoning,
         fees=source_fees(told),
     )

@@ -7,10 +7,11 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object
 from sagent.model import Effort
 

@@ -10,11 +10,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 from uuid import uuid4
 
 from sagent.errors import ModelError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Image, Message, Text, ToolCall
 from sagent.model import Billed, Delta, Effort, ToolSpec

@@ -9,11 +9,12 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_object, as_str, wire_bytes
 from sagent.providers.disruption import Disrupted
 from sagent.providers.faults import Origin

@@ -4,9 +4,10 @@ from sagent.errors import ModelErrorKind
 
 
 class Disrupted(Exception):
-    """The exchange failed. `kind` is how a ModelError calls it, `reason` says it in words."""
+    """The exchange failed. `kind` is how a ModelError calls it, `reason` says it in words; `final` as there."""
 
-    def __init__(self, kind: ModelErrorKind, reason: str) -> None:
+    def __init__(self, kind: ModelErrorKind, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
+        self.final = final
         self.kind: ModelErrorKind = kind
         self.reason = reason

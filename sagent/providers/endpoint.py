@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal, Self, TypeAlias
 
 from sagent.errors import UsageError
-from sagent.providers.access import Access, Variables, access_from_env, access_from_key, either, first_set
+from sagent.providers.access import Access, Variables, access_from_env, access_from_key, check_url, either, first_set
 from sagent.providers.exchange import Timeouts
 from sagent.providers.faults import Origin
 from sagent.providers.rows import Row, built_in
@@ -14,6 +14,8 @@ Way: TypeAlias = Literal["direct", "sdk"]
 """How requests get out: over our own connections, or through the provider's official SDK."""
 
 _OWN_HEADER = ("anthropic", "google")  # families with a header of their own for keys
+LOGINS = ("anthropic", "openai")
+"""Providers outside the clouds for which the SDK finds a login. It would give any other address the same one."""
 
 
 class Endpoint:
@@ -98,10 +100,13 @@ def read_access(
     environ: Mapping[str, str] | None = None,
 ) -> Access:
     """The access to a row's provider: with the key given, else as the environment says. Raises UsageError."""
+    if auth == "credentials" and not row.via and row.name not in LOGINS:
+        raise UsageError(f"{row.name} has no login but its key: give the key, or set {either(row.key)}.")
     if row.via or auth == "credentials":
         found, value = first_set(row.key, environ)
         url = base_url or ("" if row.via else first_set(row.base, environ)[1])
-        return Access(row.name, url.rstrip("/"), key or value, found, delegated=True, given=key is not None)
+        url = url and check_url(row.name, url)
+        return Access(row.name, url, key or value, found, delegated=True, given=key is not None)
     own = row.family in _OWN_HEADER
     if key is not None:
         bearer = auth == "bearer" if own else True

@@ -4,11 +4,12 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from math import isfinite
 from typing import Protocol, TypeVar, runtime_checkable
 
 from sagent.errors import ModelError
 from sagent.events import Advice
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, json_freeze, json_load, mend_text
 from sagent.messages import Message
 from sagent.model import Delta, Reply, TextPart, ThinkingPart, Witness
@@ -125,7 +126,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
                 watch.touch()  # the time our caller took is not the provider's silence
         yield _reply(call)
     except Disrupted as error:
-        raise call.origin.error(error.kind, error.reason) from error
+        raise call.origin.disrupted(error) from error
     finally:
         watch.stop()
         if answer is not None:
@@ -146,9 +147,9 @@ async def fetch(
     except TimeoutError as error:
         raise origin.error("stalled", f"no answer within {timeouts.stall:g} s") from error
     except Disrupted as error:
-        raise origin.error(error.kind, error.reason) from error
+        raise origin.disrupted(error) from error
     try:
-        data: object = json.loads(body) if answer.status == 200 else None
+        data = read_json(body) if answer.status == 200 else None
     except (ValueError, RecursionError):
         data = None
     if data is None or error_in(as_object(data)):
@@ -229,7 +230,7 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
         call.draft.done()
         return
     try:
-        event: object = json.loads(data)
+        event = read_json(data)
     except (ValueError, RecursionError) as error:
         if call.draft.complete or name in ("ping", "heartbeat", "keepalive"):
             return
@@ -245,7 +246,7 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
 def _take_whole(call: Call, answer: Answer, body: bytes) -> list[Delta]:
     """An answer that is one JSON document."""
     try:
-        data: object = json.loads(body)
+        data = read_json(body)
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
             raise from_status(call.origin, answer.status, answer.headers, body) from error
@@ -402,17 +403,30 @@ class _Watch:
             self._task.cancel()
 
 
+def read_json(text: str | bytes) -> object:
+    """Parse JSON. What Python alone takes for a number (NaN, 1e999) becomes text: it could never be sent back."""
+    return _JSON.decode(text if isinstance(text, str) else text.decode("utf-8-sig"))
+
+
+def _finite(text: str) -> float | str:
+    number = float(text)
+    return number if isfinite(number) else text
+
+
+_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=str)
+
+
 def frozen(fields: Mapping[str, object]) -> JsonObject:
     """A parsed JSON object, frozen."""
     return JsonObject({name: json_freeze(value) for name, value in fields.items()})
 
 
 def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:
-    """A call's arguments; when they are no JSON object, none and what was sent in their place."""
+    """A call's arguments; when they are no JSON object, none and what was sent in their place (`null` is none)."""
     try:
         value = json_load(raw)
     except (ValueError, RecursionError):
         return EMPTY, mend_text(raw)
     if isinstance(value, JsonObject):
         return value, None
-    return EMPTY, mend_text(raw)
+    return EMPTY, None if value is None else mend_text(raw)

@@ -4,10 +4,12 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sagent.errors import ModelError, ModelErrorKind
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.providers.disruption import Disrupted
 from sagent.providers.overflow import sizes_in
 
 _SHOWN = 600  # characters of a provider's own words in a message
@@ -88,6 +90,11 @@ _BY_STATUS: Mapping[int, ModelErrorKind] = {
     499: "server",
     529: "overloaded",
 }
+_REMEDIES: Mapping[ModelErrorKind, str] = {
+    "payment": "Add credit there, or choose another model.",
+    "permission": "The key may not do this: ask for access there, or choose another model.",
+    "not_found": "Check the model's name; sagent models --check asks which there are.",
+}
 # MiniMax reports these in `base_resp`, under HTTP 200 (its error code page).
 _MINIMAX: Mapping[int, int] = {
     1000: 500,
@@ -120,6 +127,12 @@ class Origin:
         return ModelError(
             kind, message, provider=self.provider, model=self.model, status=status, retry_after=retry_after
         )
+
+    def disrupted(self, failure: Disrupted) -> ModelError:
+        """What failed below HTTP, as a ModelError."""
+        error = self.error(failure.kind, failure.reason)
+        error.final = failure.final
+        return error
 
 
 def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
@@ -165,8 +178,11 @@ def _judge(origin: Origin, status: int | None, headers: Mapping[str, str], data:
     kind = _kind(status, codes, words)
     if kind == "auth" and origin.variable:
         words = f"{words.rstrip('.')}. Check {origin.variable}."
+    elif kind in _REMEDIES and (kind != "not_found" or "model" in words.lower()):
+        words = f"{words.rstrip('.')}. {_REMEDIES[kind]}"
     retry = _retry_after(headers, words) if kind in ("rate_limit", "overloaded", "server") else None
     error = origin.error(kind, words, status=status, retry_after=retry)
+    error.final = headers.get("x-should-retry") == "false"  # Anthropic and OpenAI say so to their own clients
     if kind == "context_overflow":
         error.window, error.tokens = sizes_in(f"{words} {text[:4_000]}")
     return error

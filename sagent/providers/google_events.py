@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_dump, mend_text
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, mend_text
 from sagent.messages import Message, Opaque, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
+from sagent.providers.billing import count_of, count_on
 from sagent.providers.exchange import Bill, frozen, parse_arguments
 from sagent.providers.faults import Origin
 from sagent.usage import Charge, Usage
@@ -229,7 +230,7 @@ class GenerateDraft:
                 return
 
     def _bill(self, usage: Mapping[str, object], out: list[Delta]) -> None:
-        self._usage.update((name, value) for name, value in usage.items() if value is not None)
+        count_on(self._usage, usage)
         if usage and (charges := self.bill().charges):
             out.append(Billed(charges))
 
@@ -298,13 +299,13 @@ def _with(steps: list[str], before: object, value: object) -> object:
 
 def _usage(told: Mapping[str, object]) -> Usage:
     """Tokens. Cached ones are inside the prompt's; a server tool's input and thoughts stand beside the other counts."""
-    prompt = as_int(told.get("promptTokenCount"))
-    read = min(prompt, as_int(told.get("cachedContentTokenCount")))
-    thoughts = as_int(told.get("thoughtsTokenCount"))
+    prompt = count_of(told.get("promptTokenCount"))
+    read = min(prompt, count_of(told.get("cachedContentTokenCount")))
+    thoughts = count_of(told.get("thoughtsTokenCount"))
     return Usage(
-        input=prompt - read + as_int(told.get("toolUsePromptTokenCount")),
+        input=prompt - read + count_of(told.get("toolUsePromptTokenCount")),
         cache_read=read,
-        output=as_int(told.get("candidatesTokenCount")) + thoughts,
+        output=count_of(told.get("candidatesTokenCount")) + thoughts,
         reasoning=thoughts,
     )
 

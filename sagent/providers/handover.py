@@ -7,10 +7,11 @@ history grows; only the turn still open does.
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
-from sagent.lib.json import as_object, as_str
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_object, as_str, mend_text
 from sagent.messages import Document, Image, Message, Opaque, Part, Private, Text, Thinking, ToolCall, ToolResult
 
 Shown: TypeAlias = Text | Image | Document
@@ -57,12 +58,13 @@ class Rules:
     """What one family accepts: private data under the label `family`; ids up to `longest_id` characters.
 
     Ids are of letters, digits, `_` and `-`. With `own_ids`, messages of that "provider/" keep ids of any other form.
-    With `id_length` an id is exactly so many letters and digits.
+    These may have `longest_own` characters. With `id_length` an id is exactly so many letters and digits.
     """
 
     family: str
     longest_id: int = 64
     own_ids: str = ""
+    longest_own: int = 0
     id_length: int = 0
 
 
@@ -180,7 +182,8 @@ class Handover:
         if self._rules.id_length:
             return self._exact_id(original)
         longest = self._rules.longest_id
-        kept = keep and 0 < len(original) <= longest and original.isascii() and original.isprintable()
+        most = max(longest, self._rules.longest_own)
+        kept = keep and 0 < len(original) <= most and original.isascii() and original.isprintable()
         stem = original if kept else safe_name(original, longest) or "call"
         new = stem
         while new in self._used:
@@ -195,7 +198,7 @@ class Handover:
         length, new = self._rules.id_length, original
         while new in self._used or not (len(new) == length and new.isascii() and new.isalnum()):
             count = self._next[original] = self._next.get(original, 0) + 1
-            new = hashlib.sha256(f"{original}\0{count}".encode("utf-8", "replace")).hexdigest()[:length]
+            new = hashlib.sha256(f"{mend_text(original)}\0{count}".encode()).hexdigest()[:length]
         self._used.add(new)
         return new
 
@@ -221,8 +224,11 @@ def _shown(message: Message) -> Iterable[Shown]:
 
 def _settled(parts: tuple[Said, ...]) -> tuple[Said, ...]:
     """The parts without a server tool's use that has no result: nobody will go on with it any more (Anthropic: 400)."""
-    answered = {as_str(_data(part).get("tool_use_id")) for part in parts if isinstance(part, Opaque)}
-    kept = [part for part in parts if not (_is_use(part) and as_str(_data(part).get("id")) not in answered)]
+    uses = [as_str(_data(part).get("id")) for part in parts if _is_use(part)]
+    named = [as_str(_data(part).get("tool_use_id")) for part in parts if isinstance(part, Opaque)]
+    strangers = sum(bool(name) and name not in uses for name in named)  # results whose uses were renamed on the way
+    lost = [use for use in uses if use not in named][strangers:]
+    kept = [part for part in parts if not (_is_use(part) and as_str(_data(part).get("id")) in lost)]
     while kept and isinstance(kept[-1], Thinking):
         kept.pop()
     return tuple(kept)

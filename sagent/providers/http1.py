@@ -16,6 +16,7 @@ _HEAD = 256 * 1024  # bytes of status line and headers, at most
 _HIGH_WATER = 1024 * 1024  # bytes received and not yet read, above which the socket is left alone
 _STEADY = 40  # small pieces in a row after which those of a short while are read together
 _SMALL = 2_048  # bytes
+_GATHERED = 65_536  # bytes: less than this, read after a wait, is small pieces still
 _TOGETHER = 0.025  # seconds: to be woken for each piece costs more than to read it, and no eye is quicker
 _CLOSED = "the server closed the connection"
 
@@ -34,6 +35,7 @@ class Connection(asyncio.Protocol):
         self._paused = False  # the buffer is full
         self._small = 0  # small pieces that came in a row
         self._rest: asyncio.TimerHandle | None = None  # until the next reading
+        self._rested = False  # what is read next has come in such a while
         self.used = False  # a request has been answered on it
         self.idle_since = 0.0  # loop time; 0 while a request is under way
 
@@ -53,7 +55,8 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._paused and len(self._buffer) > _HIGH_WATER:
             self._paused = True
             self._transport.pause_reading()
-        self._small = self._small + 1 if len(data) < _SMALL else 0
+        self._small = self._small + 1 if len(data) < (_GATHERED if self._rested else _SMALL) else 0
+        self._rested = False
         if self._small > _STEADY and self._rest is None and self._wire is not None:
             self._wire.pause_reading()
             self._rest = self._loop.call_later(_TOGETHER, self._go_on)
@@ -64,6 +67,7 @@ class Connection(asyncio.Protocol):
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
+            self._rested = True
         if self._wire is not None and not self._paused:
             self._wire.resume_reading()
 

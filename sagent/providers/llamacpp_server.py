@@ -9,11 +9,12 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Thread
 
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 
 PROGRAM = "llama-server"
 GRACE = 5.0  # seconds a server is given to end by itself

@@ -1,15 +1,15 @@
 """OpenAI Responses: events in. Pure reading of plain JSON: no clock, no network."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, mend_text
 from sagent.messages import Message, Opaque, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
+from sagent.providers.billing import count_of, disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.exchange import Bill, frozen, parse_arguments
 from sagent.providers.faults import Origin, from_event
 from sagent.providers.openai_models import efforts_of
-from sagent.providers.openai_usage import disjoint, first_count, own_price, source_fees, tier_named
 from sagent.usage import Charge
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ _TOLD = 2_000  # characters of a server tool's result that other providers are s
 _GAP = "\n\n"  # between two parts of a summary
 _STOPS: Mapping[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
 _STREAMED = {
-    "response.output_text.delta": "output_text",
-    "response.refusal.delta": "refusal",
-    "response.reasoning_summary_text.delta": "summary",
-    "response.reasoning_text.delta": "reasoning_text",
+    "response.output_text": "output_text",
+    "response.refusal": "refusal",
+    "response.reasoning_summary_text": "summary",
+    "response.reasoning_text": "reasoning_text",
 }
 _OWNERS = {
     "output_text": "message",
@@ -33,11 +33,7 @@ _OWNERS = {
     "function_call_arguments": "function_call",
     "custom_tool_call_input": "custom_tool_call",
 }
-_FEES = {
-    "web_search_call": "web_search",
-    "file_search_call": "file_search",
-    "code_interpreter_call": "code_container",
-}
+_FEES = {"web_search_call": "web_search", "file_search_call": "file_search"}
 _UNFINISHED = ("queued", "in_progress")
 _ID_STARTS = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 
@@ -89,13 +85,16 @@ class ResponsesDraft:
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         """Take one event; append what it brings. Raises ModelError when it says that the response failed."""
         kind = as_str(event.get("type"))
-        if streamed := _STREAMED.get(kind):
+        if streamed := _STREAMED.get(kind.removesuffix(".delta").removesuffix(".done")):
             number = as_int(event.get("summary_index" if streamed == "summary" else "content_index"))
-            self._say(self._item(event), (streamed, number), as_str(event.get("delta")), out)
+            self._text(event, (streamed, number), out)
             return
         match kind.removeprefix("response."):
             case "function_call_arguments.delta" | "custom_tool_call_input.delta":
-                self._arguments(event)
+                self._arguments(event, as_str(event.get("delta")))
+            case "function_call_arguments.done" | "custom_tool_call_input.done":
+                if not self._item(event).arguments:
+                    self._arguments(event, as_str(event.get("arguments")) or as_str(event.get("input")))
             case "output_item.added":
                 self._open(event)
             case "output_item.done":
@@ -134,13 +133,13 @@ class ResponsesDraft:
             return Bill(None, ())
         cached = as_object(self._usage.get("input_tokens_details"))
         usage = disjoint(
-            as_int(self._usage.get("input_tokens")),
-            as_int(self._usage.get("output_tokens")),
-            total=as_int(self._usage.get("total_tokens")),
-            read=as_int(cached.get("cached_tokens")),
+            count_of(self._usage.get("input_tokens")),
+            count_of(self._usage.get("output_tokens")),
+            total=count_of(self._usage.get("total_tokens")),
+            read=count_of(cached.get("cached_tokens")),
             written=first_count(cached.get("cache_write_tokens"), cached.get("cache_creation_tokens")),
             hour=0,
-            reasoning=as_int(as_object(self._usage.get("output_tokens_details")).get("reasoning_tokens")),
+            reasoning=count_of(as_object(self._usage.get("output_tokens_details")).get("reasoning_tokens")),
             fees=self._fees(),
         )
         return Bill(usage, (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),))
@@ -151,6 +150,9 @@ class ResponsesDraft:
             return told
         used = [kind for item in self._items.values() if (kind := _FEES.get(item.type)) and _is_billed(item.whole)]
         fees = {kind: used.count(kind) for kind in used}
+        ran = [item.whole for item in self._items.values() if item.type == "code_interpreter_call"]
+        if ran:  # a container is billed once, however often code runs in it
+            fees["code_container"] = len({as_str(each.get("container_id")) for each in ran})
         if told := as_int(as_object(self._tool_usage.get("web_search")).get("num_requests")):
             fees["web_search"] = told
         if "web_search" in fees and self._older_search and not efforts_of(self._origin.model):
@@ -181,8 +183,17 @@ class ResponsesDraft:
         return item
 
     def _index(self, event: Mapping[str, object]) -> int:
-        """By its number alone: ids differ from event to event at Copilot."""
-        return as_int(event.get("output_index"))
+        """By its number, for ids differ from event to event at Copilot; by its id where no number is told."""
+        number = event.get("output_index")
+        if isinstance(number, int):
+            return number
+        told = as_str(event.get("item_id")) or as_str(as_object(event.get("item")).get("id"))
+        known = next((index for index, item in self._items.items() if told and item.whole.get("id") == told), None)
+        if known is not None:
+            return known
+        last = max(self._items, default=-1)
+        begins = event.get("type") == "response.output_item.added" or last < 0 or self._items[last].said
+        return last + 1 if begins else last
 
     def _say(self, item: _Item, part: tuple[str, int], text: str, out: list[Delta]) -> None:
         if not text:
@@ -195,8 +206,15 @@ class ResponsesDraft:
         self.reasoning = thinks
         out.append(ThinkingPart(text) if thinks else TextPart(text))
 
-    def _arguments(self, event: Mapping[str, object]) -> None:
-        piece = as_str(event.get("delta"))
+    def _text(self, event: Mapping[str, object], part: tuple[str, int], out: list[Delta]) -> None:
+        """A piece of a text; or the whole of it, which counts where no pieces came."""
+        item = self._item(event)
+        if as_str(event.get("type")).endswith(".delta"):
+            self._say(item, part, as_str(event.get("delta")), out)
+        elif part not in item.parts and not item.said:
+            self._say(item, part, as_str(event.get("refusal" if part[0] == "refusal" else "text")), out)
+
+    def _arguments(self, event: Mapping[str, object], piece: str) -> None:
         self._item(event).arguments.append(piece)
         self.received += len(piece)
 
@@ -214,11 +232,7 @@ class ResponsesDraft:
         self.response_id = as_str(response.get("id")) or self.response_id
         self._status = as_str(response.get("status"), "completed")
         self._reason = as_str(as_object(response.get("incomplete_details")).get("reason"))
-        for index, final in enumerate(as_array(response.get("output"))):
-            if index not in self._items:
-                self._items[index] = _Item(as_object(final))
-            if self._items[index].type == as_object(final).get("type"):
-                self._close(self._items[index], as_object(final), out)
+        self._settle([as_object(final) for final in as_array(response.get("output"))], out)
         self._tier = as_str(response.get("service_tier"))
         self._tool_usage = as_object(response.get("tool_usage"))
         offered = [as_str(as_object(tool).get("type")) for tool in as_array(response.get("tools"))]
@@ -231,6 +245,18 @@ class ResponsesDraft:
         if self._status in ("failed", "cancelled"):
             raise self._origin.error("server", f"the provider says that the response was {self._status}, and not why")
         self.complete = self.closed = True
+
+    def _settle(self, output: Sequence[Mapping[str, object]], out: list[Delta]) -> None:
+        """All items in their last form: each closes the one with its id, or in its place, or is new."""
+        taken: set[int] = set()
+        for index, final in enumerate(output):
+            told = as_str(final.get("id"))
+            same = (at for at, item in self._items.items() if told and item.whole.get("id") == told and at not in taken)
+            place = next(same, index if index not in taken else max(self._items) + 1)
+            taken.add(place)
+            item = self._items.setdefault(place, _Item(final))
+            if item.type == final.get("type"):
+                self._close(item, final, out)
 
     # What it comes to
 
@@ -317,7 +343,9 @@ def _is_refusal(part: Text) -> bool:
 def _texts_of(item: Mapping[str, object]) -> Iterator[tuple[tuple[str, int], str]]:
     """The texts in a message or a reasoning item, with the kind and number of their parts."""
     for member in ("summary", "content") if item.get("type") == "reasoning" else ("content",):
-        for number, entry in enumerate(as_array(item.get(member))):
+        told = item.get(member)
+        listed = [{"type": "output_text", "text": told}] if isinstance(told, str) else as_array(told)
+        for number, entry in enumerate(listed):
             part = as_object(entry)
             kind = "summary" if member == "summary" else as_str(part.get("type"))
             text = as_str(part.get("refusal") if kind == "refusal" else part.get("text"))

@@ -1,13 +1,14 @@
 """Providers as data: one row each, from providers.toml or from a user's settings."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from sagent.errors import ConfigError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_freeze
 from sagent.model import EFFORTS, Effort
 

@@ -5,8 +5,8 @@ in any case. A schema that a provider cannot say at all is None here, and is the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Json, JsonObject, as_array, as_object, as_str, json_dump, json_freeze_object, wire_bytes
 from sagent.model import Request
 from sagent.providers.openai_models import gpt_version

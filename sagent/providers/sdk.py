@@ -6,12 +6,12 @@ reader of events serve both transports.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sagent.providers.access import Access
+from sagent.lib.dataclass import dataclass
+from sagent.providers.access import NO_KEY, Access
 from sagent.providers.disruption import Disrupted
-from sagent.providers.transport import Answer
+from sagent.providers.transport import Answer, unreachable
 
 if TYPE_CHECKING:
     import httpx2
@@ -21,11 +21,15 @@ _EXTRAS: Mapping[str, str] = {"bedrock": "bedrock"}  # what a cloud needs instal
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a client is opened for. `base_url` and `key` are None where the SDK finds its own; `connect` is seconds."""
+    """What a client is opened for. `base_url` and `key` are None where the SDK finds its own; `connect` is seconds.
+
+    With an `own` login nothing that the environment holds for the SDK's vendor may go out: this may be somebody else.
+    """
 
     via: str
     base_url: str | None
     key: str | None
+    own: bool
     connect: float
 
 
@@ -53,8 +57,10 @@ class SdkTransport:
 
     def __init__(self, family: str, via: str, access: Access, *, connect: float = 10.0) -> None:
         self._family = family
-        key = access.key if access.given or not access.delegated else None
-        self._reach = Reach(via, access.base_url or None, key or None, connect)
+        # Where the login is ours and there is no key, the SDK must not look for one: it would find another provider's.
+        found = access.key if access.given else ""
+        key = (found or None) if access.delegated else (access.key or NO_KEY)
+        self._reach = Reach(via, access.base_url or None, key, own=not access.delegated, connect=connect)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: asyncio.Task[SdkClient] | None = None
 
@@ -79,6 +85,8 @@ class SdkTransport:
         client = await self._opened()
         try:
             response = await client.send(method, url, {"accept-encoding": "identity", **headers}, body)
+        except ImportError as error:  # some parts are only looked for when a request is signed
+            raise self._lacking(error) from error
         except Exception as error:
             raise _disrupted(error) from error
         found = {name.lower(): value for name, value in response.headers.items()}
@@ -93,13 +101,14 @@ class SdkTransport:
         try:
             return await asyncio.shield(self._client)
         except ImportError as error:
-            extra = _EXTRAS.get(self._reach.via, "")
-            needed = f"pip install 'sagent[{extra}]'" if extra else f"{error.name} cannot be imported: install it"
-            raise Disrupted(
-                "auth", f"the SDK lacks a part that {self._reach.via or self._family} needs: {needed}"
-            ) from (error)
+            raise self._lacking(error) from error
         except Exception as error:
             raise Disrupted("auth", f"the SDK cannot be used: {_words(error)}") from error
+
+    def _lacking(self, error: ImportError) -> Disrupted:
+        extra = _EXTRAS.get(self._reach.via, "")
+        needed = f"pip install 'sagent[{extra}]'" if extra else f"{error.name} cannot be imported: install it"
+        return Disrupted("auth", f"the SDK lacks a part that {self._reach.via or self._family} needs: {needed}")
 
 
 def _open_client(family: str, reach: Reach) -> SdkClient:
@@ -154,8 +163,10 @@ def _disrupted(error: Exception) -> Disrupted:
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
         causes.append(cause)
     for cause in causes:
+        if isinstance(cause, OSError) and cause.filename:  # a file, and no connection
+            return Disrupted("auth", f"the login cannot be read: {_words(cause)}")
         if isinstance(cause, httpx2.HTTPError | OSError):
-            return Disrupted("network", f"no answer: {_words(cause)}")
+            return unreachable("no answer", cause)
     return Disrupted("auth", f"the SDK could not make the request: {_words(error)}")
 
 

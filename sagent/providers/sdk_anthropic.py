@@ -23,6 +23,8 @@ class AnthropicClient:
     def __init__(self, reach: Reach) -> None:
         self._client = _open(reach)
         self._own_key = reach.key is not None and not reach.via
+        if reach.own:
+            self._client._custom_headers = {}  # noqa: SLF001 -- ANTHROPIC_CUSTOM_HEADERS, which it has no switch for
         self._timeout = httpx2.Timeout(None, connect=reach.connect)
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx2.Response:
@@ -40,7 +42,7 @@ class AnthropicClient:
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str | Omit], body: bytes | None
     ) -> httpx2.Response:
-        options: anthropic.RequestOptions = {"headers": headers, "timeout": self._timeout}
+        options: anthropic.RequestOptions = {"headers": headers, "timeout": self._timeout, "follow_redirects": False}
         if method == "GET":
             return await self._client.get(url, cast_to=httpx2.Response, options=options)
         kind = anthropic.AsyncStream[object]

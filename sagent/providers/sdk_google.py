@@ -17,7 +17,7 @@ class GoogleClient:
 
     def __init__(self, reach: Reach) -> None:
         self._timeout = httpx2.Timeout(None, connect=reach.connect)
-        self._http = httpx2.AsyncClient(timeout=self._timeout, follow_redirects=True)
+        self._http = httpx2.AsyncClient(timeout=self._timeout)
         options = types.HttpOptions(
             base_url=reach.base_url, httpx_async_client=self._http, api_version="v1" if reach.via else "v1beta"
         )

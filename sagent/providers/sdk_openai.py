@@ -18,11 +18,14 @@ class OpenAIClient:
 
     def __init__(self, reach: Reach) -> None:
         self._client = _azure(reach) if reach.via == "azure" else _openai(reach)
+        if reach.own:
+            self._client.organization = self._client.project = None
+            self._client._custom_headers = {}  # noqa: SLF001 -- OPENAI_CUSTOM_HEADERS, which it has no switch for
         self._timeout = httpx2.Timeout(None, connect=reach.connect)
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx2.Response:
         """Make one request."""
-        options: openai.RequestOptions = {"headers": headers, "timeout": self._timeout}
+        options: openai.RequestOptions = {"headers": headers, "timeout": self._timeout, "follow_redirects": False}
         try:
             if method == "GET":
                 return await self._client.get(url, cast_to=httpx2.Response, options=options)
@@ -60,6 +63,9 @@ def _openai(reach: Reach) -> openai.AsyncOpenAI:
             ),
         )
         return openai.AsyncOpenAI(workload_identity=identity, base_url=reach.base_url, max_retries=0)
+    if reach.key is None and not os.environ.get("OPENAI_API_KEY"):
+        names = ", ".join((*_IDENTITY, "OPENAI_IDENTITY_TOKEN_FILE"))
+        raise ValueError(f"it finds no login for OpenAI: set the variables of workload identity ({names}), or a key")
     return openai.AsyncOpenAI(api_key=reach.key, base_url=reach.base_url, max_retries=0)
 
 

@@ -12,7 +12,7 @@ from typing import Self, assert_never
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, sha256_hex, wire_bytes
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall
-from sagent.model import Delta, Limits, ModelInfo, Reply, Request, Witness
+from sagent.model import Delta, Limits, ModelInfo, Reply, Request, ToolSpec, Witness
 from sagent.providers.access import first_set
 from sagent.providers.exchange import frozen
 from sagent.providers.faults import Origin
@@ -110,7 +110,7 @@ class ChatTemplateDialect:
         tools = [
             {
                 "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+                "function": {"name": tool.name, "description": tool.description, "parameters": _schema(tool)},
             }
             for tool in request.tools
         ]
@@ -160,6 +160,11 @@ def _assistant(turn: ModelTurn) -> Mapping[str, object]:
             for call in calls
         ]
     return message
+
+
+def _schema(tool: ToolSpec) -> Mapping[str, object]:
+    """A tool's parameters, with the member that some templates fail without."""
+    return {"properties": EMPTY, **tool.parameters}
 
 
 def _nine(call_id: str) -> str:

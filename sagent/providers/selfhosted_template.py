@@ -1,12 +1,14 @@
 """What a chat template takes: found out once by trying it, so that what it refuses is said another way."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump
-from sagent.providers.selfhosted_text import CALLS
+from sagent.messages import ToolCall
+from sagent.model import ToolSpec
+from sagent.providers.selfhosted_text import CALLS, MarkReader
 
 Chat: TypeAlias = Mapping[str, object]
 """A message as a chat template takes it: role, content, tool_calls, tool_call_id, name, reasoning_content."""
@@ -25,6 +27,7 @@ class Habits:
     empty: str | None = ""  # the content of a message that only calls
     parallel: bool = True  # several calls in one message
     interleaved: bool = True  # a user message right after results
+    thoughts: bool = True  # thinking in a message that has text and calls
     bare: bool = False  # calls are written without marks
     switch: bool = False  # thinking can be turned on and off
 
@@ -32,10 +35,14 @@ class Habits:
 Render: TypeAlias = Callable[[Sequence[Chat], Sequence[object], Mapping[str, object]], str]
 
 
-def learn_habits(render: Render) -> Habits:
-    """Try a template with small conversations. `render` may raise anything."""
+def learn_habits(render: Render, *, described: bool = False) -> Habits:
+    """Try a template with small conversations. `render` may raise anything.
+
+    A template whose calls nobody here can read counts as one without tools, unless its tokenizer describes them.
+    """
     ask = {"role": "user", "content": _USER}
-    tool = {"type": "function", "function": {"name": "probe", "description": "x", "parameters": {"type": "object"}}}
+    fields = {"type": "object", "properties": {"x": {"type": "string"}}}
+    tool = {"type": "function", "function": {"name": "probe", "description": "x", "parameters": fields}}
 
     def shows(chat: Sequence[Chat], *words: str, tools: Sequence[object] = ()) -> str:
         try:
@@ -46,27 +53,44 @@ def learn_habits(render: Render) -> Habits:
 
     def differs() -> bool:
         try:
-            return render([ask], (), {"enable_thinking": True}) != render([ask], (), {"enable_thinking": False})
+            on, off = (render([ask], (), {"enable_thinking": flag, "thinking": flag}) for flag in (True, False))
         except Exception:
             return False
+        return on != off
 
-    system = bool(shows([{"role": "system", "content": _SYSTEM}, ask], _SYSTEM, _USER))
-    if shows([ask], "probe", tools=[tool]):
+    head = {"role": "system", "content": _SYSTEM}
+    system = bool(shows([head, ask], _SYSTEM, _USER))
+    if prompt := shows([ask], "probe", tools=[tool]):
         for text_arguments, empty in ((False, ""), (True, ""), (False, None), (True, None)):
             habits = Habits(system, text_arguments=text_arguments, empty=empty, switch=differs())
             one = dress([ask, *_probes(1)], [], habits)[0]
             if not (text := shows(one, *_WORDS, tools=[tool])):
                 continue
+            written = text.rpartition(_USER)[2]
+            if bare := not any(mark in written for mark in CALLS):
+                written = text.removeprefix(prompt)  # which must begin with the call
+            if not described and not _is_read(written, bare=bare):
+                continue
+            said = {**one[1], "content": _LATER, "reasoning_content": _LATER}
             return Habits(
-                system,
+                system and bool(shows([head, *one], _SYSTEM, tools=[tool])),
                 text_arguments=text_arguments,
                 empty=empty,
                 parallel=bool(shows(dress([ask, *_probes(2)], [], habits)[0], *_WORDS, "second", tools=[tool])),
                 interleaved=bool(shows([*one, {"role": "user", "content": _LATER}], *_WORDS, _LATER, tools=[tool])),
-                bare=not any(mark in text for mark in CALLS),
+                thoughts=bool(shows([one[0], said, *one[2:]], *_WORDS, tools=[tool])),
+                bare=bare,
                 switch=habits.switch,
             )
     return Habits(system, tools=False, switch=differs())
+
+
+def _is_read(written: str, *, bare: bool) -> bool:
+    """Whether a call is read from what a template makes of it: so the model writes it too."""
+    reader = MarkReader((ToolSpec("probe", "", EMPTY),), "probe", bare=bare)
+    reader.feed(written)
+    reader.finish()
+    return any(isinstance(part, ToolCall) and part.arguments.get("x") == _WORDS[0] for part in reader.parts())
 
 
 def _probes(calls: int) -> list[Chat]:
@@ -129,7 +153,10 @@ def _assistant(message: Chat, habits: Habits) -> Chat:
             }
             for call in calls
         ]
-    return {**message, "content": as_str(message.get("content")) or habits.empty, "tool_calls": calls}
+    text = as_str(message.get("content"))
+    if text and not habits.thoughts:
+        message = {name: value for name, value in message.items() if name != "reasoning_content"}
+    return {**message, "content": text or habits.empty, "tool_calls": calls}
 
 
 def _add_result(dressed: list[Chat], message: Chat, habits: Habits) -> None:

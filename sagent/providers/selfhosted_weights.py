@@ -9,13 +9,14 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Protocol, cast
 
 from sagent.errors import ModelError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str
 from sagent.messages import Part, StopReason, ToolCall
 from sagent.model import Billed, Delta, Effort, Limits, ToolSpec
@@ -314,7 +315,10 @@ def _fetch_error(weights: Weights, origin: Origin, names: set[str], said: str) -
         return origin.error("permission", f"{name} is gated: accept its terms on its page, and set HF_TOKEN.")
     if names & {"RepositoryNotFoundError", "RevisionNotFoundError", "HFValidationError"}:
         return origin.error("not_found", f"there is no folder {name} here, and no such model on the Hub: {said}")
-    if "OSError" in names and not names & {"ConnectionError", "TimeoutError", "HfHubHTTPError", "OfflineModeIsEnabled"}:
+    if "OfflineModeIsEnabled" in names:
+        return origin.error("not_found", f"{name} is not on this machine, and HF_HUB_OFFLINE forbids to download it.")
+    on_the_way = {"ConnectionError", "TimeoutError", "TransportError", "HfHubHTTPError"}
+    if "OSError" in names and not names & on_the_way:
         return origin.error("invalid_request", f"{name} cannot be stored: {said}")
     return origin.error("network", f"{name} is not on this machine, and cannot be downloaded: {said}")
 
@@ -373,10 +377,10 @@ class LoadedModel:
         self._tokenizer = tokenizer
         self._origin = origin
         self._kept: list[tuple[Cache, list[int]]] = []
-        self._habits = learn_habits(self._render)
+        self._described = bool(getattr(tokenizer, "response_template", None))
+        self._habits = learn_habits(self._render, described=self._described)
         self._levels = "reasoning_effort" in str(tokenizer.chat_template)
         self._ends = _ends(network.generation_config.eos_token_id, tokenizer.eos_token_id)
-        self._described = bool(getattr(tokenizer, "response_template", None))
         special = () if self._described else tokenizer.all_special_ids
         self._hidden = {one for one in special if self._decode([one]).strip() not in MARKS}
         self.limits = limits_in(network.config.to_dict())

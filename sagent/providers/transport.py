@@ -4,11 +4,11 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from sagent import __version__
+from sagent.lib.dataclass import dataclass
 from sagent.providers.disruption import Disrupted
 from sagent.providers.http1 import Connection
 
@@ -170,7 +170,7 @@ class DirectTransport:
             if isinstance(error, TimeoutError):
                 raise Disrupted("network", f"no connection to {host}:{port} within {self._connect:g} s") from error
             if isinstance(error, OSError | UnicodeError):
-                raise Disrupted("network", f"no connection to {host}:{port}: {_said(error)}") from error
+                raise unreachable(f"no connection to {host}:{port}", error) from error
             raise
         return connection
 
@@ -251,6 +251,9 @@ def _tls_context() -> "ssl.SSLContext":
     import sys
 
     own = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    for name, path in zip(("SSL_CERT_FILE", "SSL_CERT_DIR"), own, strict=True):
+        if path and not os.access(path, os.R_OK):
+            raise Disrupted("network", f"{name} names {path}, which cannot be read: mend or unset it", final=True)
     if sys.platform in ("darwin", "win32") and not any(own):
         import truststore  # the system's own verifier
 
@@ -260,13 +263,15 @@ def _tls_context() -> "ssl.SSLContext":
     return context
 
 
-def _said(error: BaseException) -> str:
-    text = str(error) or type(error).__name__
+def unreachable(what: str, error: BaseException) -> Disrupted:
+    """No connection, and why; that a certificate is not trusted, or that there is no TLS, no second try changes."""
+    text = " ".join(str(error).split()) or type(error).__name__
     if "WRONG_VERSION_NUMBER" in text:
-        return f"{text}. The server there speaks no TLS: use http://"
+        return Disrupted("network", f"{what}: {text}. The server there speaks no TLS: use http://", final=True)
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        return f"{text}. Where a proxy signs with its own authority, name its certificate in SSL_CERT_FILE."
-    return text
+        advice = "Where a proxy signs with its own authority, name its certificate in SSL_CERT_FILE."
+        return Disrupted("network", f"{what}: {text}. {advice}", final=True)
+    return Disrupted("network", f"{what}: {text}")
 
 
 async def _inflate(chunks: AsyncGenerator[bytes], encoding: str) -> AsyncGenerator[bytes]:

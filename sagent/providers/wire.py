@@ -3,10 +3,10 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import is_
 from typing import Protocol
 
+from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
 from sagent.model import Request
 from sagent.providers.handover import Handover, Rules, Turn, UserTurn

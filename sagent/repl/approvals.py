@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
 from sagent.messages import ToolCall
 from sagent.policy import Ask

@@ -1,9 +1,10 @@
 """What a transcript is made of: everything that is written above the input line, once, and never touched again."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from sagent.events import Advice, Result
+from sagent.lib.dataclass import dataclass
 from sagent.messages import ToolCall
 from sagent.repl.lines import Line
 from sagent.repl.markdown import Piece

@@ -4,10 +4,10 @@ import inspect
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Concatenate, Literal, ParamSpec, get_args, get_origin, get_type_hints
 
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.repl.desk import Desk
 
 P = ParamSpec("P")

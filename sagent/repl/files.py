@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sagent.messages import Document, Image, Part, Text
+from sagent.messages import Part, Text
 
 MOST_FILES = 200_000
 MOST_TEXT = 400_000  # characters of a file that is attached
-MOST_DOCUMENT = 30_000_000  # bytes
 MENTION = re.compile(r"""(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
 
 
@@ -90,22 +89,13 @@ def attach(text: str, directory: Path) -> tuple[tuple[Part, ...], list[str]]:
 
 
 def _attached(path: Path, name: str) -> Part:
-    from sagent.tools.image import media_type, show_image
+    from sagent.tools.media import MOST_DOCUMENT, media_in
 
     if path.stat().st_size > MOST_DOCUMENT:
         raise ValueError(f"it has more than {MOST_DOCUMENT // 1_000_000} MB")
     data = path.read_bytes()
-    if media_type(data):
-        from sagent.errors import ToolError
-
-        try:
-            shown = show_image(data, name)
-        except ToolError as error:
-            raise ValueError(str(error)) from error
-        assert shown is not None
-        return next(part for part in shown.content if isinstance(part, Image))
-    if data.startswith(b"%PDF-"):
-        return Document("application/pdf", data, path.name)
+    if (shown := media_in(data, path.name)) is not None:
+        return shown
     if b"\0" in data[:8192]:
         raise ValueError("it is neither text, nor an image or a PDF that models can read")
     content = data.decode("utf-8", "replace")

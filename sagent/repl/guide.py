@@ -23,7 +23,7 @@ def guide(error: Exception) -> Sequence[Block]:
     lines: list[Line] = [
         (("class:heading", "Welcome to sagent."),),
         (),
-        (("", "No key of a provider is set, and no server answers on this machine. Choose one:"),),
+        (("", f"{text.partition(chr(10))[0]} Choose one:"),),
         (),
     ]
     lines += [

@@ -7,9 +7,10 @@ line ends inside a paragraph are kept, as models mean them.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from sagent.lib.dataclass import dataclass
 from sagent.repl.code import colour
 from sagent.repl.lines import Line, Span, cut_line, line_width, printable, wrap
 

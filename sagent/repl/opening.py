@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from sagent.agent import Agent
 from sagent.config import Settings
 from sagent.events import Event
+from sagent.lib.dataclass import dataclass
 from sagent.messages import ToolCall
 from sagent.policy import Ask
 from sagent.policy.permissions import PermissionPolicy

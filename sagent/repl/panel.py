@@ -1,9 +1,9 @@
 """What is in progress, as lines between the transcript and the input; and the status line below it. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
+from sagent.lib.dataclass import dataclass
 from sagent.repl.calls import essence
 from sagent.repl.lines import Line, Span, cut, cut_line, line_width, one_line, printable
 from sagent.repl.transcript import count, duration, money

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
+from sagent.lib.dataclass import dataclass
 from sagent.repl.lines import Line, Span, cut_line, one_line
 
 T = TypeVar("T")

@@ -31,8 +31,11 @@ def plain_text(event: Event) -> str:
         case ToolFinished(_, call, result, _, summary, diff):
             failed = " failed" if result.is_error else ""
             return f"{who}* {call.name}{failed}: {summary or 'done'}\n{diff}".rstrip("\n")
-        case Retrying(_, reason, _, attempt, seconds, _):
-            return f"{who}! {reason}; trying again in {seconds:.0f} s (attempt {attempt + 1})"
+        case Retrying(_, reason, _, attempt, seconds, discarded):
+            anew = discarded and not seconds  # what follows is no retry, but a reply that begins anew
+            when = "the reply begins again" if anew else f"trying again in {seconds:.1f} s (attempt {attempt + 1})"
+            gone = "; what was said above no longer counts" if discarded and not who else ""
+            return f"{who}! {reason.rstrip('.')}; {when}{gone}"
         case Advised(_, advice):
             return f"{who}{advice.advisor} ({advice.trigger}): {advice.verdict or advice.status}\n{advice.text}"
         case Denied(_, denial):

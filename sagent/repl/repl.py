@@ -6,12 +6,13 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Finished, Received, ReplyFinished, Switched, TextDelta, ThinkingDelta, ToolProgress
+from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, ToolCall
 from sagent.repl.approvals import Answer, Approval, Approvals
 from sagent.repl.blocks import Block, Page, Shell, Told

@@ -1,7 +1,7 @@
 """The reducer: events in, what a person sees out. Pure; `at` is the time in seconds of a clock that never goes back."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from typing import TypeAlias, assert_never
 
@@ -23,6 +23,7 @@ from sagent.events import (
     ToolProgress,
     ToolStarted,
 )
+from sagent.lib.dataclass import dataclass
 from sagent.messages import Text, ToolCall
 from sagent.repl.blocks import Block, Called, Counsel, Prose, Returned, Said, Thought, Told
 from sagent.repl.markdown import Flow, feed, finish

@@ -3,10 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 
 from sagent.events import AdvisorTally
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_object, as_str
 from sagent.session.entries import Bill, Entry, read_spent
 from sagent.usage import Usage

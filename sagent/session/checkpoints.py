@@ -7,9 +7,10 @@ itself, recorded like any other, so that it can be undone in the same way.
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str
 from sagent.lib.names import quote_path, unquote_path
 from sagent.session.entries import Entry

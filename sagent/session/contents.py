@@ -178,10 +178,12 @@ def follow(entries: Iterable[Entry], head: str = "") -> tuple[Entry, ...]:
 
 def session_of(file: Path) -> Path:
     """The session directory in which a log's file lies, children's files included."""
+    found = file.parent
     for directory in file.parents:
-        if (directory / "root.jsonl").exists():
-            return directory
-    return file.parent
+        inside = directory == file.parent or directory / "root" in file.parents
+        if inside and (directory / "root.jsonl").exists():
+            found = directory  # the outermost: a child may be called root too
+    return found
 
 
 def damaged(file: Path, number: int, reason: str) -> SessionCorrupt:

@@ -8,12 +8,12 @@ byte of a log is outside a hash, white space and escapes included.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple, TypeAlias
 
 from sagent.codec import VERSION, decode_usage, encode_usage
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_object, as_str, canonical_bytes, json_freeze
 from sagent.usage import Usage
 

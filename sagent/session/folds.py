@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar, cast
 
 from sagent.codec import Fetch, decode_message, decode_result_part
 from sagent.errors import SessionCorrupt
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.messages import Message, Text, ToolResult, user
 from sagent.session.contents import Contents, KeptContents, follow

@@ -7,10 +7,11 @@ padding or order is free. Compress it to send it.
 
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.draft import draft
 from sagent.lib.json import Thawed, as_array, as_int, as_object, as_str, canonical_bytes, json_load, sha256_hex
 from sagent.session.stretch import Place

@@ -21,12 +21,17 @@ def sessions_of(state: Path, cwd: Path) -> Path:
     return state / "sessions" / f"{slug or 'root'}-{sha256_hex(os.fsencode(real))[:8]}"
 
 
+def is_agent(path: str) -> bool:
+    """Whether an agent may have this path."""
+    first, *rest = path.split("/")
+    return first == "root" and all(0 < len(name) <= 100 and _SAFE.issuperset(name) for name in rest)
+
+
 def log_file(session: Path, agent: str) -> Path:
     """The file of an agent's log. Raises ValueError for a path that could not be a file's, or somebody else's."""
-    first, *rest = agent.split("/")
-    if first != "root" or not all(0 < len(name) <= 100 and _SAFE.issuperset(name) for name in rest):
+    if not is_agent(agent):
         raise ValueError(f"not an agent's path: {agent!r} (like root/review/2; letters, digits, - and _)")
-    return session.joinpath(first, *rest).with_suffix(".jsonl")
+    return session.joinpath(*agent.split("/")).with_suffix(".jsonl")
 
 
 def agent_of(session: Path, file: Path) -> str:

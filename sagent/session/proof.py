@@ -8,20 +8,21 @@ result carries it), or check a signature.
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from sagent.errors import SagentError, SessionCorrupt, SessionNotFound, UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.draft import draft
 from sagent.session.blobs import BlobDirectory, sync_path
 from sagent.session.contents import session_of
 from sagent.session.lock import Lock
 from sagent.session.log import FileLog, read_log
 from sagent.session.manifest import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
-from sagent.session.names import agent_of
+from sagent.session.names import agent_of, is_agent
 from sagent.session.signature import (
     SIGNATURE,
     STATEMENT,
@@ -515,9 +516,9 @@ def _places(directory: Path, problems: list[str]) -> dict[str, Place]:
 
 def _logs(files: Mapping[str, Place]) -> Iterator[tuple[str, str]]:
     """Agents and the names of their logs, a parent's before its children's."""
-    names = [name for name in files if name == "root.jsonl" or (name.startswith("root/") and name.endswith(".jsonl"))]
-    for name in sorted(names, key=lambda name: (name.count("/"), name)):
-        yield name.removesuffix(".jsonl"), name
+    agents = [name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")]
+    for agent in sorted(filter(is_agent, agents), key=lambda agent: (agent.count("/"), agent)):
+        yield agent, f"{agent}.jsonl"
 
 
 def _named_blobs(stretches: Iterable[Stretch], session: str) -> Iterator[tuple[str, str]]:

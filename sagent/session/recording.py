@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from sagent.codec import Fetch, decode_message, decode_result_part
 from sagent.errors import SessionCorrupt
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze, json_load
 from sagent.messages import Message, ToolResult
 from sagent.model import ToolSpec

@@ -4,12 +4,12 @@ import fcntl
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 
 from sagent.errors import SagentError, UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
 from sagent.session.entries import Entry, parse_line
 from sagent.session.folds import origin, title

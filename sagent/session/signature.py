@@ -8,11 +8,11 @@ of allowed signers are those of ssh-keygen(1).
 import subprocess
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from sagent.errors import SagentError, UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed, as_array, as_object, as_str, canonical_bytes, json_load
 
 NAMESPACE = "sagent"

@@ -4,20 +4,20 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Self
 
 from sagent.codec import VERSION
 from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_str
 from sagent.session.blobs import BlobDirectory
 from sagent.session.entries import Entry
 from sagent.session.folds import origin, spend, title
 from sagent.session.lock import Lock
 from sagent.session.log import FileLog, make_directory, read_log
-from sagent.session.names import new_session_id, sessions_of
+from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
 
 LAST = "last-opened"  # the file beside the sessions of a working directory that names the one opened last
 
@@ -250,8 +250,9 @@ class _Seen:
 
 def log_files(session: Path) -> list[Path]:
     """The logs of a session, the root's first, then its descendants'."""
-    root = session / "root.jsonl"
-    return [root, *sorted(session.joinpath("root").rglob("*.jsonl"))]
+    found = session.joinpath("root").rglob("*.jsonl")
+    below = (file for file in found if is_agent(agent_of(session, file)) and file.is_file())
+    return [session / "root.jsonl", *sorted(below)]
 
 
 def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:

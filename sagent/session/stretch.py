@@ -7,10 +7,11 @@ seams.
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 
 SIZE = 4 << 20  # bytes of a stretch, up to the end of a line

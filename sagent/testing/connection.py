@@ -6,9 +6,9 @@ import socket
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never, cast
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed
 from sagent.testing.delivery import Delivery
 from sagent.testing.families import family_of

@@ -1,9 +1,9 @@
 """From an answer to the bytes on the wire: HTTP framing, the layout of a stream, and the place where it breaks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from sagent.lib.dataclass import dataclass
 from sagent.testing.families import FAMILIES, Answer
 from sagent.testing.families.answer import encode
 from sagent.testing.script import Cut, ErrorEvent, Fail, Headers, Received, Stall, Turn, Wire

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed
 from sagent.usage import Usage
 

@@ -4,10 +4,11 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from sagent.errors import ModelError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import canonical_bytes, sha256_hex
 from sagent.messages import Message, Part, StopReason, Text, Thinking
 from sagent.model import Billed, Delta, Limits, Reply, Request, TextPart, ThinkingPart, Witness

@@ -1,10 +1,10 @@
 """The AskUser tool: a question to the person at the session, with answers to choose from."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from sagent.errors import ToolError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_str, json_freeze_object
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 

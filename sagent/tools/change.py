@@ -1,6 +1,8 @@
 """A change of a text, shown: as a unified diff for people, as numbered lines for the model."""
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from operator import eq
 
 _CONTEXT = 3
 _MOST_DIFF = 400  # lines
@@ -43,9 +45,9 @@ def changed_lines(before: str, after: str) -> str:
 
 def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:
     """Differences grouped with their context. What is equal at both ends is skipped before anything is compared."""
-    head = _equal(zip(before, after, strict=False))
+    head = sum(takewhile(bool, map(eq, before, after)))
     room = min(len(before), len(after)) - head
-    tail = min(room, _equal(zip(reversed(before), reversed(after), strict=False)))
+    tail = min(room, sum(takewhile(bool, map(eq, reversed(before), reversed(after)))))
     first = max(0, head - _CONTEXT)
     old = before[first : len(before) - max(0, tail - _CONTEXT)]
     new = after[first : len(after) - max(0, tail - _CONTEXT)]
@@ -76,15 +78,6 @@ def _groups(old: Sequence[str], new: Sequence[str], around: tuple[int, int]) -> 
         ("replace", head, i, head, j),
         ("equal", i, len(old), j, len(new)),
     ]
-
-
-def _equal(pairs: Iterator[tuple[str, str]]) -> int:
-    count = 0
-    for one, other in pairs:
-        if one != other:
-            break
-        count += 1
-    return count
 
 
 def _lines(text: str) -> list[str]:

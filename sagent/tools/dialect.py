@@ -5,7 +5,8 @@ and back references only Python has: such a pattern carries no ripgrep form.
 """
 
 import re
-from dataclasses import dataclass
+
+from sagent.lib.dataclass import dataclass
 
 _SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _UNDECODED = r"(?![\udc80-\udcff])"

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from sagent.errors import ToolError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, mend_text
 from sagent.tools.textfile import line_end
 

@@ -3,11 +3,11 @@
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import mend_text
 
 if TYPE_CHECKING:

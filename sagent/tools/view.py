@@ -1,8 +1,8 @@
 """Lines as a model sees them: numbered, bounded, with a word on how to go on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import mend_text
 
 MOST_LINES = 2000

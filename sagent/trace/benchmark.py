@@ -3,12 +3,13 @@
 import json
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_object, as_str, canonical_bytes, json_dump, sha256_hex
 from sagent.trace.steps import as_number, as_usd
 

@@ -2,12 +2,13 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from decimal import Decimal
 from itertools import zip_longest
 from pathlib import Path
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed, as_object, as_str, canonical_bytes
 from sagent.messages import Message
 from sagent.session.entries import Bill, Entry

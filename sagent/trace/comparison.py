@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from statistics import fmean
 
+from sagent.lib.dataclass import dataclass
 from sagent.trace.benchmark import ARMS, Arm, Trial, latest
 from sagent.trace.intervals import LEVEL, PAIRS, Difference, Interval, paired_mean, paired_shares, wilson
 

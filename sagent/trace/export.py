@@ -5,11 +5,11 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sagent.errors import SagentError, SessionCorrupt
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import canonical_bytes, sha256_hex
 from sagent.session.blobs import BlobDirectory
 from sagent.session.entries import Entry

@@ -8,10 +8,10 @@ import base64
 import hashlib
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from importlib.resources import files
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump, mend_text
 from sagent.trace.export_record import Block, Call, Member, Record, Sums
 from sagent.trace.export_redaction import Redaction

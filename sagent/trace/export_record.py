@@ -6,10 +6,11 @@ import heapq
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from pathlib import Path
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.session.checkpoints import REWIND
 from sagent.session.entries import Entry, parse_line, read_spent

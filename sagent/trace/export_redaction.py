@@ -2,8 +2,8 @@
 
 import json
 import re
-from dataclasses import dataclass
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, canonical_bytes, json_dump
 from sagent.lib.secrets import redact
 from sagent.session.entries import Entry

@@ -1,11 +1,12 @@
 """A run for a person to read: turn by turn, what was allowed and what was advised, and what it cost."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from decimal import Decimal
 from typing import assert_never
 
+from sagent.lib.dataclass import dataclass
 from sagent.trace.steps import (
     Answered,
     Asked,

@@ -1,10 +1,11 @@
 """What is told of a run, step by step, wherever it was read. `at` is UTC, ISO 8601, "" where it is not known."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import TypeAlias
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_object, as_str, json_dump
 
 
@@ -158,8 +159,11 @@ def charged(agent: str, role: str, model: str, usage: object, usd: object) -> Ch
 
 
 def as_number(value: object) -> float:
-    """A number, 0 for anything else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+    """A number, 0 for anything else, and for one that no float holds."""
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+    except OverflowError:
+        return 0.0
 
 
 def as_usd(value: object) -> Decimal | None:
@@ -173,4 +177,7 @@ def as_usd(value: object) -> Decimal | None:
 
 def as_json(value: object) -> str:
     """A value in one line."""
-    return value if isinstance(value, str) else json_dump(value)
+    try:
+        return value if isinstance(value, str) else json_dump(value)
+    except (ValueError, RecursionError):  # JSON has no word for an infinite number
+        return str(value)

@@ -4,10 +4,11 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from statistics import fmean
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.trace.benchmark import FINISHED, Arm, Trial, latest
 from sagent.trace.comparison import aligned

@@ -27,7 +27,7 @@ from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.lib.names import quote_path
 from sagent.messages import ToolCall
-from sagent.session.checkpoints import BETWEEN, ELSE, NOT_SEEN, Touched, read_touched
+from sagent.session.checkpoints import ABSENT, BETWEEN, ELSE, NOT_SEEN, Touched, read_touched
 from sagent.session.entries import opened
 from sagent.session.log import Log, MemoryLog
 from sagent.session.proof import verify
@@ -270,6 +270,47 @@ async def test_what_git_ignores_is_never_deleted_and_said_not_to_be_covered(repo
         assert not (repository / "fresh.log").exists()
         assert not (repository / "n").exists()
         assert (repository / ".gitignore").exists()
+
+
+async def test_lines_that_repeat_are_counted_and_not_compared_one_by_one(
+    plain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which would take a minute for 2,000 of them."""
+    (plain / "a.txt").write_text("same\n" * 1_999)
+    async with at_work(plain) as desk:
+        point = await desk.run("sed -i 'n;s/same/other/' a.txt; echo >> below/b.txt")
+        monkeypatch.setattr("difflib.SequenceMatcher", None)
+        seen = await desk.agent.preview(point)
+    assert {Path(one.path).name: (one.added, one.removed) for one in seen.changed} == {
+        "a.txt": (999, 999),
+        "b.txt": (0, 1),
+    }
+
+
+@pytest.mark.parametrize("where", ["plain", "repository"])
+async def test_a_file_that_is_called_like_a_log_makes_no_session(where: str, request: pytest.FixtureRequest) -> None:
+    cwd: Path = request.getfixturevalue(where)
+    (cwd / "root.jsonl").write_text('{"id":"data of somebody\'s own"}\n')
+    before = tree(cwd)
+    with Session.create_at(cwd / "another") as other:
+        other.log().append("opened", opened(other.id, "root", str(cwd), {}))
+        with Session.create_at(cwd / "empty"):
+            async with at_work(cwd) as desk:
+                point = await desk.run("echo more >> a.txt; echo x >> root.jsonl; echo x >> another/root.jsonl")
+                assert paths(await desk.agent.rewind_files(point)) == {"a.txt": "written", "root.jsonl": "written"}
+    after = tree(cwd)
+    assert {name: after[name] for name in before} == before
+    assert (cwd / "another" / "root.jsonl").read_text().endswith("x\n")
+
+
+def test_a_file_whose_content_cannot_be_kept_is_not_taken_for_none(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+
+    def keep(_: bytes) -> str:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    assert "No such file" in survey_module.look(os.fsencode(tmp_path / "a"), keep).why
+    assert survey_module.look(os.fsencode(tmp_path / "b"), keep) == ABSENT
 
 
 async def test_a_repository_that_comes_or_goes_does_not_make_old_files_new(plain: Path, repository: Path) -> None:
@@ -524,16 +565,58 @@ async def test_a_job_is_compared_when_it_ends_and_not_blamed_for_others(plain: P
         desk.steps += [
             (call("job", "Bash", command=waits, background=True),),
             (call("tool", "Write", file_path="tool.txt", content="tool\n"),),
-            (call("other", "Bash", command="echo other > other.txt; touch go"),),
+            (call("other", "Bash", command="echo other > other.txt"),),
+            (call("go", "Write", file_path="go", content=""),),  # not before the other has ended
             *["done"] * 3,
         ]
         await desk.agent.run("do it")
         ended = [each for each in touched_entries(desk.agent) if each.ended]
         found = {each.call: {Path(touch.path).name for touch in each.files} for each in ended}
-        assert found == {"tool": {"tool.txt"}, "other": {"other.txt", "go"}, "job": {"job.txt"}}
-        assert {each.call: each.beside for each in ended} == {"tool": (), "other": ("job",), "job": ("other",)}
+        assert found == {"tool": {"tool.txt"}, "other": {"other.txt"}, "go": {"go"}, "job": {"job.txt"}}
+        assert {each.call: each.beside for each in ended} == {
+            "tool": (),
+            "other": ("job",),
+            "go": (),
+            "job": ("other",),
+        }
         await desk.agent.rewind_files(point)
         assert set(tree(plain)) == {"a.txt", "below/b.txt"}
+
+
+async def test_a_job_is_not_blamed_for_a_directory_whose_name_only_begins_like_its_own(plain: Path) -> None:
+    elsewhere = plain.with_name("plainly") / "new" / "tool.txt"
+    async with at_work(plain) as desk:
+        point = desk.agent.log.head
+        desk.steps += [
+            (call("job", "Bash", command="while [ ! -e go ]; do sleep 0.02; done; echo > own", background=True),),
+            (call("tool", "Write", file_path=str(elsewhere), content="tool\n"),),
+            (call("other", "Bash", command=f"echo somebody else > {elsewhere}; touch go"),),
+            *["done"] * 3,
+        ]
+        await desk.agent.run("do it")
+        wrote = [each.call for each in touched_entries(desk.agent) for touch in each.files if "tool" in touch.path]
+        assert set(wrote) == {"tool"}
+        done = await desk.agent.rewind_files(point)
+        assert [(Path(one.path), one.why) for one in done.left] == [(elsewhere, ELSE)]
+        assert elsewhere.read_text() == "somebody else\n"
+
+
+async def test_a_job_is_not_blamed_for_what_git_ignores(repository: Path) -> None:
+    """Though it was told of it when a tool wrote it meanwhile."""
+    async with at_work(repository) as desk:
+        point = desk.agent.log.head
+        desk.steps += [
+            (call("job", "Bash", command="while [ ! -e go ]; do sleep 0.02; done; echo > own", background=True),),
+            (call("tool", "Write", file_path="build/tool.txt", content="tool\n"),),
+            (call("other", "Bash", command="echo somebody else > build/tool.txt; touch go"),),
+            *["done"] * 3,
+        ]
+        await desk.agent.run("do it")
+        wrote = [each.call for each in touched_entries(desk.agent) for touch in each.files if "tool" in touch.path]
+        assert set(wrote) == {"tool"}
+        done = await desk.agent.rewind_files(point)
+        assert [(Path(one.path).name, one.why) for one in done.left] == [("tool.txt", ELSE)]
+        assert (repository / "build" / "tool.txt").read_text() == "somebody else\n"
 
 
 async def test_what_children_did_is_wound_back_too(plain: Path) -> None:

@@ -1,5 +1,7 @@
 """When a model cannot be reached another takes over, and everybody is told."""
 
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -10,7 +12,8 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, ModelErrorKind
 from sagent.events import Event, Finished, Notice, Retrying, Switched
 from sagent.lib.json import as_str
-from sagent.model import Model
+from sagent.model import Delta, Model, Reply, Request
+from sagent.peer import Switch
 from sagent.session.folds import bills
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
@@ -108,3 +111,35 @@ async def test_under_a_cap_a_model_without_a_price_is_passed_over_and_that_is_sa
     assert end.result.content == "Here." and not second.requests
     assert any("second/m cannot take over" in event.text for event in events if isinstance(event, Notice))
     assert list(end.result.cost.by_model) == ["third/m"]
+
+
+async def test_a_switch_that_is_asked_for_ends_the_wait_for_the_model_before() -> None:
+    first, second = other(down(retry_after=3600.0), name="first"), other("Here.")
+    agent = Agent(
+        first, bounds=Bounds(max_retries=1, longest_wait=7200.0), resources=Resources(resolve=lambda _: second)
+    )
+    agent.listen(lambda event: agent.apply(Switch(model="second/m")) if isinstance(event, Retrying) else None)
+    result = await agent.run("go")
+    assert (result.content, result.model, len(first.requests)) == ("Here.", "second/m", 1)
+
+
+async def test_what_is_left_out_at_every_call_is_said_once() -> None:
+    class Clamping(ScriptedModel):
+        async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
+            async for item in super().stream(request):
+                yield replace(item, notes=("m has no effort max: high is used",)) if isinstance(item, Reply) else item
+
+    agent = Agent(Clamping("One.", "Two.", "Three."))
+    told: list[Event] = []
+    for prompt in ("a", "b", "c"):
+        told += [event async for event in agent.stream(prompt) if isinstance(event, Notice)]
+    assert [(event.level, event.text) for event in told if isinstance(event, Notice)] == [
+        ("warning", "m has no effort max: high is used")
+    ]
+
+
+async def test_another_takes_over_at_once_where_no_second_try_would_help() -> None:
+    refused = ModelError("network", "the certificate is not trusted", provider="first", model="m", final=True)
+    first, second = other(refused, name="first"), other("Here.")
+    _, end = await run(agent_of(first, second))
+    assert (end.result.content, len(first.requests)) == ("Here.", 1)

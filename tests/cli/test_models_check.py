@@ -119,3 +119,10 @@ def test_prices_are_compared_where_a_listing_tells_them(shell: Shell, openrouter
     assert "USD input      ours 3, theirs 9" in done.out
     assert "USD output" not in done.out, "the same on both sides"
     assert "openrouter/openrouter/auto" in done.out
+
+
+def test_where_no_model_is_known_it_says_how_to_ask(shell: Shell) -> None:
+    done = shell.run("models", "ollama", model="")
+    assert (done.code, len(done.out.splitlines())) == (0, 1)
+    assert "sagent models ollama --check" in done.err
+    assert shell.run("models", "anthropic", model="").err == ""

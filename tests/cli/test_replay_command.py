@@ -171,14 +171,15 @@ def test_live_tools_work_in_a_copy_that_is_gone_in_the_end(shell: Shell) -> None
     assert shell.server is not None
     answered = said(shell.server.requests[3])
     assert answered.count("is the person's own directory") == 2
-    place = Path(str(origin(read_log(_last(shell) / "root.jsonl")).get("cwd")))
+    place = Path(str(origin(read_log(_other(shell, session) / "root.jsonl")).get("cwd")))
     assert not place.parent.exists()
 
 
-def _last(shell: Shell) -> Path:
-    shown = command(shell, "sessions", "list", "--ids").out.split()
-    homes = Path(shell.environment["HOME"], ".local/state/sagent/sessions")
-    return next(path for path in homes.glob("*/*") if path.name == max(shown))
+def _other(shell: Shell, session: str) -> Path:
+    """The session that there is besides this one."""
+    logs = Path(shell.environment["HOME"], ".local/state/sagent/sessions").glob("*/*/root.jsonl")
+    (found,) = {log.parent for log in logs} - {Path(session)}
+    return found
 
 
 def test_an_interruption_stops_it_and_leaves_no_copy(shell: Shell, tmp_path: Path) -> None:

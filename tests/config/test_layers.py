@@ -392,3 +392,20 @@ def test_fallbacks_are_a_list_in_every_layer(place):
     assert place.load(fallback=["a/b,c/d", "e/f"]).fallback == ("a/b", "c/d", "e/f")
     with pytest.raises(ConfigError, match="--fallback"):
         place.load(fallback=["a b"])
+
+
+@pytest.mark.parametrize(
+    ("layers", "model"),
+    [
+        ({"user": 'model = "anthropic/claude-x"\n', "provider": "openai"}, None),
+        ({"environ": {"SAGENT_MODEL": "anthropic/claude-x"}, "provider": "openai"}, None),
+        ({"user": 'model = "anthropic/claude-x"\n', "provider": "Anthropic"}, "anthropic/claude-x"),
+        ({"user": 'model = "claude-x"\n', "provider": "openai-compatible"}, "claude-x"),
+        ({"user": 'model = "vendor/x"\n', "provider": "openrouter"}, "vendor/x"),
+        ({"user": 'model = "anthropic/claude-x"\nprovider = "openrouter"\n'}, "anthropic/claude-x"),
+        ({"provider": "openrouter", "model": "anthropic/claude-x"}, "anthropic/claude-x"),
+        ({"user": 'provider = "openrouter"\n', "model": "anthropic/claude-x"}, "anthropic/claude-x"),
+    ],
+)
+def test_a_provider_from_above_puts_another_providers_model_aside(place, layers, model):
+    assert place.load(**layers).model == model

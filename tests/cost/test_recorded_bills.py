@@ -163,8 +163,12 @@ def openai_row(raw: dict, model: str) -> tuple:
     written = details.get("cache_write_tokens") or 0
     reasoning = (raw.get(f"{out}_details") or {}).get("reasoning_tokens") or raw.get("reasoning_tokens") or 0
     beside = (raw.get("total_tokens") or 0) - total_in - total_out
-    if beside > 0 and reasoning in (0, beside):  # xAI and Google's compatible endpoint
+    if beside > 0 and beside == details.get("audio_tokens"):  # Mistral
+        total_in += beside
+    elif beside > 0 and reasoning in (0, beside):  # xAI and Google's compatible endpoint
         total_out, reasoning = total_out + beside, beside
+    if reasoning > total_out and "market_cost" in raw:  # Vercel's gateway, whose price says so
+        total_out += reasoning
     read, written = min(read, total_in), min(written, total_in - min(read, total_in))
     return (model, total_in - read - written, read, written, 0, total_out, min(reasoning, total_out))
 
@@ -179,6 +183,7 @@ def google_row(raw: dict, model: str) -> tuple:
 def rows_of(one: Told) -> list[tuple]:
     if one.endpoint == "anthropic.messages":
         rounds = one.usage.get("iterations") or [one.usage]
+        rounds = [one.usage] if len(rounds) == 1 else rounds  # which alone tells of the thinking
         return [anthropic_row(each, each.get("model") or one.model) for each in rounds]
     if one.endpoint.startswith("gemini"):
         return [google_row(one.usage, one.model)]
@@ -197,11 +202,12 @@ def searches_in(one: Told) -> dict[str, int]:
             event["item"] for event in one.events if event.get("type") == "response.output_item.done"
         ]
         fees = Counter(
-            {"web_search_call": "web_search", "file_search_call": "file_search"}.get(item["type"], "code_container")
+            item["type"].removesuffix("_call")
             for item in items
-            if item["type"] in ("web_search_call", "file_search_call", "code_interpreter_call")
+            if item["type"] in ("web_search_call", "file_search_call")
             and (item.get("action") or {}).get("type", "search") == "search"
         )
+        fees["code_container"] = len({item["container_id"] for item in items if "container_id" in item})
         older = any(tool["type"].startswith("web_search_preview") for tool in one.tools)
         if older and "gpt-4" in one.model and fees["web_search"]:
             fees["web_search_preview"] = fees.pop("web_search")

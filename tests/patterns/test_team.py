@@ -401,6 +401,24 @@ async def test_who_had_finished_is_not_run_again(tmp_path: Path) -> None:
     assert not verify(tmp_path / "s", result.head).problems
 
 
+async def test_a_task_that_is_no_valid_unicode_is_taken_up_as_the_log_has_it(tmp_path: Path) -> None:
+    task = "Look at caf\udce9."
+    broken = True
+
+    def play(role: str, request: Request) -> Line:
+        return ModelError("auth", "no key", provider="p") if role == "b" and broken else says(role, request)
+
+    with Session.create_at(tmp_path / "s") as session:
+        crew = Crew(play)
+        lead = lead_of(crew, log=session.log())
+        team = Team(lead, roles("a", "b"))
+        assert (await team.run(task)).error is not None
+        broken = False
+        assert (await team.run(task)).error is None
+        await lead.aclose()
+    assert crew.roles == ["a", "b", "b"]
+
+
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 async def test_wherever_the_log_ends_nobody_who_had_handed_on_works_again(tmp_path: Path, mode: str) -> None:
     """The root's log cut after each of its entries, as `kill -9` would leave it."""

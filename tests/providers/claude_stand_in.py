@@ -24,6 +24,7 @@ MODELS = [
     {"value": "default", "resolvedModel": "claude-sonnet-5", "displayName": "Default (recommended)"},
     {"value": "sonnet", "resolvedModel": "claude-sonnet-5", "displayName": "Sonnet"},
     {"value": "opus", "resolvedModel": "claude-opus-4-8", "displayName": "Opus"},
+    {"value": "haiku", "resolvedModel": "claude-haiku-5-5", "displayName": "Haiku", "supportsThinkingOff": False},
 ]
 REMINDER = "<system-reminder>\nToday's date is 2026-11-21.\n</system-reminder>\n"
 
@@ -197,18 +198,21 @@ class Program:
         first = messages[0]["content"]
         reminder = {"type": "text", "text": REMINDER}
         messages[0]["content"] = [reminder, *(first if isinstance(first, list) else [{"type": "text", "text": first}])]
+        model, effort = self.options.get("--model", "claude-sonnet-5"), self.options.get("--effort")
+        if self.options.get("--thinking") == "disabled" and model in ("haiku", "claude-haiku-5-5"):
+            effort = "medium"  # it thinks all the same
         tools = [
             {"name": tool["name"], "description": tool["description"][:2048], "input_schema": tool["inputSchema"]}
             for tool in self.tools
         ]
         return {
-            "model": self.options.get("--model", "claude-sonnet-5"),
+            "model": model,
             "max_tokens": int(os.environ.get("CLAUDE_CODE_MAX_OUTPUT_TOKENS", "32000")),
             "stream": True,
             "system": [{"type": "text", "text": text} for text in ("You are a Claude agent.", *self.system) if text],
             **({"tools": tools} if tools else {}),
             "messages": messages,
-            **({"output_config": {"effort": self.options["--effort"]}} if "--effort" in self.options else {}),
+            **({"output_config": {"effort": effort}} if effort else {}),
             **json.loads(os.environ.get("CLAUDE_CODE_EXTRA_BODY", "{}")),
         }
 

@@ -225,6 +225,7 @@ def test_thinking_that_was_cut_off_is_shown_but_not_sent_back() -> None:
         ([], {}, None),
         (['{"a":'], {}, '{"a":'),
         (["[1]"], {}, "[1]"),
+        (["null"], {}, None),
         (['{"a":NaN}'], {}, '{"a":NaN}'),
         (["[" * 100_000], {}, "[" * 100_000),
     ],
@@ -289,6 +290,55 @@ def test_events_that_are_not_as_promised_do_no_harm() -> None:
     )
     assert draft.message().content == "no start"
     assert out == [TextPart("no start")]
+
+
+@pytest.mark.parametrize("index", [None, [], {}, "x", 1.5])
+def test_a_block_has_its_place_whatever_its_index(index: object) -> None:
+    events = (start(0, type="text", text=""), delta(0, type="text_delta", text="Hello."), stop(0))
+    draft, _ = drafted(*({**event, "index": index} for event in events), *ended("end_turn"))
+    assert draft.message().parts == (Text("Hello."),)
+
+
+def test_a_block_without_a_type_is_what_its_deltas_are() -> None:
+    draft, out = drafted(
+        start(0, text=""),
+        delta(0, type="text_delta", text="Hello."),
+        stop(0),
+        start(1, id="1", name="A"),
+        delta(1, type="input_json_delta", partial_json='{"a":1}'),
+        stop(1),
+        *ended("tool_use"),
+    )
+    assert draft.message().parts == (Text("Hello."), ToolCall("1", "A", json_freeze_object({"a": 1})))
+    assert out[0] == TextPart("Hello.")
+
+
+def test_content_and_input_as_strings_are_read() -> None:
+    draft = MessagesDraft(Origin("anthropic", "m"))
+    draft.whole({"type": "message", "content": "Hello.", "stop_reason": "end_turn"}, [])
+    assert (draft.message().content, draft.complete) == ("Hello.", True)
+    draft, _ = drafted(start(0, type="tool_use", id="1", name="A", input='{"a":1}'), stop(0), *ended("tool_use"))
+    assert dict(draft.message().calls[0].arguments) == {"a": 1}
+
+
+def test_counts_below_zero_count_as_none() -> None:
+    told = {"input_tokens": -1, "output_tokens": -2, "cache_read_input_tokens": 3, "cache_creation_input_tokens": -4}
+    assert drafted(*ended("end_turn", **told))[0].bill().usage == Usage(cache_read=3)
+
+
+def test_a_count_that_was_told_is_not_taken_back() -> None:
+    draft, _ = drafted(
+        {"type": "message_start", "message": {"usage": {"input_tokens": 5, "cache_read_input_tokens": 7}}},
+        *ended("end_turn", input_tokens=0, cache_read_input_tokens=None, output_tokens=3),
+    )
+    assert draft.bill().usage == Usage(input=5, cache_read=7, output=3)
+
+
+def test_thinking_told_of_the_whole_reply_only_is_in_its_charge() -> None:
+    rounds = [{"type": "message", "input_tokens": 28, "output_tokens": 106}]
+    told = {"input_tokens": 28, "output_tokens": 106, "output_tokens_details": {"thinking_tokens": 67}}
+    bill = drafted(*ended("end_turn", **told, iterations=rounds))[0].bill()
+    assert bill.usage == bill.charges[0].usage == Usage(input=28, output=106, reasoning=67)
 
 
 def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:

@@ -22,7 +22,7 @@ import pytest
 from sagent.errors import ModelErrorKind, UsageError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Document, Image, Message, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
-from sagent.model import Delta, Model, Reply, Request, TextPart, ToolSpec
+from sagent.model import Delta, Effort, Limits, Model, Reply, Request, TextPart, ToolSpec
 from sagent.providers import anthropic_cli
 from sagent.providers.anthropic_cli import AnthropicCLI
 from sagent.providers.exchange import Timeouts
@@ -273,8 +273,47 @@ class TestHistory:
         body = posts(server)[0]
         assert (body["model"], body["max_tokens"], body["temperature"]) == ("claude-opus-5", 77, 0.5)
         assert body["output_config"] == {"effort": "low"}
-        assert reply.notes == ("the option betas cannot be given to the program `claude`: left out",)
+        assert reply.notes == (
+            "the option betas cannot be given to the program `claude`: left out",
+            "claude-opus-5 has no effort minimal: low is used",
+        )
         assert reply.witness.parameters["max_tokens"] == 77
+
+
+EFFORTS = [
+    ("claude-opus-4-8", "none", None, ""),
+    ("haiku", "none", "low", "haiku has no effort none: low is used"),
+    ("claude-haiku-5-5", "none", "low", "claude-haiku-5-5 has no effort none: low is used"),
+    ("claude-fable-5-2", "none", "low", "claude-fable-5-2 has no effort none: low is used"),
+    ("opus", "minimal", "low", "opus has no effort minimal: low is used"),
+    ("claude-sonnet-4-6", "xhigh", "high", "claude-sonnet-4-6 has no effort xhigh: high is used"),
+    ("claude-haiku-4-5", "high", None, "claude-haiku-4-5 knows no levels of effort: high was left out"),
+    ("opus", "xhigh", "xhigh", ""),
+]
+
+
+class TestEffort:
+    @pytest.mark.parametrize(("model", "effort", "sent", "note"), EFFORTS)
+    async def test_what_a_model_does_not_take_is_clamped_and_said(
+        self, stand_in: str, model: str, effort: Effort, sent: str | None, note: str
+    ) -> None:
+        """Left alone, the program would think at its own level where it was asked for none; and say nothing."""
+        async with opened(stand_in, [Turn("x"), Turn("y")]) as (provider, server):
+            _, reply = await collect(provider.model(model), request(user("hi"), effort=effort))
+            again = request(user("hi"), reply.message, user("more"), effort=effort)
+            _, second = await collect(provider.model(model), again)
+            assert len(set(pids(server))) == 1
+        assert [body.get("output_config") for body in posts(server)] == [{"effort": sent} if sent else None] * 2
+        assert reply.notes == second.notes == ((note,) if note else ())
+
+    async def test_a_short_name_has_the_sizes_of_what_it_stands_for(self, stand_in: str) -> None:
+        async with opened(stand_in, [Turn("x")]) as (provider, server):
+            model = provider.model("opus")
+            assert model.limits == Limits()
+            _, reply = await collect(model, request(user("hi"), max_output=200_000))
+        assert model.limits == provider.model("claude-opus-4-8").limits == Limits(1_000_000, 128_000)
+        assert posts(server)[0]["max_tokens"] == 128_000
+        assert reply.notes == ("opus writes at most 128000 tokens: 200000 were asked for",)
 
 
 class TestEnd:
@@ -377,10 +416,11 @@ class TestLogin:
             listed = await provider.models()
             await gone(server)
         assert [(info.id, info.name) for info in listed] == [
+            ("claude-haiku-5-5", "Haiku"),
             ("claude-opus-4-8", "Opus"),
             ("claude-sonnet-5", "Default (recommended)"),
         ]
-        assert listed[0].limits.window == 1_000_000
+        assert {info.limits.window for info in listed} == {1_000_000}
 
     async def test_a_short_name_is_billed_as_the_model_that_answered(self, stand_in: str) -> None:
         turn = Turn("x", model="claude-opus-4-8", usage=Usage(input=10, output=5))
@@ -504,6 +544,18 @@ class TestRealProgram:
         assert bodies[0]["max_tokens"] == 77
         answers = as_list(bodies[2]["messages"])[-1]["content"]
         assert all(text_of(answer["content"]).startswith("ours") for answer in answers)
+
+    @pytest.mark.parametrize("model", ["haiku", "sonnet", "claude-fable-5-2"])
+    async def test_without_effort_it_thinks_as_little_as_the_model_can(self, model: str) -> None:
+        """Which models can stop differs between versions: what goes out is what was said."""
+        async with opened(None, [Turn("x")]) as (provider, server):
+            _, reply = await collect(provider.model(model), request(user("hi"), effort="none"))
+        body = posts(server)[0]
+        if reply.notes:
+            assert reply.notes == (f"{model} has no effort none: low is used",)
+            assert body["output_config"] == {"effort": "low"}
+        else:
+            assert body["thinking"] == {"type": "disabled"}
 
     async def test_closing_the_stream_ends_the_program(self) -> None:
         async with opened(None, [Stall(Turn("abc", pieces=1), after_events=4)]) as (provider, server):

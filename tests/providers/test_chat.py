@@ -304,6 +304,7 @@ def test_reasoning_under_all_its_names(delta: dict) -> None:
         ([calls(call(0, "a", "A", {"x": 1}))], [("a", "A", {"x": 1})]),
         ([calls({"index": 0, "id": "a", "function": {"name": "A", "arguments": None}})], [("a", "A", {})]),
         ([calls(call(0, "a", "A"))], [("a", "A", {})]),
+        ([calls(call(0, "a", "A", "null"))], [("a", "A", {})]),
         # one call that is not in a list; the function call of old
         ([says(tool_calls=call(0, "a", "A", "{}"))], [("a", "A", {})]),
         (
@@ -369,6 +370,31 @@ def test_the_usage_may_come_with_the_last_words() -> None:
     draft, out = drafted(says(content="hel"), last)
     assert (draft.message().content, draft.bill().usage, draft.complete) == ("hello", Usage(input=3), True)
     assert [delta for delta in out if isinstance(delta, TextPart)] == [TextPart("hel"), TextPart("lo")]
+
+
+def test_a_count_that_was_told_is_not_taken_back() -> None:
+    told = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
+    draft, _ = drafted(
+        says(content="x"), {"choices": [], "usage": told}, {"choices": [], "usage": dict.fromkeys(told, 0)}
+    )
+    assert draft.bill().usage == Usage(input=5, output=2)
+
+
+@pytest.mark.parametrize("nothing", [None, {}, {"index": 1}, {"index": 1, "function": None}])
+def test_a_call_of_nothing_is_none(nothing: object) -> None:
+    draft, _ = drafted(says(content="x"), says(tool_calls=[nothing]), ends("stop"))
+    assert (draft.message().calls, draft.message().stop) == ((), "end")
+
+
+def test_reasoning_is_never_more_than_a_completion_that_is_nothing_else() -> None:
+    """OpenRouter counts it by another tokenizer than the completion that is billed."""
+    told = {"prompt_tokens": 15, "completion_tokens": 256, "total_tokens": 271}
+    draft, _ = drafted(
+        says(reasoning="hm"),
+        ends("length"),
+        {"choices": [], "usage": {**told, "completion_tokens_details": {"reasoning_tokens": 271}}},
+    )
+    assert draft.bill().usage == Usage(input=15, output=256, reasoning=256)
 
 
 @pytest.mark.parametrize(
@@ -454,7 +480,26 @@ def test_reasons_that_are_errors(choice: dict, kind: str) -> None:
             },
             Usage(input=0, cache_read=9, cache_write=1, output=1),
         ),
+        (  # Mistral: sound beside the prompt
+            {
+                "prompt_tokens": 11,
+                "completion_tokens": 15,
+                "total_tokens": 401,
+                "prompt_tokens_details": {"audio_tokens": 375, "cached_tokens": 9},
+            },
+            Usage(input=377, cache_read=9, output=15),
+        ),
+        (  # Vercel's gateway: thoughts beside everything
+            {
+                "prompt_tokens": 57,
+                "completion_tokens": 10,
+                "total_tokens": 67,
+                "completion_tokens_details": {"reasoning_tokens": 37},
+            },
+            Usage(input=57, output=47, reasoning=37),
+        ),
         ({"prompt_tokens": None, "completion_tokens": 2, "prompt_tokens_details": None}, Usage(output=2)),
+        ({"prompt_tokens": -1, "completion_tokens": 2, "total_tokens": -1}, Usage(output=2)),
     ],
 )
 @pytest.mark.parametrize("place", ["usage", "x_groq", "choice"])

@@ -3,6 +3,7 @@
 import base64
 import json
 import struct
+import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -353,6 +354,30 @@ async def test_a_login_that_is_missing_is_an_error_that_says_so_and_is_not_tried
     assert caught.value.kind == "auth"
     assert not caught.value.retryable
     assert len(str(caught.value)) > 40
+    if name == "openai":
+        assert "OPENAI_IDENTITY_PROVIDER_ID" in str(caught.value)
+
+
+async def test_a_token_file_that_is_not_there_is_a_login_that_is_missing(tmp_path, monkeypatch) -> None:
+    for name in ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("OPENAI_IDENTITY_TOKEN_FILE", str(tmp_path / "missing.jwt"))
+    provider = OpenAI.from_credentials()
+    with pytest.raises(ModelError, match=r"missing\.jwt") as caught:
+        await collect(provider.model("gpt-5.2"))
+    await provider.aclose()
+    assert (caught.value.kind, caught.value.retryable) == ("auth", False)
+
+
+async def test_an_extra_that_is_not_installed_is_named(monkeypatch) -> None:
+    for name in ("botocore", "botocore.auth", "botocore.session", "boto3"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    provider = provider_named("bedrock")
+    with pytest.raises(ModelError, match=r"sagent\[bedrock\]") as caught:
+        await collect(provider.model("m"))
+    await provider.aclose()
+    assert caught.value.kind == "auth"
 
 
 async def test_a_server_that_is_not_there_is_a_broken_network() -> None:

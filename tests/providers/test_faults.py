@@ -226,3 +226,25 @@ def test_errors_inside_a_stream(data: dict[str, object], kind: str) -> None:
 @pytest.mark.parametrize("data", [{"error": None}, {"base_resp": {"status_code": 0}}, {"choices": []}, {"error": {}}])
 def test_what_is_no_error(data: dict[str, object]) -> None:
     assert not error_in(data)
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "next_step"),
+    [
+        (402, "Insufficient credits", "Add credit there"),
+        (403, "no", "ask for access there"),
+        (404, "model 'x' not found", "Check the model's name"),
+        (401, "no", "Check ACME_API_KEY"),
+    ],
+)
+def test_what_a_person_can_mend_says_how(status: int, words: str, next_step: str) -> None:
+    said = str(fault(status, {"error": {"message": words}}).args[0])
+    assert said.startswith(f"{words}. ") and next_step in said
+
+
+def test_a_provider_that_says_so_is_not_asked_again() -> None:
+    slow_down = {"error": {"message": "slow down"}}
+    said = [
+        fault(429, slow_down, {"x-should-retry": word} if word else None).retryable for word in ("false", "true", "")
+    ]
+    assert said == [False, True, True]

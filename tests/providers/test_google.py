@@ -381,6 +381,7 @@ def test_arguments_that_come_in_pieces_are_put_in_their_places() -> None:
         ("BLOCKLIST", "content_filter"),
         ("PROHIBITED_CONTENT", "content_filter"),
         ("SPII", "content_filter"),
+        ("MODEL_ARMOR", "content_filter"),
         ("CONTINUATION", "max_tokens"),
         ("OTHER", "error"),
         ("TOO_MANY_TOOL_CALLS", "error"),
@@ -444,12 +445,11 @@ def test_a_call_of_a_tool_that_was_not_offered_is_a_call() -> None:
     assert (draft.message().stop, [c.name for c in draft.message().calls]) == ("tool_use", ["Z"])
 
 
-def test_a_blocked_prompt_is_an_answer_of_the_filter() -> None:
-    draft, _ = drafted(
-        {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 3}}
-    )
+@pytest.mark.parametrize("reason", ["PROHIBITED_CONTENT", "JAILBREAK"])
+def test_a_blocked_prompt_is_an_answer_of_the_filter(reason: str) -> None:
+    draft, _ = drafted({"promptFeedback": {"blockReason": reason}, "usageMetadata": {"promptTokenCount": 3}})
     assert (draft.complete, draft.message().stop, draft.message().parts) == (True, "content_filter", ())
-    assert draft.notes() == ("the provider blocked the prompt: PROHIBITED_CONTENT",)
+    assert draft.notes() == (f"the provider blocked the prompt: {reason}",)
     assert not drafted({"promptFeedback": {"safetyRatings": []}})[0].complete
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.codec import decode_message, encode_message
+from sagent.lib.json import JsonObject, canonical_bytes, json_freeze_object, json_load
 from sagent.messages import (
     Document,
     Image,
@@ -23,7 +24,7 @@ from sagent.messages import (
     user,
 )
 from sagent.model import Request, ToolSpec
-from sagent.providers import Anthropic, Moonshot, OpenAI, OpenAICompatible
+from sagent.providers import Anthropic, Moonshot, OpenAI, OpenAICompatible, provider_named
 from sagent.providers.handover import CONTINUE, EMPTY, INTERRUPTED, Handover, ModelTurn, Rules, UserTurn
 
 SIGNED = Private("anthropic", json_freeze_object({"signature": "sig"}))
@@ -335,3 +336,33 @@ def test_media_in_results_reach_a_chat_model_in_the_next_message() -> None:
     tool, after = body["messages"][-2:]
     assert tool == {"role": "tool", "tool_call_id": "1", "content": "a png"}
     assert [block["type"] for block in after["content"]] == ["text", "image_url", "text"]
+
+
+def test_a_made_up_id_is_the_same_after_a_resume() -> None:
+    """A log mends what is no valid Unicode."""
+    rules = Rules("chat:mistral", id_length=9)
+    said = Message("assistant", (ToolCall("call-\ud800", "Read"),))
+    again = decode_message(json_load(canonical_bytes(encode_message(said, None))), None)
+    assert fed(user("hi"), said, rules=rules) == fed(user("hi"), again, rules=rules)
+
+
+def test_a_provider_s_own_long_ids_go_back_whole_and_others_are_cut() -> None:
+    """OpenRouter's details name the call that they sign."""
+    long = "tool_0_get_current_weather_PWzyW2sI3uKsGniIxpGn"
+    history = [
+        Message("assistant", (ToolCall(long, "Read"),), model="openrouter/google/gemini-3-pro", stop="tool_use"),
+        Message("user", (ToolResult(long, (Text("ok"),)),)),
+    ]
+    for provider, wanted in (("openrouter", long), ("openai-compatible", long[:40])):
+        model = provider_named(provider, key="k" * 8, base_url="http://127.0.0.1:4711/v1").model("m")
+        sent = json.loads(model.prepare(Request("c", history)).body.data)["messages"]
+        assert [message["tool_calls"][0]["id"] for message in sent if "tool_calls" in message] == [wanted]
+        assert [message["tool_call_id"] for message in sent if message["role"] == "tool"] == [wanted]
+
+
+def test_results_whose_uses_were_renamed_on_the_way_keep_them() -> None:
+    use = Opaque("", Private("anthropic", json_freeze_object({"type": "server_tool_use", "id": "srvtoolu_1"})))
+    found = {"type": "web_search_tool_result", "tool_use_id": "other", "content": ()}
+    result = Opaque("", Private("anthropic", json_freeze_object(found)))
+    turns = fed(user("hi"), Message("assistant", (use, result, Text("x"))))
+    assert turns[1] == ModelTurn((use, result, Text("x")))

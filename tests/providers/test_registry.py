@@ -11,6 +11,7 @@ from sagent.model import Limits, Request
 from sagent.providers import (
     Anthropic,
     DashScope,
+    Google,
     MiniMax,
     Moonshot,
     OpenAI,
@@ -198,3 +199,17 @@ def test_names_are_there_before_their_modules() -> None:
     assert set(sagent.providers.__all__) >= {"Anthropic", "OpenAI", "provider_named"}
     with pytest.raises(AttributeError, match="no attribute 'Nobody'"):
         _ = sagent.providers.Nobody
+
+
+@pytest.mark.parametrize("name", ["openai", "azure", "foundry"])
+@pytest.mark.parametrize("url", ["http://host/v1?api-version=1", "http://host/v1#part", "nonsense", "ftp://host"])
+def test_an_address_below_which_there_can_be_no_path_is_refused(name: str, url: str) -> None:
+    with pytest.raises(UsageError, match="is not a base URL"):
+        provider_named(name, key="key-for-tests", base_url=url)
+
+
+@pytest.mark.parametrize("kind", [Moonshot, OpenAICompatible, Google])
+def test_a_provider_without_a_login_is_not_given_another_s(kind: type) -> None:
+    """The SDK of its family would send it the key of the family's owner."""
+    with pytest.raises(UsageError, match="has no login but its key"):
+        kind.from_credentials(base_url="http://127.0.0.1:1/v1")

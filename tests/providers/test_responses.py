@@ -1,6 +1,7 @@
 """Responses: what goes out, what comes in, and what of it goes back."""
 
 import json
+from collections.abc import Callable
 from contextlib import aclosing
 
 import pytest
@@ -284,6 +285,68 @@ def test_a_reply_in_one_piece() -> None:
     assert not queued.complete
 
 
+def whole_stream() -> list[dict]:
+    called = [function_call(number, arguments="") for number in (1, 2)]
+    return [
+        added(0, reasoning(summary=[])),
+        {**delta("reasoning_summary_text", 0, "Hm."), "item_id": "rs_1"},
+        done(0, reasoning()),
+        added(1, message(text="")),
+        {**delta("output_text", 1, "Hello."), "item_id": "msg_1"},
+        done(1, message()),
+        added(2, called[0]),
+        added(3, called[1]),
+        {**delta("function_call_arguments", 3, '{"path":"a"}'), "item_id": "fc_2"},
+        {**delta("function_call_arguments", 2, '{"path":"a"}'), "item_id": "fc_1"},
+        done(3, function_call(2)),
+        done(2, function_call(1)),
+        ended(output=[reasoning(), message(), function_call(1), function_call(2)]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda event: event,
+        lambda event: {name: value for name, value in event.items() if name != "item_id"},
+        lambda event: {name: value for name, value in event.items() if name != "output_index"},
+        lambda event: {**event, "output_index": None} if "output_index" in event else event,
+        lambda event: {**event, "output_index": event["output_index"] + 1} if "output_index" in event else event,
+        lambda event: {} if event["type"].endswith("added") else event,
+        lambda event: {} if event["type"].endswith("item.done") else event,
+    ],
+)
+def test_items_are_told_apart_by_number_or_by_id(change: Callable[[dict], dict]) -> None:
+    draft, out = drafted(*map(change, whole_stream()))
+    said = draft.message()
+    assert [type(part) for part in said.parts] == [Thinking, Text, ToolCall, ToolCall]
+    assert [(call.id, dict(call.arguments)) for call in said.calls] == [
+        ("call_1", {"path": "a"}),
+        ("call_2", {"path": "a"}),
+    ]
+    assert [each for each in out if not isinstance(each, Billed)] == [ThinkingPart("Hm."), TextPart("Hello.")]
+    assert draft.complete
+
+
+def test_an_item_that_the_stream_left_out_moves_no_other() -> None:
+    draft, out = drafted(*whole_stream()[3:6], ended(output=[message()]))
+    assert (draft.message().content, out) == ("Hello.", [TextPart("Hello.")])
+
+
+def test_texts_and_arguments_that_come_in_one_piece() -> None:
+    draft, out = drafted(
+        added(0, message(text="")),
+        {"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": "Hello."},
+        added(1, function_call(arguments="")),
+        {"type": "response.function_call_arguments.done", "output_index": 1, "arguments": '{"path":"a"}'},
+        ended(),
+    )
+    said = draft.message()
+    assert (said.content, dict(said.calls[0].arguments)) == ("Hello.", {"path": "a"})
+    assert out == [TextPart("Hello.")]
+    assert replied(message(content="Hello.")).content == "Hello."
+
+
 @pytest.mark.parametrize(
     ("status", "reason", "stop", "noted"),
     [
@@ -378,6 +441,7 @@ def test_server_tools_that_are_billed_by_the_call() -> None:
     found = {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["a"]}
     output = (searched(), opened, searched(3), found, ran(), message())
     assert billed(*output).fees == {"web_search": 2, "file_search": 1, "code_container": 1}
+    assert billed(ran(1), ran(2), {**ran(3), "container_id": "cntr_2"}).fees == {"code_container": 2}
     assert billed(*output, tool_usage={"web_search": {"num_requests": 5}}).fees["web_search"] == 5
     preview = [{"type": "web_search_preview_2025_03_11"}]
     assert billed(searched(), tools=preview).fees == {"web_search": 1}

@@ -395,10 +395,20 @@ def test_a_history_of_anybody_is_what_templates_take() -> None:
     assert "[image: image/png, 7 bytes" in shown["content"]
     assert missing["content"].startswith("[interrupted")
     assert body["tools"][0]["function"]["name"] == "Read"
+    [bare] = sent(user("hi"), tools=(ToolSpec("Now", "", json_freeze_object({"type": "object"})),))["tools"]
+    assert bare["function"]["parameters"] == {"type": "object", "properties": {}}
 
 
 def template(
-    *, system: bool = True, tools: bool = True, text: bool = False, single: bool = False, strict: bool = False
+    *,
+    system: bool = True,
+    tools: bool = True,
+    text: bool = False,
+    single: bool = False,
+    strict: bool = False,
+    plain: bool = False,
+    late: bool = False,
+    terse: bool = False,
 ) -> Callable[..., str]:
     """A chat template as a function, with the peculiarities that are met."""
 
@@ -409,6 +419,8 @@ def template(
             role = message["role"]
             if role == "system" and not system:
                 raise ValueError("System role not supported")
+            if role == "system" and late and chat[-1]["role"] != "user":
+                continue  # Mistral Nemo: it stands before the last message, where that is a user's
             if role == "tool" and not tools:
                 raise ValueError("Only user and assistant roles are supported")
             if strict and role == "user" and before in ("user", "tool"):
@@ -417,9 +429,13 @@ def template(
             if tools and (calls := message.get("tool_calls")):
                 if single and len(calls) > 1:
                     raise ValueError("This model only supports single tool-calls at once!")
+                if terse and message["content"] and message.get("reasoning_content"):
+                    raise ValueError("Cannot pass both content and thinking in an assistant message with tool calls!")
                 for call in calls:
-                    arguments = call["function"]["arguments"]
-                    out += "<tool_call>" + (arguments + "" if text else json.dumps(arguments, default=dict))
+                    name, arguments = call["function"]["name"], call["function"]["arguments"]
+                    said = arguments + "" if text else json.dumps(arguments, default=dict)
+                    said = f"{arguments}" if plain else said
+                    out += f'<tool_call>{{"name": "{name}", "arguments": {said}}}</tool_call>'
             before = role
         return out
 
@@ -432,8 +448,11 @@ def template(
         ({}, Habits()),
         ({"system": False}, Habits(system=False)),
         ({"text": True}, Habits(text_arguments=True)),
+        ({"plain": True}, Habits(text_arguments=True)),
         ({"single": True}, Habits(parallel=False)),
         ({"strict": True}, Habits(interleaved=False)),
+        ({"late": True}, Habits(system=False)),
+        ({"terse": True}, Habits(thoughts=False)),
         ({"tools": False}, Habits(tools=False)),
         ({"tools": False, "system": False, "strict": True}, Habits(system=False, tools=False)),
     ],
@@ -450,7 +469,7 @@ def test_what_a_template_does_not_take_is_said_in_another_way(peculiar: dict, ha
     chat = [
         {"role": "system", "content": "the-system"},
         {"role": "user", "content": "the-question"},
-        {"role": "assistant", "content": "the-answer", "tool_calls": calls},
+        {"role": "assistant", "content": "the-answer", "reasoning_content": "the-thought", "tool_calls": calls},
         {"role": "tool", "tool_call_id": "call00000", "name": "Read", "content": "result-0"},
         {"role": "tool", "tool_call_id": "call00001", "name": "Read", "content": "result-1"},
         {"role": "user", "content": "the-end"},
@@ -465,14 +484,38 @@ def test_what_a_template_does_not_take_is_said_in_another_way(peculiar: dict, ha
     assert ("<tool_response>" in text) != habits.tools
 
 
-def test_calls_without_marks_are_noticed() -> None:
-    """As Llama 3 writes them."""
+def written(call: Callable[[str, dict], str]) -> Callable[..., str]:
+    """A template that writes calls in a way of its own."""
 
     def render(chat: Sequence[dict], tools: Sequence[object], more: dict) -> str:
-        calls = "".join(json.dumps(call["function"]) for each in chat for call in each.get("tool_calls", ()))
-        return f"{list(tools)}{[each['content'] for each in chat]}{calls}"
+        out = f"{list(tools)} {more.get('thinking')}"
+        for each in chat:
+            calls = [made["function"] for made in each.get("tool_calls", ())]
+            out += f"\n[{each['role']}]{each['content']}{''.join(call(one['name'], one['arguments']) for one in calls)}"
+        return f"{out}\n[assistant]"
 
-    assert learn_habits(render) == Habits(bare=True)
+    return render
+
+
+def test_calls_without_marks_are_noticed() -> None:
+    """As Llama 3 writes them."""
+    render = written(lambda name, arguments: json.dumps({"name": name, "parameters": arguments}))
+    assert learn_habits(render) == Habits(bare=True, switch=True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda name, arguments: f"<minimax:tool_call><invoke name={name}>{arguments}</invoke>",
+        lambda name, arguments: f"<TOOLCALL>{json.dumps([{'name': name, 'arguments': arguments}])}</TOOLCALL>",
+        lambda name, arguments: f"<tool_call>{name}: {arguments}</tool_call>",
+    ],
+    ids=["its own", "JSON within its own marks", "known marks around its own"],
+)
+def test_a_format_that_nobody_here_reads_gives_way_to_words(call: Callable[[str, dict], str]) -> None:
+    """A call in it would be shown as text and never made; unless the tokenizer describes how it is read."""
+    assert learn_habits(written(call)) == Habits(tools=False, switch=True)
+    assert learn_habits(written(call), described=True).tools
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -916,10 +959,16 @@ async def test_what_is_not_here_comes_from_the_hub(
         async with opened("org/other", folder=tmp_path / "cache") as model:
             _, error = await failure(model, ask())
             assert error.kind == "not_found"
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    for nobody in ("http://127.0.0.1:1", "http://hub.invalid"):
+        monkeypatch.setenv("HF_ENDPOINT", nobody)
+        async with opened("org/other", folder=tmp_path / "cache") as model:
+            _, error = await failure(model, ask())
+            assert (error.kind, error.retryable) == ("network", True), error
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     async with opened("org/other", folder=tmp_path / "cache") as model:
         _, error = await failure(model, ask())
-        assert (error.kind, error.retryable) == ("network", True)
+        assert (error.kind, error.retryable) == ("not_found", False)
+        assert "HF_HUB_OFFLINE" in str(error)
 
 
 async def until_no_child() -> None:

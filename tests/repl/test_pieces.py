@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.errors import UsageError
+from sagent.events import Retrying
 from sagent.lib.json import JsonObject
 from sagent.messages import Document, Image, Text, ToolCall
 from sagent.policy import Ask
@@ -24,6 +25,7 @@ from sagent.repl.history import ProjectHistory
 from sagent.repl.lines import plain
 from sagent.repl.login import store_key
 from sagent.repl.picker import Option, Picker, matches, narrowed, render_picker
+from sagent.repl.plain import plain_text
 from sagent.repl.project import add_note, branch_of
 from sagent.repl.shell import run_shell
 
@@ -248,3 +250,13 @@ async def test_history_is_kept_per_file_newest_first_and_survives(tmp_path: Path
     second.open(path)
     assert [text async for text in second.load()] == ["two\nlines", "one"]
     assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+def test_without_a_display_it_is_said_what_no_longer_counts() -> None:
+    broken = Retrying("root", "It broke.", "cut", 1, 0.31, "First")
+    gone = "what was said above no longer counts"
+    assert plain_text(broken) == f"! It broke; trying again in 0.3 s (attempt 2); {gone}"
+    assert (
+        plain_text(Retrying("root/a", "It broke", "cut", 0, 0.0, "First"))
+        == "root/a: ! It broke; the reply begins again"
+    )

@@ -141,3 +141,14 @@ def test_a_server_on_this_machine_is_found(console: Console) -> None:
     console.start(ready="local-model")
     console.type("hello")
     console.until("From near.")
+
+
+def test_where_no_session_could_be_opened_another_model_may_be_named(console: Console) -> None:
+    unset(console)
+    server = console.stack.enter_context(FakeProviderServer([Turn(text="Here I am.")], require_key=False).in_thread())
+    console.environment |= {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+    console.start("--model", "antropic/claude-x", ready="Did you mean anthropic")
+    console.type("/model anthropic/claude-sonnet-4-6")
+    console.until("claude-sonnet-4-6 │", gone="no session")
+    console.type("hello")
+    console.until("Here I am.")

@@ -1,6 +1,7 @@
 """A session that was tampered with does not verify, wherever it was; a damaged one keeps its good prefix."""
 
 import json
+import os
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +16,12 @@ from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound
 from sagent.lib.json import canonical_bytes
 from sagent.messages import Image, user
 from sagent.session.canonical import parse
+from sagent.session.contents import session_of
 from sagent.session.entries import opened, returned, seal, spawned
 from sagent.session.folds import history
 from sagent.session.log import read_log
 from sagent.session.proof import repair, verify
-from sagent.session.store import Session, summarize
+from sagent.session.store import Session, log_files, summarize
 from tests.depth import deep
 
 
@@ -354,6 +356,38 @@ def test_repair_of_a_first_line_leaves_an_empty_conversation(session: Path):
     assert (done.file, done.kept) == (file, 0)
     assert [entry.kind for entry in read_log(file)] == ["repaired"]
     assert done.aside.stat().st_mode & 0o777 == file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_child_may_be_called_root(session: Path):
+    with Session.open(session) as made:
+        for name in ("root/root", "root/root/root"):
+            first = made.log(name).append("opened", opened(made.id, name, "/work", {}))
+            made.log(name.rpartition("/")[0]).append("spawned", spawned(name, first.id))
+    assert verify(session).problems == ()
+    for file in (session / "root" / "review.jsonl", session / "root" / "root" / "root.jsonl"):
+        assert session_of(file) == session
+        file.write_bytes(b"\n" + file.read_bytes())
+        (done,) = repair(file)
+        assert done.file == file
+    assert sorted(path.name for path in session.rglob("lock")) == ["lock"]
+
+
+def test_what_is_called_like_a_log_and_is_none_is_told_and_not_read(session: Path):
+    root, review = session / "root", session / "root" / "review.jsonl"
+    os.mkfifo(root / "pipe.jsonl")
+    (root / "directory.jsonl").mkdir()
+    (root / "link.jsonl").symlink_to("nowhere")
+    odd = [root / "new\nline.jsonl", root / os.fsdecode(b"\xff.jsonl")]
+    for file in odd:
+        file.write_bytes(review.read_bytes())
+    assert log_files(session) == [session / "root.jsonl", review]
+    assert (summarize(session).problem, repair(session)) == ("", ())
+    proof = verify(session)
+    assert set(proof.heads) == {"root", "root/review"}
+    told = [problem for part in proof.parts if part.name == "other files" for problem in part.problems]
+    assert sorted(problem.rpartition(": ")[0] for problem in told) == sorted(
+        map(str, (root / "pipe.jsonl", root / "link.jsonl", *odd))
+    )
 
 
 def test_repair_waits_for_nobody(session: Path):

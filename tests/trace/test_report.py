@@ -195,3 +195,19 @@ def test_whatever_an_event_holds_it_is_told(events):
 def test_no_bytes_are_a_crash(data):
     found = list(read_events(data.splitlines(keepends=True)))
     assert all(not isinstance(step, Consulted) for step in found)
+
+
+@pytest.mark.parametrize("figure", ["1e999", "-1e999", "NaN", "1" * 400])
+def test_figures_that_are_none_are_told_too(figure):
+    called = {"type": "tool_call", "name": "look", "arguments": {"n": "figure"}}
+    events = [
+        {"type": "reply_finished", "message": {"parts": [called]}, "usage": {"input": "figure"}, "usd": "figure"},
+        {"type": "tool_finished", "name": "look", "seconds": "figure"},
+        {"type": "result", "num_turns": "figure", "duration_ms": "figure", "stop_reason": "end"},
+    ]
+    lines = [json.dumps(event).replace('"figure"', figure).encode() + b"\n" for event in events]
+    report = Report()
+    text = "\n".join(report.tell(read_events(lines)))
+    assert report.damaged == []
+    assert "⏺ look" in text
+    assert "ended: end" in text

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Protocol, TypeAlias
 
 __all__ = (
@@ -157,11 +158,8 @@ class TieredPrices:
         self.tiers = tiers
 
 
-class ModelPrice:
-    """Prices by unit (`input_mtok`, ...), as attributes."""
-
-    def __init__(self, **prices: Decimal | TieredPrices | None) -> None:
-        vars(self).update(prices)
+class ModelPrice(SimpleNamespace):
+    """Prices by unit (`input_mtok`, ...), as attributes: Decimal, TieredPrices or None."""
 
 
 class ConditionalPrice:

@@ -1,6 +1,7 @@
 """Commands about who answers: model, provider, effort, advisor."""
 
 import asyncio
+from dataclasses import replace
 from typing import Literal
 
 from sagent.errors import UsageError
@@ -33,7 +34,23 @@ async def model(desk: Desk, name: str = "") -> None:
     """Switch to another model from the next call on; without a name choose from a list."""
     chosen = name or await _pick_model(desk, "Which model?")
     if chosen:
-        desk.opened.agent.apply(Switch(model=chosen))
+        _take(desk, chosen)
+
+
+def _take(desk: Desk, name: str) -> None:
+    """Switch to a model; where no session could be opened, begin one with it."""
+    try:
+        agent = desk.opened.agent
+    except UsageError:
+        from sagent.config.places import provider_of
+
+        settings = desk.settings
+        told = provider_of(name, settings.providers)
+        if told and told != (settings.provider or "openai-compatible"):  # what was said of another is not meant for it
+            settings = replace(settings, provider=None, base_url=None)
+        desk.reopen(replace(settings, model=name))
+        return
+    agent.apply(Switch(model=name))
 
 
 def _providers(desk: Desk) -> list[tuple[str, str]]:
@@ -57,7 +74,7 @@ async def provider(desk: Desk, name: str = "") -> None:
         row = row_named(name, rows)
         if not row.default:
             raise UsageError(f"{row.name} has no usual model; name one: /model {row.name}/MODEL")
-        desk.opened.agent.apply(Switch(model=f"{row.name}/{row.default}"))
+        _take(desk, f"{row.name}/{row.default}")
 
 
 @command()

@@ -1,11 +1,12 @@
 """Commands about sessions."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
 from sagent.repl.command import command
 from sagent.repl.desk import Desk
 from sagent.repl.picker import Option

@@ -2,9 +2,9 @@
 
 import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_object, as_str, json_dump
 from sagent.testing.script import Call, ErrorEvent, Fail, Listed, Received, Turn
 from sagent.usage import Usage

@@ -6,8 +6,8 @@ Shapes: platform.claude.com/docs/en/api/messages and .../build-with-claude/strea
 import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_dump
 from sagent.testing.families.answer import Answer, Family, encode, is_name, pieces, tool_name_complaints
 from sagent.testing.script import ErrorEvent, Fail, Listed, Received

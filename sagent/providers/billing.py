@@ -1,4 +1,4 @@
-"""Bills as OpenAI and its followers write them: counts inside one another, tiers, sometimes a price of their own."""
+"""Bills as providers write them: counts, with OpenAI and its followers inside one another, tiers, their own prices."""
 
 from collections.abc import Mapping
 from decimal import Context, Decimal
@@ -41,6 +41,16 @@ def disjoint(
         reasoning=min(reasoning, completion),
         fees=fees,
     )
+
+
+def count_of(value: object) -> int:
+    """A number of tokens; anything else counts as none."""
+    return max(0, as_int(value))
+
+
+def count_on(told: dict[str, object], more: Mapping[str, object]) -> None:
+    """Take over newer counts. They only grow: null or 0, which some gateways end with, takes nothing back."""
+    told.update((name, value) for name, value in more.items() if value or (value is not None and name not in told))
 
 
 def first_count(*values: object) -> int:

@@ -1,0 +1,142 @@
+"""`@dataclass` of the standard library, of which the methods are written when they are first used.
+
+The standard library writes and compiles up to eight methods for each class while it is imported, 0.4 ms of them. A run
+imports 110 of our classes before its first request and makes a third of them: that was 45 of 145 ms (docs/design.md).
+The classes are dataclasses: `fields`, `replace`, `asdict`, `match` and `copy` know them, and type checkers are told
+that this is the standard library's decorator.
+"""
+
+import dataclasses
+import reprlib
+from collections.abc import Callable
+from dataclasses import MISSING, Field, FrozenInstanceError
+from typing import TYPE_CHECKING, Literal, cast
+
+__all__ = ["dataclass"]
+
+
+class _Later:
+    """A method that is written when it is first looked up, and then takes this one's place in its class."""
+
+    __slots__ = ("_name", "_owner", "_write")
+
+    def __init__(self, owner: type, name: str, write: Callable[[type], str]) -> None:
+        self._owner, self._name, self._write = owner, name, write
+
+    def __get__(self, instance: object, _: type | None = None) -> object:
+        owner, name = self._owner, self._name
+        known: dict[str, object] = {"__name__": owner.__module__}
+        for each in _fields(owner):
+            known[f"_set_{each.name}"] = getattr(owner, each.name).__set__
+            known[f"_default_{each.name}"] = each.default
+            known[f"_make_{each.name}"] = each.default_factory
+        exec(self._write(owner), known)  # noqa: S102 -- of the names of our own fields, as the standard library does
+        method = known[name]
+        assert callable(method)
+        method.__qualname__ = f"{owner.__qualname__}.{name}"
+        setattr(owner, name, method)
+        return method if instance is None else method.__get__(instance)
+
+
+def _fields(of: object) -> "tuple[Field[object], ...]":
+    return dataclasses.fields(cast("type", of))
+
+
+def _write_init(cls: type) -> str:
+    parameters, named, lines = ["self"], list[str](), list[str]()
+    for each in _fields(cls):
+        name, given = each.name, each.name if each.init else ""
+        default, value = "", given
+        if each.default_factory is not MISSING:
+            default = f"_make_{name}"
+            value = f"{default}() if {given} is {default} else {given}" if given else f"{default}()"
+        elif each.default is not MISSING:
+            default = f"_default_{name}"
+            value = given or default
+        if given:
+            (named if each.kw_only else parameters).append(f"{name}={default}" if default else name)
+        if value:
+            lines.append(f" _set_{name}(self, {value})")
+    if hasattr(cls, "__post_init__"):
+        lines.append(" self.__post_init__()")
+    head = ", ".join([*parameters, *(["*", *named] if named else [])])
+    return "\n".join([f"def __init__({head}):", *lines, " return"])
+
+
+def _write_eq(cls: type) -> str:
+    names = [each.name for each in _fields(cls) if each.compare]
+    mine, theirs = (f"({''.join(f'{of}.{name}, ' for name in names)})" for of in ("self", "other"))
+    same = "other.__class__ is self.__class__"
+    return f"def __eq__(self, other):\n return {mine} == {theirs} if {same} else NotImplemented"
+
+
+def _write_hash(cls: type) -> str:
+    known = [each.name for each in _fields(cls) if (each.compare if each.hash is None else each.hash)]
+    return f"def __hash__(self):\n return hash(({''.join(f'self.{name}, ' for name in known)}))"
+
+
+def _refuse_to_set(self: object, name: str, value: object) -> None:
+    _refuse(self, name, "assign to")
+    object.__setattr__(self, name, value)
+
+
+def _refuse_to_delete(self: object, name: str) -> None:
+    _refuse(self, name, "delete")
+    object.__delattr__(self, name)
+
+
+def _refuse(self: object, name: str, deed: str) -> None:
+    """An attribute of its own in a class derived from a dataclass is none of ours."""
+    if "__dataclass_fields__" in vars(type(self)) or any(each.name == name for each in _fields(self)):
+        raise FrozenInstanceError(f"cannot {deed} field {name!r}")
+
+
+def _get_state(self: object) -> list[object]:
+    return [getattr(self, each.name) for each in _fields(self)]
+
+
+def _set_state(self: object, state: list[object]) -> None:
+    for each, value in zip(_fields(self), state, strict=True):
+        object.__setattr__(self, each.name, value)
+
+
+@reprlib.recursive_repr()
+def _show(self: object) -> str:
+    shown = (f"{each.name}={getattr(self, each.name)!r}" for each in _fields(self) if each.repr)
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _decorate(
+    *, slots: Literal[True], frozen: bool = False, kw_only: bool = False, eq: bool = True
+) -> Callable[[type], type]:
+    """As `dataclasses.dataclass` with the same words. `slots` must be true; there are no `InitVar`s."""
+
+    def decorate(plain: type) -> type:
+        # Without a text of its own, the standard library writes the signature there, which means to write __init__.
+        plain.__doc__ = plain.__doc__ or plain.__name__
+        derived = any(dataclasses.is_dataclass(base) for base in plain.__bases__)
+        bare: object = dataclasses.dataclass(
+            init=False, repr=False, eq=False, slots=slots, kw_only=kw_only, frozen=frozen and derived
+        )
+        cls = cast("Callable[[type], type]", bare)(plain)
+        methods: dict[str, object] = {"__init__": _Later(cls, "__init__", _write_init), "__repr__": _show}
+        if eq:
+            methods["__eq__"] = _Later(cls, "__eq__", _write_eq)
+            methods["__hash__"] = _Later(cls, "__hash__", _write_hash) if frozen else None
+        if frozen:
+            methods |= {"__getstate__": _get_state, "__setstate__": _set_state}
+            methods |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
+        for name, method in methods.items():
+            if name not in vars(plain):
+                setattr(cls, name, method)
+        told = vars(cls)["__dataclass_params__"]
+        told.init, told.repr, told.eq, told.frozen = True, True, eq, frozen
+        return cls
+
+    return decorate
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+    dataclass = _decorate

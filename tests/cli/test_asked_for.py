@@ -1,0 +1,161 @@
+"""What is asked for from a shell: which provider, with which login, with what piped in; and what is told of it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from program import PROGRAM, Shell
+
+from sagent.lib.json import as_array, as_object
+from sagent.testing.server import Cut, Fail, FakeProviderServer, Turn
+
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63f8cfc0000003"
+    "010100c9fe92ef0000000049454e44ae426082"
+)
+PDF = b"%PDF-1.4\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
+LONG = Turn(text="The quick brown fox jumps over the lazy dog, and then it goes home.")
+
+
+@pytest.mark.parametrize(("data", "kind"), [(PNG, "image"), (PDF, "document")])
+def test_an_image_or_a_pdf_that_is_piped_in_is_shown_as_one(shell: Shell, data: bytes, kind: str) -> None:
+    server = shell.serve([Turn(text="I see."), Turn(text="Still.")])
+    assert shell.run("what is this?", stdin=data).out == "I see.\n"
+    (message,) = as_array(server.requests[0].json["messages"])
+    text, shown = map(as_object, as_array(as_object(message)["content"]))
+    assert (text["text"], shown["type"]) == ("what is this?", kind)
+    assert shell.run("--continue", "and now?").out == "Still.\n"
+    assert f'"type":"{kind}"'.encode() in server.requests[1].body, "it stays in the conversation"
+
+
+@pytest.mark.parametrize(
+    ("words", "data", "says"),
+    [([], PNG, "say what to do"), (["look"], PNG[:40], "broken or incomplete image/png")],
+)
+def test_a_picture_without_words_and_a_broken_one_are_refused(
+    shell: Shell, words: list[str], data: bytes, says: str
+) -> None:
+    server = shell.serve([Turn(text="Never.")])
+    done = shell.run(*words, stdin=data)
+    assert done.code == 2 and says in done.err
+    assert not server.requests
+
+
+def test_a_part_that_would_be_lost_is_refused(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Never.")])
+    content = [{"type": "text", "text": "look"}, {"type": "image", "source": {"type": "base64"}}]
+    done = shell.run("--input-format", "stream-json", stdin=json.dumps({"content": content}))
+    assert done.code == 2 and "line 1" in done.err and "'image'" in done.err
+    assert not server.requests
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Which provider
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("anthropic", "'anthropic' is a provider without a model: say anthropic/MODEL"),
+        ("Anthropic/", "say anthropic/MODEL"),
+        ("openai_compatible/x", "say openai-compatible/x"),
+        ("meta-llama/Llama-9", "PROVIDER/meta-llama/Llama-9"),
+        ("nobody-knows", "Say provider/model"),
+    ],
+)
+def test_a_model_whose_provider_cannot_be_told_says_how_to_name_it(shell: Shell, name: str, says: str) -> None:
+    done = shell.run("hi", model=name)
+    assert done.code == 2 and says in done.err
+
+
+def test_providers_are_allowed_by_name_whatever_its_case(shell: Shell) -> None:
+    shell.serve([Turn(text="ok")])
+    assert shell.run("--allow-providers", "Anthropic, Openai_Compatible", "hi").code == 0
+    refused = shell.run("--allow-providers", "", "hi")
+    assert refused.code == 2 and "anthropic is not allowed: none is" in refused.err
+
+
+def test_a_key_without_a_usual_model_is_not_called_missing(shell: Shell) -> None:
+    shell.environment["GROQ_API_KEY"] = "k"
+    done = shell.run("hi", model="")
+    assert done.code == 2
+    assert "--model groq/MODEL" in done.err and "no provider's key is set" not in done.err
+
+
+def test_where_no_allowed_provider_has_a_key_only_those_are_named(shell: Shell) -> None:
+    shell.environment["ANTHROPIC_API_KEY"] = "k"
+    done = shell.run("--allow-providers", "google", "hi", model="")
+    assert done.code == 2
+    assert "google (--allow-providers)" in done.err and "GEMINI_API_KEY" in done.err
+    assert "ANTHROPIC_API_KEY" not in done.err
+
+
+def test_what_was_left_out_of_a_projects_file_is_told_where_nothing_could_begin(shell: Shell) -> None:
+    (shell.cwd / ".sagent").mkdir()
+    (shell.cwd / ".sagent" / "config.toml").write_text('[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    done = shell.run("hi", model="acme/large")
+    assert done.code == 2 and "There is no provider 'acme'" in done.err
+    assert "providers is ignored: a project's file may not set it" in done.err
+
+
+def test_no_provider_is_sent_the_key_of_another(shell: Shell) -> None:
+    server = shell.stack.enter_context(FakeProviderServer([Turn(text="ok")], repeat_last=True).in_thread())
+    shell.environment |= {
+        "OPENAI_API_KEY": "openai-secret",
+        "OPENAI_BASE_URL": "http://127.0.0.1:9",
+        "MOONSHOT_BASE_URL": f"{server.url}/v1",
+        "SAGENT_MAX_RETRIES": "0",
+    }
+    refused = shell.run("--auth", "credentials", "hi", model="moonshot/kimi-k2.6")
+    assert refused.code == 2 and "moonshot has no login but its key" in refused.err
+    assert not server.requests
+    shell.environment["MOONSHOT_API_KEY"] = "moonshot-secret"
+    flags = ["--auth", "credentials", "--fallback", "moonshot/kimi-k2.6"]
+    assert shell.run(*flags, "hi", model="openai/gpt-5.5").out == "ok\n"
+    assert {request.headers["authorization"] for request in server.requests} == {"Bearer moonshot-secret"}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What is told of a reply that begins again
+
+GONE = "what was said above no longer counts"
+
+
+def on_terminal(shell: Shell, *argv: str) -> str:
+    """What is seen where both streams are a terminal."""
+    code = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *PROGRAM, "--model", "anthropic/claude-sonnet-4-6", *argv],
+        cwd=shell.cwd, env=shell.environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=True,
+    )  # fmt: skip
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("level", ["warning", "error"])
+def test_text_that_was_shown_and_no_longer_counts_is_said_to(shell: Shell, level: str) -> None:
+    shell.serve([Cut(LONG, after_events=5), LONG])
+    seen = on_terminal(shell, "--log-level", level, "hi")
+    first, _, second = seen.partition(GONE)
+    assert "The quick" in first and LONG.text in second
+
+
+def test_text_that_was_not_shown_is_not_spoken_of(shell: Shell) -> None:
+    second = shell.stack.enter_context(FakeProviderServer([Turn(text="Here I am.")]).in_thread())
+    shell.serve([Cut(LONG, after_events=5)], repeat_last=True)
+    shell.environment |= {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{second.url}/v1", "SAGENT_MAX_RETRIES": "1"}
+    done = shell.run("--fallback", "openai/gpt-5.5", "hi")
+    assert done.out == "Here I am.\n"
+    assert GONE not in done.err and "0.0 s" not in done.err
+    assert done.err.count("trying again in") == 1 and done.err.count("takes over") == 1
+
+
+def test_a_sentence_of_the_providers_is_not_ended_twice(shell: Shell) -> None:
+    shell.serve([Fail(429, message="Please try again later."), Turn(text="ok")])
+    err = shell.run("hi").err
+    assert "Please try again later; trying again in" in err
+
+
+def test_a_wait_of_nothing_is_a_retry_too(shell: Shell) -> None:
+    shell.serve([Fail(429, headers={"retry-after": "0"}), Turn(text="ok")])
+    assert "trying again in 0.0 s" in shell.run("hi").err
