@@ -117,8 +117,7 @@ class Repl:
         asyncio.get_running_loop().set_exception_handler(self._on_defect)
         live = self._spawn(self._live())
         for text in early:
-            replace_text(self.screen.buffer, text)
-            self.submit("now")
+            self._take(text, "now")  # and the next, begun meanwhile, stays in the input
         try:
             await live
         finally:
@@ -472,15 +471,19 @@ class Repl:
             if not self._line.done():
                 self._line.set_result(typed)
             return
+        if self._take(typed, moment):
+            buffer.reset()
+            self.screen.app.vi_state.reset()  # a new line is typed, not navigated
+
+    def _take(self, typed: str, moment: Literal["now", "idle"]) -> bool:
+        """Do what a line asks for; False where it is none yet."""
         text = self._draft.whole(typed).strip("\n")
         if not text.strip():
-            return
+            return False
         if text.strip() in _UNFINISHED:
             self._show_hint(_UNFINISHED[text.strip()])
-            return
+            return False
         self.history.append_string(typed if len(text) > 20_000 else text)
-        buffer.reset()
-        self.screen.app.vi_state.reset()  # a new line is typed, not navigated
         from sagent.repl.command import split_command
 
         if found := split_command(text):
@@ -493,6 +496,7 @@ class Repl:
             self._spawn(self._note(text[1:].strip()))
         else:
             self._send(text, typed, moment)
+        return True
 
     def _send(self, text: str, typed: str, moment: Literal["now", "idle"]) -> None:
         from sagent.messages import user

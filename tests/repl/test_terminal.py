@@ -395,6 +395,15 @@ def test_what_is_typed_before_all_is_loaded_is_not_lost(console: Console) -> Non
     assert len(server.requests) == 2
 
 
+def test_a_draft_begun_before_all_is_loaded_is_still_there(console: Console) -> None:
+    console.serve([Turn(text="First answer."), Turn(text="Second answer.")])
+    console.start(ready="›")
+    console.raw(b"first\rsec")
+    console.until("First answer.", "› sec")
+    console.type("ond")
+    console.until("› second", "Second answer.")
+
+
 def test_a_dumb_terminal_can_be_used(console: Console) -> None:
     console.serve([Turn(text="Plain words.")])
     console.environment["TERM"] = "dumb"
