@@ -18,8 +18,10 @@ from sagent.providers.exchange import frozen
 from sagent.providers.faults import Origin
 from sagent.providers.handover import ModelTurn, Rules, Shown, Turn, UserTurn
 from sagent.providers.media import stand_in
+from sagent.providers.selfhosted_answer import Answer, Job
+from sagent.providers.selfhosted_runner import Runner
 from sagent.providers.selfhosted_text import FAMILY
-from sagent.providers.selfhosted_weights import Answer, Job, Runner, Source, Weights, limits_in
+from sagent.providers.selfhosted_weights import Source, Weights, limits_in
 from sagent.providers.wire import Piece, Scrolls
 from sagent.usage import Charge
 

@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from sagent import __version__
 from sagent.lib.dataclass import dataclass
+from sagent.providers.access import loopback
 from sagent.providers.disruption import Disrupted
 from sagent.providers.http1 import Connection
 
@@ -19,6 +20,7 @@ _PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _IDLE_SECONDS = 90.0  # an unused connection is kept this long: longer than most tool calls take
 _IDLE_CONNECTIONS = 16  # are kept for one server
 _PORTS = {"http": 80, "https": 443}
+_NOBODY = "Start the server there, or name another address with --base-url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ class DirectTransport:
     """HTTP/1.1 with connections kept alive, through the proxy that the usual variables name, if any and if `proxied`.
 
     `connect` is the time to open a connection, in seconds. Certificates are checked against the system's roots, or
-    SSL_CERT_FILE / SSL_CERT_DIR. It may be used from one event loop after another.
+    SSL_CERT_FILE / SSL_CERT_DIR. It may be used from one event loop after another. A server of this machine that has
+    never answered is not running, which no second try changes; one that has may be starting anew.
     """
 
     def __init__(self, *, connect: float = 10.0, proxied: bool = True) -> None:
@@ -74,6 +77,7 @@ class DirectTransport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: dict[_Way, list[Connection]] = {}
         self._tls: ssl.SSLContext | None = None
+        self._answered: set[tuple[str, int]] = set()  # servers of this machine that were seen to run
 
     async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
         """Send a body, given in parts; returns when the response's headers are there."""
@@ -103,6 +107,8 @@ class DirectTransport:
             try:
                 connection.send(method, target, fields, body)
                 status, found = await connection.head()
+                if loopback(url):
+                    self._answered.add((way.host, way.port))
                 break
             except Disrupted as error:
                 connection.abort()
@@ -170,7 +176,10 @@ class DirectTransport:
             if isinstance(error, TimeoutError):
                 raise Disrupted("network", f"no connection to {host}:{port} within {self._connect:g} s") from error
             if isinstance(error, OSError | UnicodeError):
-                raise unreachable(f"no connection to {host}:{port}", error) from error
+                failed = unreachable(f"no connection to {host}:{port}", error)
+                if near is None and loopback(f"http://{_bracketed(host)}") and (host, port) not in self._answered:
+                    raise Disrupted("network", f"{failed.reason}. {_NOBODY}", final=True) from error
+                raise failed from error
             raise
         return connection
 

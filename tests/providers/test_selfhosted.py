@@ -32,8 +32,9 @@ from sagent.messages import (
 )
 from sagent.model import Billed, Limits, Model, Provider, Reply, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.providers.selfhosted import ChatTemplateDialect, SelfHosted, hub_cache, names_weights, read_weights
+from sagent.providers.selfhosted_answer import LoadedModel
 from sagent.providers.selfhosted_template import Habits, dress, learn_habits
-from sagent.providers.selfhosted_weights import LoadedModel, Weights
+from sagent.providers.selfhosted_weights import Weights
 from sagent.providers.wire import Scrolls
 from sagent.testing.model_suite import PATIENCE, MakeModel, ModelSuite, collect, failure, texts
 from sagent.testing.script import Stall, Step, Turn

@@ -151,6 +151,21 @@ async def test_nobody_there(transport, unused_tcp_port) -> None:
     assert caught.value.kind == "network"
 
 
+async def test_a_server_of_this_machine_that_never_answered_is_not_running(transport, unused_tcp_port) -> None:
+    with pytest.raises(Disrupted, match="Start the server there") as caught:
+        await fetch(transport, f"http://localhost:{unused_tcp_port}")
+    assert caught.value.final
+
+
+async def test_a_server_of_this_machine_that_has_answered_may_come_back(raw_server, transport) -> None:
+    async with raw_server([OK]) as server:
+        await fetch(transport, server.url)
+    with pytest.raises(Disrupted) as caught:
+        await fetch(transport, server.url)
+    assert caught.value.kind == "network"
+    assert not caught.value.final
+
+
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://exa mple", "http://host:99999", "http://ü\u200d.x..y"])
 async def test_an_url_that_cannot_be_called(transport, url) -> None:
     with pytest.raises(Disrupted) as caught:
