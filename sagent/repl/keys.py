@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sagent.repl.picker import Picker
+    from sagent.repl.questions import Questions
     from sagent.repl.screen import Screen
 
     Act = Callable[[Picker[object], KeyPressEvent], None]
@@ -42,16 +43,8 @@ class Hands(Protocol):
         ...
 
     @property
-    def picker(self) -> "Picker[object] | None":
-        """The list that is open."""
-        ...
-
-    def type_at_question(self, text: str) -> None:
-        """A letter while a question is open: it chooses, unless it begins a text."""
-        ...
-
-    def answer_in_words(self) -> bool:
-        """Answer the open question with what was typed; False where nothing was."""
+    def questions(self) -> "Questions":
+        """What the person is asked."""
         ...
 
     def submit(self, moment: Literal["now", "idle"]) -> None:
@@ -114,7 +107,7 @@ class Hands(Protocol):
 def bind_keys(screen: "Screen", hands: Hands) -> KeyBindings:
     """All of ours; prompt_toolkit's emacs and vi keys hold besides."""
     keys = KeyBindings()
-    picking = Condition(lambda: hands.picker is not None)
+    picking = Condition(lambda: hands.questions.picker is not None)
     typing = ~picking & ~is_searching
     _bind_input(keys, screen, hands, typing)
     _bind_turn(keys, screen, hands, typing)
@@ -242,7 +235,7 @@ def _bind_picker(keys: KeyBindings, hands: Hands, picking: Condition) -> None:  
     def on(*names: str) -> "Callable[[Act], None]":
         def register(act: "Act") -> None:
             def handle(event: KeyPressEvent) -> None:
-                if (picker := hands.picker) is not None:
+                if (picker := hands.questions.picker) is not None:
                     act(picker, event)
                     get_app().invalidate()
 
@@ -261,7 +254,7 @@ def _bind_picker(keys: KeyBindings, hands: Hands, picking: Condition) -> None:  
 
     @on("enter", "c-j")
     def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
-        if not hands.answer_in_words():
+        if not hands.questions.answer_in_words():
             picker.enter()
 
     @on("escape", "c-g", "c-c", "c-d")
@@ -280,7 +273,7 @@ def _bind_picker(keys: KeyBindings, hands: Hands, picking: Condition) -> None:  
         if not event.data.isprintable():
             return
         if picker.keys:
-            hands.type_at_question(event.data)
+            hands.questions.type(event.data)
         else:
             picker.type(event.data)
 

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Finished, Received, ReplyFinished, Switched, TextDelta, ThinkingDelta, ToolProgress
-from sagent.lib.dataclass import dataclass
-from sagent.messages import Message, ToolCall
-from sagent.repl.approvals import Answer, Approval, Approvals
+from sagent.messages import Message
 from sagent.repl.blocks import Block, Page, Shell, Told
 from sagent.repl.completion import InputCompleter
 from sagent.repl.draft import Draft
@@ -22,8 +20,11 @@ from sagent.repl.files import list_files
 from sagent.repl.history import ProjectHistory
 from sagent.repl.keys import bind_keys, replace_text
 from sagent.repl.lines import Line
-from sagent.repl.panel import Figures, Queued, render_panel, render_status, short_advisors
-from sagent.repl.picker import Option, Picker, render_picker
+from sagent.repl.outbox import Outbox
+from sagent.repl.panel import Figures, render_panel, render_status, short_advisors
+from sagent.repl.picker import Option, render_picker
+from sagent.repl.presence import Presence
+from sagent.repl.questions import Questions
 from sagent.repl.screen import Screen
 from sagent.repl.story import Story
 
@@ -31,11 +32,9 @@ if TYPE_CHECKING:
     from sagent.agent import Agent
     from sagent.config import Settings
     from sagent.events import Event, Result
-    from sagent.policy import Ask
     from sagent.repl.command import Command
     from sagent.repl.desk import Manner
     from sagent.repl.opening import Opened, Opening
-    from sagent.tools.ask import Question
 
 T = TypeVar("T")
 TWICE = 2.0  # seconds in which a second Ctrl-C quits
@@ -51,17 +50,6 @@ _UNFINISHED = {
 }
 MOST_DEFECTS = 20  # that are told
 CLOSING = 8.0  # seconds that a session has to close
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """A message that was not read yet; one that was `sent` is the agent's already, an `early` one came before there was
-    a session."""
-
-    message: Message
-    typed: str
-    sent: bool = False
-    early: bool = False
 
 
 class Repl:
@@ -81,21 +69,15 @@ class Repl:
         self._opened: Opened | None = None
         self._next: Settings | None = None
         self._retry = asyncio.Event()
-        self._prompts: asyncio.Queue[Message | None] = asyncio.Queue()
-        self._waits: list[Waits] = []
-        self._picker: Picker[object] | None = None
-        self._line: asyncio.Future[str | None] | None = None
+        self._outbox = Outbox()
         self._draft = Draft()
         self._files: Sequence[str] = ()
         self._commands: Mapping[str, Command] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._shells: set[asyncio.Task[None]] = set()
-        self._asking: asyncio.Task[None] | None = None
         self._defects: set[str] = set()  # that were told
-        self._floor = asyncio.Lock()  # one question at a time
-        self._typed_at = self._pressed_at = 0.0
+        self._pressed_at = 0.0
         self._began_at: float | None = None
-        self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
         self.code = 0
         self._ready = asyncio.Event()  # settings and commands are there
         self._hint = self._farewell = ""
@@ -104,11 +86,13 @@ class Repl:
         screen.panel, screen.status = self._render_panel, self._render_status
         screen.completer = InputCompleter(lambda: self._files, self._command_names, self._command_arguments)
         self.story = Story(screen.surface, screen.redraw)
-        self.approvals = Approvals(self._on_approvals)
+        self._presence = Presence(screen, lambda: self._settings.notify if self._settings else "off")
+        self.questions = Questions(
+            screen, self._presence, self._spawn, cwd=lambda: self.settings.cwd, allow=self._allow
+        )
         screen.bind(bind_keys(screen, self))
         screen.on_resized = self._on_resized
         screen.output.on_gone = lambda: self.end(128 + signal.SIGHUP)
-        screen.buffer.on_text_changed += self._on_typed
 
     # -- life
 
@@ -190,7 +174,9 @@ class Repl:
                         return
                     self._commands = await asyncio.to_thread(all_commands, settings)
                     self._ready.set()
-                async with self._opening(settings, self._on_event, self._ask, self._answer_agent) as opened:
+                async with self._opening(
+                    settings, self._on_event, self.questions.approve, self.questions.answer
+                ) as opened:
                     await self._converse(opened)
                 settings = self._next
             except (SagentError, OSError) as error:
@@ -208,10 +194,9 @@ class Repl:
         self._head = lambda: log.head
         self.story.write(*self._past(opened.agent))
         self._count()
-        if any(wait.early for wait in self._waits):
-            self._release()
+        self._outbox.on_opened()
         while self._next is None:
-            message = await self._prompts.get()
+            message = await self._outbox.next()
             if message is not None:
                 await self._answer(opened, message)
 
@@ -227,23 +212,16 @@ class Repl:
         ticking = asyncio.create_task(self._tick())
         try:
             good = await self._run(opened.agent.run(message))
-            while good and any(wait.sent for wait in self._waits):
+            while good and self._outbox.is_unread:
                 good = await self._run(opened.agent.go_on())
         finally:
             ticking.cancel()
             began, self._began_at = self._began_at, None
         self._count()
-        self._ring(time.monotonic() - (began or 0.0))
+        self._presence.ring(time.monotonic() - (began or 0.0))
         if good:
-            self._release()
+            self._outbox.release()
         self.screen.redraw()
-
-    def _release(self) -> None:
-        """Have the first message that was kept answered."""
-        queued = next((wait for wait in self._waits if not wait.sent), None)
-        if queued is not None:
-            self._waits.remove(queued)
-            self._prompts.put_nowait(queued.message)
 
     async def _run(self, run: "Awaitable[Result]") -> bool:
         """Whether a run ended well. What went wrong its events have told."""
@@ -321,24 +299,15 @@ class Repl:
             case Advised():
                 self._count_money()
             case Received(_, message):
-                found = next((wait for wait in self._waits if wait.sent and wait.message is message), None)
-                if found:
-                    self._waits.remove(found)
+                self._outbox.on_read(message)
             case ReplyFinished(_, message):
                 self._count()
-                if not message.calls:
-                    self._send_queued()
+                if not message.calls and self._opened is not None and self._opened.agent.running:
+                    self._outbox.pass_on(self._opened.agent)
             case Switched() | Finished():
                 self._count()
             case _:
                 pass
-
-    def _send_queued(self) -> None:
-        """The turn would end now: the first message that waited for that is read."""
-        queued = next((wait for wait in self._waits if not wait.sent), None)
-        if queued is not None and self._opened is not None and self._opened.agent.running:
-            self._waits[self._waits.index(queued)] = replace(queued, sent=True)
-            self._opened.agent.send(queued.message, "idle")
 
     def _count(self) -> None:
         """Bring the figures of the status line up to date."""
@@ -366,34 +335,13 @@ class Repl:
             self.figures = replace(self.figures, cost=cost)
             self.screen.redraw()
 
-    def _ring(self, seconds: float) -> None:
-        """Tell the end of work to a person who looks elsewhere; of long work, where nobody knows where they look."""
-        if seconds >= LONG_TURN or self.screen.focused is False:
-            self._notify("sagent has finished")
-
-    def _notify(self, text: str) -> None:
-        """Tell somebody who looks elsewhere, or has not typed for a while, in the manner that is set."""
-        manner = "off" if self._settings is None else self._settings.notify
-        away = (
-            time.monotonic() - self._typed_at >= LONG_TURN if self.screen.focused is None else not self.screen.focused
-        )
-        if manner == "off" or not away:
-            return
-        if manner == "osc9":
-            note = f"\x1b]9;{text}\x07"
-            inside = bool(os.environ.get("TMUX"))  # tmux passes it on where its option allow-passthrough is on
-            self.screen.output.write_raw(f"\x1bPtmux;\x1b{note}\x1b\\" if inside else note)
-        self.screen.output.bell()
-        self.screen.output.flush()
-
     # -- what is drawn
 
     def _render_panel(self, width: int, height: int) -> Sequence[Line]:
         try:
-            if self._picker is not None:
-                return [(), *render_picker(self._picker, width, height - 1)]
-            queue = [Queued(wait.typed, wait.sent) for wait in self._waits]
-            spent = self.figures.cost.by_agent if self.figures.cost else None
+            if (picker := self.questions.picker) is not None:
+                return [(), *render_picker(picker, width, height - 1)]
+            queue, spent = self._outbox.queued, self.figures.cost.by_agent if self.figures.cost else None
             return render_panel(self.story.view, queue, asyncio.get_running_loop().time(), width, height, spent)
         except Exception as error:
             return [(("", f"(what is in progress cannot be shown: {type(error).__name__}: {error})"[:width]),)]
@@ -409,54 +357,17 @@ class Repl:
     def _on_resized(self) -> None:
         self.story.paint()
 
-    def _on_typed(self, _: object) -> None:
-        self._typed_at = time.monotonic()
-
     # -- hands: what keys do
 
     @property
     def busy(self) -> bool:
         """Whether a turn is in progress, or about to begin."""
-        return self._began_at is not None or not self._prompts.empty()
+        return self._began_at is not None or self._outbox.begins
 
     @property
     def interruptible(self) -> bool:
         """Whether there is something that Esc stops."""
         return self.busy or bool(self._shells)
-
-    @property
-    def picker(self) -> "Picker[object] | None":
-        """The list that is open."""
-        return self._picker
-
-    def type_at_question(self, text: str) -> None:
-        """A letter while a question is open: it chooses when no other follows at once, else it is the beginning of a
-        text. Whoever was about to write something must not have allowed a call by its first letter."""
-        buffer, loop = self.screen.buffer, asyncio.get_running_loop()
-        letter, self._letter = self._letter, ""
-        if letter or buffer.text:
-            buffer.insert_text(letter + text)
-            return
-        self._letter = text
-
-        def choose() -> None:
-            if self._picker is not None and self._letter == text:
-                self._letter = ""
-                if not self._picker.type(text):
-                    buffer.insert_text(text)
-                self.screen.redraw()
-
-        loop.call_later(PAUSE, choose)
-
-    def answer_in_words(self) -> bool:
-        """Answer the open question with what was typed; False where nothing was."""
-        text, self._words = self.screen.buffer.text.strip(), ""
-        if not text or self._picker is None or not self._picker.keys:
-            return False
-        self.screen.buffer.reset()
-        self._words = text
-        self._picker.leave()
-        return True
 
     def hold_paste(self, text: str) -> str:
         """Keep a long paste, and give its place holder."""
@@ -465,13 +376,7 @@ class Repl:
     def submit(self, moment: Literal["now", "idle"]) -> None:
         """Send what was typed: a message, a command, a shell line, a note."""
         buffer = self.screen.buffer
-        typed = buffer.text
-        if self._line is not None:
-            buffer.reset()
-            if not self._line.done():
-                self._line.set_result(typed)
-            return
-        if self._take(typed, moment):
+        if not self.questions.take_line(buffer.text) and self._take(buffer.text, moment):
             buffer.reset()
             self.screen.app.vi_state.reset()  # a new line is typed, not navigated
 
@@ -509,12 +414,11 @@ class Repl:
         message = user(text, *parts, *self._draft.images(typed))
         agent = self._opened.agent if self._opened else None
         if agent is not None and not self.busy:
-            self._prompts.put_nowait(message)
+            self._outbox.begin(message)
         elif moment == "now" and agent is not None and agent.running:
-            self._waits.append(Waits(message, typed, sent=True))
-            agent.send(message, "now")
+            self._outbox.send(agent, message, typed)
         else:
-            self._waits.append(Waits(message, typed, early=agent is None))
+            self._outbox.keep(message, typed, early=agent is None)
         self.screen.redraw()
 
     def prompt(self, text: str) -> None:
@@ -523,12 +427,10 @@ class Repl:
 
     def recall_queued(self) -> bool:
         """Take the last queued message back into the input; False where there is none."""
-        queued = next((wait for wait in reversed(self._waits) if not wait.sent), None)
-        if queued is None:
-            return False
-        self._waits.remove(queued)
-        replace_text(self.screen.buffer, queued.typed)
-        return True
+        typed = self._outbox.recall()
+        if typed is not None:
+            replace_text(self.screen.buffer, typed)
+        return typed is not None
 
     def can_background(self) -> bool:
         """Whether a call runs that can go on in the background."""
@@ -564,10 +466,9 @@ class Repl:
         now, before = time.monotonic(), self._pressed_at
         self._pressed_at = now
         buffer = self.screen.buffer
-        if self._line is not None:
-            buffer.reset()
-            self._line.set_result(None)
-        elif buffer.text:
+        if self.questions.take_line(None):
+            return
+        if buffer.text:
             buffer.save_to_undo_stack()
             buffer.text = ""
             self.screen.app.vi_state.reset()
@@ -676,7 +577,7 @@ class Repl:
         if self.busy and self._opened is not None:
             raise UsageError("A turn is in progress: interrupt it first (Esc).")
         self._next = self._settings = settings
-        self._prompts.put_nowait(None)
+        self._outbox.wake()
         self._retry.set()
 
     def manner(self, what: "Manner", value: str) -> None:
@@ -689,44 +590,11 @@ class Repl:
 
     async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
         """Have the person choose; None for nothing."""
-        picker = Picker([(("class:ask", f"? {title}"),)], options)
-        await self._open(picker)
-        return picker.chosen.result()
+        return await self.questions.pick(title, options)
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         """Have the person type a line; None when they leave it."""
-        if self._line is not None:
-            return None
-        buffer, screen = self.screen.buffer, self.screen
-        kept, self._line = buffer.text, asyncio.get_running_loop().create_future()
-        buffer.reset()
-        screen.label, screen.secret = label, secret
-        screen.redraw()
-        try:
-            return await self._line
-        finally:
-            self._line = None
-            screen.label, screen.secret = "› ", False
-            replace_text(buffer, kept)
-            screen.redraw()
-
-    async def _open(self, picker: "Picker[T]", end: "asyncio.Future[str | None] | None" = None) -> None:
-        """Show a list until something was chosen, or nothing; `end` closes it too."""
-        await self._until_free()
-        self._picker = picker  # pyright: ignore[reportAttributeAccessIssue] -- what it chooses is of no concern there
-        self.screen.redraw()
-        try:
-            await asyncio.wait([picker.chosen, *([end] if end else ())], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            picker.leave()
-            self._picker = None
-            self.screen.redraw()
-
-    async def _until_free(self) -> None:
-        """Wait until no list is open."""
-        while self._picker is not None:
-            await asyncio.wait([self._picker.chosen])
-            await asyncio.sleep(0)
+        return await self.questions.line(label, secret=secret)
 
     def _command_names(self) -> list[tuple[str, str]]:
         return [(name, one.help.split("\n", 1)[0]) for name, one in sorted(self._commands.items())]
@@ -778,86 +646,8 @@ class Repl:
         if self._opened is not None:
             self._opened.agent.send(user(f"Remember (it is in {path.name} now): {text}", sender="note"), "next")
 
-    # -- questions of the policy
-
-    async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:
-        return await self.approvals.ask(call, ask, "" if ask.agent == "root" else ask.agent)
-
-    def _on_approvals(self) -> None:
-        if self.approvals.waiting and (self._asking is None or self._asking.done()):
-            self._asking = self._spawn(self._put_questions())
-        self.screen.redraw()
-
-    async def _put_questions(self) -> None:
-        while self.approvals.waiting:
-            async with self._floor:
-                await self._until_quiet()
-                if self.approvals.waiting and not (approval := self.approvals.waiting[0]).answer.done():
-                    await self._put(approval)
-            await asyncio.sleep(0)
-
-    async def _until_quiet(self) -> None:
-        """Wait until the person has stopped typing."""
-        if (left := self._typed_at + QUIET - time.monotonic()) > 0:
-            await asyncio.sleep(left)
-            await self._until_quiet()
-
-    async def _put(self, approval: Approval) -> None:
-        from sagent.repl.approvals import options, render_question, rule_for
-        from sagent.repl.calls import read_text
-
-        rule = rule_for(approval)
-        count = len(self.approvals.waiting) - 1
-        title = render_question(approval, read_text(self.settings.cwd), self.screen.surface.width, count)
-        picker: Picker[Answer] = Picker(title, options(rule), keys=True)
-        words = await self._open_question(picker, approval.answer)
-        if approval.answer.done():
-            return
-        match answer := picker.chosen.result():
-            case "once":
-                approval.settle(None)
-            case "session" | "always":
-                self._allow(rule, always=answer == "always")
-                approval.settle(None)
-            case _:
-                why = words or (await self.line("Why not? ") if answer == "no" else "") or ""
-                approval.settle(f"The person said no: {why.strip()}" if why.strip() else "The person said no.")
-
-    async def _open_question(self, picker: "Picker[T]", end: "asyncio.Future[str | None] | None" = None) -> str:
-        """Put a question, and wait for a choice or for words, which are returned; what was being typed is kept."""
-        await self._until_free()
-        self._alert()
-        buffer = self.screen.buffer
-        kept, self._words, self._letter = buffer.text, "", ""
-        buffer.reset()
-        try:
-            await self._open(picker, end)
-        finally:
-            replace_text(buffer, kept or buffer.text)
-        return self._words
-
-    # -- questions of the agents
-
-    async def _answer_agent(self, question: "Question") -> str | None:
-        """What the person says to an agent's question, after the questions that came before it."""
-        from sagent.repl.approvals import render_agents_question
-
-        title = render_agents_question(question, self.screen.surface.width)
-        options = [Option(text, text) for text in question.options]
-        picker: Picker[str] = Picker(title, options, keys=True, ticked=set() if question.multiple else None)
-        async with self._floor:
-            await self._until_quiet()
-            words = await self._open_question(picker)
-        if words or not picker.chosen.result():
-            return words or None
-        if picker.ticked is None:
-            return picker.chosen.result()
-        return "\n".join(question.options[number] for number in sorted(picker.ticked))
-
-    def _alert(self) -> None:
-        self._notify("sagent asks")
-
-    def _allow(self, rule: str, *, always: bool) -> None:
+    def _allow(self, rule: str, always: bool) -> None:  # noqa: FBT001 -- a callback of two values
+        """Take a rule that the person allows; into the settings too, where it is for always."""
         from sagent.policy.rules import Rule
         from sagent.repl.approvals import add_rule
 
