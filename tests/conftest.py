@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -43,19 +44,22 @@ FACILITIES: dict[str, Callable[[], bool]] = {
 MAY_BE_MISSING = {"recordings", "chromium", "netns", "linux", "not-root", "torch", "claude", "codex", "llama-server"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@cache
+def has(name: str) -> bool:
+    """Whether this machine has a facility."""
+    return FACILITIES[name]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs something this machine lacks; under CI=true a missing package fails instead."""
-    known: dict[str, bool] = {}
-    for item in items:
-        for mark in item.iter_markers("needs"):
-            name = mark.args[0]
-            if name not in known:
-                known[name] = FACILITIES[name]()
-            if known[name]:
-                continue
-            if os.environ.get("CI") == "true" and name not in MAY_BE_MISSING:
-                pytest.exit(f"{item.nodeid} needs {name}, which is not installed; under CI=true nothing is skipped", 1)
-            item.add_marker(pytest.mark.skip(reason=f"needs {name}"))
+    for mark in item.iter_markers("needs"):
+        name = mark.args[0]
+        if has(name):
+            continue
+        if os.environ.get("CI") == "true" and name not in MAY_BE_MISSING:
+            pytest.fail(f"needs {name}, which is not installed; under CI=true nothing is skipped", pytrace=False)
+        pytest.skip(f"needs {name}")
 
 
 @pytest.fixture(autouse=True)
