@@ -139,7 +139,8 @@ class Ledger:
         self._prices = prices
         self._purses: dict[str, _Purse] = {"": Purse("", cap)}
         self._sums: dict[str, _Sums] = {"": _Sums()}  # by path; "" is all
-        self._usage: dict[tuple[str, str], Usage] = {}
+        self._usage: dict[tuple[str, str], Usage] = {}  # by agent and role
+        self._usage_by_model: dict[str, Usage] = {}
         self._unpriced_roles: set[str] = set()
 
     @property
@@ -248,6 +249,10 @@ class Ledger:
         """Tokens so far by (agent, role)."""
         return dict(self._usage)
 
+    def usage_by_model(self) -> Mapping[str, Usage]:
+        """Tokens so far by "provider/model"."""
+        return dict(self._usage_by_model)
+
     def billed(self, role: str) -> tuple[Usage, Decimal | None]:
         """What a role was billed, whoever had it: tokens, and USD, None where a call of it has no known price."""
         usage = sum((used for (_, name), used in self._usage.items() if name == role), Usage())
@@ -302,6 +307,8 @@ class Ledger:
         key = (record.agent, record.role)
         usage = self._usage.get(key)
         self._usage[key] = usage + record.usage if usage else record.usage
+        usage = self._usage_by_model.get(model)
+        self._usage_by_model[model] = usage + record.usage if usage else record.usage
 
     def _purse(self, agent: str) -> _Purse:
         """What an agent spends from: its own allowance, or that of the nearest above it."""

@@ -55,6 +55,10 @@ async def test_totals_by_role_model_and_agent():
     }
     assert totals.unpriced == ("nobody/knows",)
     assert ledger.usage()["root", "executor"] == Usage(7, output=105, reasoning=2)
+    assert ledger.usage_by_model() == {
+        "mine/flat": Usage(output=177),
+        "nobody/knows": Usage(7, output=5, reasoning=2),
+    }
     assert ledger.spent("root") == micros(120)
     assert ledger.spent_below("root") == micros(127)
     assert ledger.spent_below("root/review") == micros(7)

@@ -270,6 +270,8 @@ async def test_looking(desk: Desk) -> None:
     cost = await desk.do("/cost")
     assert "executor" in cost
     assert "of $5.00" in cost
+    by_role, by_model = (next(line for line in cost.splitlines() if name in line) for name in ("executor", "scripted/"))
+    assert by_model.split()[1:] == by_role.split()[1:]  # tokens, the cache's share and USD
 
 
 async def test_doing(desk: Desk) -> None:

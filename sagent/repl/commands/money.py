@@ -27,7 +27,7 @@ async def cost(desk: Desk) -> None:
     lines: list[Line] = [
         (("class:heading", f"{least}{money(spent.total)}{cap}"), ("class:dim", f"  {read}")),
         *_table("role", _by_role(usage), spent.by_role),
-        *_table("model", {}, spent.by_model),
+        *_table("model", ledger.usage_by_model(), spent.by_model),
         *_table("agent", _by_agent(usage), spent.by_agent),
     ]
     if spent.unpriced:
@@ -57,13 +57,13 @@ def _table(head: str, usage: Mapping[str, Usage], usd: Mapping[str, Decimal]) ->
     if not names:
         return
     yield ()
-    tokens = f"{'read':>9} {'cached':>7} {'written':>9} " if usage else ""
+    tokens = f"{'read':>9} {'cached':>7} {'written':>9} "
     width = max(len(name) for name in (head, *names))
     yield (("class:dim", f"  {head:{width}} {tokens}{'USD':>10}"),)
     for name in sorted(names, key=lambda name: -usd.get(name, Decimal(0))):
         one = usage.get(name, Usage())
         share = f"{one.cache_read / one.total_input:.0%}" if one.total_input else "-"
-        told = f"{count(one.total_input):>9} {share:>7} {count(one.output):>9} " if usage else ""
+        told = f"{count(one.total_input):>9} {share:>7} {count(one.output):>9} "
         yield (("", f"  {name:{width}} "), ("class:dim", told), ("", f"{money(usd.get(name, Decimal(0))):>10}"))
 
 
