@@ -1,10 +1,13 @@
 """The Unix filter: what goes in, what comes out, and with which exit code."""
 
+import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -385,6 +388,11 @@ def test_signals_stop_tools_and_leave_a_valid_log(
     assert shell.run("--continue", "go on").out == "Going on.\n"
 
 
+def unread(pipe: int) -> int:
+    """Bytes in a pipe."""
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
 @pytest.mark.parametrize("flags", [[], ["--input-format", "stream-json"]])
 def test_a_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
     shell.serve([])
@@ -394,7 +402,9 @@ def test_a_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
         cwd=shell.cwd, env=shell.environment, stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     shell.children.append(child)
-    time.sleep(1.0)
+    os.write(writing, b" ")
+    while unread(reading):
+        time.sleep(0.02)
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=10)
     os.close(reading)
