@@ -39,8 +39,9 @@ class ModelError(SagentError):
     """A provider, or the way to it, failed. The only exception a Model raises.
 
     `retry_after` is in seconds, as the provider asked, or None. Of a context overflow `window` and `tokens` are the
-    sizes the provider told: of the model's window, and of the input it was given. A `final` error is not cured by a
-    second try, whatever its kind.
+    sizes the provider told: of the model's window, and of the input it was given. `most_output` is how much output may
+    be asked for, where a request was refused for asking for more. A `final` error is not cured by a second try,
+    whatever its kind.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ModelError(SagentError):
         retry_after: float | None = None,
         window: int | None = None,
         tokens: int | None = None,
+        most_output: int | None = None,
         final: bool = False,
     ) -> None:
         super().__init__(message)
@@ -64,6 +66,7 @@ class ModelError(SagentError):
         self.retry_after = retry_after
         self.window = window
         self.tokens = tokens
+        self.most_output = most_output
         self.final = final
 
     def advise(self, words: str) -> None:

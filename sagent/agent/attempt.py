@@ -12,6 +12,7 @@ from sagent.model import Billed, Delta, Model, Reply, Request, TextPart, Thinkin
 from sagent.usage import Charge, Usage
 
 LEAST_WAIT, MOST_WAIT = 0.5, 30.0  # seconds
+_FAR = 1e9  # seconds that a date can be ahead
 
 Hear: TypeAlias = Callable[[TextPart | ThinkingPart], None]
 """Told of what a model says as it comes."""
@@ -83,16 +84,18 @@ class Attempt:
 def wait_before_retry(bounds: Bounds, error: ModelError, attempt: int) -> float | None:
     """Seconds to wait before the same request goes out again, or None when it should not.
 
-    What the provider asks for is honoured up to `longest_wait`; otherwise exponential backoff with full jitter.
+    What the provider asks for is honoured up to `longest_wait`; otherwise exponential backoff with full jitter. One
+    that asked for too short a wait twice is not believed again: all tries would be over at once.
     """
     if not error.retryable or attempt >= bounds.max_retries:
         return None
     if error.retry_after is not None and error.retry_after > bounds.longest_wait:
-        until = datetime.now().astimezone() + timedelta(seconds=error.retry_after)
+        until = datetime.now().astimezone() + timedelta(seconds=min(error.retry_after, _FAR))
         error.advise(f"It can be asked again at {until:%Y-%m-%d %H:%M %Z}; so long a wait is left to you.")
         return None
-    if error.retry_after is not None:
+    if error.retry_after is not None and attempt < 2:
         return error.retry_after
     import random
 
-    return random.uniform(LEAST_WAIT / 2, min(MOST_WAIT, LEAST_WAIT * 2**attempt))  # noqa: S311 -- not a secret
+    backoff = random.uniform(LEAST_WAIT / 2, min(MOST_WAIT, LEAST_WAIT * 2**attempt))  # noqa: S311 -- not a secret
+    return max(backoff, error.retry_after or 0.0)

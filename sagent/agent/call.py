@@ -111,6 +111,8 @@ async def _recover(state: State, partial: Partial) -> Message:
         try:
             return await _afford(state, partial)
         except ModelError as error:
+            if _asked_for_too_much(state, error, partial):
+                continue
             if error.kind != "context_overflow":
                 raise
             if not (partial.recoveries < MOST_RECOVERIES and _make_fit(state, error, partial)):
@@ -118,6 +120,22 @@ async def _recover(state: State, partial: Partial) -> Message:
                 raise
             partial.recoveries += 1
             partial.discard(state, error)
+
+
+def _asked_for_too_much(state: State, error: ModelError, partial: Partial) -> bool:
+    """Whether a request was refused for its output limit, which was by wrong data or is not paid for: then less is
+    asked for from now on."""
+    most, asked = error.most_output, [size for size in (state.meter.most_output, partial.asked) if size is not None]
+    if most is None or not LEAST_OUTPUT <= most < min(asked, default=most + 1):
+        return False
+    if partial.recoveries >= MOST_RECOVERIES:
+        return False
+    state.meter.most_output = most
+    partial.recoveries += 1
+    partial.discard(state, error)
+    text = f"At most {most:,} tokens a reply are asked for from now on: {error}"
+    state.emit(Notice(state.path, "warning", text))
+    return True
 
 
 async def _afford(state: State, partial: Partial) -> Message:
@@ -212,6 +230,8 @@ def _output_limit(state: State, weight: int, partial: Partial) -> int | None:
     Input and output share the window, so that beside a long input the usual output is too much to ask for.
     """
     wanted, limits = state.bounds.max_response_tokens, state.limits
+    if state.meter.most_output is not None:
+        wanted = min(state.meter.most_output, wanted or state.meter.most_output)
     if partial.most is not None:
         return min(partial.most, wanted or partial.most)
     known = limits.max_output or (2 * USUAL_OUTPUT if state.meter.window else 0)  # a server's own may be too much

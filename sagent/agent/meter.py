@@ -10,6 +10,7 @@ class Meter:
     weight: int = 0  # the bound of the last request that was counted
     counted: int = 0  # what the provider said it was
     window: int | None = None  # as an overflow error told it
+    most_output: int | None = None  # tokens that may be asked for, as a refusal told it
     shrunk: bool = False  # the conversation no longer begins with what was counted
 
     def bound(self, weight: int) -> int:

@@ -34,6 +34,10 @@ async def make_side_call(state: State, model: Model, request: Request, role: str
         try:
             return await _afford(state, model, request, role, hear, attempt)
         except ModelError as error:
+            most = error.most_output
+            if most is not None and LEAST_OUTPUT <= most < (request.max_output or most + 1) and not attempt.charges:
+                request = replace(request, max_output=most)  # the data were wrong
+                continue
             wait = wait_before_retry(bounds, error, tries)
             if wait is None or attempt.charges:
                 raise

@@ -374,7 +374,7 @@ def _hopeless(ask: _Ask, purse: _Purse) -> BudgetExceeded | None:
     worst = EXACT.add(ask.ceiling.cost(ask.input_bound, ask.least), ask.beside)
     return BudgetExceeded(
         f"a call to {name} was not made: with up to {ask.input_bound} tokens of input and {ask.least} of output it "
-        f"could cost {show(worst)}; {whose} is {show(cap)}, of which {show(purse.counted)} is spent"
+        f"could cost {show(worst)}; {whose} is {show(cap)}, of which {show(purse.counted)} counts as spent"
         f"{f', {show(purse.aside)} set aside for other agents' if purse.aside else ''} and "
         f"{show(purse.held)} reserved by calls in flight; raise it to go on"
     )

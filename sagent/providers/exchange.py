@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from math import isfinite
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -24,7 +24,7 @@ _ERROR_BODY = 65_536  # bytes read of an error's body
 _WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed
 _LINGER = 0.25  # seconds given to a finished stream to end, so that its connection can be used again
 _BLANK = b"\xef\xbb\xbf \t\r\n"
-_TRAILER = 10.0  # seconds given to what may follow a finished reply: the usage
+_TRAILER = 10.0  # seconds given to what may follow a finished reply, the usage, and to the body of an error
 
 T = TypeVar("T")
 
@@ -117,8 +117,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
     try:
         answer = await watch.over(transport.post(call.url, call.headers, call.body.parts))
         if not 200 <= answer.status < 300:
-            body = await _read(answer, _ERROR_BODY, watch)
-            raise from_status(call.origin, answer.status, answer.headers, body)
+            raise from_status(call.origin, answer.status, answer.headers, await _read_error(answer))
         async with aclosing(_deltas(call, answer, watch)) as batches:
             async for deltas in batches:
                 for delta in deltas:
@@ -239,6 +238,8 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
         raise call.origin.error("protocol", f"an event of the stream is not JSON: {_shown(text)}") from error
     fields = as_object(event) or as_object(next(iter(as_array(event)), None))
     if name == "error" or error_in(fields):
+        if call.draft.complete:
+            return  # of whatever came after the reply, which is paid for
         raise from_event(call.origin, fields or {"error": text})
     call.draft.feed(fields, out)
 
@@ -324,6 +325,20 @@ async def _read(answer: Answer, most: int, watch: "_Watch | None") -> bytes:
         parts.append(chunk)
         size += len(chunk)
     return b"".join(parts)[:most]
+
+
+async def _read_error(answer: Answer) -> bytes:
+    """The body of an error, or what there is of it after a while: the status says the most, and must not be lost."""
+    parts: list[bytes] = []
+    size = 0
+    with suppress(TimeoutError, Disrupted):
+        async with asyncio.timeout(_TRAILER):
+            async for chunk in answer.chunks:
+                parts.append(chunk)
+                size += len(chunk)
+                if size >= _ERROR_BODY:
+                    break
+    return b"".join(parts)[:_ERROR_BODY]
 
 
 async def _drain(answer: Answer) -> None:

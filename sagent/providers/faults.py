@@ -10,21 +10,26 @@ from sagent.errors import ModelError, ModelErrorKind
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.providers.disruption import Disrupted
-from sagent.providers.overflow import sizes_in
+from sagent.providers.overflow import most_output_in, sizes_in
 
 _SHOWN = 600  # characters of a provider's own words in a message
 
 # Said, in these or similar words, by Anthropic, OpenAI, Azure, OpenRouter, Groq, xAI, Mistral, Moonshot, DashScope,
-# MiniMax, Google, vLLM, llama.cpp, LM Studio, Ollama, Copilot and GitHub Models.
+# MiniMax, Google, Bedrock, Cohere, vLLM, SGLang, TGI, llama.cpp, LM Studio, Ollama, Copilot and GitHub Models.
 _OVERFLOW = (
     r"context_(length|window)_exceeded|exceed_context_size|request_too_large|tokens_limit_reached"
-    r"|string_above_max_length|model_max_prompt_tokens_exceeded|prompt (is )?too long|prompt exceeds max"
+    r"|invalid '(messages|input)\b[^']*': string too long|model_max_prompt_tokens_exceeded|prompt (is )?too long"
+    r"|prompt exceeds max"
     r"|max(imum)? (context|prompt|input) length|maximum allowed input|exceed(s|ed)? max context"
     r"|exceeds? (the )?(available |model'?s? |maximum )*context|context (window|size|length)[^.]{0,40}exceed"
     r"|input (is )?too long|input length and|input tokens? exceed|input token count|range of input length"
     r"|exceed(s|ed)? (the |model )*token limit|reduce the length|greater than the context length"
     r"|longer than the model'?s context|context length of only|prompt token count of \d+ exceeds"
-    r"|request entity too large|request too large for .*must be reduced"
+    r"|request entity too large|request too large for .*must be reduced|request body too large for .*tokens"
+    r"|`inputs` tokens \+ `max_new_tokens` must be|`inputs` must have less than|longer than the maximum model length"
+    r"|max_(completion_)?tokens must be at least 1, got -|too many tokens: size limit|too many input tokens"
+    r"|token length exceed|tokens in request more than max|expected maxlength: \d+, actual"
+    r"|(larger|more) than the max(imum)? context|n_keep \(?\d+\)? ?>= ?n_ctx|payload size exceeds"
 )
 _PAYMENT = (
     r"insufficient[_ ](quota|balance|credit|fund)|credit balance is too low|exceeded_current_quota|billing_error"
@@ -85,6 +90,7 @@ _BY_STATUS: Mapping[int, ModelErrorKind] = {
     408: "server",
     409: "server",
     413: "context_overflow",
+    424: "server",  # TGI and Bedrock: the model failed
     425: "server",
     429: "rate_limit",
     499: "server",
@@ -95,6 +101,9 @@ _REMEDIES: Mapping[ModelErrorKind, str] = {
     "permission": "The key may not do this: ask for access there, or choose another model.",
     "not_found": "Check the model's name; sagent models --check asks which there are.",
 }
+_UNITS: Mapping[str, float] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_UNIT = r"(\d+(?:\.\d+)?) ?(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z])"
+_SPAN = rf"{_UNIT}(?:(?:,? | and )?{_UNIT})*"
 # MiniMax reports these in `base_resp`, under HTTP 200 (its error code page).
 _MINIMAX: Mapping[int, int] = {
     1000: 500,
@@ -103,9 +112,14 @@ _MINIMAX: Mapping[int, int] = {
     1004: 401,
     1008: 402,
     1013: 500,
+    1026: 400,
+    1027: 400,
     1039: 413,
+    1041: 429,
     2013: 400,
+    2045: 429,
     2049: 401,
+    2056: 429,
 }
 
 
@@ -142,19 +156,21 @@ def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: b
         data: object = json.loads(text)
     except (ValueError, RecursionError):
         data = None
+    if 300 <= status < 400:  # with a page in it, mostly
+        where = headers.get("location", "somewhere else")
+        return origin.error("not_found", f"redirected to {where}: set the base URL to where the API is.", status=status)
     if data is None and (text[:1] == "<" or "html" in headers.get("content-type", "")):
         kind: ModelErrorKind = _BY_STATUS.get(status, "server")
         if status == 503 and re.search(_OVERLOADED, text.lower()):
             kind = "overloaded"
-        return origin.error(
+        error = origin.error(
             kind,
             f"an HTML page instead of an answer: {_plain(text)}. It comes from a proxy or a wrong base URL.",
             status=status,
-            retry_after=_retry_after(headers, ""),
+            retry_after=_retry_after(kind, headers, ""),
         )
-    if 300 <= status < 400:
-        where = headers.get("location", "somewhere else")
-        return origin.error("not_found", f"redirected to {where}: set the base URL to where the API is.", status=status)
+        error.final = _settled(status, headers)
+        return error
     return _judge(origin, status, headers, data, text)
 
 
@@ -180,12 +196,19 @@ def _judge(origin: Origin, status: int | None, headers: Mapping[str, str], data:
         words = f"{words.rstrip('.')}. Check {origin.variable}."
     elif kind in _REMEDIES and (kind != "not_found" or "model" in words.lower()):
         words = f"{words.rstrip('.')}. {_REMEDIES[kind]}"
-    retry = _retry_after(headers, words) if kind in ("rate_limit", "overloaded", "server") else None
-    error = origin.error(kind, words, status=status, retry_after=retry)
-    error.final = headers.get("x-should-retry") == "false"  # Anthropic and OpenAI say so to their own clients
+    error = origin.error(kind, words, status=status, retry_after=_retry_after(kind, headers, words))
+    error.final = _settled(status, headers)
     if kind == "context_overflow":
         error.window, error.tokens = sizes_in(f"{words} {text[:4_000]}")
+    elif kind in ("invalid_request", "payment"):
+        error.most_output = most_output_in(f"{words} {as_str(as_object(_first(data).get('error')).get('param'))}")
     return error
+
+
+def _settled(status: int | None, headers: Mapping[str, str]) -> bool:
+    """Whether a second try would end as the first: Anthropic and OpenAI tell that to their own clients, and a proxy
+    that wants a password goes on wanting it."""
+    return headers.get("x-should-retry") == "false" or status == 407
 
 
 def _kind(status: int | None, codes: Sequence[str], words: str) -> ModelErrorKind:
@@ -335,25 +358,33 @@ def _title(part: str) -> list[str]:
     return re.findall(r"(?is)<title[^>]*>(.*?)</title>", part)
 
 
-def _retry_after(headers: Mapping[str, str], words: str) -> float | None:
+def _retry_after(kind: ModelErrorKind, headers: Mapping[str, str], words: str) -> float | None:
     """Seconds to wait as the provider asks, from the first of the places where it may say so."""
+    if kind not in ("rate_limit", "overloaded", "server"):
+        return None
     if (wait := _number(headers.get("retry-after-ms", ""))) is not None:
         return wait / 1000
     asked = headers.get("retry-after", "")
     if asked:
-        if (wait := _number(asked)) is not None:
+        if (wait := _number(asked.partition(",")[0])) is not None:  # a header may be there twice
             return wait
-        if (wait := _until_date(asked)) is not None:
+        if wait := _until_date(asked) or _span(asked):
             return wait
+    if kind == "rate_limit" and (waits := _resets(headers)):
+        return max(waits)
+    said = re.search(rf"(?i)(?:again|retry|wait|resets?)(?: (?:in|after|for|at least|about))* ({_SPAN})", words)
+    return _span(said[1]) if said else None
+
+
+def _resets(headers: Mapping[str, str]) -> list[float]:
+    """Seconds until the limits that are used up hold no longer, as far as headers tell."""
     resets = [name for name in headers if "ratelimit" in name and "reset" in name]
     spent = [name for name in resets if _number(headers.get(name.replace("reset", "remaining"), "")) == 0]
     if not spent and len(resets) == 1:
         spent = resets
-    waits = [wait for name in spent if (wait := _span(headers[name])) is not None]
-    if waits:
-        return max(waits)
-    said = re.search(r"(?i)(?:try again|retry) (?:in|after) ((?:\d+h)?(?:\d+m(?!s))?(?:[\d.]+ ?(?:ms|s\w*))?)", words)
-    return _span(said.group(1).replace(" ", "")) if said and said.group(1) else None
+    told = [headers[name] for name in spent]
+    told += re.findall(r"\br=0 *; *t=(\d+)", headers.get("ratelimit", ""))  # the IETF's draft: Hugging Face
+    return [wait for text in told if (wait := _span(text)) is not None]
 
 
 def _number(text: str) -> float | None:
@@ -375,13 +406,15 @@ def _until_date(text: str) -> float | None:
 
 
 def _span(text: str) -> float | None:
-    """Seconds in "6m0s", "120ms", "1.5s", a plain number, an epoch time in s or ms, or an ISO date."""
+    """Seconds in "6m0s", "120ms", "1.5 seconds", "2 hours and 5 minutes", a plain number, an epoch time in s or ms, or
+    an ISO date."""
     text = text.strip()
-    if match := re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)(ms|s\w*))?", text):
-        hours, minutes, rest, unit = match.groups()
-        if match.group():
-            seconds = (_number(rest or "0") or 0.0) / (1000 if unit == "ms" else 1)
-            return int(hours or 0) * 3600 + int(minutes or 0) * 60 + seconds
+    if re.fullmatch(f"(?i){_SPAN}", text):
+        parts = re.findall(_UNIT, text.lower())
+        seconds = sum(
+            float(number) * (0.001 if unit.startswith(("ms", "mil")) else _UNITS[unit[0]]) for number, unit in parts
+        )
+        return seconds if seconds < 1e9 else None
     try:
         value = float(text)
     except ValueError:
@@ -397,6 +430,6 @@ def _span(text: str) -> float | None:
 
 
 def _ahead(moment: float) -> float | None:
-    """Seconds until an epoch time; None for one that is past, which tells nothing."""
+    """Seconds until an epoch time; None for one that is past, or decades ahead, which tells nothing."""
     left = moment - time.time()
-    return left if left > 0 else None
+    return left if 0 < left < 1e9 else None

@@ -6,12 +6,14 @@ reader of events serve both transports.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from re import match
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 from sagent.lib.dataclass import dataclass
 from sagent.providers.access import NO_KEY, Access
 from sagent.providers.disruption import Disrupted
-from sagent.providers.transport import Answer, unreachable
+from sagent.providers.transport import Answer, nobody, refused_by_proxy, unreachable
 
 if TYPE_CHECKING:
     import httpx2
@@ -63,6 +65,7 @@ class SdkTransport:
         self._reach = Reach(via, access.base_url or None, key, own=not access.delegated, connect=connect)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: asyncio.Task[SdkClient] | None = None
+        self._answered = False  # a server was seen to run
 
     async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
         """Send a body, given in parts; returns when the response's headers are there."""
@@ -88,7 +91,9 @@ class SdkTransport:
         except ImportError as error:  # some parts are only looked for when a request is signed
             raise self._lacking(error) from error
         except Exception as error:
-            raise _disrupted(error) from error
+            place = url if "://" in url else self._reach.base_url or ""
+            raise _disrupted(error, place, silent=not self._answered) from error
+        self._answered = True
         found = {name.lower(): value for name, value in response.headers.items()}
         return Answer(response.status_code, found, _chunks(client, response), _closer(response))
 
@@ -153,8 +158,11 @@ def _closer(response: "httpx2.Response") -> Callable[[], Awaitable[None]]:
     return close
 
 
-def _disrupted(error: Exception) -> Disrupted:
-    """An SDK's exception as what it says about the request. One that is about no connection is about the login."""
+def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
+    """An SDK's exception as what it says about the request. One that is about no connection is about the login.
+
+    `silent` is that nobody has ever answered at `url`.
+    """
     import httpx2
 
     if isinstance(error, Disrupted):
@@ -166,7 +174,12 @@ def _disrupted(error: Exception) -> Disrupted:
         if isinstance(cause, OSError) and cause.filename:  # a file, and no connection
             return Disrupted("auth", f"the login cannot be read: {_words(cause)}")
         if isinstance(cause, httpx2.HTTPError | OSError):
-            return unreachable("no answer", cause)
+            where = urlsplit(url).netloc.rpartition("@")[2]
+            failed = unreachable(f"no answer from {where}" if where else "no answer", cause)
+            if isinstance(cause, httpx2.ProxyError):
+                return refused_by_proxy(failed.reason, int(told[1]) if (told := match(r"(\d{3}) ", str(cause))) else 0)
+            refused = isinstance(cause, httpx2.ConnectError) and not failed.final
+            return nobody(failed, url) if silent and refused else failed
     return Disrupted("auth", f"the SDK could not make the request: {_words(error)}")
 
 

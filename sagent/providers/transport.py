@@ -177,9 +177,8 @@ class DirectTransport:
                 raise Disrupted("network", f"no connection to {host}:{port} within {self._connect:g} s") from error
             if isinstance(error, OSError | UnicodeError):
                 failed = unreachable(f"no connection to {host}:{port}", error)
-                if near is None and loopback(f"http://{_bracketed(host)}") and (host, port) not in self._answered:
-                    raise Disrupted("network", f"{failed.reason}. {_NOBODY}", final=True) from error
-                raise failed from error
+                silent = near is None and (host, port) not in self._answered
+                raise nobody(failed, f"http://{_bracketed(host)}") if silent else failed from error
             raise
         return connection
 
@@ -193,7 +192,7 @@ class DirectTransport:
             connection.send("CONNECT", target, [("host", target), *_proxy_key(way.proxy)])
             status, _ = await connection.head()
             if not 200 <= status < 300:
-                raise Disrupted("network", f"the proxy {proxy.hostname} answered {status} to CONNECT {target}")
+                raise refused_by_proxy(f"the proxy {proxy.hostname} answered {status} to CONNECT {target}", status)
             connection.begin_tunnel()
 
 
@@ -281,6 +280,18 @@ def unreachable(what: str, error: BaseException) -> Disrupted:
         advice = "Where a proxy signs with its own authority, name its certificate in SSL_CERT_FILE."
         return Disrupted("network", f"{what}: {text}. {advice}", final=True)
     return Disrupted("network", f"{what}: {text}")
+
+
+def refused_by_proxy(reason: str, status: int) -> Disrupted:
+    """What a proxy's own status says: that it will not lead on stays so, that it cannot may pass."""
+    if status not in (401, 403, 407):
+        return Disrupted("network", reason)
+    return Disrupted("network", f"{reason}. Mend HTTPS_PROXY, or except the host with NO_PROXY", final=True)
+
+
+def nobody(failed: Disrupted, url: str) -> Disrupted:
+    """The same of a server that has never answered: where it would run on this machine, it does not."""
+    return Disrupted("network", f"{failed.reason}. {_NOBODY}", final=True) if loopback(url) else failed
 
 
 async def _inflate(chunks: AsyncGenerator[bytes], encoding: str) -> AsyncGenerator[bytes]:

@@ -116,6 +116,29 @@ async def test_a_summary_that_is_none_never_costs_the_task(
     await agent.aclose()
 
 
+class Bounded(Endless):
+    """Writes less at once than its data say."""
+
+    def play(self, request: Request) -> Message | str:
+        told = super().play(request)
+        if (request.max_output or 0) > 600 and request.messages[-1].content.startswith(ASKED):
+            raise ModelError("invalid_request", "max_tokens: 600 at most", provider="scripted", most_output=600)
+        return told
+
+
+async def test_a_summary_is_asked_for_again_with_the_output_that_the_model_can_give(tmp_path: Path) -> None:
+    model = Bounded(6, window=100_000)
+    agent, _ = agent_of(model, tmp_path)
+    await agent.run("the one thing I want")
+    await agent.compact("the file")
+    asked = [request.max_output for request in model.requests if request.messages[-1].content.startswith(ASKED)]
+    assert len(asked) == 2
+    assert (asked[0] or 0) > 600
+    assert asked[1] == 600
+    assert "something that matters here" in agent.messages[1].content
+    await agent.aclose()
+
+
 async def test_what_was_compacted_is_read_the_same_from_the_log(tmp_path: Path) -> None:
     log = MemoryLog()
     agent, _ = agent_of(Endless(60), tmp_path, log=log)

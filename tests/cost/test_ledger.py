@@ -95,7 +95,14 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_figures():
     with pytest.raises(BudgetExceeded) as caught:
         await ledger.reserve("root", "executor", "mine", "flat", 100, 5000)
     message = str(caught.value)
-    for figure in ("mine/flat", "cap is $0.001,", "$0.0007 is spent", "$0.00 reserved", "cost $0.000356;", "256"):
+    for figure in (
+        "mine/flat",
+        "cap is $0.001,",
+        "$0.0007 counts as spent",
+        "$0.00 reserved",
+        "cost $0.000356;",
+        "256",
+    ):
         assert figure in message
     assert ledger.totals().total == micros(700)
     with await ledger.reserve("root", "executor", "mine", "flat", 100, 50) as reservation:

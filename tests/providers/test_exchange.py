@@ -96,6 +96,7 @@ async def test_a_stream_without_its_closing_event_is_cut(raw_server, pieces) -> 
         [HEAD, chunk(says("hello") + DONE), END],  # no finish reason
         [HEAD, chunk(says("hello", "stop") + DONE + b"data: rubbish\n\n"), END],
         [HEAD, chunk(says("hello", "stop") + DONE[:-2]), END],  # no blank line
+        [HEAD, chunk(says("hello", "stop") + event({"error": {"code": 500, "message": "late"}})), END],
         [HEAD, chunk(says("hello", "stop") + DONE), 30.0],  # the stream stays open
         [HEAD, chunk(says("hello", "stop")), 30.0],
     ],
@@ -128,6 +129,16 @@ async def test_an_error_in_a_stream(raw_server) -> None:
         error = await failure(model)
         assert (error.kind, error.status) == ("server", 502)
         assert "Provider disconnected" in str(error)
+
+
+async def test_an_error_whose_body_never_ends_keeps_its_status(raw_server, monkeypatch) -> None:
+    monkeypatch.setattr("sagent.providers.exchange._TRAILER", 0.05)
+    told = b'{"error":{"message":"slow down"}}'
+    endless = b"HTTP/1.1 429 Too Many\r\nretry-after: 9\r\ncontent-length: 5000\r\n\r\n" + told
+    async with raw_server([endless, 30.0]) as server, chat(server.url) as model:
+        error = await failure(model)
+        assert (error.kind, error.status, error.retry_after) == ("rate_limit", 429, 9.0)
+        assert "slow down" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import UTC, datetime
 from email.utils import formatdate
 
 import pytest
@@ -51,6 +52,8 @@ def fault(status: int, body: object, headers: dict[str, str] | None = None) -> M
         (520, b"error code: 520", "server"),
         (529, {"error": {"type": "overloaded_error", "message": "Overloaded"}}, "overloaded"),
         (307, b"", "not_found"),
+        (301, b"<html><head><title>301 Moved Permanently</title></head></html>", "not_found"),
+        (424, {"error": "Request failed during generation", "error_type": "generation"}, "server"),
         (418, b"teapot", "invalid_request"),
     ],
 )
@@ -81,6 +84,18 @@ def test_the_kind(status: int, body: object, kind: str) -> None:
         "tokens to keep from the initial prompt is greater than the context length",
         "prompt too long; exceeded max context length by 4 tokens",
         "Input tokens exceed the configured limit of 272000 tokens.",
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens and 9",
+        "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000",
+        "max_tokens must be at least 1, got -123.",
+        "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
+        "too many tokens: size limit exceeded by 4000 tokens. Try using shorter or fewer inputs.",
+        "Total message token length exceed model limit",
+        "Malformed input request: expected maxLength: 200000, actual: 300000, please reformat your input.",
+        "Cannot truncate prompt with n_keep (5000) >= n_ctx (4096)",
+        "input is larger than the max context size. skipped",
+        "Request body too large for gpt-4o-mini model. Max size: 8000 tokens.",
+        "Request payload size exceeds the limit: 20971520 bytes.",
+        "Invalid 'messages[5].content': string too long. Expected a string with maximum length 10485760.",
     ],
 )
 @pytest.mark.parametrize("status", [400, 422, 500])
@@ -95,10 +110,24 @@ def test_an_overflow_is_known_by_its_words(words: str, status: int) -> None:
         "temperature: range: 0..1",
         "messages.3: tool_use ids were found without tool_result blocks",
         "Unknown parameter: 'context'",
+        "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64.",
+        "Invalid 'user': string too long. Expected a string with maximum length 64.",
+        "Too many tokens, please wait before trying again.",
+        "`max_tokens` must be less than or equal to `8192`, which is less than the `context_window` for this model",
     ],
 )
 def test_other_refusals_are_no_overflow(words: str) -> None:
-    assert fault(400, {"error": {"message": words}}).kind == "invalid_request"
+    error = fault(
+        400, {"error": {"message": words, "code": "string_above_max_length" if "too long" in words else None}}
+    )
+    assert error.kind == "invalid_request"
+
+
+@pytest.mark.parametrize("place", ["message", "param"])
+def test_a_refusal_of_the_output_limit_says_how_much_may_be_asked_for(place: str) -> None:
+    words = "max_tokens is too large: 32000. This model supports at most 16384 completion tokens, whereas"
+    error = fault(400, {"error": {"message": "Param Incorrect", place: words}})
+    assert (error.kind, error.most_output) == ("invalid_request", 16_384)
 
 
 def test_a_rate_limit_in_tokens_is_no_overflow_unless_it_can_never_fit() -> None:
@@ -164,6 +193,14 @@ def test_the_key_is_never_shown_and_its_variable_is_named() -> None:
             },
             2.0,
         ),
+        ({"retry-after": "7, 7"}, 7.0),
+        ({"retry-after": "30s"}, 30.0),
+        ({"retry-after": "0"}, 0.0),
+        ({"retry-after": "99999999999999"}, None),
+        ({"retry-after": "-3", "retry-after-ms": "nan", "x-ratelimit-reset": "12"}, 12.0),
+        ({"x-ratelimit-reset": "999999999999h"}, None),
+        ({"ratelimit": '"burst";r=4;t=9, "sustained";r=0;t=42'}, 42.0),
+        ({"ratelimit": '"api";r=3;t=42'}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "-3"}, None),
         ({}, None),
@@ -180,14 +217,27 @@ def test_the_wait_as_a_moment() -> None:
     epoch = fault(429, b"", {"x-ratelimit-reset": str(int((time.time() + 30) * 1000))}).retry_after
     assert epoch is not None
     assert 25 < epoch <= 30
+    for text in (str(int(time.time()) + 30), datetime.fromtimestamp(time.time() + 30, UTC).isoformat()):
+        misplaced = fault(429, b"", {"retry-after": text}).retry_after
+        assert misplaced is not None and 25 < misplaced <= 30
     assert fault(429, b"", {"retry-after": formatdate(time.time() - 30, usegmt=True)}).retry_after is None
 
 
 def test_the_wait_in_words_and_in_a_repeated_header() -> None:
     assert fault(429, {"error": {"message": "Please try again in 1.25s. Visit"}}).retry_after == 1.25
     assert fault(429, {"error": {"message": "Please try again in 6m12s."}}).retry_after == 372.0
+    assert fault(429, {"error": {"message": "Please try again in 2 minutes."}}).retry_after == 120.0
+    assert fault(429, {"error": {"message": "Your quota will reset after 2h30m10s."}}).retry_after == 9_010.0
+    waits = "Rate limit of 50 per 86400s exceeded. Please wait 38041 seconds before retrying."
+    assert fault(429, {"error": {"message": waits}}).retry_after == 38_041.0
     told = {"error": {"message": "x", "code": 429, "metadata": {"headers": {"Retry-After": "3"}}}}
     assert from_event(ORIGIN, told).retry_after == 3.0
+
+
+@pytest.mark.parametrize(("status", "seconds"), [(429, 4_000.0), (500, None), (503, None)])
+def test_only_who_passed_a_limit_waits_for_its_end(status: int, seconds: float | None) -> None:
+    headers = {"x-ratelimit-reset": "4000", "x-ratelimit-remaining": "99"}
+    assert fault(status, {"error": {"message": "no"}}, headers).retry_after == seconds
 
 
 def test_nobody_waits_for_what_waiting_does_not_cure() -> None:
@@ -216,6 +266,8 @@ def test_nobody_waits_for_what_waiting_does_not_cure() -> None:
         ({"error": "prompt is too long"}, "context_overflow"),
         ({"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, "payment"),
         ({"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}, "rate_limit"),
+        ({"base_resp": {"status_code": 2056, "status_msg": "usage limit exceeded"}}, "rate_limit"),
+        ({"base_resp": {"status_code": 1026, "status_msg": "new_sensitive"}}, "invalid_request"),
     ],
 )
 def test_errors_inside_a_stream(data: dict[str, object], kind: str) -> None:
@@ -248,3 +300,9 @@ def test_a_provider_that_says_so_is_not_asked_again() -> None:
         fault(429, slow_down, {"x-should-retry": word} if word else None).retryable for word in ("false", "true", "")
     ]
     assert said == [False, True, True]
+
+
+@pytest.mark.parametrize("body", [b"", b"<html><title>Proxy Authentication Required</title></html>"])
+def test_a_proxy_that_wants_a_password_goes_on_wanting_it(body: bytes) -> None:
+    error = fault(407, body)
+    assert (error.kind, error.retryable) == ("network", False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagent.providers.overflow import Sizes, sizes_in
+from sagent.providers.overflow import Sizes, most_output_in, sizes_in
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,21 @@ from sagent.providers.overflow import Sizes, sizes_in
         ("The input (5000 tokens) is longer than the model's context length (4096 tokens).", 4_096, 5_000),
         (("Request too large for gpt-x on tokens per min (TPM): Limit 400000, Requested 2500013. The input or output "
           "tokens must be reduced in order to run successfully."), 400_000, 2_500_013),
+        (("You passed 7000 input tokens and requested 2000 output tokens. However, the model's context length is only "
+          "8192 tokens, resulting in a maximum input length of 6192 tokens."), 8_192, 7_000),
+        (("'max_tokens' or 'max_completion_tokens' is too large: 64000. This model's maximum context length is 64001 "
+          "tokens and your request has 24235 input tokens (64000 > 64001 - 24235)."), 64_001, 24_235),
+        ("`inputs` tokens + `max_new_tokens` must be <= 131073. Given: 140000 `inputs` tokens and 9 `max_new_tokens`",
+         131_073, 140_000),
+        ("`inputs` must have less than 4096 tokens. Given: 5000", 4_096, 5_000),
+        ("the input token count is 135538 but model only supports up to 131072.", 131_072, 135_538),
+        ("The input token count exceeds the maximum number of tokens allowed 1048576.", 1_048_576, None),
+        ("Input length (265330) exceeds model's maximum context length (262144).", 262_144, 265_330),
+        ("Input length 131393 exceeds the maximum allowed input length of 131040 tokens.", 131_040, 131_393),
+        ("The input exceeds the model's maximum context limit of 8192 tokens.", 8_192, None),
+        ("greater than the context length (n_keep: 23678>= n_ctx: 9472). Try to load", 9_472, 23_678),
+        ("The decoder prompt (length 9000) is longer than the maximum model length of 8192.", 8_192, 9_000),
+        ("Request body too large for gpt-4o-mini model. Max size: 8000 tokens.", 8_000, None),
         ("Your input exceeds the context window of this model. Please adjust your input and try again.", None, None),
         ("invalid params, context window exceeds limit (2013)", None, None),
         ("prompt too long; exceeded max context length by 4 tokens", None, None),
@@ -50,3 +65,35 @@ from sagent.providers.overflow import Sizes, sizes_in
 )  # fmt: skip
 def test_sizes_told(words: str, window: int | None, tokens: int | None) -> None:
     assert sizes_in(words) == Sizes(window, tokens)
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        ("max_tokens: 128000 > 64000, which is the maximum allowed number of output tokens for claude-x", 64_000),
+        ("max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas", 16_384),
+        ("Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 4096, but got 9000.", 4_096),
+        ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 8_192),
+        ("InternalError.Algo.InvalidParameter: Range of max_tokens should be [1, 8192]", 8_192),
+        ("it has a maxOutputTokens value of 99999 but the supported range is from 1 (inclusive) to 65537 (exclusive).",
+         65_536),
+        ("`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than", 8_192),
+        ("`max_new_tokens` must be <= 4096. Given: 8000", 4_096),
+        ("parameter `max_completion_tokens` is not valid: integer above maximum value, expected a value <= 12288",
+         12_288),
+        (("The maximum tokens you requested exceeds the model limit of 10000. Try again with a maximum tokens value "
+          "that is lower than 10000."), 9_999),
+        ("Requested maximum tokens of 227043 exceeds the maximum output tokens limit: 102400.", 102_400),
+        ("max_tokens: 100352 exceeds maximum 98304 trace_id: df50a381", 98_304),
+        ("max_tokens (943710): Input should be less than or equal to 384000", 384_000),
+        ("max_tokens (current value: 95972) must be between 0 and 32768", 32_768),
+        ("max_tokens (384000) exceeds model's maximum output tokens (65536)", 65_536),
+        ("fewer max_tokens. You requested up to 64000 tokens, but can only afford 17043. To increase", 17_043),
+        ("`max_tokens` must be greater than `thinking.budget_tokens`.", None),
+        ("temperature must be between 0 and 2", None),
+        ("max_tokens must be at least 1", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_the_most_output_told(words: str, most: int | None) -> None:
+    assert most_output_in(words) == most

@@ -14,7 +14,9 @@ import pytest
 
 from sagent.errors import ModelError
 from sagent.providers import OpenAI
+from sagent.providers.access import Access
 from sagent.providers.disruption import Disrupted
+from sagent.providers.sdk import SdkTransport
 from sagent.providers.transport import DirectTransport
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -164,6 +166,23 @@ async def test_a_server_of_this_machine_that_has_answered_may_come_back(raw_serv
         await fetch(transport, server.url)
     assert caught.value.kind == "network"
     assert not caught.value.final
+
+
+async def test_through_an_sdk_that_is_told_the_same(raw_server, unused_tcp_port) -> None:
+    never = SdkTransport("openai", "", Access("acme", f"http://localhost:{unused_tcp_port}", "k"))
+    with pytest.raises(Disrupted, match=f"localhost:{unused_tcp_port}.*Start the server there") as caught:
+        await never.post(f"http://localhost:{unused_tcp_port}/v1/x", {}, [b"{}"])
+    assert (caught.value.kind, caught.value.final) == ("network", True)
+    await never.aclose()
+    async with raw_server([OK]) as server:
+        once = SdkTransport("openai", "", Access("acme", server.url, "k"))
+        answer = await once.post(f"{server.url}/v1/x", {}, [b"{}"])
+        assert b"".join([chunk async for chunk in answer.chunks]) == b"ok"
+        await answer.aclose()
+    with pytest.raises(Disrupted) as caught:
+        await once.post(f"{server.url}/v1/x", {}, [b"{}"])
+    assert (caught.value.kind, caught.value.final) == ("network", False)
+    await once.aclose()
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://exa mple", "http://host:99999", "http://ü\u200d.x..y"])
@@ -356,6 +375,20 @@ async def test_a_proxy_passes_plain_requests_on_and_is_left_out_where_told(monke
         assert await fetch(transport, server.url) == (200, b"ok")
         assert len(server.requests) == 1
         await transport.aclose()
+
+
+@pytest.mark.parametrize("way", ["direct", "sdk"])
+@pytest.mark.parametrize(("status", "again"), [(407, False), (403, False), (502, True)])
+async def test_a_proxy_that_wants_a_password_is_not_asked_again(monkeypatch, proxy, way, status, again) -> None:
+    async with proxy([], status) as address:
+        monkeypatch.setenv("NO_PROXY", "")
+        monkeypatch.setenv("HTTPS_PROXY", address)
+        provider = OpenAI.from_key("key-for-tests", base_url="https://example.invalid/v1", transport=way)
+        with pytest.raises(ModelError, match=str(status)) as caught:
+            await provider.models()
+        await provider.aclose()
+    assert (caught.value.kind, caught.value.retryable) == ("network", again)
+    assert ("NO_PROXY" in str(caught.value)) is not again
 
 
 async def test_a_proxy_that_refuses_and_one_that_cannot_be_used(monkeypatch, proxy) -> None:
