@@ -101,7 +101,7 @@ async def open_agent(
                 catalog=lambda: catalog(choice, prices),
                 advisory=advisory,
                 advised=bool(settings.advisors),
-                compactor=None if settings.compactor is None else choice.resolve(settings.compactor),
+                compactor=choice.compactor(),
             ),
         )
         aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None

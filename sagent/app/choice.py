@@ -1,7 +1,7 @@
 """Which provider and model: what was asked for, else what there is a key for, else what answers on this machine."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ from sagent.providers.endpoint import LOGINS, Endpoint
 from sagent.providers.exchange import Timeouts
 from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import Listings
-from sagent.providers.registry import has_key, infer, provider_named, row_named
+from sagent.providers.registry import has_key, infer, nearest_rows, provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in
 
 LOCAL_SERVERS: Mapping[str, str] = {
@@ -57,7 +57,9 @@ class Choice:
 
     def resolve(self, name: str) -> Model:
         """A model by "provider/id" or "id". Raises UsageError, for a provider that is not allowed too."""
-        provider, model_id = split_model(name, None, _rows(self.settings))
+        provider, model_id = split_model(name, None, _rows(self.settings), self.home[1])
+        if provider is None and self.home[1] and row_called(name, _rows(self.settings)) is None:
+            provider = self.home[0]  # the server that was named has others too
         if provider is None:
             raise UsageError(_unresolved(name, _rows(self.settings)))
         return self.provider(provider).model(model_id)
@@ -65,7 +67,7 @@ class Choice:
     def resolve_at(self, name: str, base_url: str | None, key: str | None) -> Model:
         """The same at an address of its own, with a key of its own; without a provider it is one that speaks the
         protocol nearly every server does."""
-        provider, model_id = split_model(name, None, _rows(self.settings))
+        provider, model_id = split_model(name, None, _rows(self.settings), base_url or "")
         return self.provider(provider or "openai-compatible", base_url=base_url, key=key).model(model_id)
 
     def provider(self, name: str, *, base_url: str | None = None, key: str | None = None) -> Provider:
@@ -79,8 +81,9 @@ class Choice:
         return self.opened[place]
 
     def _open(self, row: Row, base_url: str | None, key: str | None) -> Provider:
-        custom = self.settings.providers.get(row.name)
+        custom, source = self.settings.providers.get(row.name), ""
         if custom is not None and not base_url:
+            source = f"api_key in [providers.{row.name}]" if custom.api_key and not key else ""
             base_url, key = custom.base_url or None, key or custom.api_key or None
         settings = self.settings
         return provider_named(
@@ -91,6 +94,7 @@ class Choice:
             rows=_rows(settings),
             transport=settings.transport if "transport" in settings.origins else None,
             timeouts=Timeouts(stall=settings.stall_seconds, reasoning_stall=settings.reasoning_stall_seconds),
+            source=source,
         )
 
     def fallbacks(self) -> tuple[Model, ...]:
@@ -103,10 +107,19 @@ class Choice:
                 raise UsageError(f"--fallback {name}: {error}") from error
         return tuple(found)
 
+    def compactor(self) -> Model | None:
+        """The model that sums up, where it is another. Raises UsageError for one that cannot be had."""
+        name = self.settings.compactor
+        try:
+            return None if name is None else self.resolve(name)
+        except UsageError as error:
+            raise UsageError(f"compactor = {name!r}: {error}") from error
+
     def with_keys(self) -> Iterator[str]:
         """The providers there is a key for, of those that are allowed; the person's own first."""
         allowed = allowed_providers(self.settings)
-        for name, row in {**_rows(self.settings), **built_in()}.items():
+        rows = _rows(self.settings)
+        for name, row in {**rows, **built_in(), **rows}.items():
             own = self.settings.providers.get(name)
             if (allowed is None or name in allowed) and (has_key(row) or (own is not None and own.api_key)):
                 yield name
@@ -161,8 +174,10 @@ async def choose_model(settings: Settings, earlier: str = "") -> Choice:
     choice = Choice(settings)
     allowed_providers(settings)  # says which of them there are not
     name = settings.model or ("" if settings.provider or settings.base_url else earlier)
-    if name:
+    if name and name == settings.model:
         choice.model = _named(choice, name)
+    elif name:
+        choice.model = _as_before(choice, name)
     elif settings.provider or settings.base_url:
         choice.model = await _default_of(choice)
     else:
@@ -170,26 +185,37 @@ async def choose_model(settings: Settings, earlier: str = "") -> Choice:
     return choice
 
 
-def split_model(name: str, provider: str | None, rows: Mapping[str, Row]) -> tuple[str | None, str]:
-    """The provider and the id in "provider/model" or "model"; an id may have slashes of its own."""
+def split_model(name: str, provider: str | None, rows: Mapping[str, Row], at: str = "") -> tuple[str | None, str]:
+    """The provider and the id in "provider/model" or "model"; an id may have slashes of its own. `at` is the address
+    that goes with it."""
     head, slash, rest = name.partition("/")
-    if slash and rest and (head.lower() == provider or (provider is None and head.lower() in {**built_in(), **rows})):
-        return head.lower(), rest
+    named = row_called(head, rows) if slash and rest else None
+    if named is not None and provider in (None, named.name):
+        return named.name, rest
     if provider is None and (("/" in name and "+" in name) or name.startswith(("/", "./", "../", "~"))):
         return "selfhosted", name  # weights, with options ("Qwen/Qwen3-0.6B+cuda") or in a folder
-    return provider or infer(name, rows), name
+    return provider or infer(name, rows, at=at), name
 
 
 def _named(choice: Choice, name: str) -> Model:
     settings = choice.settings
-    provider = settings.provider and settings.provider.lower()
-    provider, model_id = split_model(name, provider, _rows(settings))
+    asked = settings.provider and row_named(settings.provider, _rows(settings)).name
+    provider, model_id = split_model(name, asked, _rows(settings), settings.base_url or "")
     if provider is None and settings.base_url:
         provider = "openai-compatible"  # the protocol nearly every server speaks
     if provider is None:
         return choice.resolve(name)
     choice.home = (row_named(provider, _rows(settings)).name, settings.base_url or "")
     return choice.provider(provider).model(model_id)
+
+
+def _as_before(choice: Choice, name: str) -> Model:
+    """The model that a session used last. Raises UsageError that says how to go on with another."""
+    try:
+        return _named(choice, name)
+    except UsageError as error:
+        cause = str(error).rstrip(".")
+        raise UsageError(f"The session was last with {name}: {cause}. Or name another model with --model.") from error
 
 
 async def _default_of(choice: Choice) -> Model:
@@ -231,8 +257,11 @@ async def _local(choice: Choice) -> Model:
 def _nothing(choice: Choice) -> str:
     """Why no model could be chosen, and what would help."""
     keyed, allowed = list(choice.with_keys()), allowed_providers(choice.settings)
+    if allowed is not None and not allowed:
+        return "No model was named, and no provider is allowed (--allow-providers): name those that may be used."
     if allowed is not None and not keyed:
-        keys = [f"{either(row.key)} for {name}" for name in allowed if (row := _row(choice.settings, name)).key]
+        rows = [_row(choice.settings, name) for name in allowed]
+        keys = [f"{either(row.key)} for {row.name}" for row in rows if row.key and not row.free]
         remedy = f"Set {', or '.join(keys)}, or give" if keys else "Give"
         return (
             f"No model was named, and no provider that is allowed has its key set: {', '.join(allowed)} "
@@ -269,14 +298,36 @@ def _check_allowed(settings: Settings, name: str) -> None:
 def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
     """What is wrong with a model whose provider cannot be told."""
     head, slash, rest = name.partition("/")
-    if (provider := head.lower()) in {**built_in(), **rows}:
-        return f"{name!r} is a provider without a model: say {provider}/MODEL, as sagent models {provider} lists them."
+    if row := row_called(head, rows):
+        return f"{name!r} is a provider without a model: say {row.name}/MODEL, as sagent models {row.name} lists them."
     if not (slash and rest):
-        return f"{name!r} does not tell its provider. Say provider/model, as in openai/gpt-5.5."
-    try:
-        return f"{name!r} does not tell its provider: say {row_named(head, rows).name}/{rest}."
-    except UsageError as error:
-        return f"{error} If {name!r} is the model's own name, say its provider too: PROVIDER/{name}."
+        head, colon, rest = name.partition(":")
+        if colon and rest and (row := row_called(head, rows)):
+            return f"{name!r} does not tell its provider: say {row.name}/{rest}."
+        example = f"ollama/{name}" if colon and rest else _such(name, rows) or "openai/gpt-5.5"
+        return f"{name!r} does not tell its provider. Say provider/model, as in {example}."
+    near, maker = nearest_rows(head, rows), infer(rest, rows)
+    if maker in near:
+        near = [f"{maker}/{rest}"]
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(sorted({**built_in(), **rows}))}."
+    return (
+        f"There is no provider {head!r}. {hint} If {name!r} is the model's own name, say its provider too: "
+        f"PROVIDER/{name}."
+    )
+
+
+def _such(word: str, rows: Mapping[str, Row]) -> str:
+    """A model that a part of its name stands for, with its provider ("sonnet"): a usual one, else the last of such a
+    name; "" for none."""
+    usual = {name: row.default for name, row in {**rows, **built_in()}.items() if row.default}
+    told = (f"{name}/{model}" for name, model in usual.items() if word.lower() in model.lower())
+    known = (
+        f"{name}/{model}"
+        for name in usual
+        for model in sorted((info.id for info in known_models(name)), reverse=True)
+        if word.lower() in model.lower()
+    )
+    return next(told, "") or next(known, "")
 
 
 def _auth(settings: Settings, row: Row, chosen: str) -> Auth | None:
@@ -309,8 +360,16 @@ def catalog(choice: Choice, prices: PriceBook) -> str:
     lines: list[str] = []
     for provider in choice.with_keys():
         priced = {row.id: row for row in prices.known_models(provider)}
-        for model in sorted({*priced, *(info.id for info in known_models(provider))}):
+        for model in spoken(_row(choice.settings, provider), priced):
             row, window = priced.get(model), limits_of(provider, model).window
             cost = f", {row.input:g} in and {row.output:g} out, USD per million tokens" if row else ", price unknown"
             lines.append(f"{provider}/{model}: window {window or 'unknown'}{cost}")
     return "\n".join(lines) or "No other provider has a key."
+
+
+def spoken(row: Row, priced: Iterable[str]) -> Sequence[str]:
+    """The models of a provider that are known, those with a price among them. Price lists are of a whole house: Claude
+    is not spoken to where Gemini is, on Google's clouds."""
+    start = {"anthropic": "claude", "google": "gem"}.get(row.family, "") if row.name in built_in() else ""
+    known = {*priced, *(info.id for info in known_models(row.name))}
+    return sorted(model for model in known if start in model.lower())

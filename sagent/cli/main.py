@@ -49,8 +49,8 @@ def _dispatch(argv: list[str]) -> int:
         return _command(command, argv[1:])
     flags = vars(run_parser().parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
-    spoken = flags.get("output_format", "text") == "text" and "input_format" not in flags
-    if not words and spoken and _on_terminal():
+    printed = flags.pop("print", False) or "input_format" in flags or flags.get("output_format", "text") != "text"
+    if not words and not printed and _on_terminal():
         return _talk(flags)
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_or_tell

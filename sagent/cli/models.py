@@ -12,8 +12,8 @@ from sagent.config import Settings
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.model import ModelInfo
-from sagent.providers.limits import known_models, limits_of
-from sagent.providers.registry import row_named
+from sagent.providers.limits import limits_of
+from sagent.providers.registry import row_called, row_named
 from sagent.providers.rows import built_in
 from sagent.usage import Usage
 
@@ -30,21 +30,33 @@ def run_models(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--check", action="store_true", help="compare with what the providers list; 1 if something differs"
     )
+    parser.add_argument("--base-url", metavar="URL", help="with --check: ask the server there")
+    parser.add_argument("--config", metavar="FILE", help="as if this were your file")
     given = parser.parse_args(argv)
     wanted: str | None = given.provider
-    settings = load_settings({})
+    settings = load_settings({"config": given.config, "base_url": given.base_url})
+    if given.base_url and not given.check:
+        raise UsageError("--base-url names a server that is asked for its models: give --check too.")
+    rows = {name: own.row for name, own in settings.providers.items()}
     if wanted:
-        wanted = row_named(wanted, {name: own.row for name, own in settings.providers.items()}).name
-    return _check(settings, wanted) if given.check else _list(settings, wanted)
+        wanted = row_named(wanted, rows).name
+    elif given.base_url:
+        wanted = "openai-compatible"  # the protocol nearly every server speaks
+    if given.check:
+        return _check(settings, wanted, given.base_url)
+    usual = [name for name, row in built_in().items() if row.default]
+    return _list(settings, [wanted] if wanted else list(dict.fromkeys((*usual, *rows))))
 
 
-def _list(settings: Settings, wanted: str | None) -> int:
-    names = [wanted] if wanted else [name for name, row in built_in().items() if row.default]
+def _list(settings: Settings, names: Sequence[str]) -> int:
+    from sagent.app.choice import spoken
+
     prices, found = PriceBook(settings.prices), False
+    rows = {name: own.row for name, own in settings.providers.items()}
     sys.stdout.write(HEADER)
     for provider in names:
         priced = {row.id: row for row in prices.known_models(provider)}
-        for model in sorted({*priced, *(info.id for info in known_models(provider))}):
+        for model in spoken(row_named(provider, rows), priced):
             limits = limits_of(provider, model)
             row = priced.get(model)
             window = limits.window or (row.window if row else None)
@@ -52,7 +64,8 @@ def _list(settings: Settings, wanted: str | None) -> int:
             price = f"{_price(row.input):>9} {_price(row.output):>9}" if row else f"{'-':>9} {'-':>9}"
             sys.stdout.write(f"{f'{provider}/{model}':48} {window or '-':>9} {limits.max_output or '-':>8} {price}\n")
     if not found:
-        sys.stderr.write(f"sagent: no model of {wanted} is known here: sagent models {wanted} --check asks for them\n")
+        name = names[0]
+        sys.stderr.write(f"sagent: no model of {name} is known here: sagent models {name} --check asks for them\n")
     return 0
 
 
@@ -79,6 +92,8 @@ def compare(provider: str, listed: Sequence[ModelInfo], prices: PriceBook) -> It
 
     A figure that only one side tells is no difference. Ids of ours may be beginnings of theirs.
     """
+    from sagent.app.choice import spoken
+
     windows = {row.id: row.window for row in prices.known_models(provider)}
     for info in sorted(listed, key=lambda info: info.id):
         known = limits_of(provider, info.id)
@@ -87,7 +102,7 @@ def compare(provider: str, listed: Sequence[ModelInfo], prices: PriceBook) -> It
             ("output", known.max_output, info.limits.max_output),
         ]
         rows += [(f"USD {bucket}", _rate(prices, provider, info.id, bucket), usd) for bucket, usd in info.usd.items()]
-        if all(ours is None for _, ours, _ in rows) and _rate(prices, provider, info.id, "input") is None:
+        if all(ours is None for _, ours, _ in rows) and not _rate(prices, provider, info.id, "input"):
             told = ", ".join(f"{what} {_shown(theirs)}" for what, _, theirs in rows if theirs is not None)
             yield Finding("missing here", info.id, "", "-", told or "-")
             continue
@@ -97,7 +112,8 @@ def compare(provider: str, listed: Sequence[ModelInfo], prices: PriceBook) -> It
             elif theirs is not None and ours != theirs:
                 yield Finding("differs", info.id, what, _shown(ours), _shown(theirs))
     theirs = [info.id.lower().rpartition("/")[2] for info in listed] + [info.id.lower() for info in listed]
-    for model in sorted({*windows, *(info.id for info in known_models(provider))}):
+    row = row_called(provider)
+    for model in spoken(row, windows) if row else sorted(windows):
         if not any(name.startswith(model.lower()) for name in theirs):
             yield Finding("missing there", model, "", "-", "-")
 
@@ -115,12 +131,13 @@ def _shown(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _check(settings: Settings, wanted: str | None) -> int:
+def _check(settings: Settings, wanted: str | None, base_url: str | None) -> int:
     import asyncio
 
     from sagent.app.choice import Choice
 
     choice = Choice(settings)
+    choice.home = (wanted or "", base_url or "")
     names = [wanted] if wanted else list(choice.with_keys())
     if not names:
         raise UsageError("No provider's key is set, so that no listing can be asked for. Name one, or set its key.")

@@ -73,8 +73,10 @@ def _text(value: object, place: Place) -> str:
 
 def _name(value: object, place: Place) -> str:
     text = _text(value, place).strip()
-    if not text or not text.isprintable() or " " in text:
+    if not text:
         raise RefusedError("give a name")
+    if not text.isprintable() or " " in text:
+        raise RefusedError("give a name without spaces")
     return text
 
 
@@ -90,12 +92,12 @@ def url(value: object, place: Place) -> str:
 
 
 def choice(*names: str) -> Reader:
-    """One of a few words; a wrong one is told the nearest."""
+    """One of a few words, whatever its case; a wrong one is told the nearest."""
 
     def read(value: object, place: Place) -> object:
         del place
-        if isinstance(value, str) and value in names:
-            return value
+        if isinstance(value, str) and (word := value.strip().lower()) in names:
+            return word
         raise RefusedError(f"give one of {', '.join(names)}{nearest(str(value), names)}")
 
     return read
@@ -218,10 +220,6 @@ def _directories(value: object, place: Place) -> tuple[Path, ...]:
     return tuple(_directory(item, place) for item in texts(value, "directories"))
 
 
-def _level(value: object, place: Place) -> object:
-    return choice("debug", "info", "warning", "error")(value.lower() if isinstance(value, str) else value, place)
-
-
 def _advisors(value: object, place: Place) -> object:
     from sagent.config.advisors import read_advisors
 
@@ -274,7 +272,7 @@ FIELDS: tuple[Field, ...] = (
     Field("theme", choice("auto", "dark", "light", "plain")),
     Field("editing_mode", choice("emacs", "vi")),
     Field("notify", choice("bell", "osc9", "off")),
-    Field("log_level", _level, "yes"),
+    Field("log_level", choice("debug", "info", "warning", "error"), "yes"),
     Field("trace", _path),
 )
 TABLES = ("providers", "prices", "mcp")

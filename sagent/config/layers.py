@@ -25,7 +25,6 @@ from sagent.config.places import addresses, own_address, place_executor, provide
 from sagent.config.settings import Address, CustomProvider, Settings
 from sagent.context.instructions import repository_root
 from sagent.errors import ConfigError, UsageError
-from sagent.providers.rows import built_in
 
 _OTHER_VARIABLES = ("SAGENT_CONFIG", "SAGENT_CUSTODY")  # the second marks sagent's own commands
 _NEVER = "a project's file may not set it"
@@ -180,9 +179,12 @@ class _Draft:
         model, provider = (self.origins.get(name, "") for name in ("model", "provider"))
         if not model or _height(provider) <= _height(model):
             return
-        head, slash, _ = str(self.values["model"]).lower().partition("/")
-        named = str(self.values["provider"]).lower().replace("_", "-")
-        if slash and head != named and head in {**built_in(), **self._rows()}:
+        from sagent.providers.registry import row_called
+
+        head, slash, _ = str(self.values["model"]).partition("/")
+        rows = {name: own.row for name, own in self._rows().items()}
+        its, named = row_called(head, rows), row_called(str(self.values["provider"]), rows)
+        if slash and its is not None and its != named:
             del self.values["model"], self.origins["model"]
 
     def take_addresses(self, executor: object, advisors: object) -> None:
@@ -194,9 +196,9 @@ class _Draft:
                 raise ConfigError("--base-url and --executor-api-base say the same: give one of them.")
             name = str(self.values.get("provider") or "").lower()
             rows = self._rows()
-            provider = name or provider_of(str(self.values.get("model") or ""), rows)
-            url = self._read(field, executor, "--executor-api-base", place)
-            self._set(field, with_path(str(url), provider, rows), "--executor-api-base")
+            url = str(self._read(field, executor, "--executor-api-base", place))
+            provider = name or provider_of(str(self.values.get("model") or ""), rows, url)
+            self._set(field, with_path(url, provider, rows), "--executor-api-base")
             self._apart = provider, self._apart[1] if self._apart else own_address(provider, rows, self.environ)
         if advisors is not None:
             self._take_advisor_addresses(advisors, place)
@@ -243,6 +245,9 @@ class _Draft:
         try:
             return field.read(value, place)
         except RefusedError as error:
+            if isinstance(value, Mapping):  # not shown: it may hold a key
+                hint = nearest(field.name, TABLES) or f": {error}."
+                raise ConfigError(f"{origin}: {field.name} is no table{hint}") from None
             shown = f"{value!r}" if len(repr(value)) <= 80 else f"{repr(value)[:79]}…"
             message = str(error)
             raise ConfigError(f"{origin}: {field.name} = {shown} is not accepted: {message}{_stop(message)}") from None
@@ -332,7 +337,7 @@ class _Draft:
             raise ConfigError(f"{file.where('executor', error.member)}: executor.{error}{_stop(str(error))}") from None
         if address != Address():
             rows = self._rows()
-            provider = str(self.values.get("provider") or "").lower() or provider_of(model, rows)
+            provider = str(self.values.get("provider") or "").lower() or provider_of(model, rows, address.base_url)
             if not provider and address.base_url:
                 provider = "openai-compatible"  # the protocol nearly every server speaks
                 model = f"{provider}/{model}"

@@ -10,15 +10,15 @@ from sagent.providers.access import first_set
 from sagent.providers.rows import Row, built_in
 
 
-def provider_of(model: str, own: Mapping[str, CustomProvider]) -> str:
-    """The provider in "provider/model", or the one that a model's name tells; "" where neither does."""
-    from sagent.providers.registry import infer
+def provider_of(model: str, own: Mapping[str, CustomProvider], at: str = "") -> str:
+    """The provider in "provider/model", or the one that a model's name tells `at` an address; "" where neither does."""
+    from sagent.providers.registry import infer, row_called
 
     rows = _rows(own)
     head, slash, rest = model.partition("/")
-    if slash and rest and head.lower() in {**built_in(), **rows}:
-        return head.lower()
-    return infer(model, rows) or ""
+    if slash and rest and (row := row_called(head, rows)):
+        return row.name
+    return infer(model, rows, at=at) or ""
 
 
 def with_path(base_url: str, provider: str, own: Mapping[str, CustomProvider]) -> str:
@@ -48,7 +48,7 @@ def addresses(
     provider when it has an address of its own, and where that provider is for others: its address and its key are the
     executor's alone."""
     for advisor, address in placed:
-        provider = provider_of(advisor.model, own)
+        provider = provider_of(advisor.model, own, address.base_url)
         if address.base_url:
             yield advisor.name, replace(address, base_url=with_path(address.base_url, provider, own))
         elif apart is not None and provider == apart[0]:

@@ -40,7 +40,10 @@ def read_providers(file: File, table: Mapping[str, Mapping[str, object]]) -> Map
                 )
         known = built_in().get(name)
         if "base_url" not in given and known is None:
-            raise ConfigError(f"{file.where('providers', name)}: providers.{name} needs a base_url.")
+            from sagent.providers.registry import nearest_rows
+
+            hint = "".join(f", or is providers.{near} meant?" for near in nearest_rows(name)[:1]) or "."
+            raise ConfigError(f"{file.where('providers', name)}: providers.{name} needs a base_url{hint}")
         members = {key: _member(file, name, key, value) for key, value in given.items() if key != "api_key"}
         row = read_rows({name: members}, str(file.path))[name]
         if known is not None:

@@ -8,7 +8,8 @@ from sagent.cost.money import EXACT, ZERO
 from sagent.errors import ConfigError
 from sagent.usage import Usage
 
-BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
+BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning", "thinking")
+"""What has a price by the token; `thinking` is that of the whole output of a call that reasoned (DashScope's Qwen)."""
 FEES = (
     *("web_search", "web_search_preview", "file_search", "map_search"),
     *("code_container", "server_tool", "search_source"),
@@ -29,20 +30,21 @@ class Band(NamedTuple):
     cache_write_1h: Decimal
     output: Decimal
     reasoning: Decimal
+    thinking: Decimal  # the rest of the output of a call that reasoned
     request: Decimal  # USD per call
 
 
 Tariff: TypeAlias = tuple[Band, ...]
 """Bands by rising `over`, the first at -1. The band of a call's whole input prices every token of the call."""
 
-FREE: Tariff = (Band(-1, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO),)
+FREE: Tariff = (Band(-1, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO),)
 
 
 def build_tariff(rates: Mapping[str, Steps], request: Decimal = ZERO) -> Tariff | None:
     """The tariff of these buckets, or None where the price of input or output is missing.
 
     A bucket without a rate of its own is billed as the next wider one: a one-hour write as a write, cached tokens as
-    input, reasoning as output. `request` is USD per call.
+    input, reasoning and what follows it as output. `request` is USD per call.
     """
     if "input" not in rates or "output" not in rates:
         return None
@@ -62,7 +64,8 @@ def _band(rates: Mapping[str, Steps], over: int, request: Decimal) -> Band:
         rate("cache_write", "input"),
         rate("cache_write_1h", "cache_write", "input"),
         rate("output"),
-        rate("reasoning", "output"),
+        rate("reasoning", "thinking", "output"),
+        rate("thinking", "output"),
         request,
     )
 
@@ -79,7 +82,7 @@ def cost(tariff: Tariff, usage: Usage) -> Decimal:
         (band.cache_read, usage.cache_read),
         (band.cache_write, usage.cache_write),
         (band.cache_write_1h, usage.cache_write_1h),
-        (band.output, output - reasoning),
+        (band.thinking if reasoning else band.output, output - reasoning),
         (band.reasoning, reasoning),
     ):
         if count > 0:
@@ -128,7 +131,7 @@ class Ceiling:
                 if band.over < input_tokens or band.over < 0:
                     dearest = max(band.input, band.cache_read, band.cache_write, band.cache_write_1h)
                     base = EXACT.fma(dearest, min(top, input_tokens), band.request)
-                    corners.append((base, max(band.output, band.reasoning)))
+                    corners.append((base, max(band.output, band.reasoning, band.thinking)))
         return corners
 
 

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal, Self, TypeAlias
 
 from sagent.errors import UsageError
-from sagent.providers.access import Access, Variables, access_from_env, access_from_key, check_url, either, first_set
+from sagent.providers.access import (
+    Access,
+    Variables,
+    access_from_env,
+    access_from_key,
+    check_url,
+    either,
+    first_set,
+    loopback,
+)
 from sagent.providers.exchange import Timeouts
 from sagent.providers.faults import Origin
 from sagent.providers.rows import Row, built_in
@@ -14,6 +23,7 @@ Way: TypeAlias = Literal["direct", "sdk"]
 """How requests get out: over our own connections, or through the provider's official SDK."""
 
 _OWN_HEADER = ("anthropic", "google")  # families with a header of their own for keys
+AUTHS = ("key", "bearer", "credentials")
 LOGINS = ("anthropic", "openai")
 """Providers outside the clouds for which the SDK finds a login. It would give any other address the same one."""
 
@@ -98,8 +108,14 @@ def read_access(
     base_url: str | None = None,
     auth: str | None = None,
     environ: Mapping[str, str] | None = None,
+    source: str = "",
 ) -> Access:
-    """The access to a row's provider: with the key given, else as the environment says. Raises UsageError."""
+    """The access to a row's provider: with the key given, else as the environment says. Raises UsageError.
+
+    `source` is where a key that is given comes from, where that is not the environment, for messages.
+    """
+    if auth not in (None, *AUTHS):
+        raise UsageError(f"auth is one of {', '.join(AUTHS)}, not {auth!r}.")
     if auth == "credentials" and not row.via and row.name not in LOGINS:
         raise UsageError(f"{row.name} has no login but its key: give the key, or set {either(row.key)}.")
     if row.via or auth == "credentials":
@@ -109,16 +125,24 @@ def read_access(
         return Access(row.name, url, key or value, found, delegated=True, given=key is not None)
     own = row.family in _OWN_HEADER
     if key is not None:
-        bearer = auth == "bearer" if own else True
-        return access_from_key(row.name, key, base_url or row.base_url, variable=either(row.key), bearer=bearer)
+        bearer, url = auth == "bearer" if own else True, base_url or row.base_url
+        if not url:
+            raise UsageError(f"{row.name} has no address of its own: give its base_url beside the key.")
+        if not key.strip() and not row.free and not loopback(url):
+            raise UsageError(f"The key for {row.name} is empty: is the variable set that it was read from?")
+        return access_from_key(row.name, key, url, variable=source or either(row.key), bearer=bearer)
     variables = Variables(row.key, row.base, row.token)
     auth = auth if own else "bearer"
-    return access_from_env(row.name, variables, row.base_url, base_url=base_url, auth=auth, environ=environ)
+    return access_from_env(
+        row.name, variables, row.base_url, base_url=base_url, auth=auth, environ=environ, open_door=row.free
+    )
 
 
 def _open(row: Row, access: Access, transport: Transport | Way | None, timeouts: Timeouts) -> Transport:
     if transport is not None and not isinstance(transport, str):
         return transport
+    if transport not in (None, "direct", "sdk"):
+        raise UsageError(f"transport is direct or sdk, not {transport!r}.")
     if not access.delegated and transport != "sdk":
         return DirectTransport(connect=timeouts.connect)
     if transport == "direct":

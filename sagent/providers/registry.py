@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sagent.errors import UsageError
-from sagent.providers.access import first_set
+from sagent.providers.access import first_set, loopback
 from sagent.providers.endpoint import Way, read_access
 from sagent.providers.exchange import Timeouts
 from sagent.providers.rows import Row, built_in
@@ -29,8 +29,10 @@ def provider_named(
     environ: Mapping[str, str] | None = None,
     transport: "Transport | Way | None" = None,
     timeouts: Timeouts | None = None,
+    source: str = "",
 ) -> "Provider":
-    """A provider, by its key or else by the environment. `rows` are a user's own, which come first.
+    """A provider, by its key or else by the environment. `rows` are a user's own, which come first; `source` is where
+    the key was found, for messages.
 
     `auth` is "key", "bearer" or "credentials"; `transport` "direct" or "sdk". Raises UsageError: for an unknown name
     with the nearest known ones, for a missing key with its variable.
@@ -38,7 +40,7 @@ def provider_named(
     row = row_named(name, rows)
     if row.name in _OWN_WAYS:
         return _own_way(row.name, key, base_url, environ, transport, timeouts)
-    access = read_access(row, key=key, base_url=base_url, auth=auth, environ=environ)
+    access = read_access(row, key=key, base_url=base_url, auth=auth, environ=environ, source=source)
     return _of_family(row)(row, access, transport=transport, timeouts=timeouts)
 
 
@@ -97,28 +99,49 @@ def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatP
             return ChatProvider
 
 
-def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:
-    """A row by name, whatever its case. Raises UsageError with the nearest names."""
+def row_called(name: str, rows: Mapping[str, Row] | None = None) -> Row | None:
+    """A row by name, whatever its case, `_` for `-` too; None where there is none."""
     known = {**built_in(), **(rows or {})}
-    wanted = name.strip().lower().replace("_", "-")
-    if row := known.get(name) or known.get(wanted):
-        return row
-    from difflib import get_close_matches
+    wanted = name.strip().lower()
+    return known.get(name) or known.get(wanted) or known.get(wanted.replace("_", "-"))
 
-    near = get_close_matches(wanted, known, n=3, cutoff=0.5)
+
+def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:
+    """A row by name, as `row_called` finds it. Raises UsageError with the nearest names."""
+    if row := row_called(name, rows):
+        return row
+    known = {**built_in(), **(rows or {})}
+    near = nearest_rows(name, rows)
     hint = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(sorted(known))}."
     raise UsageError(f"There is no provider {name!r}. {hint}")
 
 
-def infer(model_id: str, rows: Mapping[str, Row] | None = None) -> str | None:
-    """The provider that an id without one points to; None when none is known."""
-    wanted = model_id.lower()  # "vendor/model" is a name that several providers use
+def nearest_rows(name: str, rows: Mapping[str, Row] | None = None) -> list[str]:
+    """Whose models are called so ("gemini" is Google's), and whose own name is like it."""
+    from difflib import get_close_matches
+
+    known, wanted = {**built_in(), **(rows or {})}, name.strip().lower()
+    makers = [row.name for row in known.values() if any(start.lower().startswith(wanted) for start in row.models)]
+    makers = makers if len(wanted) > 2 else []  # "o" and "gp" are nobody's name
+    like = get_close_matches(wanted.replace("_", "-"), known, n=3, cutoff=0.7 if makers else 0.5)
+    return list(dict.fromkeys((*makers, *like)))[:3]
+
+
+def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "") -> str | None:
+    """The provider that an id without one points to; None when none is known.
+
+    "vendor/model" is a name that several providers use, and "model:size" one of weights that anybody may serve; so is
+    a name of Chat Completions `at` an address of this machine, where it is not to be asked with the maker's key.
+    """
+    wanted, own = model_id.lower(), rows or {}
     best = max(
         (
             (len(start), row.name)
-            for row in {**built_in(), **(rows or {})}.values()
+            for row in {**built_in(), **own}.values()
             for start in row.models
-            if wanted.startswith(start.lower()) and ("/" in start or "/" not in wanted)
+            if wanted.startswith(start.lower())
+            and ("/" in start or "/" not in wanted)
+            and (row.name in own or not (":" in wanted or (row.family == "chat" and at and loopback(at))))
         ),
         default=None,
     )

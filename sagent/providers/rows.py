@@ -19,6 +19,15 @@ STYLES = (
 """How an effort is told (chat_efforts.py); "" is not at all."""
 STRUCTURES = ("", "json_schema", "json_object")
 """What a `response_format` may be; "" is that there is none."""
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "family": FAMILIES,
+    "via": ("", "azure", "bedrock", "foundry", "vertex"),
+    "effort": STYLES,
+    "reasoning_back": ("", "reasoning_content", "reasoning_details", "reasoning", "reasoning_text", "thinking", "same"),
+    "documents": ("", "file"),
+    "structured": STRUCTURES,
+}
+"""Members that are one of a few words."""
 _SAID: Mapping[type, str] = {str: "string", bool: "true or false", int: "number", list: "list", dict: "table"}
 
 T = TypeVar("T")
@@ -125,7 +134,7 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
         key=take("key", f"{variable}_API_KEY"),
         base=take("base", f"{variable}_BASE_URL"),
         token=take("token", ""),
-        models=tuple(map(str, take("models", list[object]()))),
+        models=_texts(take("models", list[object]()), f"{where} models"),
         default=take("default", ""),
         free=take("free", False),  # noqa: FBT003 -- a default, like the others
         via=take("via", ""),
@@ -147,17 +156,29 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
             body=JsonObject({key: json_freeze(value) for key, value in take("body", dict[str, object]()).items()}),
         ),
     )
-    if unknown := next(
-        (k.style for k in (*row.quirks.efforts, Knob("", row.quirks.effort)) if k.style not in STYLES), ""
-    ):
-        raise ConfigError(f"{where} effort: {unknown!r} is not one of {', '.join(map(repr, STYLES))}")
-    if row.quirks.structured not in STRUCTURES:
-        raise ConfigError(
-            f"{where} structured: {row.quirks.structured!r} is not one of {', '.join(map(repr, STRUCTURES))}"
-        )
-    if row.family not in FAMILIES:
-        raise ConfigError(f"{where} family: {row.family!r} is not one of {', '.join(FAMILIES)}")
+    _check(row, where)
     return row
+
+
+def _texts(values: Sequence[object], where: str) -> tuple[str, ...]:
+    texts = tuple([value for value in values if isinstance(value, str)])
+    if len(texts) < len(values):
+        raise ConfigError(f"{where}: a list of strings is needed, not {list(values)!r}")
+    return texts
+
+
+def _check(row: Row, where: str) -> None:
+    """Raise ConfigError for a member that cannot mean anything: the server would only be spoken to in a wrong way."""
+    told = {name: str(getattr(row if hasattr(row, name) else row.quirks, name)) for name in _CHOICES}
+    for name, value in (*told.items(), *(("effort", knob.style) for knob in row.quirks.efforts)):
+        if value not in _CHOICES[name]:
+            accepted = (choice or "''" for choice in _CHOICES[name])
+            raise ConfigError(f"{where} {name}: {value!r} is not one of {', '.join(accepted)}")
+    if not row.quirks.max_tokens:
+        raise ConfigError(f"{where} max_tokens: the name of the output limit is needed, as in max_completion_tokens")
+    if row.quirks.id_length < 0 or row.quirks.longest_id < 1:
+        name = "id_length" if row.quirks.id_length < 0 else "longest_id"
+        raise ConfigError(f"{where} {name}: a number of characters is needed, not {getattr(row.quirks, name)}")
 
 
 def _knobs(tables: Sequence[object], where: str) -> tuple[Knob, ...]:

@@ -28,6 +28,9 @@ from sagent.testing.server import FakeProviderServer, Listed, Turn
         ("mine/x", None, ("mine", "x")),
         ("Qwen/Qwen9", "openai-compatible", ("openai-compatible", "Qwen/Qwen9")),
         ("nobody-knows", None, (None, "nobody-knows")),
+        ("OpenAI_Compatible/x", None, ("openai-compatible", "x")),
+        ("qwen9:8b", None, (None, "qwen9:8b")),
+        ("gpt-oss:20b", None, (None, "gpt-oss:20b")),
     ],
 )
 def test_names(name: str, provider: str | None, expected: tuple[str | None, str]) -> None:
@@ -38,6 +41,86 @@ async def test_a_model_of_an_unknown_provider_says_how_to_name_it(tmp_path: Path
     settings = load({"model": "nobody-knows"}, {"HOME": str(tmp_path)}, tmp_path)
     with pytest.raises(UsageError, match="provider/model"):
         await choose_model(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gemini/gemini-9", "Did you mean google/gemini-9?"),
+        ("antropic/claude-9", "Did you mean anthropic/claude-9?"),
+        ("together_ai/x", "Did you mean together?"),
+        ("openai:gpt-9", "say openai/gpt-9."),
+        ("qwen9:8b", "as in ollama/qwen9:8b."),
+        ("sonnet", "as in anthropic/claude-sonnet-"),
+        ("gemini", "as in google/gemini-"),
+        ("anthropic", "say anthropic/MODEL"),
+    ],
+)
+async def test_names_as_other_programs_have_them_are_told_as_ours(name: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        await choose_model(load({"model": name}, {"HOME": str(tmp_path)}, tmp_path))
+    assert says in str(caught.value)
+
+
+async def test_a_server_on_this_machine_is_not_sent_the_key_of_who_made_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DASHSCOPE_API_KEY", "for-dashscope")
+    async with FakeProviderServer([Turn(text="ok")] * 3, require_key=False) as server:
+        choice = await choose_model(_place(tmp_path, server.url, model="qwen3"))
+        models = [choice.model, choice.resolve("qwen3:8b"), choice.resolve("llama3")]
+        assert [f"{model.provider}/{model.id}" for model in models] == [
+            "openai-compatible/qwen3",
+            "openai-compatible/qwen3:8b",
+            "openai-compatible/llama3",
+        ]
+        for model in models:
+            assert (await Agent(model).run("hi")).content == "ok"
+        assert not [sent for sent in server.requests if "for-dashscope" in str(sent.headers)]
+        with pytest.raises(UsageError, match="a provider without a model"):
+            choice.resolve("anthropic")
+        named = await choose_model(_place(tmp_path, server.url, model="dashscope/qwen3"))
+        assert named.model.provider == "dashscope"
+        await named.aclose()
+        await choice.aclose()
+
+
+async def test_a_provider_of_ours_may_have_its_key_under_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.toml").write_text('[providers.openai]\nkey = "WORK_KEY"\ndefault = "gpt-mine"\n')
+    monkeypatch.setenv("WORK_KEY", "k" * 8)
+    choice = await choose_model(load({}, {"HOME": str(tmp_path)}, tmp_path, file=tmp_path / "mine.toml"))
+    assert (choice.model.provider, choice.model.id) == ("openai", "gpt-mine")
+    await choice.aclose()
+
+
+async def test_a_wrong_key_is_looked_for_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-good-one")
+    (tmp_path / "mine.toml").write_text('[providers.openai]\napi_key = "not one"\n')
+    settings = load({"model": "gpt-9"}, {"HOME": str(tmp_path)}, tmp_path, file=tmp_path / "mine.toml")
+    with pytest.raises(UsageError, match=r"^api_key in \[providers\.openai\] for openai holds characters"):
+        await choose_model(settings)
+
+
+async def test_a_compactor_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+    choice = choices.Choice(load({"compactor": "sonnet"}, {"HOME": str(tmp_path)}, tmp_path))
+    with pytest.raises(UsageError, match=r"^compactor = 'sonnet': "):
+        choice.compactor()
+
+
+async def test_a_session_whose_model_is_not_allowed_says_how_to_go_on(tmp_path: Path) -> None:
+    settings = load({"allow_providers": "openai"}, {"HOME": str(tmp_path)}, tmp_path)
+    with pytest.raises(UsageError, match=r"last with anthropic/claude-x: .*Or name another model with --model\."):
+        await choose_model(settings, "anthropic/claude-x")
+
+
+@pytest.mark.parametrize(("allowed", "says"), [("", "no provider is allowed"), ("ollama", "Give --model")])
+async def test_where_nothing_that_is_allowed_has_a_key(allowed: str, says: str, tmp_path: Path) -> None:
+    settings = load({"allow_providers": allowed}, {"HOME": str(tmp_path)}, tmp_path)
+    with pytest.raises(UsageError, match=says) as caught:
+        await choose_model(settings)
+    assert "OLLAMA_API_KEY" not in str(caught.value)
 
 
 async def test_a_local_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

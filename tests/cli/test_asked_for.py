@@ -59,7 +59,7 @@ def test_a_part_that_would_be_lost_is_refused(shell: Shell) -> None:
     [
         ("anthropic", "'anthropic' is a provider without a model: say anthropic/MODEL"),
         ("Anthropic/", "say anthropic/MODEL"),
-        ("openai_compatible/x", "say openai-compatible/x"),
+        ("openai_compatible/x", "openai-compatible has no address of its own"),
         ("meta-llama/Llama-9", "PROVIDER/meta-llama/Llama-9"),
         ("nobody-knows", "Say provider/model"),
     ],

@@ -579,3 +579,10 @@ def test_kill_9_of_the_demo_leaves_no_server(shell: Shell, processes: Callable[[
     while set(servers) & set(processes(f"--port-file\0{shell.cwd}")) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not processes(f"--port-file\0{shell.cwd}")
+
+
+@pytest.mark.parametrize("flag", ["-p", "--print"])
+def test_print_is_what_any_prompt_does(flag: str, shell: Shell) -> None:
+    shell.serve([Turn(text="fine")] * 2)
+    assert shell.run(flag, "hi").out == "fine\n"
+    assert shell.run(flag, "--output-format", "json", stdin="hi").json["result"] == "fine"

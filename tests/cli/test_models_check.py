@@ -126,3 +126,22 @@ def test_where_no_model_is_known_it_says_how_to_ask(shell: Shell) -> None:
     assert (done.code, len(done.out.splitlines())) == (0, 1)
     assert "sagent models ollama --check" in done.err
     assert shell.run("models", "anthropic", model="").err == ""
+
+
+def test_a_server_is_asked_by_its_address_and_its_models_are_told(shell: Shell) -> None:
+    server = shell.serve([], models=("llama3", "qwen3:8b"))
+    for argv, name in ((("ollama",), "ollama"), ((), "openai-compatible")):
+        done = shell.run("models", *argv, "--check", "--base-url", server.url, model="")
+        assert done.code == 0, done.err
+        assert f"{name}/qwen3:8b" in done.out
+    refused = shell.run("models", "--base-url", server.url, model="")
+    assert (refused.code, "--check" in refused.err) == (2, True)
+
+
+def test_providers_of_ones_own_are_listed_and_no_model_that_cannot_be_spoken_to(shell: Shell) -> None:
+    mine = shell.cwd / "mine.toml"
+    mine.write_text('[providers.acme]\nbase_url = "http://127.0.0.1:9"\n[prices."acme/big"]\ninput = 1\noutput = 2\n')
+    done = shell.run("models", "--config", "mine.toml", model="")
+    assert "acme/big" in done.out, done.err
+    assert "google/gemini-" in done.out
+    assert "google/claude-" not in done.out

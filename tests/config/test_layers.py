@@ -224,6 +224,7 @@ api_key = "${KEY}"
         ("permissions = 3", 1, "must be a table"),
         ("[providers]\nx = 3", 2, "must be a table"),
         ('[providers.x]\nfamily = "openai"', 1, "needs a base_url"),
+        ('[providers.gemini]\napi_key = "sk-secret"', 1, "is providers.google meant?"),
         ('[providers.x]\nbase_url = "http://x"\nfamliy = "openai"', 3, "Did you mean family?"),
         ('[providers.x]\nbase_url = "http://x"\nfamily = "opena"', 3, "Did you mean openai?"),
         ('[providers."x y"]\nbase_url = "http://x"', 1, "no provider's name"),
@@ -237,6 +238,7 @@ api_key = "${KEY}"
             "providers.x.body: not a JSON value",
         ),
         ('[providers.x]\nbase_url = "http://x"\nreasoning_bak = ""', 3, "Did you mean reasoning_back?"),
+        ('[provider.x]\napi_key = "sk-secret"', 1, "Did you mean providers?"),
         ("[prices.gpt]\ninput = 1\noutput = 1", 1, '"provider/model"'),
         ('[prices."a/b"]\ninput = 1\noutput = "x"', 3, "not a price"),
         ('[prices."a/b"]\ninput = 1', 1, "both `input` and `output`"),
@@ -252,12 +254,16 @@ def test_a_bad_file_is_told_file_line_and_what_is_accepted(user, line, says, pla
     message = str(caught.value)
     assert message.startswith(f"{place.user_file}:{line}: ")
     assert says in message
+    assert "sk-secret" not in message
     assert message.endswith((".", "?"))
 
 
 def test_bad_flags_and_variables_are_named(place):
     with pytest.raises(ConfigError, match=r"^--max-turns: max_turns = 'x' is not accepted: give a whole number"):
         place.load(max_turns="x")
+    with pytest.raises(ConfigError, match=r"give a name without spaces"):
+        place.load(model="claude sonnet")
+    assert place.load(effort="HIGH").effort == "high"
     with pytest.raises(ConfigError, match=r"^--add-dir: add_dirs"):
         place.load(add_dir=["/nowhere/at/all"])
     with pytest.raises(ConfigError, match=r"^SAGENT_PERMISSION_MODE: .*Did you mean full"):
@@ -401,6 +407,7 @@ def test_fallbacks_are_a_list_in_every_layer(place):
         ({"environ": {"SAGENT_MODEL": "anthropic/claude-x"}, "provider": "openai"}, None),
         ({"user": 'model = "anthropic/claude-x"\n', "provider": "Anthropic"}, "anthropic/claude-x"),
         ({"user": 'model = "claude-x"\n', "provider": "openai-compatible"}, "claude-x"),
+        ({"user": 'model = "openai_compatible/x"\n', "provider": "openai"}, None),
         ({"user": 'model = "vendor/x"\n', "provider": "openrouter"}, "vendor/x"),
         ({"user": 'model = "anthropic/claude-x"\nprovider = "openrouter"\n'}, "anthropic/claude-x"),
         ({"provider": "openrouter", "model": "anthropic/claude-x"}, "anthropic/claude-x"),

@@ -67,6 +67,24 @@ def test_a_server_on_this_machine_needs_no_key(host: str) -> None:
     assert Anthropic.from_env(environ={"ANTHROPIC_BASE_URL": url}).access.base_url == url
 
 
+def test_a_server_of_ones_own_elsewhere_needs_no_key() -> None:
+    found = provider_named("ollama", environ={"OLLAMA_BASE_URL": "http://nas.example:11434"})
+    assert found.name == "ollama"
+    with pytest.raises(UsageError, match=r"OPENAI_COMPATIBLE_API_KEY \(to any word, where the server wants none\)"):
+        provider_named("openai-compatible", environ={"OPENAI_COMPATIBLE_BASE_URL": "http://nas.example"})
+
+
+def test_what_cannot_be_a_key_an_address_or_a_way_is_refused_before_any_call() -> None:
+    with pytest.raises(UsageError, match="The key for openai is empty"):
+        OpenAI.from_key("")
+    with pytest.raises(UsageError, match="give its base_url beside the key"):
+        OpenAICompatible.from_key("k" * 8)
+    with pytest.raises(UsageError, match="auth is one of key, bearer, credentials, not 'oauth'"):
+        OpenAI.from_key("k" * 8, auth="oauth")
+    with pytest.raises(UsageError, match="transport is direct or sdk, not 'grpc'"):
+        OpenAI.from_key("k" * 8, transport="grpc")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("key", ["sk-a\nb", "sk a", "schlüssel"])
 def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -125,6 +143,9 @@ def test_an_unknown_provider_is_answered_with_the_nearest_names() -> None:
         provider_named("antropic")
     with pytest.raises(UsageError, match=r"Known are .*moonshot"):
         provider_named("zzzzzz")
+    for name, owner in (("gemini", "google"), ("kimi", "moonshot"), ("grok", "xai"), ("lm_studio", "lmstudio")):
+        with pytest.raises(UsageError, match=f"Did you mean {owner}"):
+            provider_named(name)
     assert provider_named("OpenAI_Compatible", base_url="http://localhost:1", environ={}).name == "openai-compatible"
 
 
@@ -148,6 +169,13 @@ def test_rows_of_a_user_s_own() -> None:
         ({"family": "soap"}, "'soap' is not one of anthropic, chat"),
         ({"images": "yes"}, "images: a true or false is needed"),
         ({"models": "x-"}, "models: a list is needed"),
+        ({"models": [1]}, "models: a list of strings is needed"),
+        ({"via": "mars"}, "'mars' is not one of '', azure"),
+        ({"reasoning_back": "yes"}, "reasoning_back: 'yes' is not one of"),
+        ({"documents": "pdf"}, "documents: 'pdf' is not one of '', file"),
+        ({"max_tokens": ""}, "max_tokens: the name of the output limit"),
+        ({"id_length": -1}, "id_length: a number of characters"),
+        ({"longest_id": 0}, "longest_id: a number of characters"),
     ],
 )
 def test_a_row_that_is_wrong_is_told_where_and_why(table: dict[str, object], words: str) -> None:
