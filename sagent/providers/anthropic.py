@@ -12,20 +12,19 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Effort, Limits, ModelInfo, Request, ToolSpec, Witness
-from sagent.providers.access import NO_KEY, Access
+from sagent.providers.access import NO_KEY
 from sagent.providers.anthropic_events import MessagesDraft
-from sagent.providers.endpoint import Endpoint, Way
-from sagent.providers.exchange import Call, Timeouts, fetch, frozen
+from sagent.providers.draft import frozen
+from sagent.providers.endpoint import Endpoint
+from sagent.providers.exchange import Call, fetch
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
-from sagent.providers.limits import limits_of
+from sagent.providers.limits import limits_of, output_limit, usual_output
 from sagent.providers.media import IMAGES, base64_text, media_weight, stand_in
-from sagent.providers.rows import Row
-from sagent.providers.transport import Transport
-from sagent.providers.wire import Piece, Scroll, Scrolls
+from sagent.providers.wire import Piece, Scroll, Scrolls, schema_weight
 from sagent.providers.wire_model import WireModel
 
 VERSION = "2023-06-01"
-_USUAL_OUTPUT, _LONG_OUTPUT, _UNKNOWN_OUTPUT = 32_000, 64_000, 8_192  # max_tokens where nobody asked for a number
+_UNKNOWN_OUTPUT = 8_192  # max_tokens of a model we know nothing of, where nobody asked for a number
 _IMAGE_TOKENS = 5_000  # an image of the largest size kept, 2576 px on the long edge, counts 4,784 (vision guide)
 _PAGE_TOKENS = 5_000  # a PDF page counts as its text, up to 3,000, and as an image (PDF guide)
 _OVERHEAD = 1_000  # the system prompt that the API adds when there are tools, and what frames messages
@@ -292,7 +291,7 @@ class AnthropicModel(WireModel):
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
         scroll = self._provider.scrolls.unroll(request)
-        return _overhead(request) + scroll.weight()
+        return _OVERHEAD + schema_weight(request) + scroll.weight()
 
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: by models from 4.5 on, where they can be told it."""
@@ -316,7 +315,7 @@ class AnthropicModel(WireModel):
         if schema := self._format(request):
             form = {"type": "json_schema", "schema": schema}
             members["output_config"] = {**as_object(members.get("output_config")), "format": form}
-        body = scroll.write(b"]," + wire_bytes(members)[1:], _overhead(request))
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
         parameters = {name: value for name, value in members.items() if name not in ("model", "stream")}
         witness = Witness(body.sha256, body.size, self._id, frozen(parameters))
         headers = {**provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
@@ -343,22 +342,8 @@ class AnthropicModel(WireModel):
         return fitted(request.output_schema, ANTHROPIC)
 
     def _max_tokens(self, request: Request) -> tuple[int, tuple[str, ...]]:
-        most = self._limits.max_output
-        if request.max_output is None:
-            usual = _LONG_OUTPUT if request.effort in ("high", "xhigh", "max") else _USUAL_OUTPUT
-            return min(most, usual) if most else _UNKNOWN_OUTPUT, ()
-        if most and request.max_output > most:
-            return most, (f"{self._id} writes at most {most} tokens: {request.max_output} were asked for",)
-        return max(1, request.max_output), ()
-
-
-def _overhead(request: Request) -> int:
-    """The tokens of a request besides those of its head and turns."""
-    if request.output_schema is None:
-        return _OVERHEAD
-    from sagent.providers.schemas import schema_weight  # when it is needed: start-up counts every module
-
-    return _OVERHEAD + schema_weight(request)
+        limit, notes = output_limit(self._id, self._limits, request.max_output, usual_output(request.effort))
+        return limit or _UNKNOWN_OUTPUT, notes
 
 
 def _may_think(scroll: Scroll) -> bool:
@@ -374,17 +359,9 @@ class Anthropic(Endpoint):
 
     row_name: ClassVar[str] = "anthropic"
 
-    def __init__(
-        self,
-        row: Row,
-        access: Access,
-        *,
-        transport: Transport | Way | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> None:
-        super().__init__(row, access, transport=transport, timeouts=timeouts)
-        self.site = _SITES.get(row.via, Site())
-        label = "anthropic" if row.name == "anthropic" else f"anthropic:{row.name}"
+    def _set_up(self) -> None:
+        self.site = _SITES.get(self.row.via, Site())
+        label = "anthropic" if self.name == "anthropic" else f"anthropic:{self.name}"
         self.scrolls = Scrolls(MessagesDialect(label))
 
     def model(self, model_id: str) -> AnthropicModel:

@@ -14,7 +14,8 @@ from sagent.model import Delta, Effort, Limits, ModelInfo, Reply, Request, Witne
 from sagent.providers.anthropic import MessagesDialect, generation, think
 from sagent.providers.claude_program import Program
 from sagent.providers.claude_talk import Lost, Said, Setup, Talk
-from sagent.providers.exchange import Timeouts, frozen
+from sagent.providers.draft import frozen
+from sagent.providers.exchange import Timeouts
 from sagent.providers.faults import Origin
 from sagent.providers.limits import limits_of
 from sagent.providers.wire import Scrolls

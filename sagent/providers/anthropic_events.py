@@ -1,6 +1,6 @@
 """Anthropic Messages: events in. Pure reading of plain JSON: no clock, no network."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 
@@ -14,17 +14,18 @@ from sagent.lib.json import (
     as_str,
     mend_text,
 )
-from sagent.messages import Message, Opaque, Part, Private, StopReason, Text, Thinking, ToolCall
+from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.billing import count_of, count_on, own_price, tier_named
-from sagent.providers.exchange import Bill, frozen, parse_arguments
+from sagent.providers.draft import Bill, Draft, frozen, parse_arguments
 from sagent.providers.faults import Origin
+from sagent.providers.handover import excerpt, words_in
 from sagent.usage import Charge, Usage
 
 _ZERO = Decimal(0)
 _OWN_ROUNDS = ("message", "fallback_message")  # as against an advisor's, or those of a compaction
 _ENCRYPTED = "(The advice came encrypted: only the executor can read it.)"
-_TOLD = 2_000  # characters of a server tool's result that other providers are shown
+_READABLE = ("title", "url", "text", "stdout", "stderr", "error_code", "content", "source", "data")
 _STOPS: Mapping[str, StopReason] = {
     "end_turn": "end",
     "max_tokens": "max_tokens",
@@ -86,17 +87,11 @@ class _Block:
         return data
 
 
-class MessagesDraft:
+class MessagesDraft(Draft):
     """A reply taking shape from the events of the Messages API. Pure: no clock, no network."""
 
     def __init__(self, origin: Origin, family: str = "anthropic") -> None:
-        self.reasoning = True
-        self.complete = False
-        self.closed = False
-        self.response_id = ""
-        self.received = 0
-        self._origin = origin
-        self._family = family
+        super().__init__(origin, family)
         self._blocks: list[_Block] = []
         self._by_index: dict[int, _Block] = {}
         self._stop = ""
@@ -293,9 +288,6 @@ class MessagesDraft:
         private = self._private({"caller": caller}) if caller and caller.get("type") != "direct" else None
         return ToolCall(as_str(block.start.get("id")), as_str(block.start.get("name")), arguments, malformed, private)
 
-    def _private(self, data: Mapping[str, object]) -> Private:
-        return Private(self._family, frozen(data))
-
 
 def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object]) -> Charge:
     """One round's tokens. The API's input leaves cache reads and writes out, as our `Usage` does."""
@@ -325,17 +317,4 @@ def _told(block: Mapping[str, object]) -> str:
     """What a server tool's result says, for a person and for other providers; "" for the call itself."""
     if as_str(block.get("type")).endswith("tool_use"):
         return ""
-    words = " ".join(_words(block.get("content")))
-    return words if len(words) <= _TOLD else f"{words[:_TOLD]}…"
-
-
-def _words(value: object) -> Iterable[str]:
-    """The readable strings of a result, in order."""
-    if isinstance(value, str):
-        yield value
-    for item in as_array(value):
-        yield from _words(item)
-    fields = as_object(value)
-    for name in ("title", "url", "text", "stdout", "stderr", "error_code", "content", "source", "data"):
-        if name in fields and as_str(fields.get("type")) != "base64":
-            yield from _words(fields[name])
+    return excerpt(" ".join(words_in(block.get("content"), _READABLE)))

@@ -11,19 +11,18 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str, json_dump, wire_bytes
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from sagent.model import Delta, Reply, Request, ToolSpec, Witness
-from sagent.providers.access import Access
 from sagent.providers.chat_efforts import effort_members
 from sagent.providers.chat_events import REASONING, ChatDraft
-from sagent.providers.endpoint import Way
-from sagent.providers.exchange import Call, Timeouts, frozen
+from sagent.providers.draft import frozen
+from sagent.providers.exchange import Call
 from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, Turn, UserTurn
+from sagent.providers.limits import output_limit
 from sagent.providers.media import IMAGES, data_url, media_weight, stand_in
 from sagent.providers.openai_endpoint import OpenAIEndpoint
-from sagent.providers.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, output_limit
-from sagent.providers.rows import Quirks, Row
-from sagent.providers.schemas import response_format, schema_weight
-from sagent.providers.transport import Transport
-from sagent.providers.wire import Piece, Scrolls
+from sagent.providers.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key
+from sagent.providers.rows import Quirks
+from sagent.providers.schemas import response_format
+from sagent.providers.wire import Piece, Scrolls, schema_weight
 from sagent.providers.wire_model import WireModel
 
 _OVERHEAD = 500  # what frames messages and tools
@@ -269,18 +268,11 @@ class ChatProvider(OpenAIEndpoint):
 
     row_name: ClassVar[str] = "openai-compatible"
 
-    def __init__(
-        self,
-        row: Row,
-        access: Access,
-        *,
-        transport: Transport | Way | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> None:
-        super().__init__(row, access, transport=transport, timeouts=timeouts)
-        self.scrolls = Scrolls(ChatDialect(f"chat:{row.name}", f"{row.name}/", self.row.quirks))
+    def _set_up(self) -> None:
+        super()._set_up()
+        self.scrolls = Scrolls(ChatDialect(f"chat:{self.name}", f"{self.name}/", self.row.quirks))
         in_words = replace(self.row.quirks, images=False, documents="")
-        self._wordy = Scrolls(ChatDialect(self.scrolls.family, f"{row.name}/", in_words))
+        self._wordy = Scrolls(ChatDialect(self.scrolls.family, f"{self.name}/", in_words))
         self._blind: set[str] = set()  # models that refused to be shown media
 
     def model(self, model_id: str) -> ChatModel:

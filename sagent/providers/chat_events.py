@@ -7,7 +7,7 @@ from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_
 from sagent.messages import Message, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.billing import count_of, count_on, disjoint, first_count, own_price, source_fees, tier_named
-from sagent.providers.exchange import Bill, frozen, parse_arguments
+from sagent.providers.draft import Bill, Draft, frozen, parse_arguments
 from sagent.providers.faults import Origin, error_in, from_event
 from sagent.usage import Charge, Usage
 
@@ -67,17 +67,11 @@ class _Pending:
         return bool(self.arguments) and parse_arguments("".join(self.arguments))[1] is None
 
 
-class ChatDraft:
+class ChatDraft(Draft):
     """A reply taking shape from chat completion chunks. `family` labels what only this provider may read back."""
 
     def __init__(self, origin: Origin, family: str) -> None:
-        self.reasoning = True
-        self.complete = False
-        self.closed = False
-        self.response_id = ""
-        self.received = 0
-        self._origin = origin
-        self._family = family
+        super().__init__(origin, family)
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._field = ""  # where the reasoning came from

@@ -22,7 +22,8 @@ from sagent.model import Billed, Delta, Effort, ToolSpec
 from sagent.providers.anthropic import MessagesDialect
 from sagent.providers.anthropic_events import MessagesDraft
 from sagent.providers.claude_program import INSTALL, SERVER, ClaudeProcess, Program
-from sagent.providers.exchange import Bill, Timeouts
+from sagent.providers.draft import Bill
+from sagent.providers.exchange import Timeouts
 from sagent.providers.faults import Origin, from_event, from_status
 from sagent.providers.handover import CONTINUE, Answered, Handover, ModelTurn, Turn, UserTurn
 from sagent.providers.media import IMAGES, base64_text

@@ -45,6 +45,10 @@ class Endpoint:
         self.access = access
         self.timeouts = timeouts or Timeouts()
         self.transport = _open(row, access, transport, self.timeouts)
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Make what the models of a family share; the end of construction."""
 
     @classmethod
     def from_env(

@@ -5,15 +5,14 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from math import isfinite
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 from sagent.errors import ModelError
-from sagent.events import Advice
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, json_freeze, json_load, mend_text
-from sagent.messages import Message
+from sagent.lib.json import as_array, as_object
 from sagent.model import Delta, Reply, TextPart, ThinkingPart, Witness
 from sagent.providers.disruption import Disrupted
+from sagent.providers.draft import Draft
 from sagent.providers.faults import Origin, error_in, from_event, from_status
 from sagent.providers.sse import EventReader
 from sagent.providers.transport import Answer, Transport
@@ -39,57 +38,6 @@ class Timeouts:
     stall: float = 60.0
     reasoning_stall: float = 180.0
     connect: float = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What a call cost. `usage` is the executor's own share; None where the provider reported nothing."""
-
-    usage: Usage | None
-    charges: tuple[Charge, ...]
-
-
-class Draft(Protocol):
-    """A reply taking shape, as a family reads it. Its methods raise ModelError for what its provider calls an error."""
-
-    reasoning: bool  # the model reasons, or has not begun
-    complete: bool  # the reply may end here
-    closed: bool  # the reply has ended: nothing more will come that matters
-    response_id: str
-    received: int  # characters of text and arguments, for an estimate where no usage is reported
-
-    def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        """Take one event; append what it brings."""
-        ...
-
-    def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
-        """Take a reply that came in one piece."""
-        ...
-
-    def done(self) -> None:
-        """The stream said `[DONE]`."""
-        ...
-
-    def message(self) -> Message:
-        """The finished message."""
-        ...
-
-    def bill(self) -> Bill:
-        """What it cost."""
-        ...
-
-    def notes(self) -> tuple[str, ...]:
-        """What is worth telling a person about the reply."""
-        ...
-
-
-@runtime_checkable
-class Advising(Protocol):
-    """A draft that may hold what an advisor said whom the provider asked by itself."""
-
-    def advice(self) -> tuple[Advice, ...]:
-        """It."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +229,7 @@ def _reply(call: Call) -> Reply:
         usage = Usage(input=call.body.weight // 4, output=draft.received // 4)
         charges = (Charge(call.origin.model, usage, estimated=True),)
     notes = (*call.notes, *draft.notes())
-    advice = draft.advice() if isinstance(draft, Advising) else ()
-    return Reply(draft.message(), usage, charges, call.witness, draft.response_id, notes, advice)
+    return Reply(draft.message(), usage, charges, call.witness, draft.response_id, notes, draft.advice())
 
 
 def _merged(deltas: list[Delta]) -> list[Delta]:
@@ -429,19 +376,3 @@ def _finite(text: str) -> float | str:
 
 
 _JSON = json.JSONDecoder(parse_float=_finite, parse_constant=str)
-
-
-def frozen(fields: Mapping[str, object]) -> JsonObject:
-    """A parsed JSON object, frozen."""
-    return JsonObject({name: json_freeze(value) for name, value in fields.items()})
-
-
-def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:
-    """A call's arguments; when they are no JSON object, none and what was sent in their place (`null` is none)."""
-    try:
-        value = json_load(raw)
-    except (ValueError, RecursionError):
-        return EMPTY, mend_text(raw)
-    if isinstance(value, JsonObject):
-        return value, None
-    return EMPTY, None if value is None else mend_text(raw)

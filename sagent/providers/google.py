@@ -8,23 +8,21 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Effort, Limits, ModelInfo, Request, ToolSpec, Witness
-from sagent.providers.access import NO_KEY, Access
-from sagent.providers.endpoint import Endpoint, Way
-from sagent.providers.exchange import Call, Timeouts, fetch, frozen
+from sagent.providers.access import NO_KEY
+from sagent.providers.draft import frozen
+from sagent.providers.endpoint import Endpoint
+from sagent.providers.exchange import Call, fetch
 from sagent.providers.google_events import NAMELESS, GenerateDraft
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
-from sagent.providers.limits import limits_of
+from sagent.providers.limits import limits_of, output_limit, usual_output
 from sagent.providers.media import base64_text, media_weight, stand_in
-from sagent.providers.rows import Row
-from sagent.providers.transport import Transport
-from sagent.providers.wire import Piece, Scrolls
+from sagent.providers.wire import Piece, Scrolls, schema_weight
 from sagent.providers.wire_model import WireModel
 
 # What stands for the signature of a call that another model made: Gemini 3 refuses a first call without one
 # (ai.google.dev, thought signatures, "migrating from other models").
 FOREIGN = "skip_thought_signature_validator"
 
-_USUAL_OUTPUT, _LONG_OUTPUT = 32_000, 64_000  # maxOutputTokens, thoughts included, where nobody asked for a number
 _IMAGE_TOKENS = 5_000  # before Gemini 3 each tile of 768 pixels counts 258; later an image counts 2,240 at most
 _PAGE_TOKENS = 4_000  # a PDF page counts as an image
 _OVERHEAD = 500  # what frames contents and tools
@@ -290,7 +288,7 @@ class GoogleModel(WireModel):
 
     def weigh(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 4,000."""
-        return _overhead(request) + self._scrolls.unroll(request).weight()
+        return _OVERHEAD + schema_weight(request) + self._scrolls.unroll(request).weight()
 
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: by Gemini from 2.5 on, beside tools from 3 on."""
@@ -300,7 +298,7 @@ class GoogleModel(WireModel):
         """The request as it goes out, and what will read its answer. No network."""
         origin = self._provider.origin(self._id)
         scroll = self._scrolls.unroll(request)
-        limit, clamped = self._limit(request)
+        limit, clamped = output_limit(self._id, self._limits, request.max_output, usual_output(request.effort))
         thinking, notes = think(self._id, request.effort)
         generated: dict[str, object] = {"maxOutputTokens": limit} if limit else {}
         if thinking:
@@ -310,7 +308,7 @@ class GoogleModel(WireModel):
         options = {name: value for name, value in request.options.items() if name != "tools"}
         generated |= as_object(options.pop("generationConfig", None))
         members: dict[str, object] = {**options, "generationConfig": generated}
-        body = scroll.write(b"]," + wire_bytes(members)[1:], _overhead(request))
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
         headers = {**self._provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
         return Call(
             f"{self._provider.url_of(self._id)}:streamGenerateContent?alt=sse",
@@ -334,42 +332,16 @@ class GoogleModel(WireModel):
         held = kind in ("pro", "flash", "flash-lite") and version >= ((3, 0) if tools else (2, 5))
         return fitted(request.output_schema, GOOGLE) if held and not speaks(self._id, version) else None
 
-    def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
-        most = self._limits.max_output
-        if request.max_output is None:
-            usual = _LONG_OUTPUT if request.effort in ("high", "xhigh", "max") else _USUAL_OUTPUT
-            return min(most, usual) if most else None, ()
-        if most and request.max_output > most:
-            return most, (f"{self._id} writes at most {most} tokens: {request.max_output} were asked for",)
-        return max(1, request.max_output), ()
-
-
-def _overhead(request: Request) -> int:
-    """The tokens of a request besides those of its head and turns."""
-    if request.output_schema is None:
-        return _OVERHEAD
-    from sagent.providers.schemas import schema_weight  # when it is needed: start-up counts every module
-
-    return _OVERHEAD + schema_weight(request)
-
 
 class Google(Endpoint):
     """Google's Gemini API, or a service or a cloud that speaks it. Its models share its connections."""
 
     row_name: ClassVar[str] = "google"
 
-    def __init__(
-        self,
-        row: Row,
-        access: Access,
-        *,
-        transport: Transport | Way | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> None:
-        super().__init__(row, access, transport=transport, timeouts=timeouts)
-        label = "google" if row.name == "google" else f"google:{row.name}"
-        self.scrolls = Scrolls(GenerateDialect(label, f"{row.name}/"))
-        self.older_scrolls = Scrolls(GenerateDialect(label, f"{row.name}/", recent=False))
+    def _set_up(self) -> None:
+        label = "google" if self.name == "google" else f"google:{self.name}"
+        self.scrolls = Scrolls(GenerateDialect(label, f"{self.name}/"))
+        self.older_scrolls = Scrolls(GenerateDialect(label, f"{self.name}/", recent=False))
 
     def model(self, model_id: str) -> GoogleModel:
         """A model by id; any id is accepted."""

@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import cast
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, mend_text
-from sagent.messages import Message, Opaque, Part, Private, StopReason, Text, Thinking, ToolCall
+from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.billing import count_of, count_on
-from sagent.providers.exchange import Bill, frozen, parse_arguments
+from sagent.providers.draft import Bill, Draft, frozen, parse_arguments
 from sagent.providers.faults import Origin
+from sagent.providers.handover import excerpt
 from sagent.usage import Charge, Usage
 
 NAMELESS = "nameless_"  # what the ids begin with that we give to calls that came without one; they never go out
 
-_TOLD = 2_000  # characters of a server tool's result that other providers are shown
 _STOPS: Mapping[str, StopReason] = {
     "STOP": "end",
     "UNEXPECTED_TOOL_CALL": "end",  # a call of a tool that was not offered: the answer to it says so
@@ -55,7 +55,7 @@ class _Piece:
         self.arguments: object = None
 
 
-class GenerateDraft:
+class GenerateDraft(Draft):
     """A reply taking shape from generateContent's chunks. `family` labels what only Google may read back.
 
     Signatures stay on the part they came with. One that came without text becomes an Opaque of its own, for the API
@@ -63,13 +63,7 @@ class GenerateDraft:
     """
 
     def __init__(self, origin: Origin, family: str = "google") -> None:
-        self.reasoning = True
-        self.complete = False
-        self.closed = False
-        self.response_id = ""
-        self.received = 0
-        self._origin = origin
-        self._family = family
+        super().__init__(origin, family)
         self._pieces: list[_Piece] = []
         self._unfinished: _Piece | None = None  # a call whose arguments come in pieces
         self._stop = ""
@@ -234,9 +228,6 @@ class GenerateDraft:
         if usage and (charges := self.bill().charges):
             out.append(Billed(charges))
 
-    def _private(self, data: Mapping[str, object]) -> Private:
-        return Private(self._family, frozen(data))
-
 
 def _says(piece: _Piece) -> bool:
     """Whether a piece is more than a thought, blank text, or the signature that stands at a text's end."""
@@ -331,4 +322,4 @@ def _told(part: Mapping[str, object]) -> str:
         words = _json(response.get("response"))
     else:
         words = ""
-    return words if len(words) <= _TOLD else f"{words[:_TOLD]}…"
+    return excerpt(words)

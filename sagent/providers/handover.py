@@ -6,12 +6,12 @@ history grows; only the turn still open does.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_object, as_str, mend_text
+from sagent.lib.json import as_array, as_object, as_str, mend_text
 from sagent.messages import Document, Image, Message, Opaque, Part, Private, Text, Thinking, ToolCall, ToolResult
 
 Shown: TypeAlias = Text | Image | Document
@@ -23,6 +23,26 @@ OPENING = "(the beginning of this conversation is not shown)"
 CONTINUE = "Continue."
 EMPTY = "(empty message)"
 PAUSED = "(paused)"
+
+
+LONGEST_EXCERPT = 2_000  # characters
+
+
+def excerpt(words: str) -> str:
+    """What a server tool's result says, as far as a person and other providers are shown it."""
+    return words if len(words) <= LONGEST_EXCERPT else f"{words[:LONGEST_EXCERPT]}…"
+
+
+def words_in(value: object, members: Sequence[str]) -> Iterable[str]:
+    """The readable strings of a result, in order: itself, its items, and those members of its objects."""
+    if isinstance(value, str):
+        yield value
+    for item in as_array(value):
+        yield from words_in(item, members)
+    fields = as_object(value)
+    for name in members if as_str(fields.get("type")) != "base64" else ():
+        if name in fields:
+            yield from words_in(fields[name], members)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from functools import cache
 from pathlib import Path
 
 from sagent.lib.json import as_array, as_int, as_object, as_str
-from sagent.model import Limits, ModelInfo
+from sagent.model import Effort, Limits, ModelInfo
 
 UNKNOWN = Limits()
+USUAL_OUTPUT, LONG_OUTPUT = 32_000, 64_000  # tokens of output, where nobody asked for a number
 
 
 def limits_of(provider: str, model_id: str) -> Limits:
@@ -15,6 +16,26 @@ def limits_of(provider: str, model_id: str) -> Limits:
     name = model_id.rpartition("/")[2].lower().replace("claude-3.", "claude-3-").replace("claude-4.", "claude-4-")
     best = max((known for known in _table(provider) if name.startswith(known.lower())), key=len, default=None)
     return UNKNOWN if best is None else _table(provider)[best]
+
+
+def output_limit(
+    model: str, limits: Limits, wanted: int | None, usual: int = USUAL_OUTPUT
+) -> tuple[int | None, tuple[str, ...]]:
+    """The output limit to send (None: no word about it), and a note where it is not what was wanted.
+
+    `usual` tokens are asked for where the model's own limit is known and nobody set one.
+    """
+    most = limits.max_output
+    if wanted is None:
+        return min(most, usual) if most else None, ()
+    if most and wanted > most:
+        return most, (f"{model} writes at most {most} tokens: {wanted} were asked for",)
+    return max(1, wanted), ()
+
+
+def usual_output(effort: Effort | None) -> int:
+    """Tokens to ask for where thinking counts as output."""
+    return LONG_OUTPUT if effort in ("high", "xhigh", "max") else USUAL_OUTPUT
 
 
 def known_models(provider: str) -> tuple[ModelInfo, ...]:

@@ -6,27 +6,19 @@ from urllib.parse import urlsplit
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.model import ModelInfo
 from sagent.providers.access import NO_KEY, Access
-from sagent.providers.endpoint import Endpoint, Way
-from sagent.providers.exchange import Timeouts, fetch
+from sagent.providers.endpoint import Endpoint
+from sagent.providers.exchange import fetch
 from sagent.providers.limits import limits_of
 from sagent.providers.listings import limits_in, prices_in
 from sagent.providers.rows import Row, row_for_url
-from sagent.providers.transport import Transport
 
 
 class OpenAIEndpoint(Endpoint):
     """An endpoint that speaks one of OpenAI's APIs."""
 
-    def __init__(
-        self,
-        row: Row,
-        access: Access,
-        *,
-        transport: Transport | Way | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> None:
-        super().__init__(settled(row, access), access, transport=transport, timeouts=timeouts)
-        self.url = api_root(access.base_url) if access.base_url else ""
+    def _set_up(self) -> None:
+        self.row = settled(self.row, self.access)
+        self.url = api_root(self.access.base_url) if self.access.base_url else ""
 
     async def models(self) -> Sequence[ModelInfo]:
         """The server's own listing. Raises ModelError."""

@@ -3,11 +3,10 @@
 import hashlib
 from collections.abc import Sequence
 
-from sagent.model import Effort, Limits
+from sagent.model import Effort
 
 IMAGE_TOKENS = 8_000  # in high detail: 1,536 patches times at most 2.46 at OpenAI; other providers count less
 PAGE_TOKENS = 10_000  # a PDF page counts as its text and as an image
-_USUAL_OUTPUT = 32_000  # tokens asked for where the model's own limit is known and nobody set one
 _LEVELS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
@@ -46,16 +45,6 @@ def gpt_version(name: str) -> tuple[int, int]:
         return (0, 0)
     major, _, minor = words[1].partition(".")
     return (int(major), int(minor) if minor.isdecimal() else 0) if major.isdecimal() else (0, 0)
-
-
-def output_limit(model: str, limits: Limits, wanted: int | None) -> tuple[int | None, tuple[str, ...]]:
-    """The output limit to send (None: no word about it), and a note where it is not what was wanted."""
-    most = limits.max_output
-    if wanted is None:
-        return min(most, _USUAL_OUTPUT) if most else None, ()
-    if most and wanted > most:
-        return most, (f"{model} writes at most {most} tokens: {wanted} were asked for",)
-    return max(1, wanted), ()
 
 
 def cache_key(conversation: str) -> str:

@@ -11,18 +11,16 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_load, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Delta, Reply, Request, ToolSpec, Witness
-from sagent.providers.access import Access
-from sagent.providers.endpoint import Way
-from sagent.providers.exchange import Call, Timeouts, exchange, frozen
+from sagent.providers.draft import frozen
+from sagent.providers.exchange import Call, exchange
 from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
+from sagent.providers.limits import output_limit
 from sagent.providers.media import IMAGES, data_url, media_weight, stand_in
 from sagent.providers.openai_endpoint import OpenAIEndpoint
-from sagent.providers.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest, output_limit
+from sagent.providers.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest
 from sagent.providers.responses_events import CLIENT_CALLS, LONGEST_ID, ResponsesDraft
-from sagent.providers.rows import Row
-from sagent.providers.schemas import CHAT, OPENAI, openai_form, openai_holds, schema_weight
-from sagent.providers.transport import Transport
-from sagent.providers.wire import Piece, Scrolls
+from sagent.providers.schemas import CHAT, OPENAI, openai_form, openai_holds
+from sagent.providers.wire import Piece, Scrolls, schema_weight
 from sagent.providers.wire_model import WireModel
 
 _OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
@@ -333,20 +331,13 @@ class ResponsesProvider(OpenAIEndpoint):
 
     row_name: ClassVar[str] = "openai"
 
-    def __init__(
-        self,
-        row: Row,
-        access: Access,
-        *,
-        transport: Transport | Way | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> None:
-        super().__init__(row, access, transport=transport, timeouts=timeouts)
-        self.scrolls = Scrolls(ResponsesDialect(f"responses:{row.name}", f"{row.name}/"))
+    def _set_up(self) -> None:
+        super()._set_up()
+        self.scrolls = Scrolls(ResponsesDialect(f"responses:{self.name}", f"{self.name}/"))
         self.summaries = True  # until this account is refused them
         self.proven = False  # the endpoint has answered
-        self._unreasoned = Scrolls(ResponsesDialect(self.scrolls.family, f"{row.name}/", reasoning=False))
-        self._bare = Scrolls(ResponsesDialect("nobody's", f"{row.name}/"))  # with nothing private in them
+        self._unreasoned = Scrolls(ResponsesDialect(self.scrolls.family, f"{self.name}/", reasoning=False))
+        self._bare = Scrolls(ResponsesDialect("nobody's", f"{self.name}/"))  # with nothing private in them
         self._strangers: set[str] = set()  # conversations whose reasoning this account cannot read
 
     def model(self, model_id: str) -> ResponsesModel:

@@ -1,14 +1,15 @@
 """OpenAI Responses: events in. Pure reading of plain JSON: no clock, no network."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, mend_text
-from sagent.messages import Message, Opaque, Part, Private, StopReason, Text, Thinking, ToolCall
+from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.billing import count_of, disjoint, first_count, own_price, source_fees, tier_named
-from sagent.providers.exchange import Bill, frozen, parse_arguments
+from sagent.providers.draft import Bill, Draft, frozen, parse_arguments
 from sagent.providers.faults import Origin, from_event
+from sagent.providers.handover import excerpt, words_in
 from sagent.providers.openai_models import efforts_of
 from sagent.usage import Charge
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 LONGEST_ID = 64  # characters of an item's id or a call's: longer ones are refused
 CLIENT_CALLS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")  # whose outputs we would owe
 
-_TOLD = 2_000  # characters of a server tool's result that other providers are shown
+_READABLE = (
+    *("filename", "title", "text", "logs", "stdout", "stderr", "message"),
+    *("output", "outputs", "results", "error", "content"),
+)
 _GAP = "\n\n"  # between two parts of a summary
 _STOPS: Mapping[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
 _STREAMED = {
@@ -62,17 +66,11 @@ class _Item:
         return as_str(value) or "".join(self.arguments)
 
 
-class ResponsesDraft:
+class ResponsesDraft(Draft):
     """A reply taking shape from the events of the Responses API. `family` labels what only it may read back."""
 
     def __init__(self, origin: Origin, family: str) -> None:
-        self.reasoning = True
-        self.complete = False
-        self.closed = False
-        self.response_id = ""
-        self.received = 0
-        self._origin = origin
-        self._family = family
+        super().__init__(origin, family)
         self._items: dict[int, _Item] = {}
         self._status = ""
         self._reason = ""  # why it is incomplete
@@ -309,9 +307,6 @@ class ResponsesDraft:
             private["arguments"] = mend_text(raw)  # as the model wrote them: its cache knows them so
         return ToolCall(call_id, name, arguments, malformed, self._private(private) if private else None)
 
-    def _private(self, data: Mapping[str, object]) -> Private:
-        return Private(self._family, frozen(data))
-
 
 def item_id(item: Mapping[str, object]) -> str:
     """An item's id where the API would take it back: short, and beginning as ids of its kind do; else ""."""
@@ -355,20 +350,5 @@ def _texts_of(item: Mapping[str, object]) -> Iterator[tuple[tuple[str, int], str
 
 def _told(item: Mapping[str, object]) -> str:
     """What a server tool's result says, for a person and for other providers; "" for a call itself."""
-    words = " ".join(_words({name: item.get(name) for name in ("output", "outputs", "results", "error")}))
-    return words if len(words) <= _TOLD else f"{words[:_TOLD]}…"
-
-
-def _words(value: object) -> Iterable[str]:
-    """The readable strings of a result, in order."""
-    if isinstance(value, str):
-        yield value
-    for entry in as_array(value):
-        yield from _words(entry)
-    fields = as_object(value)
-    for name in ("filename", "title", "text", "logs", "stdout", "stderr", "message", *_RESULTS):
-        if name in fields:
-            yield from _words(fields[name])
-
-
-_RESULTS = ("output", "outputs", "results", "error", "content")
+    results = {name: item.get(name) for name in ("output", "outputs", "results", "error")}
+    return excerpt(" ".join(words_in(results, _READABLE)))

@@ -7,7 +7,7 @@ in any case. A schema that a provider cannot say at all is None here, and is the
 from collections.abc import Mapping, Sequence
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import Json, JsonObject, as_array, as_object, as_str, json_dump, json_freeze_object, wire_bytes
+from sagent.lib.json import Json, JsonObject, as_array, as_object, as_str, json_dump, json_freeze_object
 from sagent.model import Request
 from sagent.providers.openai_models import gpt_version
 
@@ -67,11 +67,6 @@ def fitted(schema: JsonObject, form: Form) -> JsonObject | None:
     except _Unsaid:
         return None
     return json_freeze_object({**root, **({"$defs": writer.written} if writer.written else {})})
-
-
-def schema_weight(request: Request) -> int:
-    """The most tokens that the schema of the answer adds to a request: providers show it to the model, and explain."""
-    return 0 if request.output_schema is None else 2 * len(wire_bytes(request.output_schema)) + 500
 
 
 def openai_form(schema: JsonObject, form: Form) -> Mapping[str, object] | None:

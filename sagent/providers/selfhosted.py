@@ -14,7 +14,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, sha2
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall
 from sagent.model import Delta, Limits, ModelInfo, Reply, Request, ToolSpec, Witness
 from sagent.providers.access import first_set
-from sagent.providers.exchange import frozen
+from sagent.providers.draft import frozen
 from sagent.providers.faults import Origin
 from sagent.providers.handover import ModelTurn, Rules, Shown, Turn, UserTurn
 from sagent.providers.media import stand_in

@@ -13,7 +13,7 @@ from typing import Protocol
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, mend_text
 from sagent.messages import Part, Private, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart, ToolSpec
-from sagent.providers.exchange import frozen, parse_arguments
+from sagent.providers.draft import frozen, parse_arguments
 
 FAMILY = "selfhosted"
 """The label of our private data: thinking goes back to local models only."""

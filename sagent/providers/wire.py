@@ -7,6 +7,7 @@ from operator import is_
 from typing import Protocol
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import wire_bytes
 from sagent.messages import Message
 from sagent.model import Request
 from sagent.providers.handover import Handover, Rules, Turn, UserTurn
@@ -61,6 +62,11 @@ class Dialect(Protocol):
     def mark(self, data: bytes) -> bytes | None:
         """The bytes of a user's turn with a cache breakpoint at its end; None where the family has none."""
         ...
+
+
+def schema_weight(request: Request) -> int:
+    """The most tokens that the schema of the answer adds to a request: providers show it to the model, and explain."""
+    return 0 if request.output_schema is None else 2 * len(wire_bytes(request.output_schema)) + 500
 
 
 class Scrolls:

@@ -17,7 +17,7 @@ from sagent.errors import ModelError
 from sagent.messages import Message, Text, Thinking, ToolCall, user
 from sagent.model import Request
 from sagent.providers import Anthropic, Google, OpenAI
-from sagent.providers.exchange import Draft
+from sagent.providers.draft import Draft
 from sagent.providers.responses_events import CLIENT_CALLS
 from sagent.providers.wire_model import WireModel
 

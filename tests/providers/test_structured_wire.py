@@ -31,8 +31,8 @@ from sagent.providers.schemas import (
     fitted,
     openai_holds,
     response_format,
-    schema_weight,
 )
+from sagent.providers.wire import schema_weight
 from sagent.providers.wire_model import WireModel
 from sagent.testing.server import Call, Fail, FakeProviderServer, Turn
 from sagent.tools import tool
