@@ -24,7 +24,6 @@ from sagent.lib.json import (
     as_array,
     as_object,
     as_str,
-    json_freeze,
 )
 from sagent.messages import Message, ToolCall, ToolResult
 from sagent.model import EFFORTS, Effort, Limits, Model, Request, ToolSpec
@@ -110,7 +109,6 @@ class State:
     resolve: Callable[[str], Model] | None = None
     listed: Callable[[Model], Limits] | None = None
     fallbacks: list[Model] = field(default_factory=list[Model])
-    options: JsonObject = EMPTY
     output_schema: JsonObject | None = None  # that the answer of this run is to be held to
     inbox: Inbox = field(default_factory=Inbox)
     jobs: Jobs = field(default_factory=Jobs)
@@ -284,15 +282,15 @@ class State:
 
     def request(self) -> Request:
         """The next model call, as the history stands."""
-        more = self.advisory.options(self.model) if self.advisory is not None else None
+        options = (self.advisory.options(self.model) if self.advisory is not None else None) or EMPTY
         return Request(
             conversation=f"{self.log.session_id}:{self.path}",
             messages=self.history,
             system=self.system,
-            tools=self.specs if more is None or "tools" not in more else self._specs_beside(more),
+            tools=self._specs_beside(options) if "tools" in options else self.specs,
             max_output=self.bounds.max_response_tokens,
             effort=self.effort,
-            options=self.options if more is None else _joined(self.options, more),
+            options=options,
             output_schema=self.output_schema,
         )
 
@@ -307,12 +305,6 @@ class State:
         if prompt_id != self.prompt_id:
             self.prompt_id = prompt_id
             self.record("prompt", body)
-
-
-def _joined(options: JsonObject, more: JsonObject) -> JsonObject:
-    """Both, lists put together."""
-    joined = {name: json_freeze([*as_array(options.get(name)), *as_array(value)]) for name, value in more.items()}
-    return JsonObject({**options, **joined})
 
 
 def parse_effort(text: str) -> Effort:

@@ -38,6 +38,9 @@ _MARGINS = {"openrouter": Decimal(2), "anthropic": Decimal("1.1")}
 # By which every token's price is multiplied where inference is kept in a region; a charge's tier then ends in its name
 # (platform.claude.com, data residency: 1.1 for "us", Opus 4.6 and later).
 _REGIONS = {"us": Decimal("1.1")}
+# By which a service tier multiplies the price of tokens where the data know nothing of it (ai.google.dev, optimization:
+# half, and "75% to 100% more", of which the dearer stands).
+_GEMINI_TIERS = {"flex": Decimal("0.5"), "priority": Decimal(2)}
 _STANDARD_TIERS = frozenset({"", "standard", "default", "auto", "on_demand"})
 
 
@@ -100,7 +103,7 @@ class PriceBook:
         tariff = self._tariff(provider, model, at or datetime.now(UTC), tier)
         if tariff is None:
             return None
-        usd = EXACT.multiply(cost(tariff, usage), region)
+        usd = EXACT.multiply(EXACT.multiply(cost(tariff, usage), region), self._factor(provider, model, tier))
         rates: Mapping[str, Decimal] = self.fees(provider, model, at) if usage.fees else {}
         for kind, count in usage.fees.items():
             if count > 0 and kind not in rates:
@@ -137,8 +140,8 @@ class PriceBook:
         """USD that no call with at most so many tokens can pass by list price, made today; None where unknown.
 
         Whatever the split over buckets, size band and time of day; twice the list for OpenRouter, whose hosts differ.
-        `tier` None: whichever service tier the provider picks by itself; "fast" speed costs more and counts only when
-        named.
+        `tier` None: whichever service tier the provider picks by itself; "fast" speed and Gemini's "priority" cost more
+        and count only when named.
         """
         ceiling = self.ceiling(provider, model, tier=tier)
         return None if ceiling is None else ceiling.cost(input_tokens, output_tokens)
@@ -153,7 +156,7 @@ class PriceBook:
         if day != now.date():
             entry = self._entry(provider, model)
             tariffs = (entry,) if isinstance(entry, tuple) else entry.tariffs(now, key[2]) if entry else None
-            margin = _MARGINS.get(provider, Decimal(1))
+            margin = EXACT.multiply(_MARGINS.get(provider, Decimal(1)), self._factor(provider, model, key[2] or ""))
             ceiling = Ceiling([scale(tariff, margin) for tariff in tariffs]) if tariffs else None
             self._ceilings[key] = (now.date(), ceiling)
         return ceiling
@@ -183,6 +186,13 @@ class PriceBook:
         if entry is None or isinstance(entry, tuple):
             return entry
         return entry.tariff(at if at.tzinfo else at.replace(tzinfo=UTC), tier)
+
+    def _factor(self, provider: str, model: str, tier: str) -> Decimal:
+        """By which the price found is multiplied for a tier, which is in it where the data tell the tier's own."""
+        entry = self._entry(provider, model)
+        known = entry is not None and not isinstance(entry, tuple) and entry.has_tier(tier)
+        gemini = _THEIR_NAMES.get(provider, provider) == "google" and model.lower().startswith("gemini")
+        return _GEMINI_TIERS.get(tier, Decimal(1)) if gemini and not known else Decimal(1)
 
     def _entry(self, provider: str, model: str) -> "Tariff | Listing | None":
         key = (provider, model)

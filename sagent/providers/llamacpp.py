@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from sagent.errors import ModelError, ModelErrorKind
+from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.lib.json import as_int, as_object
 from sagent.model import Delta, Limits, ModelInfo, Reply, Request
 from sagent.providers.access import Access, Variables, access_from_env, access_from_key, first_set
@@ -16,7 +16,7 @@ from sagent.providers.chat import ChatDialect, ChatModel, ChatProvider
 from sagent.providers.disruption import Disrupted
 from sagent.providers.exchange import Timeouts, fetch
 from sagent.providers.rows import Row, built_in
-from sagent.providers.transport import DirectTransport
+from sagent.providers.transport import NOBODY, DirectTransport
 from sagent.providers.wire import Scrolls
 
 if TYPE_CHECKING:
@@ -81,7 +81,10 @@ class LlamaCpp(ChatProvider):
 
             launch = Launch.read(given)
         if launch is None:
-            access = access_from_env(row.name, Variables(KEY, BASE_URL), row.base_url, base_url=base_url, environ=given)
+            names = Variables(KEY, BASE_URL)
+            access = access_from_env(
+                row.name, names, row.base_url, base_url=base_url, environ=given, open_door=row.free
+            )
         else:
             import secrets
 
@@ -137,7 +140,9 @@ class LlamaCpp(ChatProvider):
             return await self._died(server, origin, error.kind)
         if server is None and error.kind == "network" and self.access.base_url == self.row.base_url:
             hint = f"Start llama-server there, name another in {BASE_URL}, or a .gguf file in LLAMA_CPP_MODEL."
-            return origin.error(error.kind, f"{error.args[0]}. {hint}")
+            told = origin.error(error.kind, f"{str(error.args[0]).removesuffix(NOBODY)}. {hint}")
+            told.final = error.final
+            return told
         return error
 
     def answered(self) -> None:
@@ -205,7 +210,7 @@ class LlamaCpp(ChatProvider):
         try:
             told = as_object(await fetch(self.transport, f"{root}/props", self.headers(), self.origin(""), _PATIENT))
         except ModelError as error:
-            self._met = not error.retryable
+            self._met = error.kind not in RETRYABLE
             return
         self._met = True
         self._window = as_int(as_object(told.get("default_generation_settings")).get("n_ctx")) or self._window

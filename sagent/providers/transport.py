@@ -20,7 +20,7 @@ _PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _IDLE_SECONDS = 90.0  # an unused connection is kept this long: longer than most tool calls take
 _IDLE_CONNECTIONS = 16  # are kept for one server
 _PORTS = {"http": 80, "https": 443}
-_NOBODY = "Start the server there, or name another address with --base-url"
+NOBODY = ". Start the server there, or name another address with --base-url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ def refused_by_proxy(reason: str, status: int) -> Disrupted:
 
 def nobody(failed: Disrupted, url: str) -> Disrupted:
     """The same of a server that has never answered: where it would run on this machine, it does not."""
-    return Disrupted("network", f"{failed.reason}. {_NOBODY}", final=True) if loopback(url) else failed
+    return Disrupted("network", f"{failed.reason}{NOBODY}", final=True) if loopback(url) else failed
 
 
 async def _inflate(chunks: AsyncGenerator[bytes], encoding: str) -> AsyncGenerator[bytes]:

@@ -1,5 +1,6 @@
 """What is shown when no session could be opened: why, and what to do about it."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,10 @@ def guide(error: Exception) -> Sequence[Block]:
     """The error; and where no provider can be used yet, the ways to one on one screen."""
     text = str(error)
     if not text.startswith("No model was named"):
-        return (Told(text, "error"), Told("Change what is wrong, then /login, /resume or /model again; /quit leaves."))
+        lacking = re.match(r"No key for ([\w.-]+)", text)
+        login = f"/login {lacking[1]}" if lacking else "/login"
+        ways = f"Change what is wrong, then {login}, /resume or /model again; /quit leaves."
+        return (Told(text, "error"), Told(ways))
     steps = (
         ("1", "/login", "a key: tested, kept for you alone, used"),
         ("2", "export ANTHROPIC_API_KEY=…", "or another provider's variable; start again"),

@@ -524,7 +524,14 @@ async def test_where_no_server_runs_the_error_says_how_to_get_one() -> None:
     provider.url = "http://127.0.0.1:9/v1"
     _, error = await failure(provider.model("tiny"), ask())
     assert error.kind == "network"
+    assert error.final, "nothing has ever answered there"
     assert "LLAMA_CPP_MODEL" in str(error)
+    assert "--base-url" not in str(error), "one way to mend it is enough"
+
+
+def test_a_server_elsewhere_needs_no_key() -> None:
+    provider = LlamaCpp.from_env(environ={"LLAMA_CPP_BASE_URL": "http://10.1.2.3:8080"})
+    assert provider.url == "http://10.1.2.3:8080/v1"
 
 
 # The real one

@@ -18,9 +18,11 @@ from sagent.lib.json import JsonObject
 from sagent.messages import Document, Image, Text, ToolCall
 from sagent.policy import Ask
 from sagent.repl.approvals import Approval, add_rule, render_question, rule_for
+from sagent.repl.blocks import Told
 from sagent.repl.calls import proposal
 from sagent.repl.draft import Draft
 from sagent.repl.files import attach, list_files, mentioned, nearest
+from sagent.repl.guide import guide
 from sagent.repl.history import ProjectHistory
 from sagent.repl.lines import plain
 from sagent.repl.login import store_key
@@ -260,3 +262,10 @@ def test_without_a_display_it_is_said_what_no_longer_counts() -> None:
         plain_text(Retrying("root/a", "It broke", "cut", 0, 0.0, "First"))
         == "root/a: ! It broke; the reply begins again"
     )
+
+
+def test_a_missing_key_leads_to_its_login() -> None:
+    error = UsageError("No key for groq: set GROQ_API_KEY.")
+    told = [block.text for block in guide(error) if isinstance(block, Told)]
+    assert told[0] == str(error)
+    assert "/login groq," in told[1]

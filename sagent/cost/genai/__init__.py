@@ -82,6 +82,10 @@ class Listing:
         # The data files tiers under three headings; a tier's name occurs under the one that means it.
         return self._steady or self._select(at, {"service_tier": tier, "processing": tier, "speed": tier})
 
+    def has_tier(self, tier: str) -> bool:
+        """Whether the data tell prices of a service tier."""
+        return any(tier in variant.when.values() for variant in self._variants)
+
     def fees(self, at: datetime) -> Mapping[str, Decimal]:
         """USD per call of what is billed by the call, by kind."""
         values = self._values(at, {})
