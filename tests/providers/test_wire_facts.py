@@ -13,7 +13,7 @@ from sagent.model import Delta, Model, Reply, Request, ThinkingPart
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible, Timeouts, provider_named
 from sagent.providers.anthropic_events import MessagesDraft
 from sagent.providers.chat_events import ChatDraft
-from sagent.providers.exchange import Draft
+from sagent.providers.draft import Draft
 from sagent.providers.faults import Origin
 from sagent.providers.responses_events import ResponsesDraft
 from sagent.providers.sse import EventReader
