@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from errno import ECONNREFUSED
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -274,6 +275,8 @@ def _tls_context() -> "ssl.SSLContext":
 def unreachable(what: str, error: BaseException) -> Disrupted:
     """No connection, and why; that a certificate is not trusted, or that there is no TLS, no second try changes."""
     text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and f"[Errno {ECONNREFUSED}]" in text:  # asyncio lists all addresses it has tried
+        text = "the connection was refused"
     if "WRONG_VERSION_NUMBER" in text:
         return Disrupted("network", f"{what}: {text}. The server there speaks no TLS: use http://", final=True)
     if "CERTIFICATE_VERIFY_FAILED" in text:

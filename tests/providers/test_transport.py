@@ -154,7 +154,7 @@ async def test_nobody_there(transport, unused_tcp_port) -> None:
 
 
 async def test_a_server_of_this_machine_that_never_answered_is_not_running(transport, unused_tcp_port) -> None:
-    with pytest.raises(Disrupted, match="Start the server there") as caught:
+    with pytest.raises(Disrupted, match=r"refused\. Start the server there") as caught:
         await fetch(transport, f"http://localhost:{unused_tcp_port}")
     assert caught.value.final
 
