@@ -66,12 +66,14 @@ def load(weights: Weights, source: Source, stopped: Callable[[], bool]) -> Loade
 
     A download ends as soon as `stopped` says so, with StoppedError; loading cannot be broken off.
     """
+    here = Path(weights.name).expanduser().exists()
+    is_repository = not here and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", weights.name) is not None
+    if not here and not is_repository:
+        raise source.origin.error("not_found", f"there is no folder {weights.name} here.")
     torch = cast("Torch", import_module("torch"))
     library = cast("Transformers", import_module("transformers"))
     device = weights.device or _best_device(torch)
     _check_device(torch, device, source.origin)
-    local = Path(weights.name).expanduser()
-    is_repository = not local.exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", weights.name) is not None
     try:
         try:
             tokenizer, network = _open(library, weights, source, device)

@@ -318,6 +318,18 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
         SelfHosted().model("some/model")
 
 
+async def test_a_folder_that_is_not_there_is_told_before_torch_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.providers.selfhosted.find_spec", lambda name: name)
+    monkeypatch.setitem(sys.modules, "torch", None)  # to import it would fail
+    provider = SelfHosted()
+    _, error = await failure(provider.model(str(tmp_path / "nowhere")), ask())
+    await provider.aclose()
+    assert error.kind == "not_found"
+    assert f"there is no folder {tmp_path / 'nowhere'} here" in str(error)
+
+
 def test_there_is_no_address() -> None:
     with pytest.raises(UsageError, match="has no address"):
         SelfHosted.from_key("", base_url="http://127.0.0.1:1")
