@@ -3,12 +3,13 @@
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from sagent.errors import UsageError
-from sagent.providers.access import first_set, loopback
+from sagent.providers.access import first_set
 from sagent.providers.endpoint import Way, read_access
 from sagent.providers.exchange import Timeouts
-from sagent.providers.rows import Row, built_in
+from sagent.providers.rows import Row, built_in, row_for_url
 
 if TYPE_CHECKING:
     from sagent.model import Provider
@@ -131,7 +132,7 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "")
     """The provider that an id without one points to; None when none is known.
 
     "vendor/model" is a name that several providers use, and "model:size" one of weights that anybody may serve; so is
-    a name of Chat Completions `at` an address of this machine, where it is not to be asked with the maker's key.
+    a name of Chat Completions `at` an address that is not its maker's, which is not to be sent the maker's key.
     """
     wanted, own = model_id.lower(), rows or {}
     best = max(
@@ -141,11 +142,18 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "")
             for start in row.models
             if wanted.startswith(start.lower())
             and ("/" in start or "/" not in wanted)
-            and (row.name in own or not (":" in wanted or (row.family == "chat" and at and loopback(at))))
+            and (row.name in own or not (":" in wanted or _is_strange(row, at)))
         ),
         default=None,
     )
     return best[1] if best else None
+
+
+def _is_strange(row: Row, at: str) -> bool:
+    """Whether an address is nobody's that we know, and its server may have any weights that are open."""
+    if row.family != "chat" or not at:
+        return False
+    return row.name not in (urlsplit(at).hostname or "") and row_for_url(at) != row
 
 
 def has_key(row: Row, environ: Mapping[str, str] | None = None) -> bool:

@@ -60,6 +60,22 @@ def test_a_key_that_is_missing_is_named() -> None:
         OpenAICompatible.from_env(environ={"OPENAI_COMPATIBLE_BASE_URL": "https://models.example"})
 
 
+@pytest.mark.parametrize(
+    ("model", "at", "provider"),
+    [
+        ("kimi-k2", "https://api.moonshot.cn/v1", "moonshot"),
+        ("qwen-plus", "https://dashscope-us.aliyuncs.com/compatible-mode/v1", "dashscope"),
+        ("grok-4", "https://api.x.ai/v1", "xai"),
+        ("qwen-plus", "https://api.stranger.example/v1", None),
+        ("kimi-k2", "http://localhost:8000/v1", None),
+        ("gpt-5.5", "https://gateway.example/v1", "openai"),  # its protocol is what the gateway is there for
+        ("claude-opus-4-6", "http://localhost:4000", "anthropic"),
+    ],
+)
+def test_a_strangers_server_is_not_asked_with_the_makers_key(model: str, at: str, provider: str | None) -> None:
+    assert infer(model, at=at) == provider
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
 def test_a_server_on_this_machine_needs_no_key(host: str) -> None:
     url = f"http://{host}:8080"
