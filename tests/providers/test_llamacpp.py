@@ -80,7 +80,7 @@ async def opened(environ: Callable[..., dict[str, str]]) -> AsyncGenerator[Calla
         await provider.aclose()
     for start in starts(Path(environ()["LLAMA_CPP_MODEL"]).parent):
         await until(lambda start=start: not group_lives(start["pid"]))
-    assert not [thread for thread in threading.enumerate() if "llama" in thread.name]
+    await until(lambda: not [thread for thread in threading.enumerate() if "llama" in thread.name])
 
 
 def starts(here: Path) -> list[dict[str, Any]]:
