@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
 
 import pytest
@@ -48,6 +48,16 @@ def broken(kind: str = "auth") -> ModelError:
 async def forever(request: Request) -> str:
     await asyncio.sleep(60)
     return "never"
+
+
+def behind(member: str, answer: str) -> Callable[[Request], Awaitable[str]]:
+    """A reply that comes when another member has ended: tasks are named for their members."""
+
+    async def say(request: Request) -> str:
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == member))
+        return answer
+
+    return say
 
 
 class Own:
@@ -147,10 +157,6 @@ async def test_members_run_together_and_stand_below_each_other() -> None:
 
 
 async def test_a_function_aggregates_what_succeeded_in_the_order_of_the_members() -> None:
-    async def slow(request: Request) -> str:
-        await asyncio.sleep(0.01)
-        return "1"
-
     def join(results: Sequence[Result]) -> str:
         return "+".join(result.content for result in results)
 
@@ -158,7 +164,7 @@ async def test_a_function_aggregates_what_succeeded_in_the_order_of_the_members(
         return join(results)
 
     for aggregate in (join, later):
-        members = [bare(slow), bare(broken()), bare("3")]
+        members = [bare(behind("root-2", "1")), bare(broken()), bare("3")]
         result = await parallel(*members, aggregate=aggregate, quorum=2).run("go")
         assert (result.content, result.error) == ("1+3", None)
         assert list(result.members) == ["root-1", "root-2", "root-3"]
@@ -167,7 +173,8 @@ async def test_a_function_aggregates_what_succeeded_in_the_order_of_the_members(
 async def test_an_agent_aggregates_and_is_told_who_failed() -> None:
     editor = bare("one answer")
     bad = bare(broken(), path="bad")
-    result = await parallel(bare("A", path="good"), bad, bare("C", path="late"), aggregate=editor, quorum=2).run("q?")
+    late = bare(behind("bad", "C"), path="late")
+    result = await parallel(bare("A", path="good"), bad, late, aggregate=editor, quorum=2).run("q?")
     told = asked(editor)
     assert isinstance(result, Gathered)
     assert result.content == "one answer"
