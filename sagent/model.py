@@ -16,7 +16,7 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ModelLimits:
     """A model's sizes in tokens; None where nobody told us."""
 
     window: int | None = None
@@ -28,7 +28,7 @@ REPLY_ROOM = 64_000
 """The most tokens of a window that are kept free for a reply."""
 
 
-def input_budget(limits: Limits) -> int | None:
+def input_budget(limits: ModelLimits) -> int | None:
     """Tokens of input that leave room for a reply; None where the window is not known.
 
     The room is the output limit, at most a quarter of the window: many listings tell an output limit as large as the
@@ -90,7 +90,7 @@ Delta: TypeAlias = TextPart | ThinkingPart | Billed
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class RequestDigest:
     """What was sent: sha256 of the exact body, and the parameters worth reading without the body."""
 
     sha256: str
@@ -106,7 +106,7 @@ class Reply:
     message: Message
     usage: Usage
     charges: tuple[Charge, ...]
-    witness: Witness
+    witness: RequestDigest
     response_id: str = ""
     notes: tuple[str, ...] = ()  # what was clamped or left out, in words
     advice: tuple[Advice, ...] = ()  # that the provider asked for by itself, meanwhile
@@ -126,11 +126,11 @@ class Model(Protocol):
         ...
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ModelLimits:
         """Sizes, where known."""
         ...
 
-    def weigh(self, request: Request) -> int:
+    def max_input_tokens(self, request: Request) -> int:
         """An upper bound of the input tokens of this request, in tokens, computed without a network.
 
         A token stands for at least one byte, so the encoded size is such a bound; media count by their own rules.
@@ -159,7 +159,7 @@ class ModelInfo:
     """A row of a provider's catalogue. `usd` is what it tells of prices: USD per million tokens by billed bucket."""
 
     id: str
-    limits: Limits = Limits()
+    limits: ModelLimits = ModelLimits()
     name: str = ""
     usd: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal], hash=False)
 

@@ -119,7 +119,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SpawnRequest:
     """What a new agent is for. None and "" take over what its parent has; it never gets more than that.
 
     `share` is what it sees of its parent's conversation: nothing, the last hand-offs ("brief"), or all of it ("full").
@@ -180,7 +180,7 @@ class Caller(Peer, Protocol):
         """Ask an advisor, by its name, or the first; all of a panel. Raises UsageError where there is none."""
         ...
 
-    async def spawn(self, order: Order) -> Peer:
+    async def spawn(self, order: SpawnRequest) -> Peer:
         """A new agent below this one, at work on its prompt. Raises UsageError or BudgetExceeded: none was begun."""
         ...
 

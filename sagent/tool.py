@@ -14,7 +14,7 @@ from sagent.messages import Document, Image, Text
 from sagent.peer import Caller
 
 Media: TypeAlias = Text | Image | Document
-Veil: TypeAlias = Callable[[str, Path], Callable[[str], bool]]
+PathFilter: TypeAlias = Callable[[str, Path], Callable[[str], bool]]
 """For a tool's name and a directory that it searches: which of the files there, by relative path, it must not show."""
 
 
@@ -66,7 +66,7 @@ class Workspace:
     roots: tuple[Path, ...] = ()
     environment: dict[str, str] | None = None
     seen: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
-    hidden: Veil | None = None
+    hidden: PathFilter | None = None
 
     def __post_init__(self) -> None:
         self.roots = self.roots or (self.cwd,)

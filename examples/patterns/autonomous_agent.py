@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from sagent import tools
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.events import Result
@@ -54,7 +54,7 @@ async def main() -> None:
             model,
             system="You write Python.",
             tools=[tools.Read(), tools.Write()],
-            bounds=Bounds(max_turns=20),
+            limits=RunLimits(max_turns=20),
             resources=Resources(workspace=Workspace(Path(place)), ledger=Ledger(Decimal("0.50"), prices)),
         )
         work = loop_until(agent, checked, rounds=3)

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.errors import ModelError
 from sagent.events import Result
 from sagent.patterns import parallel
@@ -17,7 +17,7 @@ from sagent.testing import Line, ScriptedModel
 
 def agent(name: str, *script: Line) -> Agent:
     """A scripted agent; its path names it among the members."""
-    return Agent(ScriptedModel(*script), bounds=Bounds(max_retries=0), resources=Resources(path=name))
+    return Agent(ScriptedModel(*script), limits=RunLimits(max_retries=0), resources=Resources(path=name))
 
 
 def majority(results: Sequence[Result]) -> str:

@@ -407,7 +407,7 @@ class Advisors:
 
     def _may_come_to(self, model: Model, request: Request) -> tuple[Decimal | None, int]:
         """USD that a call may cost at most, None where nobody knows, and about how many tokens it takes."""
-        weight, output = model.weigh(request), max(request.max_output or OUTPUT, model.limits.least_output)
+        weight, output = model.max_input_tokens(request), max(request.max_output or OUTPUT, model.limits.least_output)
         return self._advisee.worst(model, weight, output), weight // _BYTES + output
 
     def _used(self) -> int:

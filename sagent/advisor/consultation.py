@@ -15,7 +15,7 @@ from sagent.events import Advice, AdviceDelta, AdviceStatus
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_str
 from sagent.model import Model, Request, TextPart
-from sagent.peer import Order, Peer
+from sagent.peer import Peer, SpawnRequest
 from sagent.policy.advisory import Advisee
 
 OUTPUT = 2_048  # tokens of an answer: at this length nearly none is cut, and it is no worse than without a limit
@@ -81,7 +81,7 @@ async def _send_child(advisee: Advisee, asked: Consultation, role: str) -> Advic
         message.content if message.role == "user" else f"You answered:\n{message.content}"
         for message in request.messages
     )
-    order = Order(
+    order = SpawnRequest(
         told,
         name=f"{TOOL}-{advisor.name}",
         system=request.system,
@@ -114,7 +114,7 @@ async def _send_child(advisee: Advisee, asked: Consultation, role: str) -> Advic
     return judge(billed, result.content, result.stop_reason)
 
 
-async def _spawn(advisee: Advisee, order: Order) -> Peer:
+async def _spawn(advisee: Advisee, order: SpawnRequest) -> Peer:
     """Where less is left of the cap than of the advisor's own bound, the cap is the tighter one and bounds it."""
     try:
         return await advisee.spawn(order)

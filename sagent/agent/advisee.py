@@ -6,13 +6,13 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from sagent.agent.side_call import make_side_call
-from sagent.agent.state import State
+from sagent.engine.side_call import make_side_call
+from sagent.engine.state import AgentState
 from sagent.errors import UsageError
 from sagent.events import Event
 from sagent.messages import Message, ToolCall
-from sagent.model import Limits, Model, Request
-from sagent.peer import Action, Order, Peer
+from sagent.model import Model, ModelLimits, Request
+from sagent.peer import Action, Peer, SpawnRequest
 from sagent.policy import Ask
 from sagent.policy.advisory import Hear, SideReply
 from sagent.tool import Blobs
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class AgentAdvisee:
     """See sagent.policy.advisory.Advisee."""
 
-    def __init__(self, agent: "Agent", state: State) -> None:
+    def __init__(self, agent: "Agent", state: AgentState) -> None:
         self._agent, self._state = agent, state
 
     @property
@@ -57,7 +57,7 @@ class AgentAdvisee:
     def closing(self) -> bool:
         """Whether the run in progress makes no further model call."""
         state = self._state
-        return bool(state.run.stop) or state.run.turns == state.bounds.max_turns
+        return bool(state.run.stop) or state.run.turns == state.limits.max_turns
 
     async def ready(self) -> None:
         """Have prices at hand."""
@@ -76,7 +76,7 @@ class AgentAdvisee:
             raise UsageError(f"{name} cannot be used: this agent has only {state.model.provider}/{state.model.id}")
         return state.model
 
-    def limits(self, model: Model) -> Limits:
+    def limits(self, model: Model) -> ModelLimits:
         """A model's sizes."""
         return self._state.listed(model) if self._state.listed else model.limits
 
@@ -114,7 +114,7 @@ class AgentAdvisee:
         """Call a model beside the conversation."""
         return await make_side_call(self._state, model, request, role, hear)
 
-    async def spawn(self, order: Order) -> Peer:
+    async def spawn(self, order: SpawnRequest) -> Peer:
         """A new agent below it."""
         return await self._agent.spawn(order)
 

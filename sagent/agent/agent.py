@@ -7,26 +7,26 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.agent import children
+from sagent.agent import spawn
 from sagent.agent.advisee import AgentAdvisee
-from sagent.agent.bounds import Bounds, limits_of, with_limits
-from sagent.agent.changes import apply, check, rewound
-from sagent.agent.compaction import make_room
-from sagent.agent.holdings import holdings
-from sagent.agent.inbox import Arrived
-from sagent.agent.life import Life
-from sagent.agent.post import Post
-from sagent.agent.runs import Runs
-from sagent.agent.state import EXECUTOR, Resources, State, begin_checkpoints
+from sagent.agent.child import ChildTask
+from sagent.agent.delayed_mail import DelayedMail
+from sagent.agent.runs import Runner
 from sagent.agent.tree import Tree
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
+from sagent.engine.actions import apply, check, rewound
+from sagent.engine.compaction import make_room
+from sagent.engine.context_breakdown import context_breakdown
+from sagent.engine.inbox import Arrived
+from sagent.engine.limits import RunLimits, limits_of, with_limits
+from sagent.engine.state import EXECUTOR, AgentState, Resources, begin_checkpoints
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advice, Event, Notice, Result
 from sagent.lib.json import as_str
 from sagent.messages import Message, Text, user
 from sagent.model import Effort, Model
-from sagent.peer import Action, Background, Cancel, Consult, Inject, JobStatus, Moment, Order, Scope, Status
+from sagent.peer import Action, Background, Cancel, Consult, Inject, JobStatus, Moment, Scope, SpawnRequest, Status
 from sagent.policy import AllowAll, Policy
 from sagent.policy.advisory import Advisory, AdvisoryFactory
 from sagent.session.entries import Entry, opened, returned
@@ -36,13 +36,13 @@ from sagent.tool import Tool, Workspace
 from sagent.usage import Cost
 
 if TYPE_CHECKING:
-    from sagent.agent.restoration import FileChanges
+    from sagent.rewind.restore import FileChanges
 
 
 class Agent:
     """An agent. Its conversation goes on from run to run; one run at a time.
 
-    `model` answers, `tools` are offered to it, `policy` judges its calls (default: allow), `bounds` limit a run and
+    `model` answers, `tools` are offered to it, `policy` judges its calls (default: allow), `limits` bound a run and
     `resources` are what it shares or keeps: log, ledger, workspace. Without them it keeps its log in memory, has no cap
     and works in the current directory.
     """
@@ -54,7 +54,7 @@ class Agent:
         system: str = "",
         tools: Sequence[Tool] = (),
         policy: Policy | None = None,
-        bounds: Bounds | None = None,
+        limits: RunLimits | None = None,
         effort: Effort | None = None,
         resources: Resources | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class Agent:
             raise UsageError(f"two tools have the same name: {', '.join(tool.name for tool in tools)}")
         judge = policy or AllowAll()
         self._tree = tree = given.tree or Tree()
-        self._state = state = State(
+        self._state = state = AgentState(
             path=given.path,
             model=model,
             system=system,
@@ -76,14 +76,14 @@ class Agent:
             policy=judge,
             role=given.role,
             compactor=given.compactor,
-            bounds=bounds or Bounds(),
+            limits=limits or RunLimits(),
             effort=effort,
             log=given.log or MemoryLog(),
             ledger=given.ledger or Ledger(None, PriceBook()),
             workspace=given.workspace or Workspace(Path.cwd()),
             ask=given.ask,
             resolve=given.resolve,
-            listed=given.limits,
+            listed=given.model_limits,
             fallbacks=list(given.fallbacks),
             catalog=given.catalog,
             finish=given.finish,
@@ -95,11 +95,11 @@ class Agent:
             tell=tree.tell,
         )
         self._owns_log = given.log is None
-        self._runs = Runs(state, tree)
-        self._life: Life | None = None  # of an agent that was spawned
+        self._runs = Runner(state, tree)
+        self._life: ChildTask | None = None  # of an agent that was spawned
         self._consultations: set[asyncio.Task[None]] = set()  # that a person asked for
         self._deepest: int | None = None  # generation that agents below it may be of, as those above ordered
-        post = tree.post = tree.post or Post(tree, state)
+        post = tree.post = tree.post or DelayedMail(tree, state)
         state.busy = lambda: (
             any(agent.busy for agent in tree.below(given.path)) or (self._life is None and post.waiting)
         )
@@ -327,44 +327,44 @@ class Agent:
             for agent in self._tree.below(self.path):
                 agent.interrupt("self")
 
-    async def spawn(self, order: Order | str) -> "Agent":
+    async def spawn(self, order: SpawnRequest | str) -> "Agent":
         """A new agent below this one, at work on its prompt; `wait()` gives its answer.
 
         It inherits whatever the order leaves open. Raises UsageError for an order that cannot be met, BudgetExceeded
         for an allowance that cannot be had and OSError where its log cannot be written: nothing was begun.
         """
-        order = Order(order) if isinstance(order, str) else order
+        order = SpawnRequest(order) if isinstance(order, str) else order
         state = self._state
         if not order.prompt.strip():
             raise UsageError("an agent needs a prompt: what is it to do?")
         if order.budget_usd is not None:
             await asyncio.to_thread(state.ledger.prices.warm)
         path = self._tree.reserve(self.path, order.name, self._deepest)
-        with children.allowance(state.ledger, path, order.budget_usd):
+        with spawn.allowance(state.ledger, path, order.budget_usd):
             child = self._child(path, order)
-            child.restore(children.history_for(state, order))
-            child.begin(state, order, self._deepest, children.prompt_for(state, order, path))
+            child.restore(spawn.history_for(state, order))
+            child.begin(state, order, self._deepest, spawn.prompt_for(state, order, path))
         return child
 
-    def _child(self, path: str, order: Order, entries: Iterable[Entry] = ()) -> "Agent":
+    def _child(self, path: str, order: SpawnRequest, entries: Iterable[Entry] = ()) -> "Agent":
         """An agent below this one; `entries` is its log, where it has one."""
         state = self._state
-        model, effort = children.model_for(state, order)
+        model, effort = spawn.model_for(state, order)
         return Agent(
             model,
-            system=children.system_for(state, order),
-            tools=children.tools_for(state, order),
+            system=spawn.system_for(state, order),
+            tools=spawn.tools_for(state, order),
             policy=state.judge,
-            bounds=with_limits(children.bounds_for(state, order), children.limits_told(entries)),
+            limits=with_limits(spawn.bounds_for(state, order), spawn.limits_told(entries)),
             effort=effort,
             resources=Resources(
                 log=state.log.child(path),
                 ledger=state.ledger,
-                workspace=children.workspace_for(state, order),
+                workspace=spawn.workspace_for(state, order),
                 ask=state.ask,
                 path=path,
                 resolve=state.resolve,
-                limits=state.listed,
+                model_limits=state.listed,
                 fallbacks=tuple(state.fallbacks),
                 catalog=state.catalog,
                 tree=self._tree,
@@ -375,7 +375,7 @@ class Agent:
             ),
         )
 
-    def begin(self, above: State, order: Order, deepest: int | None, prompt: Message | None = None) -> None:
+    def begin(self, above: AgentState, order: SpawnRequest, deepest: int | None, prompt: Message | None = None) -> None:
         """Begin the life of an agent that was spawned: what happens here is told above too. Without a prompt it is
         one of an earlier process, that goes on."""
         state = self._state
@@ -385,13 +385,13 @@ class Agent:
         state.checkpoints = above.checkpoints  # one past of the files, whoever changed them
         if prompt is not None:
             first = state.record("opened", opened(state.log.session_id, self.path, str(state.workspace.cwd), {}))
-            above.record("spawned", children.spawned_body(state, first, order))
+            above.record("spawned", spawn.spawned_body(state, first, order))
             state.record_history()
             if order.persistent:
                 state.receive(prompt, "next")  # which would be given to it again after this process
             else:
                 state.inbox.put(Arrived(prompt))
-        self._life = Life(self, self._runs, state, above, order)
+        self._life = ChildTask(self, self._runs, state, above, order)
 
     def as_tool(self, name: str, description: str) -> Tool:
         """A tool by which another agent asks this one. Each call is a conversation of its own, below the calling agent,
@@ -403,7 +403,7 @@ class Agent:
     async def recall(self) -> None:
         """Take up what an earlier process left in the log, after `restore`: messages nobody has read or that are to
         arrive later, jobs that were lost, agents that live on, each with what it holds."""
-        from sagent.agent.recollection import recall
+        from sagent.agent.resume import recall
 
         entries = await recall(self._state, self._tree, self._revive)
         if self._life is None and self._tree.post is not None:
@@ -413,15 +413,15 @@ class Agent:
         """Bring a child back that lives on: as it was, but for the turn that it was in."""
         state, path = self._state, as_str(body.get("agent"))
         entries = state.log.child(path).contents()
-        order = children.order_of(body, entries)
-        rest = children.rest_of(order, state.ledger.spent_below(path))
+        order = spawn.order_of(body, entries)
+        rest = spawn.rest_of(order, state.ledger.spent_below(path))
         if rest is not None:
             await asyncio.to_thread(state.ledger.prices.warm)
-        with children.allowance(state.ledger, path, rest):
+        with spawn.allowance(state.ledger, path, rest):
             child = self._child(path, order, entries)
             child.restore(history(entries, state.log.blobs.get))
             child.begin(state, order, self._deepest)
-        if (text := children.left_open(path, entries, heads, child.messages)) is not None:
+        if (text := spawn.left_open(path, entries, heads, child.messages)) is not None:
             state.receive(user(text, sender=path), "next")
             state.record("returned", returned(path, child.log.head))
         await child.recall()
@@ -513,14 +513,14 @@ class Agent:
             "ended" if ended else "working" if self.running else "idle",
             f"{state.model.provider}/{state.model.id}",
             state.run.turns,
-            state.meter.estimate(state.model.weigh(state.request())),
+            state.meter.estimate(state.model.max_input_tokens(state.request())),
             state.effort or "",
-            state.limits.window,
+            state.model_limits.window,
             state.ledger.spent(state.path),
             state.ledger.spent_below(state.path),
             tuple(job.status() for job in state.jobs.running()),
-            holdings(state),
-            limits_of(state.bounds),
+            context_breakdown(state),
+            limits_of(state.limits),
             "" if state.advisory is None else state.advisory.describe(),
         )
 
@@ -549,7 +549,7 @@ class Agent:
     async def preview(self, entry: str) -> "FileChanges":
         """What `rewind_files` would change, and what it would leave alone. Raises UsageError for an entry that is not
         there."""
-        from sagent.agent.restoration import preview
+        from sagent.rewind.restore import preview
 
         return await preview(self._state, entry)
 
@@ -562,9 +562,9 @@ class Agent:
         """
         if self.running:
             raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
-        from sagent.agent.restoration import wind_back
+        from sagent.rewind.restore import restore_files
 
-        return await wind_back(self._state, entry)
+        return await restore_files(self._state, entry)
 
     async def aclose(self) -> None:
         """End what is in progress, the agents below it, its jobs and what its tools left running; close its log when it

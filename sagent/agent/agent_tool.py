@@ -11,20 +11,20 @@ from functools import reduce
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
-from sagent.agent import children
+from sagent.agent import spawn
 from sagent.agent.agent import Agent
-from sagent.agent.bounds import Bounds, limits_of, with_limits
-from sagent.agent.prompts import specs_of
-from sagent.agent.state import Resources
 from sagent.agent.tree import END_SECONDS
 from sagent.cost.money import ZERO, total
+from sagent.engine.limits import RunLimits, limits_of, with_limits
+from sagent.engine.prompts import specs_of
+from sagent.engine.state import Resources
 from sagent.errors import BudgetExceeded, SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
 from sagent.messages import Message, ToolCall, user
-from sagent.peer import Action, Order
+from sagent.peer import Action, SpawnRequest
 from sagent.policy import Allow, Ask, Deny, Hold, Policy, Turn, Verdict
-from sagent.tool import Effect, RunContext, Tool, ToolOutput, Veil, Workspace
+from sagent.tool import Effect, PathFilter, RunContext, Tool, ToolOutput, Workspace
 from sagent.usage import Cost, Usage
 
 INTERRUPT_SECONDS = 0.8  # that an agent is given to stop by itself when the call that waits for it is cancelled
@@ -238,10 +238,10 @@ def _spawn_like(model: Agent, caller: Agent, name: str, prompt: Message, held: S
             f"{model.path} has a cap of its own, which cannot be kept on the ledger of {caller.path}: "
             "give both the same ledger, or that agent none"
         )
-    order = Order(prompt.content, name)
+    order = SpawnRequest(prompt.content, name)
     deepest = caller._deepest  # noqa: SLF001
     path = caller.tree.reserve(caller.path, name, deepest)
-    workspace = children.workspace_for(own, order)
+    workspace = spawn.workspace_for(own, order)
     workspace.hidden = _both(own.workspace.hidden, above.workspace.hidden)
     resources = Resources(
         log=above.log.child(path),
@@ -250,7 +250,7 @@ def _spawn_like(model: Agent, caller: Agent, name: str, prompt: Message, held: S
         ask=above.ask or own.ask,
         path=path,
         resolve=own.resolve,
-        limits=own.listed,
+        model_limits=own.listed,
         fallbacks=tuple(own.fallbacks),
         catalog=own.catalog,
         tree=caller.tree,
@@ -260,11 +260,11 @@ def _spawn_like(model: Agent, caller: Agent, name: str, prompt: Message, held: S
         system=own.system,
         tools=tuple(own.tools.values()),
         policy=_Both(own.policy, above.policy),
-        bounds=_least(own.bounds, above.bounds),
+        limits=_least(own.limits, above.limits),
         effort=own.effort,
         resources=resources,
     )
-    child.restore(children.history_for(own, replace(order, share="full")) if held is None else held)
+    child.restore(spawn.history_for(own, replace(order, share="full")) if held is None else held)
     child.begin(above, order, deepest, prompt)
     return child
 
@@ -285,7 +285,7 @@ class _Both:
         return [action for policy in self._policies for action in await policy.after_turn(turn)]
 
 
-def _both(own: Veil | None, above: Veil | None) -> Veil | None:
+def _both(own: PathFilter | None, above: PathFilter | None) -> PathFilter | None:
     """What either hides is hidden."""
     if own is None or above is None:
         return own or above
@@ -297,7 +297,7 @@ def _both(own: Veil | None, above: Veil | None) -> Veil | None:
     return veil
 
 
-def _least(own: Bounds, above: Bounds) -> Bounds:
+def _least(own: RunLimits, above: RunLimits) -> RunLimits:
     """An agent's own bounds, where they are not wider than those above it."""
     most = limits_of(above)
     least = {name: min(value, limits_of(own).get(name, value)) for name, value in most.items()}

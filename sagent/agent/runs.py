@@ -4,15 +4,15 @@ import asyncio
 import time
 from dataclasses import replace
 
-from sagent.agent import children
-from sagent.agent.bounds import Bounds
-from sagent.agent.compaction import saving
-from sagent.agent.inbox import Arrived
-from sagent.agent.loop import take_turn
-from sagent.agent.pause import answer_askers, apply_pending
-from sagent.agent.state import Run, State
-from sagent.agent.structured import Output, output_of, take_structured_turn
+from sagent.agent import spawn
 from sagent.agent.tree import Tree
+from sagent.engine.compaction import saving
+from sagent.engine.inbox import Arrived
+from sagent.engine.limits import RunLimits
+from sagent.engine.loop import take_turn
+from sagent.engine.output import Output, output_of, take_structured_turn
+from sagent.engine.pause import answer_askers, apply_pending
+from sagent.engine.state import AgentState, Run
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
 from sagent.events import Failure, Finished, Notice, Result, SessionOpened
 from sagent.messages import Message
@@ -30,13 +30,13 @@ LIMIT_REASONS = {
 }
 
 
-class Runs:
+class Runner:
     """Takes an agent's runs, interrupts them, and knows what the last one came to.
 
     `contained`: whatever goes wrong is the result's to tell, and nothing is raised but a cancellation.
     """
 
-    def __init__(self, state: State, tree: Tree) -> None:
+    def __init__(self, state: AgentState, tree: Tree) -> None:
         self._state, self._tree = state, tree
         self.last: Result | None = None
         self.contained = False
@@ -117,7 +117,7 @@ class Runs:
                 reason, data, wrong = await take_turn(state), None, None
             else:
                 reason, data, wrong = await take_structured_turn(state, output)
-            return reason, data, wrong or _limit_failure(reason, state.run, state.bounds), None
+            return reason, data, wrong or _limit_failure(reason, state.run, state.limits), None
         except (ModelError, BudgetExceeded) as error:
             reason = "budget" if isinstance(error, BudgetExceeded) else "error"
             return reason, None, Failure(error.kind, str(error)), error
@@ -187,12 +187,12 @@ class Runs:
             said = next((reply.content for reply in reversed(replies) if reply.content), "")
             self.last = replace(self.last, content=said)
         if state.run.askers:
-            answer_askers(state, children.ended(state.path, self.last))
+            answer_askers(state, spawn.ended(state.path, self.last))
         state.emit(Finished(state.path, self.last))
         return self.last
 
 
-def _limit_failure(reason: str, run: Run, bounds: Bounds) -> Failure | None:
+def _limit_failure(reason: str, run: Run, limits: RunLimits) -> Failure | None:
     if reason not in LIMIT_REASONS:
         return None
     return Failure(reason, LIMIT_REASONS[reason].format(turns=run.turns, rounds=run.rounds))

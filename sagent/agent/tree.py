@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from sagent.agent.prompts import Prompts
+from sagent.engine.prompts import Prompts
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
@@ -14,7 +14,7 @@ from sagent.peer import Scope
 
 if TYPE_CHECKING:
     from sagent.agent.agent import Agent
-    from sagent.agent.post import Post
+    from sagent.agent.delayed_mail import DelayedMail
 
 LONGEST_NAME = 40
 END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then is left behind
@@ -41,7 +41,7 @@ class Tree:
         self._numbers: dict[str, int] = {}  # last given, by the beginning of the path
         self._detached: list[str] = []  # by agents that have ended
         self.prompts = Prompts()
-        self.post: Post | None = None
+        self.post: DelayedMail | None = None
 
     @property
     def living(self) -> Sequence["Agent"]:

@@ -10,9 +10,9 @@ from itertools import chain
 from pathlib import Path
 
 from sagent import __version__, tools
-from sagent.agent import Agent, Asker, Bounds, Resources, Tree, TreeLimits
-from sagent.app.advising import advisors_of
-from sagent.app.choice import catalog, choose_model
+from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
+from sagent.app.advisors import advisors_of
+from sagent.app.models import catalog, choose_model
 from sagent.config import Settings
 from sagent.context.instructions import gather, repository_root
 from sagent.context.prompt import compose
@@ -86,7 +86,7 @@ async def open_agent(
             system=_system_prompt(settings, workspace, past, notices),
             tools=offered,
             policy=policy,
-            bounds=_bounds(settings),
+            limits=_bounds(settings),
             effort=settings.effort,
             resources=Resources(
                 log=log,
@@ -94,7 +94,7 @@ async def open_agent(
                 workspace=workspace,
                 ask=ask,
                 resolve=choice.resolve,
-                limits=choice.limits,
+                model_limits=choice.limits,
                 fallbacks=fallbacks,
                 finish=aside.finish,
                 tree=Tree(TreeLimits(settings.max_agent_depth, settings.max_live_agents, settings.max_spawns)),
@@ -153,7 +153,7 @@ def _open_trace(
     """What takes the events for `--trace`, its file closed in the end. Raises UsageError."""
     if settings.trace is None:
         return None
-    from sagent.trace.file import TraceFile
+    from sagent.transcript.file import TraceFile
 
     trace = TraceFile(settings.trace, lambda text: listener(Notice("root", "warning", text)))
     stack.callback(trace.close)
@@ -187,8 +187,8 @@ def _unpriced(fallbacks: Sequence[Model], ledger: Ledger) -> list[str]:
     return [f"{name} has no known price: under a cap it cannot be a fallback. Give its price." for name in unpriced]
 
 
-def _bounds(settings: Settings) -> Bounds:
-    return Bounds(
+def _bounds(settings: Settings) -> RunLimits:
+    return RunLimits(
         max_turns=settings.max_turns,
         max_tool_call_rounds=settings.max_tool_call_rounds,
         max_request_tokens=settings.max_request_tokens,

@@ -156,10 +156,10 @@ async def _without_command(text: str, settings: "Settings", agent: Agent) -> str
     if not text.startswith("/"):
         return text
     from sagent.app import policy_of
-    from sagent.repl.errand import run_errand
+    from sagent.repl.headless_command import run_headless_command
     from sagent.repl.opening import Opened
 
-    return await run_errand(text, settings, Opened(agent, policy_of(settings)), sys.stderr.write)
+    return await run_headless_command(text, settings, Opened(agent, policy_of(settings)), sys.stderr.write)
 
 
 def _tell_detached(agent: Agent, err: TextIO) -> None:

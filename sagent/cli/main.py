@@ -72,33 +72,33 @@ def _on_terminal() -> bool:
 def _command(name: str, argv: list[str]) -> int:  # noqa: C901 -- one arm for each command
     match name:
         case "run":
-            from sagent.cli.run import run_once as command
+            from sagent.cli.commands.run import run_once as command
         case "trace":
-            from sagent.cli.trace import run_trace as command
+            from sagent.cli.commands.trace import run_trace as command
         case "advice":
-            from sagent.cli.advice import run_advice as command
+            from sagent.cli.commands.advice import run_advice as command
         case "bench-advisor":
-            from sagent.cli.bench_advisor import run_bench_advisor as command
+            from sagent.cli.commands.bench_advisor import run_bench_advisor as command
         case "sweep":
-            from sagent.cli.sweep import run_sweep as command
+            from sagent.cli.commands.sweep import run_sweep as command
         case "gate":
-            from sagent.cli.gate import run_gate as command
+            from sagent.cli.commands.gate import run_gate as command
         case "team":
-            from sagent.cli.team import run_team as command
+            from sagent.cli.commands.team import run_team as command
         case "models":
-            from sagent.cli.models import run_models as command
+            from sagent.cli.commands.models import run_models as command
         case "verify":
-            from sagent.cli.verify import run_verify as command
+            from sagent.cli.commands.verify import run_verify as command
         case "export":
-            from sagent.cli.export import run_export as command
+            from sagent.cli.commands.export import run_export as command
         case "replay":
-            from sagent.cli.replay import run_replay as command
+            from sagent.cli.commands.replay import run_replay as command
         case "compare":
-            from sagent.cli.compare import run_compare as command
+            from sagent.cli.commands.compare import run_compare as command
         case "sessions":
-            from sagent.cli.sessions import run_sessions as command
+            from sagent.cli.commands.sessions import run_sessions as command
         case "config":
             from sagent.cli.settings import run_config as command
         case _:
-            from sagent.cli.demo import run_demo as command
+            from sagent.cli.commands.demo import run_demo as command
     return command(argv)

@@ -91,7 +91,7 @@ def read_file(path: Path) -> File | None:
 
 
 def _read_yaml(path: Path, text: str) -> File:
-    from sagent.config.yaml_file import YamlError, parse_yaml
+    from sagent.config.yaml import YamlError, parse_yaml
 
     try:
         return File(path, text, *parse_yaml(text))

@@ -21,7 +21,7 @@ from sagent.config.advisors import (
 )
 from sagent.config.fields import FIELDS, TABLES, Field, Place, RefusedError, is_stricter, nearest
 from sagent.config.files import NAME, File, Line, directory, expand, find_file, read_file
-from sagent.config.places import addresses, own_address, place_executor, provider_of, with_path
+from sagent.config.servers import addresses, own_address, place_executor, provider_of, with_path
 from sagent.config.settings import Address, CustomProvider, Settings
 from sagent.context.instructions import repository_root
 from sagent.errors import ConfigError, UsageError
@@ -56,23 +56,23 @@ def load(
     environ = os.environ if environ is None else environ
     cwd = _own_directory(flags or {}, environ) if cwd is None else cwd
     home = Path(environ.get("HOME") or Path("~").expanduser())
-    draft = _Draft(environ, cwd, home)
-    draft.choose_file(file)
-    user = read_file(draft.user_file)
-    if user is None and draft.named_by:
-        raise ConfigError(f"{draft.named_by}: there is no file {draft.user_file}.")
+    builder = _SettingsBuilder(environ, cwd, home)
+    builder.choose_file(file)
+    user = read_file(builder.user_file)
+    if user is None and builder.named_by:
+        raise ConfigError(f"{builder.named_by}: there is no file {builder.user_file}.")
     if user is not None:
-        draft.take_file(user, trusted=True)
+        builder.take_file(user, trusted=True)
     given = _by_field(flags or {})
-    project = read_file(_project_file(draft, given))
+    project = read_file(_project_file(builder, given))
     if project is not None and not (user is not None and user.path.samefile(project.path)):
-        draft.take_file(project, trusted=False)
-    draft.take_environment()
+        builder.take_file(project, trusted=False)
+    builder.take_environment()
     for field, value in given:
-        draft.take(field, value, f"--{field.flag_name}", Place(cwd, home))
-    draft.put_model_aside()
-    draft.take_addresses((flags or {}).get("executor_api_base"), (flags or {}).get("advisor_api_base"))
-    return draft.settings()
+        builder.take(field, value, f"--{field.flag_name}", Place(cwd, home))
+    builder.put_model_aside()
+    builder.take_addresses((flags or {}).get("executor_api_base"), (flags or {}).get("advisor_api_base"))
+    return builder.settings()
 
 
 def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> Path:
@@ -98,14 +98,14 @@ def _by_field(flags: Mapping[str, object]) -> list[tuple[Field, object]]:
     return [(field, found[field.name]) for field in FIELDS if field.name in found]
 
 
-def _project_file(draft: "_Draft", given: list[tuple[Field, object]]) -> Path:
+def _project_file(builder: "_SettingsBuilder", given: list[tuple[Field, object]]) -> Path:
     """The project is that of the directory to work in, which the layers above the project's file may name."""
-    probe = _Draft(draft.environ, draft.cwd, draft.home)
-    probe.values = {"cwd": draft.values.get("cwd", draft.cwd)}
-    for field, value in [*_environment(draft.environ), *given]:
+    probe = _SettingsBuilder(builder.environ, builder.cwd, builder.home)
+    probe.values = {"cwd": builder.values.get("cwd", builder.cwd)}
+    for field, value in [*_environment(builder.environ), *given]:
         if field.name == "cwd":
             origin = f"--{field.flag_name}" if (field, value) in given else field.variable
-            probe.take(field, value, origin, Place(draft.cwd, draft.home))
+            probe.take(field, value, origin, Place(builder.cwd, builder.home))
     work = probe.values["cwd"]
     assert isinstance(work, Path)
     return (repository_root(work) or work) / ".sagent" / NAME
@@ -115,7 +115,7 @@ def _environment(environ: Mapping[str, str]) -> list[tuple[Field, str]]:
     return [(field, environ[field.variable]) for field in (*FIELDS, *RULES.values()) if environ.get(field.variable)]
 
 
-class _Draft:
+class _SettingsBuilder:
     """Settings in the making: values so far, where each came from, and what was left out."""
 
     def __init__(self, environ: Mapping[str, str], cwd: Path, home: Path) -> None:

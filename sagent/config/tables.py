@@ -9,7 +9,7 @@ from typing import cast
 
 from sagent.config.fields import FIELDS, Place, RefusedError, choice, decimal, nearest
 from sagent.config.files import File
-from sagent.config.safe import IN_KEYRING, kept_key
+from sagent.config.keyring import IN_KEYRING, kept_key
 from sagent.config.settings import CustomProvider, McpServer
 from sagent.errors import ConfigError
 from sagent.providers.rows import Quirks, Row, built_in, read_rows

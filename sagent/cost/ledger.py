@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from sagent.cost.budget import Budget
 from sagent.cost.money import EXACT, ZERO, show, total
 from sagent.cost.prices import PriceBook
-from sagent.cost.purse import Purse
 from sagent.errors import BudgetExceeded
 from sagent.lib.dataclass import dataclass
 from sagent.usage import Charge, Cost, Usage
@@ -84,7 +84,7 @@ class _Ask:
         self.ceiling: Ceiling | None = None
 
 
-_Purse: TypeAlias = "Purse[_Ask, Reservation]"
+_Purse: TypeAlias = "Budget[_Ask, Reservation]"
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class Ledger:
 
     def __init__(self, cap: Decimal | None, prices: PriceBook) -> None:
         self._prices = prices
-        self._purses: dict[str, _Purse] = {"": Purse("", cap)}
+        self._purses: dict[str, _Purse] = {"": Budget("", cap)}
         self._sums: dict[str, _Sums] = {"": _Sums()}  # by path; "" is all
         self._usage: dict[tuple[str, str], Usage] = {}  # by agent and role
         self._usage_by_model: dict[str, Usage] = {}
@@ -172,7 +172,7 @@ class Ledger:
             raise BudgetExceeded(
                 f"an allowance of {show(usd)} for {agent} is more than what is left: {show(max(outer.room, ZERO))}"
             )
-        self._purses[agent] = Purse(agent, usd, outer)
+        self._purses[agent] = Budget(agent, usd, outer)
 
     def take_back(self, agent: str) -> None:
         """End an agent's allowance: what is left of it is anybody's again. Without one, nothing happens."""

@@ -31,7 +31,7 @@ from sagent.patterns.handoffs import (
     report_role,
 )
 from sagent.patterns.pattern import Pattern, media_of
-from sagent.peer import Order, Switch
+from sagent.peer import SpawnRequest, Switch
 from sagent.session.entries import handoff
 from sagent.usage import Cost, Usage
 
@@ -411,7 +411,7 @@ class _Work:
     async def _begin(self) -> Agent:
         """Its agent, at work, and the hand-off that it began with, logged; that also where it could not begin."""
         role, lead = self.role, self.shift.lead
-        order = Order(
+        order = SpawnRequest(
             self.prompt,
             role.name,
             model=role.model,

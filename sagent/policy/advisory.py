@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from sagent.events import Advice, AdvisorTally, Event
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, ToolCall
-from sagent.model import Limits, Model, Reply, Request, TextPart, ThinkingPart
-from sagent.peer import Action, Order, Peer
+from sagent.model import Model, ModelLimits, Reply, Request, TextPart, ThinkingPart
+from sagent.peer import Action, Peer, SpawnRequest
 from sagent.policy import Ask, Policy
 from sagent.tool import Blobs, Tool
 from sagent.usage import Charge, Cost, Usage
@@ -69,7 +69,7 @@ class Advisee(Protocol):
         """A model by "provider/id". Raises UsageError."""
         ...
 
-    def limits(self, model: Model) -> Limits:
+    def limits(self, model: Model) -> ModelLimits:
         """A model's sizes."""
         ...
 
@@ -106,7 +106,7 @@ class Advisee(Protocol):
         BudgetExceeded."""
         ...
 
-    async def spawn(self, order: Order) -> Peer:
+    async def spawn(self, order: SpawnRequest) -> Peer:
         """A new agent below it. Raises UsageError, BudgetExceeded and OSError: none was begun."""
         ...
 

@@ -13,7 +13,7 @@ from sagent.policy import Allow, Ask, Deny, Turn, Verdict
 from sagent.policy.paths import MODES, Mode, Obstacle, PathJudge
 from sagent.policy.places import Places
 from sagent.policy.rules import EDITS, Rules
-from sagent.tool import Effect, Veil, Workspace
+from sagent.tool import Effect, PathFilter, Workspace
 
 __all__ = ["MODES", "Mode", "PermissionPolicy"]
 
@@ -54,7 +54,7 @@ class PermissionPolicy:
             case "execute":
                 return self._command(call, effect, judge)
 
-    def hidden(self, workspace: Workspace) -> Veil:
+    def hidden(self, workspace: Workspace) -> PathFilter:
         """For `Workspace.hidden`: a search of a directory that is allowed passes over the files in it that are not.
 
         Without it such a search is a question, where the directory holds what is denied or may be keys.

@@ -3,17 +3,17 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sagent.providers.anthropic import Anthropic, Bedrock, Foundry, VertexAnthropic
-    from sagent.providers.anthropic_cli import AnthropicCLI
-    from sagent.providers.chat import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
-    from sagent.providers.exchange import Timeouts
-    from sagent.providers.google import Google, Vertex
-    from sagent.providers.llamacpp import LlamaCpp
-    from sagent.providers.openai_subscription import OpenAISubscription
+    from sagent.providers.families.anthropic import Anthropic, Bedrock, Foundry, VertexAnthropic
+    from sagent.providers.families.chat import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
+    from sagent.providers.families.google import Google, Vertex
+    from sagent.providers.families.responses import Azure, OpenAI, ResponsesProvider
+    from sagent.providers.local.llamacpp import LlamaCpp
+    from sagent.providers.local.selfhosted import SelfHosted
+    from sagent.providers.plans.anthropic_cli import AnthropicCLI
+    from sagent.providers.plans.openai_subscription import OpenAISubscription
     from sagent.providers.registry import infer, provider_named, row_named
-    from sagent.providers.responses import Azure, OpenAI, ResponsesProvider
     from sagent.providers.rows import Row, built_in, read_rows
-    from sagent.providers.selfhosted import SelfHosted
+    from sagent.providers.wire.exchange import Timeouts
 
 __all__ = [
     "Anthropic",
@@ -44,20 +44,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Anthropic": "anthropic",
-    "Bedrock": "anthropic",
-    "Foundry": "anthropic",
-    "VertexAnthropic": "anthropic",
-    "Vertex": "google",
-    "Azure": "responses",
-    "AnthropicCLI": "anthropic_cli",
-    "LlamaCpp": "llamacpp",
-    "OpenAISubscription": "openai_subscription",
-    "SelfHosted": "selfhosted",
-    "Google": "google",
-    "Timeouts": "exchange",
-    "OpenAI": "responses",
-    "ResponsesProvider": "responses",
+    "Anthropic": "families.anthropic",
+    "Bedrock": "families.anthropic",
+    "Foundry": "families.anthropic",
+    "VertexAnthropic": "families.anthropic",
+    "Vertex": "families.google",
+    "Azure": "families.responses",
+    "AnthropicCLI": "plans.anthropic_cli",
+    "LlamaCpp": "local.llamacpp",
+    "OpenAISubscription": "plans.openai_subscription",
+    "SelfHosted": "local.selfhosted",
+    "Google": "families.google",
+    "Timeouts": "wire.exchange",
+    "OpenAI": "families.responses",
+    "ResponsesProvider": "families.responses",
     "infer": "registry",
     "provider_named": "registry",
     "row_named": "registry",
@@ -72,4 +72,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'chat')}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'families.chat')}"), name)

@@ -5,13 +5,13 @@ from functools import cache
 from pathlib import Path
 
 from sagent.lib.json import as_array, as_int, as_object, as_str
-from sagent.model import Effort, Limits, ModelInfo
+from sagent.model import Effort, ModelInfo, ModelLimits
 
-UNKNOWN = Limits()
+UNKNOWN = ModelLimits()
 USUAL_OUTPUT, LONG_OUTPUT = 32_000, 64_000  # tokens of output, where nobody asked for a number
 
 
-def limits_of(provider: str, model_id: str) -> Limits:
+def limits_of(provider: str, model_id: str) -> ModelLimits:
     """A model's sizes by the longest known beginning of its id; a vendor's prefix ("vendor/id") is ignored."""
     name = model_id.rpartition("/")[2].lower().replace("claude-3.", "claude-3-").replace("claude-4.", "claude-4-")
     best = max((known for known in _table(provider) if name.startswith(known.lower())), key=len, default=None)
@@ -19,7 +19,7 @@ def limits_of(provider: str, model_id: str) -> Limits:
 
 
 def output_limit(
-    model: str, limits: Limits, wanted: int | None, usual: int = USUAL_OUTPUT
+    model: str, limits: ModelLimits, wanted: int | None, usual: int = USUAL_OUTPUT
 ) -> tuple[int | None, tuple[str, ...]]:
     """The output limit to send (None: no word about it), and a note where it is not what was wanted.
 
@@ -44,7 +44,7 @@ def known_models(provider: str) -> tuple[ModelInfo, ...]:
 
 
 @cache
-def _table(provider: str) -> dict[str, Limits]:
+def _table(provider: str) -> dict[str, ModelLimits]:
     data: object = json.loads(Path(__file__).with_name("limits.json").read_bytes())
     rows = (as_array(row) for row in as_array(as_object(data).get(provider)))
-    return {as_str(name): Limits(as_int(window) or None, as_int(output) or None) for name, window, output in rows}
+    return {as_str(name): ModelLimits(as_int(window) or None, as_int(output) or None) for name, window, output in rows}

@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from sagent.lib.json import as_array, as_int, as_object
-from sagent.model import Limits, ModelInfo
+from sagent.model import ModelInfo, ModelLimits
 
 MOST_AGE = 86_400.0  # seconds after which a listing is asked for again
 
@@ -30,11 +30,11 @@ _PER_TOKEN = {"prompt": "input", "completion": "output", "input_cache_read": "ca
 _BUCKETS = {"input": "input", "output": "output", "cached_input": "cache_read"}
 
 
-def limits_in(entry: Mapping[str, object], known: Limits) -> Limits:
+def limits_in(entry: Mapping[str, object], known: ModelLimits) -> ModelLimits:
     """The sizes that a row of an OpenAI-like listing tells; the known ones where it tells none."""
     places = [entry, *(as_object(entry.get(name)) for name in ("top_provider", "limits", "meta"))]
     window = next(_sizes(_WINDOWS, places), known.window)
-    return Limits(window, next(_sizes(_OUTPUTS, places[1:] + places[:1]), known.max_output))
+    return ModelLimits(window, next(_sizes(_OUTPUTS, places[1:] + places[:1]), known.max_output))
 
 
 def _sizes(names: Sequence[str], places: Sequence[Mapping[str, object]]) -> Iterator[int]:
@@ -71,11 +71,11 @@ class Listings:
         self._file = file
         self._places: dict[str, Mapping[str, object]] | None = None
 
-    def limits(self, place: str, model_id: str) -> Limits:
+    def limits(self, place: str, model_id: str) -> ModelLimits:
         """What was told of a model; nothing, where nothing was."""
         models = as_object(self._read().get(place, {}).get("models"))
         sizes = [as_int(size) or None for size in as_array(models.get(model_id))]
-        return Limits(sizes[0], sizes[1]) if len(sizes) == 2 else Limits()
+        return ModelLimits(sizes[0], sizes[1]) if len(sizes) == 2 else ModelLimits()
 
     def is_fresh(self, place: str) -> bool:
         """Whether the place was asked not long ago."""
@@ -84,7 +84,9 @@ class Listings:
 
     def keep(self, place: str, models: Sequence[ModelInfo]) -> None:
         """Take over a listing, in the place of the one before."""
-        sizes = {info.id: [info.limits.window, info.limits.max_output] for info in models if info.limits != Limits()}
+        sizes = {
+            info.id: [info.limits.window, info.limits.max_output] for info in models if info.limits != ModelLimits()
+        }
         places = {**self._read(afresh=True), place: {"at": int(time.time()), "models": sizes}}
         self._places = places
         if self._file is None:

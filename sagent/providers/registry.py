@@ -7,17 +7,17 @@ from urllib.parse import urlsplit
 
 from sagent.errors import UsageError
 from sagent.providers.access import first_set
-from sagent.providers.endpoint import Way, read_access
-from sagent.providers.exchange import Timeouts
+from sagent.providers.families.endpoint import Way, read_access
 from sagent.providers.rows import Row, built_in, row_for_url
+from sagent.providers.wire.exchange import Timeouts
 
 if TYPE_CHECKING:
     from sagent.model import Provider
-    from sagent.providers.anthropic import Anthropic
-    from sagent.providers.chat import ChatProvider
-    from sagent.providers.google import Google
-    from sagent.providers.responses import ResponsesProvider
-    from sagent.providers.transport import Transport
+    from sagent.providers.families.anthropic import Anthropic
+    from sagent.providers.families.chat import ChatProvider
+    from sagent.providers.families.google import Google
+    from sagent.providers.families.responses import ResponsesProvider
+    from sagent.providers.wire.transport import Transport
 
 
 def provider_named(
@@ -58,19 +58,19 @@ def _own_way(
     timeouts: Timeouts | None,
 ) -> "Provider":
     if name == "llamacpp":
-        from sagent.providers.llamacpp import LlamaCpp
+        from sagent.providers.local.llamacpp import LlamaCpp
 
         if key is not None:
             return LlamaCpp.from_key(key, base_url=base_url, transport=transport, timeouts=timeouts)
         return LlamaCpp.from_env(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
     if name == "selfhosted":
-        from sagent.providers.selfhosted import SelfHosted
+        from sagent.providers.local.selfhosted import SelfHosted
 
         if key is not None:
             return SelfHosted.from_key(key, base_url=base_url)
         return SelfHosted.from_env(base_url=base_url, environ=environ)
-    from sagent.providers.anthropic_cli import AnthropicCLI
-    from sagent.providers.openai_subscription import OpenAISubscription
+    from sagent.providers.plans.anthropic_cli import AnthropicCLI
+    from sagent.providers.plans.openai_subscription import OpenAISubscription
 
     if transport == "sdk":
         raise UsageError(f"{name} is reached by the login of another program, not by an SDK: leave --transport out.")
@@ -83,19 +83,19 @@ def _own_way(
 def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatProvider]":
     match row.family:
         case "anthropic":
-            from sagent.providers.anthropic import Anthropic
+            from sagent.providers.families.anthropic import Anthropic
 
             return Anthropic
         case "google":
-            from sagent.providers.google import Google
+            from sagent.providers.families.google import Google
 
             return Google
         case "responses":
-            from sagent.providers.responses import ResponsesProvider
+            from sagent.providers.families.responses import ResponsesProvider
 
             return ResponsesProvider
         case _:
-            from sagent.providers.chat import ChatProvider
+            from sagent.providers.families.chat import ChatProvider
 
             return ChatProvider
 

@@ -10,11 +10,11 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
 from sagent.messages import ToolCall
 from sagent.policy import Ask
-from sagent.repl.calls import essence, proposal
-from sagent.repl.diff import render_diff
-from sagent.repl.lines import Line, printable, wrap
-from sagent.repl.markdown import Flow, feed, finish, render_piece
-from sagent.repl.picker import Option
+from sagent.repl.terminal.picker import Option
+from sagent.repl.view.calls import essence, proposal
+from sagent.repl.view.diff import render_diff
+from sagent.repl.view.lines import Line, printable, wrap
+from sagent.repl.view.markdown import Flow, feed, finish, render_piece
 from sagent.tools.ask import Question
 
 Answer: TypeAlias = Literal["once", "session", "always", "no"]

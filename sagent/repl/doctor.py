@@ -43,7 +43,7 @@ def _keys(settings: "Settings") -> Iterable[Finding]:
 def _addresses(settings: "Settings") -> list[tuple[str, str]]:
     """The providers there is a key for, and where they are reached."""
     from sagent.errors import UsageError
-    from sagent.providers.endpoint import Endpoint
+    from sagent.providers.families.endpoint import Endpoint
     from sagent.providers.registry import has_key, provider_named
     from sagent.providers.rows import built_in
 

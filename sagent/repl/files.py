@@ -51,7 +51,7 @@ def nearest(query: str, files: Sequence[str], most: int = 50) -> list[str]:
     """The files whose paths fit what was typed, best first."""
     import heapq
 
-    from sagent.repl.picker import matches
+    from sagent.repl.terminal.picker import matches
 
     letters = query.lower()
     scored: list[tuple[int, int, str]] = []

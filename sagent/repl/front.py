@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from sagent.repl.history import ProjectHistory
-from sagent.repl.screen import Screen
+from sagent.repl.terminal.history import ProjectHistory
+from sagent.repl.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sagent.repl.blocks import Block, Page, Told
+from sagent.repl.view.blocks import Block, Page, Told
 
 if TYPE_CHECKING:
-    from sagent.repl.lines import Line
+    from sagent.repl.view.lines import Line
 
 
 def guide(error: Exception) -> Sequence[Block]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import ModelError, UsageError
-from sagent.lib.draft import draft
+from sagent.lib.atomic import atomic_write
 
 if TYPE_CHECKING:
     from sagent.config.settings import CustomProvider
@@ -79,5 +79,5 @@ def store_key(config_dir: Path, provider: str, key: str, base_url: str = "") -> 
 def write_private(path: Path, text: str | bytes) -> None:
     """Replace a file in one step, readable by its owner alone. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with draft(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode() if isinstance(text, str) else text)

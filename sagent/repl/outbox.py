@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
-from sagent.repl.panel import Queued
+from sagent.repl.view.panel import Queued
 
 if TYPE_CHECKING:
     from sagent.agent import Agent

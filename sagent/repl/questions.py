@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from sagent.messages import ToolCall
 from sagent.repl.approvals import Answer, Approval, Approvals
-from sagent.repl.keys import replace_text
-from sagent.repl.picker import Option, Picker
-from sagent.repl.presence import Presence
-from sagent.repl.screen import Screen
+from sagent.repl.terminal.keys import replace_text
+from sagent.repl.terminal.picker import Option, Picker
+from sagent.repl.terminal.presence import Presence
+from sagent.repl.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from sagent.policy import Ask
@@ -168,7 +168,7 @@ class Questions:
 
     async def _put_approval(self, approval: Approval) -> None:
         from sagent.repl.approvals import options, render_question, rule_for
-        from sagent.repl.calls import read_text
+        from sagent.repl.view.calls import read_text
 
         rule = rule_for(approval)
         count = len(self._approvals.waiting) - 1

@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Finished, Received, ReplyFinished, Switched, TextDelta, ThinkingDelta, ToolProgress
 from sagent.messages import Message
-from sagent.repl.blocks import Block, Page, Shell, Told
-from sagent.repl.completion import InputCompleter
-from sagent.repl.draft import Draft
 from sagent.repl.files import list_files
-from sagent.repl.history import ProjectHistory
-from sagent.repl.keys import bind_keys, replace_text
-from sagent.repl.lines import Line
+from sagent.repl.input_buffer import InputBuffer
 from sagent.repl.outbox import Outbox
-from sagent.repl.panel import Figures, render_panel, render_status, short_advisors
-from sagent.repl.picker import Option, render_picker
-from sagent.repl.presence import Presence
 from sagent.repl.questions import Questions
-from sagent.repl.screen import Screen
-from sagent.repl.story import Story
+from sagent.repl.terminal.completion import InputCompleter
+from sagent.repl.terminal.history import ProjectHistory
+from sagent.repl.terminal.keys import bind_keys, replace_text
+from sagent.repl.terminal.painter import Painter
+from sagent.repl.terminal.picker import Option, render_picker
+from sagent.repl.terminal.presence import Presence
+from sagent.repl.terminal.screen import Screen
+from sagent.repl.view.blocks import Block, Page, Shell, Told
+from sagent.repl.view.lines import Line
+from sagent.repl.view.panel import Figures, render_panel, render_status, short_advisors
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
     from sagent.config import Settings
     from sagent.events import Event, Result
-    from sagent.repl.command import Command
-    from sagent.repl.desk import Manner
+    from sagent.repl.commands.command import Command
+    from sagent.repl.commands.context import Manner
     from sagent.repl.opening import Opened, Opening
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Repl:
         self._next: Settings | None = None
         self._retry = asyncio.Event()
         self._outbox = Outbox()
-        self._draft = Draft()
+        self._draft = InputBuffer()
         self._files: Sequence[str] = ()
         self._commands: Mapping[str, Command] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,7 +85,7 @@ class Repl:
         self._head: Callable[[], str] = str  # the last entry there
         screen.panel, screen.status = self._render_panel, self._render_status
         screen.completer = InputCompleter(lambda: self._files, self._command_names, self._command_arguments)
-        self.story = Story(screen.surface, screen.redraw)
+        self.story = Painter(screen.surface, screen.redraw)
         self._presence = Presence(screen, lambda: self._settings.notify if self._settings else "off")
         self.questions = Questions(
             screen, self._presence, self._spawn, cwd=lambda: self.settings.cwd, allow=self._allow
@@ -201,7 +201,7 @@ class Repl:
                 await self._answer(opened, message)
 
     def _past(self, agent: "Agent") -> Sequence[Block]:
-        from sagent.repl.past import retell
+        from sagent.repl.view.past import retell
 
         return retell(agent.messages, agent.path)
 
@@ -389,7 +389,7 @@ class Repl:
             self._show_hint(_UNFINISHED[text.strip()])
             return False
         self.history.append_string(typed if len(text) > 20_000 else text)
-        from sagent.repl.command import split_command
+        from sagent.repl.commands.command import split_command
 
         if found := split_command(text):
             self._spawn(self._command(*found))
@@ -513,7 +513,7 @@ class Repl:
         self._spawn(self._paste_image())
 
     async def _paste_image(self) -> None:
-        from sagent.repl.clipboard import PROGRAMS, image_from_clipboard
+        from sagent.repl.terminal.clipboard import PROGRAMS, image_from_clipboard
 
         image = await image_from_clipboard()
         if image is None:
@@ -541,7 +541,7 @@ class Repl:
         os.kill(0, signal.SIGTSTP)
         loop.add_signal_handler(signal.SIGTSTP, self.suspend)
 
-    # -- commands: the desk
+    # -- commands: the context
 
     @property
     def settings(self) -> "Settings":
@@ -567,7 +567,7 @@ class Repl:
 
     def copy(self, text: str) -> None:
         """Put a text into the person's clipboard, by way of the terminal."""
-        from sagent.repl.clipboard import osc52
+        from sagent.repl.terminal.clipboard import osc52
 
         self.screen.output.write_raw(osc52(text))
         self.screen.output.flush()
@@ -580,7 +580,7 @@ class Repl:
         self._outbox.wake()
         self._retry.set()
 
-    def manner(self, what: "Manner", value: str) -> None:
+    def set_display(self, what: "Manner", value: str) -> None:
         """Change how the terminal looks or is typed at."""
         if what == "theme":
             self.screen.set_theme(value)
@@ -610,8 +610,8 @@ class Repl:
         return [*told, *((word, "") for word in found.arguments[0].choices)]
 
     async def _command(self, name: str, text: str) -> None:
-        from sagent.repl.blocks import Said
-        from sagent.repl.command import carry_out
+        from sagent.repl.commands.command import carry_out
+        from sagent.repl.view.blocks import Said
 
         self.story.write(Said(f"/{name} {text}".strip()))
         await self._ready.wait()

@@ -34,7 +34,7 @@ _DEEP = frozenset({dict, list, float})
 
 
 def _in_order(value: object) -> bool:
-    """Whether all keys are sorted and all numbers written as Python writes them. Runs for every value of a log."""
+    """Whether all keys are sorted and all numbers written as Python writes them. Runner for every value of a log."""
     if type(value) is float:
         return to_json(value) == repr(value).encode()
     items: list[object] = []

@@ -12,8 +12,8 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.messages import Message, Text, ToolResult, user
-from sagent.session.contents import Contents, KeptContents, follow
 from sagent.session.entries import Bill, Entry, read_spent
+from sagent.session.view import LogView, MemoryLogView, follow
 from sagent.usage import Cost, Usage
 
 _T = TypeVar("_T")
@@ -29,12 +29,12 @@ def branch(entries: Iterable[Entry], head: str = "") -> tuple[Entry, ...]:
 
 def _every(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
     """Those of some kinds; of a log's contents only these are read."""
-    return entries.of(*kinds) if isinstance(entries, Contents) else (each for each in entries if each.kind in kinds)
+    return entries.of(*kinds) if isinstance(entries, LogView) else (each for each in entries if each.kind in kinds)
 
 
 def _here(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
     """The same, those of abandoned branches left out; all where no kind is named."""
-    if isinstance(entries, Contents):
+    if isinstance(entries, LogView):
         return entries.branch(*kinds)
     return (entry for entry in branch(entries) if not kinds or entry.kind in kinds)
 
@@ -158,8 +158,8 @@ class Point:
 
 def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
     """What a person asked for, on every branch, in the order in which it was said."""
-    if not isinstance(entries, Contents):
-        entries = KeptContents(tuple(entries))
+    if not isinstance(entries, LogView):
+        entries = MemoryLogView(tuple(entries))
     forks = {entry.parent: cast("_Asked | None", None) for entry in entries.of("forked")}  # what led to these entries
     every = entries if forks else entries.of("message", "received")
     came: dict[str, str] = {}  # what was before a message that was received
@@ -245,7 +245,7 @@ def unread(entries: Iterable[Entry], fetch: Fetch) -> tuple[Unread, ...]:
 def waiting(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """The entries of the messages that were received and not read."""
     found: dict[str, Entry] = {}
-    if isinstance(entries, Contents) and next(entries.of("received"), None) is None:
+    if isinstance(entries, LogView) and next(entries.of("received"), None) is None:
         return ()  # most logs have none, and need not be gone through
     for entry in _here(entries, "received", "message"):
         if entry.kind == "received":
@@ -336,7 +336,7 @@ def _read(entry: Entry, decode: Callable[[Mapping[str, object]], _T]) -> _T:
 
 
 @dataclass(frozen=True, slots=True)
-class Spend:
+class SpentTotals:
     """What a log, or several, say was spent."""
 
     cost: Cost = field(default_factory=Cost)
@@ -349,7 +349,7 @@ def bills(entries: Iterable[Entry]) -> Iterator[Bill]:
     return (read_spent(entry.body) for entry in _every(entries, "spent"))
 
 
-def spend(entries: Iterable[Entry]) -> Spend:
+def spend(entries: Iterable[Entry]) -> SpentTotals:
     """The sum of every charge, by role, model ("provider/id") and agent."""
     by_kind: dict[str, Decimal] = {}
     by_role: dict[str, Decimal] = {}
@@ -378,7 +378,7 @@ def spend(entries: Iterable[Entry]) -> Spend:
         tuple(sorted(unpriced)),
         by_role,
     )
-    return Spend(cost, usage, charges)
+    return SpentTotals(cost, usage, charges)
 
 
 def title(entries: Iterable[Entry], length: int = 80) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sagent.session.blobs import BlobDirectory, sync_path
-from sagent.session.contents import Contents, FileContents, Index, KeptContents, damaged
 from sagent.session.entries import Entry, forked, parse_line, scan_line, seal
 from sagent.session.names import log_file, new_session_id
+from sagent.session.view import FileLogView, Index, LogView, MemoryLogView, damaged
 
 if TYPE_CHECKING:
-    from sagent.session.stretch import Place
+    from sagent.session.segment import Place
 
 
 class Log(Protocol):
@@ -60,7 +60,7 @@ class Log(Protocol):
         """Every entry, in the order written, those of abandoned branches too. Raises SessionCorrupt."""
         ...
 
-    def contents(self) -> Contents:
+    def contents(self) -> LogView:
         """The same, to be gone through more than once, or only those of some kinds."""
         ...
 
@@ -149,9 +149,9 @@ class FileLog:
         """Read the file, verifying it again."""
         return read_log(self._file)
 
-    def contents(self) -> Contents:
+    def contents(self) -> LogView:
         """Read from the file, as they are asked for."""
-        return FileContents(self._file, self._index)
+        return FileLogView(self._file, self._index)
 
     def child(self, agent: str) -> "FileLog":
         """The log of another agent of this session."""
@@ -262,9 +262,9 @@ class MemoryLog:
         """What was kept."""
         return iter(tuple(self._entries))
 
-    def contents(self) -> Contents:
+    def contents(self) -> LogView:
         """What was kept."""
-        return KeptContents(tuple(self._entries))
+        return MemoryLogView(tuple(self._entries))
 
     def child(self, agent: str) -> "MemoryLog":
         """The log of another agent of this tree."""
@@ -296,11 +296,11 @@ def read_log(file: Path) -> Iterator[Entry]:
     return (parse_line(line) for line, _, _, _ in _scan(file))
 
 
-def read_contents(file: Path) -> Contents:
+def read_contents(file: Path) -> LogView:
     """The same, to be gone through more than once, or only those of some kinds; all are verified here first."""
     index = Index()
     _fill(index, file)
-    return FileContents(file, index)
+    return FileLogView(file, index)
 
 
 def make_directory(directory: Path) -> None:
@@ -345,7 +345,7 @@ class _Forks:
     """The entries of a log that are taken up again, from a place on."""
 
     def __init__(self, file: Path, place: int, size: int) -> None:
-        from sagent.session.stretch import Place, find_ids  # few logs have any
+        from sagent.session.segment import Place, find_ids  # few logs have any
 
         self._wanted = _taken_up(Place(file, place, size - place))
         self._seen = find_ids(Place(file, 0, place), self._wanted)

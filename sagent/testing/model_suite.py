@@ -323,11 +323,13 @@ class ModelSuite:
             for number in range(4):
                 history.append(user(f'{number}: 世界 🌍 "\\\n' * 20))
                 request = ask(*history)
-                weights.append(model.weigh(request))
+                weights.append(model.max_input_tokens(request))
                 _, reply = await collect(model, request)
                 assert reply.usage.total_input <= weights[-1]
                 bodies = self.bodies()
-                assert not bodies or len(bodies[-1]) <= weights[-1], "a body has more bytes than weigh() says"
+                assert not bodies or len(bodies[-1]) <= weights[-1], (
+                    "a body has more bytes than max_input_tokens() says"
+                )
                 history += (reply.message, answer(reply.message))
         assert weights == sorted(set(weights)), f"the weights do not grow: {weights}"
 
@@ -419,7 +421,7 @@ class ServedModelSuite(ModelSuite):
             _, reply = await collect(model, request)
             assert server.billed == [Usage(input=len(server.requests[0].body), output=77)]
             assert reply.usage == server.billed[0]
-            assert reply.usage.total_input <= model.weigh(request)
+            assert reply.usage.total_input <= model.max_input_tokens(request)
 
     @pytest.mark.parametrize("name", list(_HISTORIES))
     async def test_no_history_makes_an_invalid_request(self, make_model: MakeModel, name: str) -> None:

@@ -11,7 +11,7 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import canonical_bytes, sha256_hex
 from sagent.messages import Message, Part, StopReason, Text, Thinking
-from sagent.model import Billed, Delta, Limits, Reply, Request, TextPart, ThinkingPart, Witness
+from sagent.model import Billed, Delta, ModelLimits, Reply, Request, RequestDigest, TextPart, ThinkingPart
 from sagent.usage import Charge, Usage
 
 Spoken: TypeAlias = str | Part | Message | Billed | Usage | Reply | Exception | float
@@ -39,7 +39,7 @@ class ScriptedModel:
         *script: Line,
         provider: str = "scripted",
         model_id: str = "scripted",
-        limits: Limits = Limits(window=200_000, max_output=8_000),  # noqa: B008 -- frozen
+        limits: ModelLimits = ModelLimits(window=200_000, max_output=8_000),  # noqa: B008 -- frozen
     ) -> None:
         self._script = script
         self.provider = provider
@@ -47,7 +47,7 @@ class ScriptedModel:
         self.limits = limits
         self.requests: list[Request] = []
 
-    def weigh(self, request: Request) -> int:
+    def max_input_tokens(self, request: Request) -> int:
         """The bytes of everything in it."""
         return len(_body(request))
 
@@ -88,7 +88,7 @@ class ScriptedModel:
         message = replace(said.message, model=f"{self.provider}/{self.id}", stop=stop)
         body = _body(request)
         usage = said.usage or Usage(input=len(body) // 4, output=max(1, len(repr(message.parts)) // 4))
-        return Reply(message, usage, (Charge(self.id, usage),), Witness(sha256_hex(body), len(body), self.id))
+        return Reply(message, usage, (Charge(self.id, usage),), RequestDigest(sha256_hex(body), len(body), self.id))
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Result
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object
 from sagent.messages import user
-from sagent.peer import Caller, Compact, Order, Peer, Status, Switch
+from sagent.peer import Caller, Compact, Peer, SpawnRequest, Status, Switch
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 
 LONGEST_DELAY = 86_400.0  # seconds
@@ -172,7 +172,7 @@ def _caller(run: RunContext) -> Caller:
     return run.caller
 
 
-def _order(arguments: JsonObject) -> Order:
+def _order(arguments: JsonObject) -> SpawnRequest:
     tools, budget = arguments.get("tools"), arguments.get("budget_usd")
     try:
         usd = None if budget is None else Decimal(str(budget))
@@ -181,7 +181,7 @@ def _order(arguments: JsonObject) -> Order:
     if usd is not None and not (usd.is_finite() and usd > 0):
         raise ToolError(f"budget_usd: more than 0 is needed, not {budget!r}")
     share = as_str(arguments.get("share")) or "none"
-    return Order(
+    return SpawnRequest(
         prompt=as_str(arguments.get("prompt")),
         name=as_str(arguments.get("name")),
         system=as_str(arguments.get("system")) or None,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
 from sagent.messages import Text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 from sagent.tools.capture import Capture, end_line
-from sagent.tools.custody import MARK, SHELVED, Custody, Ward
 
 DEFAULT_TIMEOUT = 120.0
 LONGEST_TIMEOUT = 3600.0
@@ -56,7 +56,7 @@ _SCRIPT = (
 
 
 class Bash:
-    """Runs shell commands. One instance may serve many agents; `aclose` kills whatever it started that still runs.
+    """Runner shell commands. One instance may serve many agents; `aclose` kills whatever it started that still runs.
 
     Commands get this process's environment, but for the keys of model providers: what a command prints ends in a log
     and at a provider. `keep_keys` names those to pass on; a workspace whose environment sets one passes it on too.
@@ -83,7 +83,7 @@ class Bash:
 
     def __init__(self, *, keep_keys: Collection[str] = ()) -> None:
         self._withheld = PROVIDER_KEYS.difference(keep_keys)
-        self._custody = Custody()
+        self._custody = ProcessGroup()
         self._shell = ""
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
@@ -153,7 +153,7 @@ class Bash:
         start: dict[str, str],
         notices: list[str],
         held: contextlib.ExitStack,
-    ) -> tuple[Capture, Ward]:
+    ) -> tuple[Capture, Process]:
         self._shell = self._shell or _find_shell()
         name = Path(self._shell).name
         others = {"notes": 9, "plain": "command"}  # they know one digit only
@@ -202,7 +202,7 @@ class Bash:
             whereto = f"ends it: {error}"
         return f"still running in the background; what it prints from now on {whereto}"
 
-    def _let_go(self, shell: asyncio.Task[None], capture: Capture, ward: Ward) -> str:
+    def _let_go(self, shell: asyncio.Task[None], capture: Capture, ward: Process) -> str:
         """Let a command outlive this process; says where its output goes. Raises ToolError: it goes on as before."""
         if shell.done() or shell.cancelling() or capture.flooded:
             raise ToolError("its command is just ending; the result comes by itself")

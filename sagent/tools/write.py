@@ -64,7 +64,7 @@ def _write(path: Path, content: str, workspace: Workspace) -> ToolOutput:
 
 
 def _as_before(path: Path, content: str) -> tuple[str | None, bytes, str]:
-    """The text that was there, the bytes to write in its manner, and what to say about that."""
+    """The text that was there, the bytes to write in its set_display, and what to say about that."""
     from sagent.tools.textfile import UTF8, Binary, decode, read_bytes
 
     try:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from sagent.advisor.advisory import Setup, advise
 from sagent.advisor.conversation import Asking
 from sagent.advisor.rules import Rules
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
@@ -73,7 +73,7 @@ def sage(*script: Line, **given: object) -> ScriptedModel:
     return ScriptedModel(*script, provider="other", model_id="sage", **given)  # type: ignore[arg-type]
 
 
-class Desk:
+class Rig:
     """An agent, its advisors, and what was told of them."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Desk:
         setup: Mapping[str, object] = {},
         tools: Sequence[Tool] = (),
         cap: Decimal | None = None,
-        bounds: Bounds | None = None,
+        limits: RunLimits | None = None,
         ask: Callable[[ToolCall, object], object] | None = None,
         log: Log | None = None,
         prices: Mapping[str, Mapping[str, object]] = PRICES,
@@ -103,7 +103,7 @@ class Desk:
             executor,
             system=system,
             tools=[self.acts, *tools],
-            bounds=bounds or Bounds(max_retries=0),
+            limits=limits or RunLimits(max_retries=0),
             resources=Resources(
                 log=self.log,
                 ledger=self.ledger,

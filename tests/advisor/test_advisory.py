@@ -11,7 +11,7 @@ import pytest
 from sagent.advisor.advisor import Advisor
 from sagent.advisor.advisory import FAIR, LONG_TASK, Setup, advise
 from sagent.advisor.rules import Rules
-from sagent.agent import Agent, Bounds, Resources, Tree
+from sagent.agent import Agent, Resources, RunLimits, Tree
 from sagent.errors import ModelError, UsageError
 from sagent.events import Advised
 from sagent.messages import Message, ToolCall, assistant
@@ -22,7 +22,7 @@ from sagent.session.folds import history
 from sagent.session.log import FileLog
 from sagent.testing import ScriptedModel
 from sagent.usage import Usage
-from tests.advisor.cast import OK, QUIET, Desk, act, ask, call, oracle, sage, seen, worker
+from tests.advisor.cast import OK, QUIET, Rig, act, ask, call, oracle, sage, seen, worker
 
 STOP = "VERDICT: stop\nGAP: this deletes the customer's data"
 
@@ -36,81 +36,79 @@ def asking(count: int, first: int = 0) -> list[tuple[object, ...]]:
 
 
 async def test_a_task_has_so_many_consultations_and_the_next_task_as_many_again() -> None:
-    desk = Desk(
+    rig = Rig(
         worker(*asking(3), "one", *asking(2, 3), "two"),
         oracle(*[OK] * 4),
         rules=Rules(triggers=(), max_advisor_calls=2),
     )
-    await desk.run("First.")
-    assert desk.statuses == ["answered", "answered", "withheld"]
-    assert desk.told("a2") == (
-        "advisor was not asked: the 2 consultations of this task are used up. Go on by yourself."
-    )
-    await desk.run("Second.")
-    assert desk.statuses[3:] == ["answered", "answered"]
+    await rig.run("First.")
+    assert rig.statuses == ["answered", "answered", "withheld"]
+    assert rig.told("a2") == ("advisor was not asked: the 2 consultations of this task are used up. Go on by yourself.")
+    await rig.run("Second.")
+    assert rig.statuses[3:] == ["answered", "answered"]
 
 
 async def test_a_session_has_so_many_consultations_whatever_its_tasks() -> None:
     rules = Rules(triggers=(), max_session_calls=3)
-    desk = Desk(worker(*asking(2), "one", *asking(2, 2), "two"), oracle(*[OK] * 3), rules=rules)
-    await desk.run()
-    await desk.run()
-    assert desk.statuses == ["answered"] * 3 + ["withheld"]
-    assert "of this session are used up" in desk.told("a3")
+    rig = Rig(worker(*asking(2), "one", *asking(2, 2), "two"), oracle(*[OK] * 3), rules=rules)
+    await rig.run()
+    await rig.run()
+    assert rig.statuses == ["answered"] * 3 + ["withheld"]
+    assert "of this session are used up" in rig.told("a3")
 
 
 async def test_an_advisor_has_calls_of_its_own() -> None:
-    desk = Desk(worker(*asking(2), "one"), oracle(OK), advisors=["strong/oracle,max_calls=1"])
-    await desk.run()
-    assert desk.statuses == ["answered", "withheld"]
-    assert "its 1 calls of this session" in desk.told("a1")
+    rig = Rig(worker(*asking(2), "one"), oracle(OK), advisors=["strong/oracle,max_calls=1"])
+    await rig.run()
+    assert rig.statuses == ["answered", "withheld"]
+    assert "its 1 calls of this session" in rig.told("a1")
 
 
 async def test_failed_consultations_count_as_calls() -> None:
     failing = oracle(*(ModelError("overloaded", "busy", provider="strong") for _ in range(2)))
-    desk = Desk(worker(*asking(3), "one"), failing, rules=Rules(triggers=(), max_advisor_calls=2))
-    await desk.run()
-    assert desk.statuses == ["failed", "failed", "withheld"]
+    rig = Rig(worker(*asking(3), "one"), failing, rules=Rules(triggers=(), max_advisor_calls=2))
+    await rig.run()
+    assert rig.statuses == ["failed", "failed", "withheld"]
 
 
 async def test_usd_are_bounded_before_a_call_is_made() -> None:
-    desk = Desk(
+    rig = Rig(
         worker(*asking(2), "one"),
         oracle((OK, Usage(input=1_000, output=2_000))),
         advisors=["strong/oracle,max_usd=0.1"],
     )
-    await desk.run()
-    assert desk.statuses == ["answered", "withheld"]
-    assert "of its 0.1 USD 0.0450 are left" in desk.told("a1")
-    assert desk.ledger.totals().advisor <= Decimal("0.1")
+    await rig.run()
+    assert rig.statuses == ["answered", "withheld"]
+    assert "of its 0.1 USD 0.0450 are left" in rig.told("a1")
+    assert rig.ledger.totals().advisor <= Decimal("0.1")
 
 
 async def test_a_share_of_the_cost_is_bounded() -> None:
     lines = [(*line, Usage(input=1_000, output=10)) for line in asking(3)]
     dear = (OK, Usage(input=1_000, output=100))
-    desk = Desk(worker(*lines, "one"), oracle(dear), rules=Rules(triggers=(), max_share=0.5))
-    await desk.run()
-    assert desk.statuses == ["answered", "withheld", "withheld"]
-    assert "their share of 50%" in desk.told("a1")
+    rig = Rig(worker(*lines, "one"), oracle(dear), rules=Rules(triggers=(), max_share=0.5))
+    await rig.run()
+    assert rig.statuses == ["answered", "withheld", "withheld"]
+    assert "their share of 50%" in rig.told("a1")
 
 
 async def test_tokens_are_bounded() -> None:
-    desk = Desk(
+    rig = Rig(
         worker(*asking(2), "one"),
         oracle((OK, Usage(input=4_000, output=100))),
         rules=Rules(triggers=(), max_tokens=6_000),
     )
-    await desk.run()
-    assert desk.statuses == ["answered", "withheld"]
-    assert "of the 6000 that advisors may use in a session 1900 are left" in desk.told("a1")
+    await rig.run()
+    assert rig.statuses == ["answered", "withheld"]
+    assert "of the 6000 that advisors may use in a session 1900 are left" in rig.told("a1")
 
 
 @pytest.mark.parametrize("rules", [Rules(triggers=(), max_usd=Decimal(1)), Rules(triggers=(), max_share=0.5)])
 async def test_a_bound_on_money_is_not_kept_by_guessing(rules: Rules) -> None:
-    desk = Desk(worker(*asking(1), "one"), oracle(), rules=rules, prices={"cheap/worker": {"input": 1, "output": 1}})
-    await desk.run()
-    assert desk.statuses == ["withheld"]
-    assert "its price is not known" in desk.told("a0")
+    rig = Rig(worker(*asking(1), "one"), oracle(), rules=rules, prices={"cheap/worker": {"input": 1, "output": 1}})
+    await rig.run()
+    assert rig.statuses == ["withheld"]
+    assert "its price is not known" in rig.told("a0")
 
 
 @pytest.mark.parametrize(
@@ -126,14 +124,14 @@ async def test_bounds_hold_for_consultations_that_run_side_by_side(rules: Rules)
     """Four agents of one tree ask at once."""
     slow = [(0.02, OK, Usage(input=500, output=2_000)) for _ in range(4)]
     model = oracle(*slow)  # type: ignore[arg-type]
-    first = Desk(worker(*asking(1), "done"), model, rules=rules)
-    others = [Desk(worker(*asking(1), "done"), model, rules=rules) for _ in range(3)]
+    first = Rig(worker(*asking(1), "done"), model, rules=rules)
+    others = [Rig(worker(*asking(1), "done"), model, rules=rules) for _ in range(3)]
     make = advise(["strong/oracle"], Setup(rules=rules))
-    for desk in (first, *others):
-        desk.agent._state.ledger = first.ledger
-        desk.agent._take_advisors(make, at_once=True)
-    await asyncio.gather(*(desk.run() for desk in (first, *others)))
-    statuses = [status for desk in (first, *others) for status in desk.statuses]
+    for rig in (first, *others):
+        rig.agent._state.ledger = first.ledger
+        rig.agent._take_advisors(make, at_once=True)
+    await asyncio.gather(*(rig.run() for rig in (first, *others)))
+    statuses = [status for rig in (first, *others) for status in rig.statuses]
     made = len(model.requests)
     assert 1 <= made <= 2
     assert sorted(statuses) == sorted(["answered"] * made + ["withheld"] * (4 - made))
@@ -143,9 +141,9 @@ async def test_bounds_hold_for_consultations_that_run_side_by_side(rules: Rules)
 async def test_the_second_answer_is_not_bought_where_the_money_is_only_enough_for_one() -> None:
     eaten = (Message("assistant", (), stop="max_tokens"), Usage(input=1_000, output=2_048))
     model = oracle(eaten)
-    desk = Desk(worker(*asking(1), "one"), model, advisors=["strong/oracle,max_usd=0.1"])
-    await desk.run()
-    assert desk.statuses == ["failed"]
+    rig = Rig(worker(*asking(1), "one"), model, advisors=["strong/oracle,max_usd=0.1"])
+    await rig.run()
+    assert rig.statuses == ["failed"]
     assert len(model.requests) == 1
 
 
@@ -154,53 +152,53 @@ async def test_an_advisor_with_tools_keeps_its_bound_over_all_its_turns() -> Non
         return call(f"l{len(request.messages)}", "Act"), Usage(input=500, output=min(500, request.max_output or 500))
 
     endless = sage(*[look] * 12)  # type: ignore[list-item]
-    desk = Desk(worker(*asking(1), "done"), endless)
+    rig = Rig(worker(*asking(1), "done"), endless)
     bounded = Advisor("advisor", "other/sage", max_usd=Decimal("0.08"), tools=("Act",))
-    desk.agent._take_advisors(advise([bounded], Setup(rules=QUIET)), at_once=True)
-    result = await desk.run()
+    rig.agent._take_advisors(advise([bounded], Setup(rules=QUIET)), at_once=True)
+    result = await rig.run()
     assert result.content == "done"
-    assert 0 < desk.ledger.totals().advisor <= Decimal("0.08")
+    assert 0 < rig.ledger.totals().advisor <= Decimal("0.08")
     assert len(endless.requests) < 12
-    assert desk.statuses == ["failed"]
-    assert "budget" in desk.advice[0].reason
+    assert rig.statuses == ["failed"]
+    assert "budget" in rig.advice[0].reason
 
 
 async def test_the_cap_of_the_tree_holds_for_advisors_too() -> None:
-    desk = Desk(worker(*asking(1), "done"), oracle(), cap=Decimal("0.03"), bounds=Bounds(max_response_tokens=500))
-    assert (await desk.run()).content == "done"
-    assert desk.statuses == ["failed"]
-    assert desk.ledger.totals().total <= Decimal("0.03")
+    rig = Rig(worker(*asking(1), "done"), oracle(), cap=Decimal("0.03"), limits=RunLimits(max_response_tokens=500))
+    assert (await rig.run()).content == "done"
+    assert rig.statuses == ["failed"]
+    assert rig.ledger.totals().total <= Decimal("0.03")
 
 
 async def test_no_second_consultation_without_anything_new_however_the_question_is_put() -> None:
     """omp's was asked 45 times in other words."""
     model = oracle(OK, OK)
     questions = [(ask(f"a{n}", question=f"question {n}"),) for n in range(5)]
-    desk = Desk(worker(*questions, "done"), model)
-    await desk.run()
-    assert desk.statuses == ["answered", "answered", "withheld", "withheld", "withheld"], "one question back is allowed"
-    assert desk.told("a4").startswith("advisor was not asked: nothing has happened since its last advice")
+    rig = Rig(worker(*questions, "done"), model)
+    await rig.run()
+    assert rig.statuses == ["answered", "answered", "withheld", "withheld", "withheld"], "one question back is allowed"
+    assert rig.told("a4").startswith("advisor was not asked: nothing has happened since its last advice")
 
 
 async def test_the_same_question_again_is_not_asked_even_once() -> None:
     model = oracle(OK)
     key = "sk-ant-api03-abcdefghijklmnopqrstuv"
     same = [(ask(f"a{n}", question=f"is {key} fine?"),) for n in range(2)]
-    desk = Desk(worker(*same, "done"), model)
-    await desk.run()
-    assert desk.statuses == ["answered", "withheld"]
-    assert key not in desk.advice[0].question
+    rig = Rig(worker(*same, "done"), model)
+    await rig.run()
+    assert rig.statuses == ["answered", "withheld"]
+    assert key not in rig.advice[0].question
 
 
 async def test_a_person_may_ask_whenever_they_like_within_the_sessions_bounds() -> None:
-    desk = Desk(worker(*asking(1), "done", "read it"), oracle(OK, OK), rules=Rules(triggers=(), max_advisor_calls=1))
-    await desk.run()
-    desk.agent.apply(Consult("Is it safe?"))
-    while len(desk.advice) < 2:
+    rig = Rig(worker(*asking(1), "done", "read it"), oracle(OK, OK), rules=Rules(triggers=(), max_advisor_calls=1))
+    await rig.run()
+    rig.agent.apply(Consult("Is it safe?"))
+    while len(rig.advice) < 2:
         await asyncio.sleep(0)
-    assert (desk.advice[1].trigger, desk.advice[1].status) == ("person", "answered")
-    await desk.run("Go on.")
-    (message,) = [m for m in desk.agent.messages if m.sender == "advisor:advisor"]
+    assert (rig.advice[1].trigger, rig.advice[1].status) == ("person", "answered")
+    await rig.run("Go on.")
+    (message,) = [m for m in rig.agent.messages if m.sender == "advisor:advisor"]
     assert message.content == f"Advice that the person asked for (Is it safe?). advisor advises:\n{OK}"
 
 
@@ -210,36 +208,36 @@ async def test_a_person_may_ask_whenever_they_like_within_the_sessions_bounds() 
 async def test_several_are_asked_by_name_and_without_one_the_first() -> None:
     lines = [(act("c0"), ask("a0")), (act("c1", n=1), ask("a1", name="second", question="Why?")), "done"]
     first, second = oracle("VERDICT: adjust\nNEXT: mind the lock"), sage(OK)
-    desk = Desk(worker(*lines), first, second, advisors=["first=strong/oracle", "second=other/sage"])
-    await desk.run()
-    assert [advice.advisor for advice in desk.advice] == ["first", "second"]
-    assert desk.told("a1").startswith("second advises")
+    rig = Rig(worker(*lines), first, second, advisors=["first=strong/oracle", "second=other/sage"])
+    await rig.run()
+    assert [advice.advisor for advice in rig.advice] == ["first", "second"]
+    assert rig.told("a1").startswith("second advises")
     assert "mind the lock" in seen(second.requests[0]), "each sees what the others said"
-    cost = desk.ledger.totals()
+    cost = rig.ledger.totals()
     assert cost.by_role["advisor:first"] + cost.by_role["advisor:second"] == cost.advisor
-    (spec,) = [tool for tool in first_request(desk).tools if tool.name == "advisor"]
+    (spec,) = [tool for tool in first_request(rig).tools if tool.name == "advisor"]
     assert "The advisors are first, second; without a name first is asked." in spec.description
 
 
-def first_request(desk: Desk) -> Request:
-    model = desk.models["cheap/worker"]
+def first_request(rig: Rig) -> Request:
+    model = rig.models["cheap/worker"]
     assert isinstance(model, ScriptedModel)
     return model.requests[0]
 
 
 async def test_a_panel_asks_all_at_once() -> None:
-    desk = Desk(
+    rig = Rig(
         worker(*asking(1), "done"),
         oracle((0.02, OK)),
         sage(ModelError("overloaded", "busy", provider="other")),
         advisors=["first=strong/oracle", "second=other/sage"],
         setup={"panel": "all"},
     )
-    await desk.run()
-    assert sorted(desk.statuses) == ["answered", "failed"]
-    said = desk.told("a0")
+    await rig.run()
+    assert sorted(rig.statuses) == ["answered", "failed"]
+    said = rig.told("a0")
     assert said.startswith(f"first advises:\n{OK}\n\nsecond could not be asked: its provider is overloaded")
-    result = next(r for m in desk.agent.messages for r in m.results if r.call_id == "a0")
+    result = next(r for m in rig.agent.messages for r in m.results if r.call_id == "a0")
     assert not result.is_error, "one of them answered"
 
 
@@ -250,11 +248,11 @@ async def test_two_advisors_of_one_name_are_refused() -> None:
 
 async def test_an_advisor_has_no_advisors_and_no_children() -> None:
     deep = sage((ask("x1"), call("s1", "AgentSpawn", prompt="help")), OK)
-    desk = Desk(worker(*asking(1), "done"), deep)
+    rig = Rig(worker(*asking(1), "done"), deep)
     make = advise([Advisor("advisor", "other/sage", tools=("Act",))], Setup(rules=QUIET))
-    desk.agent._take_advisors(make, at_once=True)
-    await desk.run()
-    assert desk.statuses == ["answered"]
+    rig.agent._take_advisors(make, at_once=True)
+    await rig.run()
+    assert rig.statuses == ["answered"]
     assert [tool.name for tool in deep.requests[0].tools] == ["Act"]
     texts = [r.text for r in deep.requests[1].messages[-1].results]
     assert all(text.startswith("There is no tool named") for text in texts)
@@ -263,92 +261,92 @@ async def test_an_advisor_has_no_advisors_and_no_children() -> None:
 async def test_a_child_has_the_same_advisors_and_counts_on_the_same_account() -> None:
     model = oracle(OK, OK)
     rules = Rules(triggers=(), max_session_calls=1)
-    desk = Desk(worker(*asking(1), (act("c5", n=5), ask("a5")), "child done", "done"), model, rules=rules, tree=Tree())
-    child = await desk.agent.spawn("look")
+    rig = Rig(worker(*asking(1), (act("c5", n=5), ask("a5")), "child done", "done"), model, rules=rules, tree=Tree())
+    child = await rig.agent.spawn("look")
     await child.wait()
     assert len(model.requests) == 1
-    assert desk.statuses == ["answered", "withheld"]
+    assert rig.statuses == ["answered", "withheld"]
     assert "look" in seen(model.requests[0]).partition("The task:\n")[2].partition("The conversation")[0]
-    assert desk.ledger.totals().by_role["advisor:advisor"] > 0
+    assert rig.ledger.totals().by_role["advisor:advisor"] > 0
 
 
 # -- switched ----------------------------------------------------------------------------------------------------------
 
 
-def switching(desk: Desk, *changes: str) -> None:
+def switching(rig: Rig, *changes: str) -> None:
     """Make a change after each consultation."""
     left = list(changes)
 
     def change(event: object) -> None:
         if isinstance(event, Advised) and left:
-            desk.agent.apply(Switch(advisor=left.pop(0)))
+            rig.agent.apply(Switch(advisor=left.pop(0)))
 
-    desk.agent.listen(change)
+    rig.agent.listen(change)
 
 
 async def test_a_muted_advisor_answers_that_it_is_muted_and_the_tools_stay_as_they_are() -> None:
     executor = worker(*asking(3), "done")
-    desk = Desk(executor, oracle(OK, OK))
-    switching(desk, "off", "on")
-    await desk.run()
-    assert desk.statuses == ["answered", "withheld", "answered"]
-    assert desk.told("a1") == "advisor was not asked: it is muted. Go on by yourself."
+    rig = Rig(executor, oracle(OK, OK))
+    switching(rig, "off", "on")
+    await rig.run()
+    assert rig.statuses == ["answered", "withheld", "answered"]
+    assert rig.told("a1") == "advisor was not asked: it is muted. Go on by yourself."
     assert len({request.tools for request in executor.requests}) == 1
     assert len({request.system for request in executor.requests}) == 1
 
 
 async def test_one_of_several_is_muted_by_name_and_the_next_one_is_asked() -> None:
     names = ["first=strong/oracle", "second=other/sage"]
-    desk = Desk(worker(*asking(2), "done"), oracle(OK), sage(OK), advisors=names)
-    switching(desk, "first=off")
-    await desk.run()
-    assert [advice.advisor for advice in desk.advice] == ["first", "second"]
-    assert desk.agent.advisory is not None
-    assert desk.agent.advisory.describe() == "first=strong/oracle (off), second=other/sage"
+    rig = Rig(worker(*asking(2), "done"), oracle(OK), sage(OK), advisors=names)
+    switching(rig, "first=off")
+    await rig.run()
+    assert [advice.advisor for advice in rig.advice] == ["first", "second"]
+    assert rig.agent.advisory is not None
+    assert rig.agent.advisory.describe() == "first=strong/oracle (off), second=other/sage"
 
 
 async def test_a_switch_changes_the_model_and_keeps_tool_and_conversation() -> None:
     executor = worker(*asking(2), "done")
     first, second = oracle(OK), sage(OK)
-    desk = Desk(executor, first, second)
-    switching(desk, "advisor=other/sage")
-    await desk.run()
-    assert [advice.model for advice in desk.advice] == ["strong/oracle", "other/sage"]
+    rig = Rig(executor, first, second)
+    switching(rig, "advisor=other/sage")
+    await rig.run()
+    assert [advice.model for advice in rig.advice] == ["strong/oracle", "other/sage"]
     assert second.requests[0].messages[:1] == first.requests[0].messages
     assert executor.requests[0].tools == executor.requests[2].tools
-    assert {"advisor:advisor"} == {role for role in desk.ledger.totals().by_role if role != "executor"}
+    assert {"advisor:advisor"} == {role for role in rig.ledger.totals().by_role if role != "executor"}
 
 
 async def test_an_agent_without_one_is_given_an_advisor_while_it_runs() -> None:
-    desk = Desk(worker("none", *asking(1), "done"), oracle(OK), advisors=[])
-    await desk.run()
+    rig = Rig(worker("none", *asking(1), "done"), oracle(OK), advisors=[])
+    await rig.run()
     with pytest.raises(UsageError, match="no advisor"):
-        desk.agent.apply(Switch(advisor="off"))
+        rig.agent.apply(Switch(advisor="off"))
     with pytest.raises(UsageError, match="no model strong/unknown"):
-        desk.agent.apply(Switch(advisor="strong/unknown"))
-    desk.agent.apply(Switch(advisor="strong/oracle"))
-    await desk.run()
-    assert desk.statuses == ["answered"]
+        rig.agent.apply(Switch(advisor="strong/unknown"))
+    rig.agent.apply(Switch(advisor="strong/oracle"))
+    await rig.run()
+    assert rig.statuses == ["answered"]
 
 
 @pytest.mark.parametrize("change", ["nobody=off", "nobody=on", "strong/oracle,tools=Bash", "a b=strong/oracle", ""])
 async def test_a_change_that_cannot_be_made_changes_nothing(change: str) -> None:
-    desk = Desk(worker(*asking(1), "done"), oracle(OK))
+    rig = Rig(worker(*asking(1), "done"), oracle(OK))
     with pytest.raises(UsageError):
-        desk.agent.apply(Switch(advisor=change))
-    await desk.run()
-    assert desk.statuses == ["answered"]
+        rig.agent.apply(Switch(advisor=change))
+    await rig.run()
+    assert rig.statuses == ["answered"]
 
 
 async def test_muting_ends_the_consultation_in_progress() -> None:
-    desk = Desk(worker(*asking(1), "done"), oracle(("V", math.inf)))
-    run = asyncio.create_task(desk.run())
-    while "V" not in desk.deltas:
+    rig = Rig(worker(*asking(1), "done"), oracle(("V", math.inf)))
+    run = asyncio.create_task(rig.run())
+    while "V" not in rig.deltas:
         await asyncio.sleep(0)
-    assert desk.agent.advisory is not None
-    desk.agent.advisory.switch("off")
+    assert rig.agent.advisory is not None
+    rig.agent.advisory.switch("off")
     assert (await asyncio.wait_for(run, 1)).content == "done"
-    assert desk.advice[0].reason == "it was cancelled"
+    assert rig.advice[0].reason == "it was cancelled"
 
 
 # -- stop --------------------------------------------------------------------------------------------------------------
@@ -362,8 +360,8 @@ async def test_stop_pauses_and_asks_the_person(answer: str | None, reason: str) 
         asked.append(getattr(question, "reason", ""))
         return answer
 
-    desk = Desk(worker(*asking(1), "done"), oracle(STOP), ask=person, bounds=Bounds())
-    result = await desk.run()
+    rig = Rig(worker(*asking(1), "done"), oracle(STOP), ask=person, limits=RunLimits())
+    result = await rig.run()
     assert result.stop_reason == reason
     assert len(asked) == 1
     assert "advisor advises to stop" in asked[0]
@@ -373,51 +371,51 @@ async def test_stop_pauses_and_asks_the_person(answer: str | None, reason: str) 
 
 @pytest.mark.parametrize(("on_stop", "reason"), [("pass", "end"), ("end", "advisor_stop")])
 async def test_without_a_person_the_settings_decide(on_stop: str, reason: str) -> None:
-    desk = Desk(worker(*asking(1), "done"), oracle(STOP), setup={"on_stop": on_stop})
-    result = await desk.run()
+    rig = Rig(worker(*asking(1), "done"), oracle(STOP), setup={"on_stop": on_stop})
+    result = await rig.run()
     assert result.stop_reason == reason
-    assert desk.told("a0").startswith("advisor advises:\nVERDICT: stop"), "passed on in any case"
+    assert rig.told("a0").startswith("advisor advises:\nVERDICT: stop"), "passed on in any case"
 
 
 async def test_a_stop_that_a_rule_brought_about_ends_the_turn_too() -> None:
-    desk = Desk(worker("[NEED_ADVICE]"), oracle(STOP), rules=Rules(triggers=("need_advice",)), setup={"on_stop": "end"})
-    result = await desk.run()
+    rig = Rig(worker("[NEED_ADVICE]"), oracle(STOP), rules=Rules(triggers=("need_advice",)), setup={"on_stop": "end"})
+    result = await rig.run()
     assert result.stop_reason == "advisor_stop"
     assert result.error is not None
 
 
 async def test_words_about_stopping_stop_nothing() -> None:
-    desk = Desk(worker(*asking(1), "done"), oracle("VERDICT: no need to stop, proceed"), setup={"on_stop": "end"})
-    assert (await desk.run()).stop_reason == "end"
+    rig = Rig(worker(*asking(1), "done"), oracle("VERDICT: no need to stop, proceed"), setup={"on_stop": "end"})
+    assert (await rig.run()).stop_reason == "end"
 
 
 # -- what the executor made of it --------------------------------------------------------------------------------------
 
 
-def tally(desk: Desk, name: str = "advisor") -> tuple[int, int, int]:
-    assert desk.agent.advisory is not None
-    found = desk.agent.advisory.tally()[name]
+def tally(rig: Rig, name: str = "advisor") -> tuple[int, int, int]:
+    assert rig.agent.advisory is not None
+    found = rig.agent.advisory.tally()[name]
     return found.followed, found.rejected, found.contradicted
 
 
-def outcomes(desk: Desk) -> list[object]:
-    return [entry.body["outcome"] for entry in desk.log.entries() if entry.kind == "advice" and "outcome" in entry.body]
+def outcomes(rig: Rig) -> list[object]:
+    return [entry.body["outcome"] for entry in rig.log.entries() if entry.kind == "advice" and "outcome" in entry.body]
 
 
 async def test_advice_that_is_acted_on_is_followed() -> None:
-    desk = Desk(worker(*asking(1), (act("c9", n=9),), "done"), oracle(OK))
-    await desk.run()
-    assert tally(desk) == (1, 0, 0)
-    assert outcomes(desk) == ["followed"]
+    rig = Rig(worker(*asking(1), (act("c9", n=9),), "done"), oracle(OK))
+    await rig.run()
+    assert tally(rig) == (1, 0, 0)
+    assert outcomes(rig) == ["followed"]
 
 
 async def test_advice_that_is_turned_down_is_rejected_with_its_reason() -> None:
-    desk = Desk(worker(*asking(1), ("[REJECTED: the lock is there]", act("c9", n=9)), "done"), oracle(OK))
-    await desk.run()
-    assert tally(desk) == (0, 1, 0)
-    (entry,) = [e for e in desk.log.entries() if e.kind == "advice" and e.body.get("outcome") == "rejected"]
+    rig = Rig(worker(*asking(1), ("[REJECTED: the lock is there]", act("c9", n=9)), "done"), oracle(OK))
+    await rig.run()
+    assert tally(rig) == (0, 1, 0)
+    (entry,) = [e for e in rig.log.entries() if e.kind == "advice" and e.body.get("outcome") == "rejected"]
     assert entry.body["reason"] == "the lock is there"
-    assert len(desk.advice) == 1
+    assert len(rig.advice) == 1
 
 
 async def test_what_contradicts_advice_is_put_to_that_advisor_once() -> None:
@@ -428,14 +426,14 @@ async def test_what_contradicts_advice_is_put_to_that_advisor_once() -> None:
         ("[CONTRADICTED: still]", act("c2", n=2)),
         "done",
     )
-    desk = Desk(executor, first, second, advisors=["first=strong/oracle", "second=other/sage"])
-    await desk.run()
-    assert [(advice.advisor, advice.trigger) for advice in desk.advice] == [
+    rig = Rig(executor, first, second, advisors=["first=strong/oracle", "second=other/sage"])
+    await rig.run()
+    assert [(advice.advisor, advice.trigger) for advice in rig.advice] == [
         ("second", "asked"),
         ("second", "reconcile"),
     ]
     assert "contradicts your advice: the test passes. Which holds?" in seen(second.requests[1])
-    assert tally(desk, "second") == (0, 0, 2)
+    assert tally(rig, "second") == (0, 0, 2)
     assert first.requests == []
 
 
@@ -446,19 +444,19 @@ async def test_who_asks_itself_about_a_contradiction_has_had_the_one_consultatio
         ("[CONTRADICTED: still]", act("c2", n=2)),
         "done",
     )
-    desk = Desk(executor, oracle(OK, OK))
-    await desk.run()
-    assert [advice.trigger for advice in desk.advice] == ["asked", "asked"]
+    rig = Rig(executor, oracle(OK, OK))
+    await rig.run()
+    assert [advice.trigger for advice in rig.advice] == ["asked", "asked"]
 
 
 async def test_a_person_rates_the_last_advice_or_somebodys() -> None:
     lines = [*asking(1), (act("c1", n=1), ask("a1", name="second")), "done"]
-    desk = Desk(worker(*lines), oracle(OK), sage(OK), advisors=["first=strong/oracle", "second=other/sage"])
-    advisory = desk.agent.advisory
+    rig = Rig(worker(*lines), oracle(OK), sage(OK), advisors=["first=strong/oracle", "second=other/sage"])
+    advisory = rig.agent.advisory
     assert advisory is not None
     with pytest.raises(UsageError, match="no advice to rate"):
         advisory.rate(1)
-    await desk.run()
+    await rig.run()
     assert advisory.rate(1) == "second"
     assert advisory.rate(-1, "first") == "first"
     assert advisory.rate(-1, "first") == "first"
@@ -467,21 +465,21 @@ async def test_a_person_rates_the_last_advice_or_somebodys() -> None:
 
 async def test_a_long_task_in_which_nobody_was_asked_is_remarked_once() -> None:
     steps = [(act(f"c{n}", n=n),) for n in range(LONG_TASK)]
-    desk = Desk(worker(*steps, "done", "again"), oracle())
-    await desk.run()
-    await desk.run()
-    assert len([text for text in desk.notices if "no advisor was asked" in text]) == 1
+    rig = Rig(worker(*steps, "done", "again"), oracle())
+    await rig.run()
+    await rig.run()
+    assert len([text for text in rig.notices if "no advisor was asked" in text]) == 1
 
 
 async def test_consulting_so_much_that_the_advisor_alone_had_been_cheaper_is_remarked() -> None:
     steps = [(act(f"c{n}", n=n), ask(f"a{n}"), Usage(input=100, output=10)) for n in range(FAIR)]
     dear = [(OK, Usage(input=5_000, output=1_000)) for _ in range(FAIR)]
     rules = Rules(triggers=(), max_advisor_calls=None)
-    desk = Desk(worker(*steps, ("done", Usage(input=100, output=10))), oracle(*dear), rules=rules)
-    await desk.run()
-    (remark,) = [text for text in desk.notices if "alone at low effort" in text]
+    rig = Rig(worker(*steps, ("done", Usage(input=100, output=10))), oracle(*dear), rules=rules)
+    await rig.run()
+    (remark,) = [text for text in rig.notices if "alone at low effort" in text]
     assert remark.startswith(f"{FAIR} consultations in {FAIR + 1} turns: strong/oracle alone")
-    cheap = Desk(
+    cheap = Rig(
         worker(*[(*step[:2], Usage(input=9_000, output=900)) for step in steps], "done"),
         oracle(*[(OK, Usage(input=50, output=9))] * FAIR),
         rules=rules,
@@ -496,9 +494,9 @@ async def test_consulting_so_much_that_the_advisor_alone_had_been_cheaper_is_rem
 async def test_the_second_task_is_seen_as_the_second_task() -> None:
     """hivemind's advisor saw the first one for ever."""
     model = oracle(OK, OK)
-    desk = Desk(worker(*asking(1), "one", *asking(1, 1), "two"), model)
-    await desk.run("Write the parser.")
-    await desk.run("Now write the docs.")
+    rig = Rig(worker(*asking(1), "one", *asking(1, 1), "two"), model)
+    await rig.run("Write the parser.")
+    await rig.run("Now write the docs.")
     said = model.requests[1].messages[-1].content
     assert 'The task is another now: "Now write the docs."' in said
     assert "person: Now write the docs." in said
@@ -514,10 +512,10 @@ async def test_advice_survives_what_makes_the_context_smaller() -> None:
         "two",
         "three",
     )
-    desk = Desk(executor, oracle(long))
-    await desk.run()
-    desk.agent.apply(Compact(drop=("*",)))
-    await desk.run("Go on.")
+    rig = Rig(executor, oracle(long))
+    await rig.run()
+    rig.agent.apply(Compact(drop=("*",)))
+    await rig.run("Go on.")
     texts = {r.call_id: r.text for m in executor.requests[-1].messages for r in m.results}
     assert "mind the lock" in texts["a0"]
     assert "taken out of the context" in texts["c0"]
@@ -525,14 +523,14 @@ async def test_advice_survives_what_makes_the_context_smaller() -> None:
 
 async def test_advice_survives_a_conversation_that_is_cleared() -> None:
     executor = worker(*asking(1), (act("c5", n=5),), "done")
-    desk = Desk(executor, oracle("VERDICT: adjust\nNEXT: mind the lock"))
+    rig = Rig(executor, oracle("VERDICT: adjust\nNEXT: mind the lock"))
 
     def clear(event: object) -> None:
         if getattr(getattr(event, "call", None), "id", "") == "c5" and type(event).__name__ == "ToolStarted":
-            desk.agent.apply(Compact(clear=True))
+            rig.agent.apply(Compact(clear=True))
 
-    desk.agent.listen(clear)
-    await desk.run()
+    rig.agent.listen(clear)
+    await rig.run()
     last = executor.requests[-1].messages
     assert not any(c.name == "advisor" for m in last for c in m.calls)
     assert [m.content for m in last if m.sender == "advisor:advisor"] == [
@@ -548,12 +546,12 @@ def opened(tmp_path: Path) -> FileLog:
 
 async def test_a_resumed_session_knows_what_was_asked_and_counts_on(tmp_path: Path) -> None:
     first = oracle("VERDICT: adjust\nNEXT: mind the lock")
-    desk = Desk(worker(*asking(1), "one"), first, log=opened(tmp_path))
-    await desk.run("Write the parser.")
-    desk.log.close()
+    rig = Rig(worker(*asking(1), "one"), first, log=opened(tmp_path))
+    await rig.run("Write the parser.")
+    rig.log.close()
 
     log, second = opened(tmp_path), oracle(OK)
-    again = Desk(worker(*asking(2, 1), "two"), second, log=log, rules=Rules(triggers=(), max_session_calls=2))
+    again = Rig(worker(*asking(2, 1), "two"), second, log=log, rules=Rules(triggers=(), max_session_calls=2))
     again.agent.restore(history(log.entries(), log.blobs.get))
     await again.run("Now the docs.")
     assert again.statuses == ["answered", "withheld"]
@@ -570,13 +568,13 @@ async def test_a_resumed_session_knows_what_was_asked_and_counts_on(tmp_path: Pa
 
 
 async def test_a_log_whose_blobs_are_gone_can_be_resumed(tmp_path: Path) -> None:
-    desk = Desk(worker(*asking(1), "one"), oracle(OK), log=opened(tmp_path))
-    await desk.run()
-    desk.log.close()
+    rig = Rig(worker(*asking(1), "one"), oracle(OK), log=opened(tmp_path))
+    await rig.run()
+    rig.log.close()
     for blob in (tmp_path / "s1" / "blobs").iterdir():
         blob.unlink()
     log, model = opened(tmp_path), oracle(OK)
-    again = Desk(worker(*asking(1, 1), "two"), model, log=log)
+    again = Rig(worker(*asking(1, 1), "two"), model, log=log)
     again.agent.restore(history(log.entries(), log.blobs.get))
     await again.run("Go on.")
     assert again.statuses == ["answered"]
@@ -585,9 +583,9 @@ async def test_a_log_whose_blobs_are_gone_can_be_resumed(tmp_path: Path) -> None
 
 
 async def test_every_consultation_is_in_the_log_with_what_was_sent() -> None:
-    desk = Desk(worker(*asking(1), "one"), oracle(OK))
-    await desk.run()
-    (entry,) = [entry for entry in desk.log.entries() if entry.kind == "advice" and "outcome" not in entry.body]
+    rig = Rig(worker(*asking(1), "one"), oracle(OK))
+    await rig.run()
+    (entry,) = [entry for entry in rig.log.entries() if entry.kind == "advice" and "outcome" not in entry.body]
     body = entry.body
     assert (body["advisor"], body["model"], body["status"], body["verdict"]) == (
         "advisor",
@@ -595,22 +593,22 @@ async def test_every_consultation_is_in_the_log_with_what_was_sent() -> None:
         "answered",
         "proceed",
     )
-    said = desk.log.blobs.get(str(body["said"])).decode()
+    said = rig.log.blobs.get(str(body["said"])).decode()
     assert said.startswith("Its instructions, in short:")
-    assert "VERDICT: proceed | adjust | stop" in desk.log.blobs.get(str(body["system"])).decode()
-    billed = [e.body for e in desk.log.entries() if e.kind == "spent" and e.body["role"] == "advisor:advisor"]
+    assert "VERDICT: proceed | adjust | stop" in rig.log.blobs.get(str(body["system"])).decode()
+    billed = [e.body for e in rig.log.entries() if e.kind == "spent" and e.body["role"] == "advisor:advisor"]
     assert len(billed) == 1
 
 
 async def test_python_asks_without_changing_the_conversation() -> None:
-    desk = Desk(worker("one"), oracle(OK), rules=QUIET)
-    await desk.run()
-    before: Sequence[Message] = desk.agent.messages
-    (advice,) = await desk.agent.consult("Is it safe?")
+    rig = Rig(worker("one"), oracle(OK), rules=QUIET)
+    await rig.run()
+    before: Sequence[Message] = rig.agent.messages
+    (advice,) = await rig.agent.consult("Is it safe?")
     assert (advice.verdict, advice.question) == ("proceed", "Is it safe?")
-    assert desk.agent.messages == before
+    assert rig.agent.messages == before
     with pytest.raises(UsageError, match="there is no advisor 'x'"):
-        await desk.agent.consult("Is it safe?", "x")
+        await rig.agent.consult("Is it safe?", "x")
     bare = Agent(worker("x"), resources=Resources())
     with pytest.raises(UsageError, match="has no advisor"):
         await bare.consult()

@@ -11,22 +11,22 @@ from sagent.messages import Message, Text, Thinking, ToolCall, assistant
 from sagent.model import Billed
 from sagent.peer import Cancel
 from sagent.usage import Charge, Usage
-from tests.advisor.cast import OK, Desk, act, ask, call, oracle, sage, seen, worker
+from tests.advisor.cast import OK, Rig, act, ask, call, oracle, sage, seen, worker
 
 
-async def one(*lines: object, advisor: str = "strong/oracle", **given: object) -> tuple[Desk, Advice]:
+async def one(*lines: object, advisor: str = "strong/oracle", **given: object) -> tuple[Rig, Advice]:
     """A run in which the executor asks once."""
-    desk = Desk(worker((ask(),), "done"), oracle(*lines), advisors=[advisor], **given)  # type: ignore[arg-type]
-    result = await desk.run()
+    rig = Rig(worker((ask(),), "done"), oracle(*lines), advisors=[advisor], **given)  # type: ignore[arg-type]
+    result = await rig.run()
     assert result.content == "done"
     assert result.error is None
-    (advice,) = desk.advice
-    return desk, advice
+    (advice,) = rig.advice
+    return rig, advice
 
 
 async def test_advice_is_a_tool_result_like_any_other() -> None:
-    desk, advice = await one("VERDICT: adjust\nGAP: no lock\nNEXT: add it\nCHECK: make test")
-    assert desk.told() == "advisor advises:\nVERDICT: adjust\nGAP: no lock\nNEXT: add it\nCHECK: make test"
+    rig, advice = await one("VERDICT: adjust\nGAP: no lock\nNEXT: add it\nCHECK: make test")
+    assert rig.told() == "advisor advises:\nVERDICT: adjust\nGAP: no lock\nNEXT: add it\nCHECK: make test"
     assert (advice.status, advice.verdict, advice.gaps, advice.next, advice.check) == (
         "answered",
         "adjust",
@@ -35,14 +35,14 @@ async def test_advice_is_a_tool_result_like_any_other() -> None:
         "make test",
     )
     assert (advice.advisor, advice.model, advice.trigger) == ("advisor", "strong/oracle", "asked")
-    assert desk.deltas[0] == ""
-    assert "".join(desk.deltas) == advice.text
+    assert rig.deltas[0] == ""
+    assert "".join(rig.deltas) == advice.text
 
 
 async def test_free_text_is_fine() -> None:
-    desk, advice = await one("I would add a lock around the cache before anything else.")
+    rig, advice = await one("I would add a lock around the cache before anything else.")
     assert (advice.status, advice.verdict) == ("answered", "")
-    assert "I would add a lock" in desk.told()
+    assert "I would add a lock" in rig.told()
 
 
 FAILURES: list[tuple[ModelErrorKind, str]] = [
@@ -64,47 +64,47 @@ FAILURES: list[tuple[ModelErrorKind, str]] = [
 
 @pytest.mark.parametrize(("kind", "said"), FAILURES)
 async def test_a_failure_ends_no_run_and_says_which_it_was(kind: ModelErrorKind, said: str) -> None:
-    desk, advice = await one(ModelError(kind, "the words of the provider", provider="strong", model="oracle"))
+    rig, advice = await one(ModelError(kind, "the words of the provider", provider="strong", model="oracle"))
     assert advice.status == "failed"
     assert said in advice.reason
     assert "the words of the provider" in advice.reason
-    assert desk.told() == f"advisor could not be asked: {advice.reason}. Go on without it."
-    tally = (await desk.agent.wait()).advisors["advisor"]
+    assert rig.told() == f"advisor could not be asked: {advice.reason}. Go on without it."
+    tally = (await rig.agent.wait()).advisors["advisor"]
     assert (tally.calls, tally.failed, tally.answered) == (1, 1, 0)
 
 
 async def test_a_defect_of_a_model_ends_no_run() -> None:
-    desk, advice = await one(RuntimeError("a defect"))
+    rig, advice = await one(RuntimeError("a defect"))
     assert (advice.status, advice.reason) == ("failed", "RuntimeError: a defect")
-    assert "a defect" in desk.told()
+    assert "a defect" in rig.told()
 
 
 async def test_an_advisor_whose_model_is_gone_ends_no_run() -> None:
-    desk = Desk(worker((ask(),), "done"), oracle())
-    desk.models.pop("strong/oracle")
-    assert (await desk.run()).content == "done"
-    assert desk.advice[0].reason == "no model strong/oracle"
+    rig = Rig(worker((ask(),), "done"), oracle())
+    rig.models.pop("strong/oracle")
+    assert (await rig.run()).content == "done"
+    assert rig.advice[0].reason == "no model strong/oracle"
 
 
 async def test_a_full_disk_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(worker((act("c1", says="x" * 9_000),), (ask(),), "done"), oracle(OK))
+    rig = Rig(worker((act("c1", says="x" * 9_000),), (ask(),), "done"), oracle(OK))
 
     def put(data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(desk.log.blobs, "put", put)
-    assert (await desk.run()).content == "done"
-    assert desk.statuses == ["failed"]
-    assert "No space left" in desk.told()
+    monkeypatch.setattr(rig.log.blobs, "put", put)
+    assert (await rig.run()).content == "done"
+    assert rig.statuses == ["failed"]
+    assert "No space left" in rig.told()
 
 
 @pytest.mark.parametrize("stop", ["refusal", "content_filter"])
 async def test_a_refusal_is_declined_and_not_asked_again(stop: str) -> None:
-    desk, advice = await one(assistant("I cannot help with that.", stop=stop))  # type: ignore[arg-type]
+    rig, advice = await one(assistant("I cannot help with that.", stop=stop))  # type: ignore[arg-type]
     assert (advice.status, advice.text) == ("declined", "I cannot help with that.")
     assert stop in advice.reason
-    assert "declined to advise" in desk.told()
-    assert (await desk.agent.wait()).advisors["advisor"].declined == 1
+    assert "declined to advise" in rig.told()
+    assert (await rig.agent.wait()).advisors["advisor"].declined == 1
 
 
 @pytest.mark.parametrize("said", ["", "   \n", "Ok."])
@@ -124,15 +124,15 @@ async def test_an_answer_of_nothing_is_declined(said: str) -> None:
     ],
 )
 async def test_an_echo_of_the_conversation_is_no_advice(said: str) -> None:
-    desk, advice = await one(said)
+    rig, advice = await one(said)
     assert (advice.status, advice.reason) == ("failed", "it repeated the conversation instead of judging it")
-    assert said not in desk.told()
+    assert said not in rig.told()
 
 
 async def test_the_request_is_always_the_last_thing_an_advisor_reads() -> None:
     model = oracle(OK, OK)
-    desk = Desk(worker((ask(),), (act("c1"),), (ask("a2", question="And now?"),), "done"), model)
-    await desk.run()
+    rig = Rig(worker((ask(),), (act("c1"),), (ask("a2", question="And now?"),), "done"), model)
+    await rig.run()
     for request in model.requests:
         assert request.messages[-1].role == "user"
         assert "Give your advice on the conversation above now" in request.messages[-1].content.rpartition("---")[2]
@@ -141,9 +141,9 @@ async def test_the_request_is_always_the_last_thing_an_advisor_reads() -> None:
 
 async def test_proceed_is_a_full_answer_and_the_prompt_says_so() -> None:
     model = oracle("VERDICT: proceed")
-    desk = Desk(worker((ask(),), "done"), model)
-    await desk.run()
-    assert (desk.advice[0].status, desk.advice[0].verdict, desk.advice[0].gaps) == ("answered", "proceed", ())
+    rig = Rig(worker((ask(),), "done"), model)
+    await rig.run()
+    assert (rig.advice[0].status, rig.advice[0].verdict, rig.advice[0].gaps) == ("answered", "proceed", ())
     system = " ".join(model.requests[0].system.split())
     assert '"proceed" is a full answer' in system
     assert "at most three" in system
@@ -155,50 +155,50 @@ async def test_proceed_is_a_full_answer_and_the_prompt_says_so() -> None:
 async def test_thinking_that_ate_the_whole_answer_is_given_room_once() -> None:
     eaten = Message("assistant", (Thinking("hm " * 50),), stop="max_tokens")
     model = oracle((eaten, Usage(input=10, output=2_048)), (OK, Usage(input=10, output=90)))
-    desk = Desk(worker((ask(),), "done"), model)
-    await desk.run()
-    (advice,) = desk.advice
+    rig = Rig(worker((ask(),), "done"), model)
+    await rig.run()
+    (advice,) = rig.advice
     assert advice.status == "answered"
     assert [request.max_output for request in model.requests] == [2_048, 10_240]
     assert advice.usage == Usage(input=20, output=2_138)
-    assert advice.usd == desk.ledger.totals().advisor > 0
-    assert (await desk.agent.wait()).advisors["advisor"].calls == 1
+    assert advice.usd == rig.ledger.totals().advisor > 0
+    assert (await rig.agent.wait()).advisors["advisor"].calls == 1
 
 
 async def test_thinking_that_eats_the_second_answer_too_is_a_failure_that_says_so() -> None:
     eaten = Message("assistant", (Thinking("hm"),), stop="max_tokens")
-    desk = Desk(worker((ask(),), "done"), oracle(eaten, eaten))
-    await desk.run()
-    assert desk.statuses == ["failed"]
-    assert "cut before it said anything" in desk.told()
+    rig = Rig(worker((ask(),), "done"), oracle(eaten, eaten))
+    await rig.run()
+    assert rig.statuses == ["failed"]
+    assert "cut before it said anything" in rig.told()
 
 
 async def test_a_cut_answer_is_told_as_cut() -> None:
-    desk, advice = await one(assistant("VERDICT: adjust\nNEXT: first add", stop="max_tokens"))
+    rig, advice = await one(assistant("VERDICT: adjust\nNEXT: first add", stop="max_tokens"))
     assert (advice.status, advice.verdict) == ("cut", "adjust")
-    assert "(cut at its length limit)" in desk.told()
+    assert "(cut at its length limit)" in rig.told()
 
 
 async def test_an_effort_is_sent_with_room_for_what_is_thought() -> None:
     model = oracle(OK)
-    desk = Desk(worker((ask(),), "done"), model, advisors=["strong/oracle,effort=high"])
-    await desk.run()
+    rig = Rig(worker((ask(),), "done"), model, advisors=["strong/oracle,effort=high"])
+    await rig.run()
     assert (model.requests[0].effort, model.requests[0].max_output) == ("high", 16_384)
 
 
 async def test_a_role_file_is_the_system_prompt(tmp_path) -> None:
     (tmp_path / "role.md").write_text("You are the security reviewer.")
     model = oracle(OK)
-    desk = Desk(worker((ask(),), "done"), model, advisors=["strong/oracle,role=role.md"], setup={"base": tmp_path})
-    await desk.run()
+    rig = Rig(worker((ask(),), "done"), model, advisors=["strong/oracle,role=role.md"], setup={"base": tmp_path})
+    await rig.run()
     assert model.requests[0].system == "You are the security reviewer."
 
 
 async def test_the_advisor_sees_system_prompt_tools_and_results_and_not_only_words() -> None:
     """hivemind's saw the task and three texts; advisor-middleware's nothing."""
     model = oracle(OK)
-    desk = Desk(worker(("I look.", act("c1", says="the file says 42")), (ask(),), "done"), model, system="Be careful.")
-    await desk.run()
+    rig = Rig(worker(("I look.", act("c1", says="the file says 42")), (ask(),), "done"), model, system="Be careful.")
+    await rig.run()
     said = seen(model.requests[0])
     for piece in ("Be careful.", "- Act: Acts.", "Fix the parser.", "I look.", "call c1: Act", "the file says 42"):
         assert piece in said
@@ -211,61 +211,61 @@ async def test_the_advisor_sees_system_prompt_tools_and_results_and_not_only_wor
     [{}, {"question": ""}, {"question": "Why?", "context": ["x"], "confidence": 3}, {"question": 42}, {"reason": "x"}],
 )
 async def test_junk_arguments_are_ignored(arguments: dict[str, object]) -> None:
-    desk = Desk(worker((ask(**arguments),), "done"), oracle(OK))
-    await desk.run()
-    assert desk.statuses == ["answered"]
+    rig = Rig(worker((ask(**arguments),), "done"), oracle(OK))
+    await rig.run()
+    assert rig.statuses == ["answered"]
 
 
 @pytest.mark.parametrize("junk", [{"question": ["x"]}, {"question": {"text": "x"}}, {"name": [1]}])
 async def test_junk_of_a_wrong_type_is_ignored(junk: dict[str, object]) -> None:
-    desk = Desk(worker((ask(**junk),), "done"), oracle(OK))
-    await desk.run()
-    assert desk.statuses == ["answered"]
+    rig = Rig(worker((ask(**junk),), "done"), oracle(OK))
+    await rig.run()
+    assert rig.statuses == ["answered"]
 
 
 async def test_arguments_that_are_no_object_are_ignored() -> None:
-    desk = Desk(worker((ToolCall("a1", "advisor", malformed="what should I do?"),), "done"), oracle(OK))
-    await desk.run()
-    assert desk.statuses == ["answered"]
+    rig = Rig(worker((ToolCall("a1", "advisor", malformed="what should I do?"),), "done"), oracle(OK))
+    await rig.run()
+    assert rig.statuses == ["answered"]
 
 
 async def test_other_calls_of_the_same_turn_are_all_answered() -> None:
     """LiteLLM answered only the advisor's, and lost the rest."""
-    desk = Desk(worker((act("c1", says="one"), ask(), act("c2", says="two")), "done"), oracle((0.01, OK)))
-    await desk.run()
-    assert [r.call_id for m in desk.agent.messages for r in m.results] == ["c1", "a1", "c2"]
-    assert (desk.told("c1"), desk.told("c2")) == ("one", "two")
-    assert desk.told().startswith("advisor advises")
+    rig = Rig(worker((act("c1", says="one"), ask(), act("c2", says="two")), "done"), oracle((0.01, OK)))
+    await rig.run()
+    assert [r.call_id for m in rig.agent.messages for r in m.results] == ["c1", "a1", "c2"]
+    assert (rig.told("c1"), rig.told("c2")) == ("one", "two")
+    assert rig.told().startswith("advisor advises")
 
 
 async def test_two_questions_in_one_turn_are_one_consultation() -> None:
     model = oracle((0.01, OK))
-    desk = Desk(worker((ask(), ask("a2")), "done"), model)
-    await desk.run()
+    rig = Rig(worker((ask(), ask("a2")), "done"), model)
+    await rig.run()
     assert len(model.requests) == 1
-    assert "nothing has happened since" in desk.told("a2")
+    assert "nothing has happened since" in rig.told("a2")
 
 
 async def test_an_unknown_name_is_told_with_the_names_there_are() -> None:
-    desk = Desk(worker((ask(name="nobody"),), "done"), oracle())
-    await desk.run()
-    assert "there is no advisor 'nobody'; there are advisor" in desk.told()
+    rig = Rig(worker((ask(name="nobody"),), "done"), oracle())
+    await rig.run()
+    assert "there is no advisor 'nobody'; there are advisor" in rig.told()
 
 
 async def test_what_a_broken_off_consultation_had_come_to_is_billed() -> None:
     told = Billed((Charge("oracle", Usage(input=100, output=7)),))
-    desk, advice = await one((told, "VERD", ModelError("cut", "gone", provider="strong")))
+    rig, advice = await one((told, "VERD", ModelError("cut", "gone", provider="strong")))
     assert advice.status == "failed"
-    tally = (await desk.agent.wait()).advisors["advisor"]
+    tally = (await rig.agent.wait()).advisors["advisor"]
     assert tally.usage == Usage(input=100, output=7)
-    assert tally.usd == desk.ledger.totals().advisor > 0
+    assert tally.usd == rig.ledger.totals().advisor > 0
 
 
 async def test_an_unknown_price_is_told_as_unknown_and_not_as_nothing() -> None:
     """clawcodex billed 0 USD for 92 % of the cost."""
-    desk, advice = await one(OK, prices={"cheap/worker": {"input": 1, "output": 1}})
+    rig, advice = await one(OK, prices={"cheap/worker": {"input": 1, "output": 1}})
     assert advice.usd is None
-    result = await desk.agent.wait()
+    result = await rig.agent.wait()
     assert result.advisors["advisor"].usd is None
     assert result.advisors["advisor"].usage.output > 0
     assert result.cost.unpriced == ("strong/oracle",)
@@ -275,65 +275,65 @@ async def test_tokens_of_advisors_are_neither_in_the_usage_nor_in_the_meter() ->
     """Claude Code counted them, and compacted long before its window was full."""
     dear = (OK, Usage(input=150_000, output=900))
     lines = [(ask(), Usage(input=50, output=5)), ("done", Usage(input=60, output=5))]
-    desk = Desk(worker(*lines), oracle(dear))
-    result = await desk.run()
+    rig = Rig(worker(*lines), oracle(dear))
+    result = await rig.run()
     assert result.usage == Usage(input=110, output=10)
-    assert desk.agent.status().context_tokens < 2_000
+    assert rig.agent.status().context_tokens < 2_000
     assert result.advisors["advisor"].usage == Usage(input=150_000, output=900)
 
 
 async def test_a_consultation_is_cancelled_and_the_turn_goes_on() -> None:
-    desk = Desk(worker((ask(), act("c1", says="one")), "done"), oracle(("VERD", math.inf)))
-    run = asyncio.create_task(desk.run())
-    while "VERD" not in desk.deltas:
+    rig = Rig(worker((ask(), act("c1", says="one")), "done"), oracle(("VERD", math.inf)))
+    run = asyncio.create_task(rig.run())
+    while "VERD" not in rig.deltas:
         await asyncio.sleep(0)
-    desk.agent.apply(Cancel())
+    rig.agent.apply(Cancel())
     result = await asyncio.wait_for(run, 1)
     assert (result.content, result.error) == ("done", None)
-    assert desk.told() == "advisor could not be asked: it was cancelled. Go on without it."
-    assert desk.told("c1") == "one"
+    assert rig.told() == "advisor could not be asked: it was cancelled. Go on without it."
+    assert rig.told("c1") == "one"
     assert len(asyncio.all_tasks()) == 1
 
 
 async def test_an_interruption_ends_a_consultation_within_a_second() -> None:
-    desk = Desk(worker((ask(),), "again"), oracle(("VERD", math.inf)))
-    run = asyncio.create_task(desk.run())
-    while "VERD" not in desk.deltas:
+    rig = Rig(worker((ask(),), "again"), oracle(("VERD", math.inf)))
+    run = asyncio.create_task(rig.run())
+    while "VERD" not in rig.deltas:
         await asyncio.sleep(0)
-    desk.agent.interrupt()
+    rig.agent.interrupt()
     result = await asyncio.wait_for(run, 1)
     assert result.stop_reason == "interrupted"
-    assert (desk.advice[0].status, desk.advice[0].reason) == ("failed", "interrupted")
-    assert (await desk.run("And now?")).content == "again"
+    assert (rig.advice[0].status, rig.advice[0].reason) == ("failed", "interrupted")
+    assert (await rig.run("And now?")).content == "again"
     assert len(asyncio.all_tasks()) == 1
 
 
 async def test_the_advisor_may_be_the_executors_own_model() -> None:
     model = worker((ask(),), OK, "done")
-    desk = Desk(model, advisors=["cheap/worker"])
-    assert (await desk.run()).content == "done"
-    assert desk.statuses == ["answered"]
+    rig = Rig(model, advisors=["cheap/worker"])
+    assert (await rig.run()).content == "done"
+    assert rig.statuses == ["answered"]
     assert model.requests[0].conversation != model.requests[1].conversation
 
 
 async def test_an_advisor_with_tools_looks_for_itself_as_an_agent_and_is_billed_to_its_role() -> None:
     look = call("l1", "Act", says="the file says 42")
     child = sage((look, Usage(input=30, output=3)), ("VERDICT: adjust\nNEXT: read it", Usage(input=40, output=4)))
-    desk = Desk(worker((ask(),), "done"), child)
+    rig = Rig(worker((ask(),), "done"), child)
     from sagent.advisor.advisor import Advisor
     from sagent.advisor.advisory import advise
 
     with_tools = Advisor("advisor", "other/sage", tools=("Act",))
-    desk.agent._take_advisors(advise([with_tools]), at_once=True)  # Read and its like are what a text can name
-    assert (await desk.run()).content == "done"
-    (advice,) = desk.advice
+    rig.agent._take_advisors(advise([with_tools]), at_once=True)  # Read and its like are what a text can name
+    assert (await rig.run()).content == "done"
+    (advice,) = rig.advice
     assert (advice.status, advice.next) == ("answered", "read it")
     assert advice.usage == Usage(input=70, output=7)
-    cost = desk.ledger.totals()
+    cost = rig.ledger.totals()
     assert cost.by_role["advisor:advisor"] == cost.advisor == advice.usd > 0
     assert [spec.name for spec in child.requests[0].tools] == ["Act"], "advice has no advisors"
     assert "Fix the parser." in seen(child.requests[0])
-    assert (await desk.agent.wait()).advisors["advisor"].usage == Usage(input=70, output=7)
+    assert (await rig.agent.wait()).advisors["advisor"].usage == Usage(input=70, output=7)
 
 
 @pytest.mark.parametrize(
@@ -349,8 +349,8 @@ async def test_an_advisor_with_tools_fails_in_the_same_words(lines: tuple[object
     from sagent.advisor.advisor import Advisor
     from sagent.advisor.advisory import advise
 
-    desk = Desk(worker((ask(),), "done"), sage(*lines))  # type: ignore[arg-type]
-    desk.agent._take_advisors(advise([Advisor("advisor", "other/sage", tools=("Act",))]), at_once=True)
-    assert (await desk.run()).content == "done"
-    assert desk.statuses == [status]
-    assert desk.advice[0].reason
+    rig = Rig(worker((ask(),), "done"), sage(*lines))  # type: ignore[arg-type]
+    rig.agent._take_advisors(advise([Advisor("advisor", "other/sage", tools=("Act",))]), at_once=True)
+    assert (await rig.run()).content == "done"
+    assert rig.statuses == [status]
+    assert rig.advice[0].reason

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from sagent.advisor.advisor import Advisor
 from sagent.advisor.advisory import Setup, advise
 from sagent.advisor.rules import TRIGGERS, Rules
-from sagent.agent import Agent, Bounds, Resources, Tree
+from sagent.agent import Agent, Resources, RunLimits, Tree
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, ModelErrorKind, SagentError
 from sagent.messages import Message, Text, Thinking
-from sagent.model import Billed, Delta, Limits, Model, Reply, Request, TextPart, Witness
+from sagent.model import Billed, Delta, Model, ModelLimits, Reply, Request, RequestDigest, TextPart
 from sagent.peer import Cancel, Compact, Consult, Switch
 from sagent.providers import Anthropic, OpenAI
 from sagent.session.entries import read_spent
@@ -63,9 +63,9 @@ class Chance:
     books: Books
     provider: str
     id: str
-    limits: Limits = field(default_factory=lambda: Limits(200_000, 8_000))
+    limits: ModelLimits = field(default_factory=lambda: ModelLimits(200_000, 8_000))
 
-    def weigh(self, request: Request) -> int:
+    def max_input_tokens(self, request: Request) -> int:
         return 200 + sum(len(message.content) for message in request.messages)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
@@ -87,7 +87,7 @@ class Chance:
         if chance.random() < 0.08:
             raise ModelError(chance.choice(("cut", "stalled")), "gone", provider=self.provider, retry_after=0.0)
         message = self._advice() if role != "executor" else self._work(request)
-        yield Reply(message, usage, (Charge(self.id, usage),), Witness("0" * 64, 1, self.id))
+        yield Reply(message, usage, (Charge(self.id, usage),), RequestDigest("0" * 64, 1, self.id))
 
     def _role(self, request: Request) -> str:
         path = request.conversation.split(":", 1)[1]
@@ -135,7 +135,7 @@ async def live(seed: int) -> None:
     agent = Agent(
         models["anthropic/small"],
         tools=[Act()],
-        bounds=Bounds(max_turns=10, max_retries=2, longest_wait=1.0),
+        limits=RunLimits(max_turns=10, max_retries=2, longest_wait=1.0),
         resources=Resources(
             ledger=ledger, resolve=lambda name: models[name], tree=Tree(), advisory=advise(roster, setup)
         ),
@@ -246,7 +246,7 @@ async def serve(seed: int) -> None:
         agent = Agent(
             resolve("anthropic/small"),
             tools=[Act()],
-            bounds=Bounds(max_turns=8, max_retries=3),
+            limits=RunLimits(max_turns=8, max_retries=3),
             resources=Resources(ledger=ledger, resolve=resolve, advisory=advise(["openai/large"], Setup(rules=rules))),
         )
         changes = [

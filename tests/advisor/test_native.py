@@ -49,7 +49,7 @@ def asked(content: object = ADVICE, *, advisor: str = "claude-opus-4-6", said: s
     return Raw(headers=(("content-type", "application/json"),), body=json.dumps(body).encode())
 
 
-class Desk:
+class Rig:
     """An Anthropic executor with one advisor, and what it told."""
 
     def __init__(
@@ -100,8 +100,8 @@ def tools_of(request: Received) -> list[object]:
 
 async def test_the_api_is_told_of_the_advisor_and_its_advice_and_bill_are_ours() -> None:
     async with FakeProviderServer([asked(), asked(said="Again.")], strict=False) as server:
-        desk = Desk(server)
-        result = await desk.agent.run("go")
+        rig = Rig(server)
+        result = await rig.agent.run("go")
         first = server.requests[0]
         assert tools_of(first) == ["advisor_20260301"]
         assert first.json["tools"][0] == {  # pyright: ignore[reportIndexIssue,reportOptionalSubscript,reportArgumentType,reportCallIssue]
@@ -114,21 +114,21 @@ async def test_the_api_is_told_of_the_advisor_and_its_advice_and_bill_are_ours()
             "cache_control": {"type": "ephemeral"},
         }
         assert first.headers["anthropic-beta"] == "advisor-tool-2026-03-01"
-        assert [(one.status, one.verdict, one.next, one.trigger) for one in desk.advice] == [
+        assert [(one.status, one.verdict, one.next, one.trigger) for one in rig.advice] == [
             ("answered", "adjust", "look at the lock", "asked")
         ]
-        assert desk.advice[0].model == "anthropic/claude-opus-4-6"
-        cost = desk.ledger.totals()
-        own = desk.ledger.prices.price("anthropic", "claude-sonnet-4-6", usage=desk.ledger.usage()["root", "executor"])
+        assert rig.advice[0].model == "anthropic/claude-opus-4-6"
+        cost = rig.ledger.totals()
+        own = rig.ledger.prices.price("anthropic", "claude-sonnet-4-6", usage=rig.ledger.usage()["root", "executor"])
         assert cost.executor == own
-        assert cost.advisor == cost.by_role["advisor:advisor"] == desk.advice[0].usd == Decimal("0.012")
+        assert cost.advisor == cost.by_role["advisor:advisor"] == rig.advice[0].usd == Decimal("0.012")
         assert (result.usage.total_input, result.usage.output) == (250, 25)
         assert result.advisors["advisor"].usage.output == 300
-        assert desk.agent.status().context_tokens < 900
+        assert rig.agent.status().context_tokens < 900
 
-        await desk.agent.run("and again")
+        await rig.agent.run("and again")
         assert server.requests[1].json["messages"][1]["content"][1]["content"] == ADVICE  # pyright: ignore[reportIndexIssue,reportOptionalSubscript,reportArgumentType,reportCallIssue]
-        await desk.aclose()
+        await rig.aclose()
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ async def test_the_api_is_told_of_the_advisor_and_its_advice_and_bill_are_ours()
 )
 async def test_what_came_of_it_is_told(content: object, status: str, text: str, reason: str) -> None:
     async with FakeProviderServer([asked(content)], strict=False) as server:
-        desk = Desk(server)
-        assert (await desk.agent.run("go")).content == "I looked."
-        assert [(one.status, one.text, one.reason) for one in desk.advice] == [(status, text, reason)]
-        await desk.aclose()
+        rig = Rig(server)
+        assert (await rig.agent.run("go")).content == "I looked."
+        assert [(one.status, one.text, one.reason) for one in rig.advice] == [(status, text, reason)]
+        await rig.aclose()
 
 
 async def test_a_pair_that_the_api_refuses_is_asked_by_us_and_that_is_said() -> None:
@@ -164,17 +164,17 @@ async def test_a_pair_that_the_api_refuses_is_asked_by_us_and_that_is_said() -> 
         return Turn(text="done") if done else Turn(calls=(Call("advisor"),))
 
     async with FakeProviderServer(play, strict=False) as server:
-        desk = Desk(server)
-        assert (await desk.agent.run("go")).content == "done"
+        rig = Rig(server)
+        assert (await rig.agent.run("go")).content == "done"
         assert [tools_of(request) for request in server.requests if request.json["model"] != "claude-opus-4-6"] == [
             ["advisor_20260301"],
             ["advisor"],
             ["advisor"],
         ]
-        assert [one.verdict for one in desk.advice] == ["proceed"]
-        assert "from now on sagent asks it" in desk.notices[0]
-        assert "cannot be an advisor" in desk.notices[0]
-        await desk.aclose()
+        assert [one.verdict for one in rig.advice] == ["proceed"]
+        assert "from now on sagent asks it" in rig.notices[0]
+        assert "cannot be an advisor" in rig.notices[0]
+        await rig.aclose()
 
 
 @pytest.mark.parametrize(
@@ -192,46 +192,46 @@ async def test_a_pair_that_the_api_refuses_is_asked_by_us_and_that_is_said() -> 
 )
 async def test_who_asks(mode: Mode, advisor: str, native: bool) -> None:
     async with FakeProviderServer([Turn(text="hello")], strict=False) as server:
-        desk = Desk(server, mode=mode, advisor=advisor)
-        await desk.agent.run("go")
+        rig = Rig(server, mode=mode, advisor=advisor)
+        await rig.agent.run("go")
         assert tools_of(server.requests[0]) == ["advisor_20260301" if native else "advisor"]
-        await desk.aclose()
+        await rig.aclose()
 
 
 async def test_a_muted_advisor_is_not_asked_by_the_api_and_its_blocks_still_have_their_header() -> None:
     async with FakeProviderServer([asked(), Turn(text="alone"), Turn(text="back")], strict=False) as server:
-        desk = Desk(server)
-        await desk.agent.run("go")
-        desk.agent.apply(Switch(advisor="off"))
-        await desk.agent.run("go on")
+        rig = Rig(server)
+        await rig.agent.run("go")
+        rig.agent.apply(Switch(advisor="off"))
+        await rig.agent.run("go on")
         assert tools_of(server.requests[1]) == ["advisor"]
         assert server.requests[1].headers["anthropic-beta"] == "advisor-tool-2026-03-01"
-        desk.agent.apply(Switch(advisor="on"))
-        await desk.agent.run("go on")
+        rig.agent.apply(Switch(advisor="on"))
+        await rig.agent.run("go on")
         assert tools_of(server.requests[2]) == ["advisor_20260301"]
-        await desk.aclose()
+        await rig.aclose()
 
 
 async def test_advice_goes_along_to_another_family_as_text() -> None:
     async with FakeProviderServer([asked(), Turn(text="hello from the other side")], strict=True) as server:
-        desk = Desk(server)
-        await desk.agent.run("go")
-        desk.agent.apply(Switch(model="openai/gpt-5.2"))
-        assert (await desk.agent.run("and you?")).content == "hello from the other side"
+        rig = Rig(server)
+        await rig.agent.run("go")
+        rig.agent.apply(Switch(model="openai/gpt-5.2"))
+        assert (await rig.agent.run("and you?")).content == "hello from the other side"
         assert "look at the lock" in json.dumps(server.requests[1].json["input"])
         assert "advisor" in json.dumps(server.requests[1].json["tools"])
-        await desk.aclose()
+        await rig.aclose()
 
 
 async def test_a_cap_covers_what_the_api_may_ask() -> None:
     async with FakeProviderServer([asked()], strict=False) as server:
-        desk = Desk(server, cap=Decimal("0.05"))
+        rig = Rig(server, cap=Decimal("0.05"))
         with pytest.raises(BudgetExceeded):
-            await desk.agent.run("go")
+            await rig.agent.run("go")
         assert server.requests == []
-        await desk.aclose()
+        await rig.aclose()
     async with FakeProviderServer([asked()], strict=False) as server:
-        desk = Desk(server, cap=Decimal(2))
-        await desk.agent.run("go")
-        assert desk.ledger.totals().total == Decimal("0.013125")
-        await desk.aclose()
+        rig = Rig(server, cap=Decimal(2))
+        await rig.agent.run("go")
+        assert rig.ledger.totals().total == Decimal("0.013125")
+        await rig.aclose()

@@ -5,25 +5,25 @@ import pytest
 
 from sagent.advisor.conversation import HELD
 from sagent.advisor.rules import Rules, Trigger
-from sagent.agent import Bounds
+from sagent.agent import RunLimits
 from sagent.errors import ModelError
 from sagent.messages import ToolCall
 from sagent.peer import Switch
 from sagent.policy import Ask, Policy, Turn
 from sagent.tool import Effect, Workspace
-from tests.advisor.cast import OK, Act, Desk, act, ask, call, oracle, seen, worker
+from tests.advisor.cast import OK, Act, Rig, act, ask, call, oracle, seen, worker
 
 
 def rules(*triggers: Trigger, **given: object) -> Rules:
     return Rules(triggers=triggers, **given)  # type: ignore[arg-type]
 
 
-def advice_messages(desk: Desk) -> list[str]:
-    return [m.content for m in desk.agent.messages if m.sender.startswith("advisor:")]
+def advice_messages(rig: Rig) -> list[str]:
+    return [m.content for m in rig.agent.messages if m.sender.startswith("advisor:")]
 
 
-def fired(desk: Desk) -> list[tuple[str, str]]:
-    return [(advice.trigger, advice.status) for advice in desk.advice]
+def fired(rig: Rig) -> list[tuple[str, str]]:
+    return [(advice.trigger, advice.status) for advice in rig.advice]
 
 
 FAIL = {"error": True, "says": "exit 1"}
@@ -31,50 +31,50 @@ FAIL = {"error": True, "says": "exit 1"}
 
 async def test_failed_turns_bring_advice_as_a_message_and_never_as_a_forged_call() -> None:
     model = oracle("VERDICT: adjust\nNEXT: read the log")
-    desk = Desk(worker((act("c1", **FAIL),), (act("c2", n=2, **FAIL),), "done"), model, rules=rules("failures"))
-    await desk.run()
-    assert fired(desk) == [("failures", "answered")]
-    assert desk.advice[0].question == "2 turns in a row had a call that failed"
-    (message,) = advice_messages(desk)
+    rig = Rig(worker((act("c1", **FAIL),), (act("c2", n=2, **FAIL),), "done"), model, rules=rules("failures"))
+    await rig.run()
+    assert fired(rig) == [("failures", "answered")]
+    assert rig.advice[0].question == "2 turns in a row had a call that failed"
+    (message,) = advice_messages(rig)
     assert message.startswith("Advice, unasked (2 turns in a row had a call that failed). advisor advises:\nVERDICT")
-    assert all(c.name != "advisor" for m in desk.agent.messages for c in m.calls)
-    assert [m.role for m in desk.agent.messages][-3:] == ["user", "user", "assistant"]
+    assert all(c.name != "advisor" for m in rig.agent.messages for c in m.calls)
+    assert [m.role for m in rig.agent.messages][-3:] == ["user", "user", "assistant"]
     assert "you are asked because 2 turns in a row had a call that failed" in seen(model.requests[0])
 
 
 async def test_failures_are_counted_while_nobody_may_be_asked() -> None:
     """hivemind returned before its bookkeeping, and never counted what failed in a cooldown."""
     steps = [(act(f"c{n}", n=n, **FAIL),) for n in range(6)]
-    desk = Desk(
+    rig = Rig(
         worker(*steps, "done"),
         oracle(OK, OK),
         rules=rules("failures", cooldown_turns=2, failure_threshold=2),
     )
-    await desk.run()
+    await rig.run()
     # asked after turn 2; 3 and 4 are the pause, and count, so that the fifth turn needs no second failure after it
-    assert [len(a.question) > 0 for a in desk.advice] == [True, True]
-    assert desk.advice[1].question == "3 turns in a row had a call that failed"
+    assert [len(a.question) > 0 for a in rig.advice] == [True, True]
+    assert rig.advice[1].question == "3 turns in a row had a call that failed"
 
 
 async def test_the_marker_and_done_in_one_reply_buy_advice_that_is_read() -> None:
     """hivemind bought it after the answer that ended the turn."""
     executor = worker("[DONE] It works. [NEED_ADVICE: is it?]", "Then it is.")
-    desk = Desk(executor, oracle(OK), rules=rules("need_advice"))
-    result = await desk.run()
+    rig = Rig(executor, oracle(OK), rules=rules("need_advice"))
+    result = await rig.run()
     assert result.content == "Then it is."
-    assert fired(desk) == [("need_advice", "answered")]
+    assert fired(rig) == [("need_advice", "answered")]
     assert "advisor advises" in executor.requests[1].messages[-1].content
 
 
 async def test_nothing_is_bought_when_no_further_call_is_made() -> None:
-    desk = Desk(
+    rig = Rig(
         worker(("[NEED_ADVICE] [CONFIDENCE:0.1] [CONTRADICTED: x]", act("c1"))),
         oracle(),
         rules=rules("need_advice", "confidence", "done"),
-        bounds=Bounds(max_turns=1),
+        limits=RunLimits(max_turns=1),
     )
-    assert (await desk.run()).stop_reason == "max_turns"
-    assert desk.advice == []
+    assert (await rig.run()).stop_reason == "max_turns"
+    assert rig.advice == []
 
 
 async def test_before_the_first_change_of_a_task_an_advisor_is_asked_and_the_call_waits() -> None:
@@ -87,11 +87,11 @@ async def test_before_the_first_change_of_a_task_an_advisor_is_asked_and_the_cal
         "done",
     )
     model = oracle("VERDICT: adjust\nNEXT: write it to b")
-    desk = Desk(executor, model, rules=rules("first_write"), tools=[write])
-    await desk.run()
-    assert fired(desk) == [("first_write", "answered")]
-    assert (desk.told("w1"), desk.told("w2")) == (HELD, HELD), "nothing is changed before the advice is read"
-    assert desk.told("c2") == "done"
+    rig = Rig(executor, model, rules=rules("first_write"), tools=[write])
+    await rig.run()
+    assert fired(rig) == [("first_write", "answered")]
+    assert (rig.told("w1"), rig.told("w2")) == (HELD, HELD), "nothing is changed before the advice is read"
+    assert rig.told("c2") == "done"
     assert len(write.done) == 2
     assert executor.requests[2].messages[-1].content.startswith("Advice, unasked")
 
@@ -99,43 +99,43 @@ async def test_before_the_first_change_of_a_task_an_advisor_is_asked_and_the_cal
 async def test_a_second_task_has_a_first_change_of_its_own() -> None:
     write = Act("Write", "write")
     steps = [(call(f"w{n}", "Write", n=n),) for n in range(4)]
-    desk = Desk(
+    rig = Rig(
         worker(steps[0], steps[1], "one", steps[2], steps[3], "two"),
         oracle(OK, OK),
         rules=rules("first_write"),
         tools=[write],
     )
-    await desk.run("First.")
-    await desk.run("Second.")
-    assert fired(desk) == [("first_write", "answered")] * 2
-    assert [advice.verdict for advice in desk.advice] == ["proceed", "proceed"]
+    await rig.run("First.")
+    await rig.run("Second.")
+    assert fired(rig) == [("first_write", "answered")] * 2
+    assert [advice.verdict for advice in rig.advice] == ["proceed", "proceed"]
 
 
 async def test_a_shell_command_that_changes_files_is_a_first_change_too() -> None:
     shell = Act("Bash", "execute")
     steps = [("pytest -q",), ("echo x > f",), ("echo x > f",)]
     executor = worker(*((call(f"b{n}", "Bash", command=c),) for n, (c,) in enumerate(steps)), "done")
-    desk = Desk(executor, oracle(OK), rules=rules("first_write"), tools=[shell])
-    await desk.run()
+    rig = Rig(executor, oracle(OK), rules=rules("first_write"), tools=[shell])
+    await rig.run()
     assert [str(done["command"]) for done in shell.done] == ["pytest -q", "echo x > f"]
-    assert desk.told("b1") == HELD
+    assert rig.told("b1") == HELD
 
 
 async def test_who_asked_before_its_first_change_is_not_asked_for() -> None:
     write = Act("Write", "write")
-    desk = Desk(worker((ask(),), (call("w1", "Write"),), "done"), oracle(OK), rules=rules("first_write"), tools=[write])
-    await desk.run()
-    assert fired(desk) == [("asked", "answered")]
+    rig = Rig(worker((ask(),), (call("w1", "Write"),), "done"), oracle(OK), rules=rules("first_write"), tools=[write])
+    await rig.run()
+    assert fired(rig) == [("asked", "answered")]
     assert len(write.done) == 1
 
 
 async def test_a_change_in_the_same_reply_as_the_question_waits_for_the_advice() -> None:
     write = Act("Write", "write")
     executor = worker((ask(), call("w1", "Write")), (call("w2", "Write"),), "done")
-    desk = Desk(executor, oracle(OK), rules=rules("first_write"), tools=[write])
-    await desk.run()
-    assert fired(desk) == [("asked", "answered")]
-    assert desk.told("w1") == HELD
+    rig = Rig(executor, oracle(OK), rules=rules("first_write"), tools=[write])
+    await rig.run()
+    assert fired(rig) == [("asked", "answered")]
+    assert rig.told("w1") == HELD
     assert len(write.done) == 1
 
 
@@ -143,10 +143,10 @@ async def test_before_what_cannot_be_taken_back_an_advisor_is_asked_once() -> No
     shell = Act("Bash", "execute")
     commands = ["git commit -m 'rm -rf old'", "rm -rf build", "rm -rf build", "rm -rf dist", "rm -rf build"]
     executor = worker(*((call(f"b{n}", "Bash", command=c),) for n, c in enumerate(commands)), "done")
-    desk = Desk(executor, oracle(OK, OK), rules=rules("destructive"), tools=[shell])
-    await desk.run()
-    assert [advice.question.rpartition(": ")[2] for advice in desk.advice] == ["rm -rf build", "rm -rf dist"]
-    assert [desk.told(f"b{n}") == HELD for n in range(5)] == [False, True, False, True, False]
+    rig = Rig(executor, oracle(OK, OK), rules=rules("destructive"), tools=[shell])
+    await rig.run()
+    assert [advice.question.rpartition(": ")[2] for advice in rig.advice] == ["rm -rf build", "rm -rf dist"]
+    assert [rig.told(f"b{n}") == HELD for n in range(5)] == [False, True, False, True, False]
 
 
 async def test_a_call_that_a_person_is_asked_about_is_advised_on_first() -> None:
@@ -165,85 +165,85 @@ async def test_a_call_that_a_person_is_asked_about_is_advised_on_first() -> None
     shell = Act("Bash", "execute")
     policy: Policy = Asks()
     executor = worker((call("b0", "Bash", command="rm -rf x"),), (call("b1", "Bash", command="rm -rf x"),), "done")
-    desk = Desk(executor, oracle(OK), rules=rules("destructive"), tools=[shell], ask=person)
-    desk.agent._state.judge = policy
-    desk.agent._state.policy = desk.agent._state.advisory.judge(policy)  # type: ignore[union-attr]
-    await desk.run()
-    assert fired(desk) == [("destructive", "answered")]
+    rig = Rig(executor, oracle(OK), rules=rules("destructive"), tools=[shell], ask=person)
+    rig.agent._state.judge = policy
+    rig.agent._state.policy = rig.agent._state.advisory.judge(policy)  # type: ignore[union-attr]
+    await rig.run()
+    assert fired(rig) == [("destructive", "answered")]
     assert asked == ["b1"]
 
 
 async def test_a_checkpoint_whose_advisor_fails_holds_nothing_up() -> None:
     write = Act("Write", "write")
     failing = oracle(ModelError("overloaded", "busy", provider="strong"))
-    desk = Desk(worker((call("w1", "Write"),), "done"), failing, rules=rules("first_write"), tools=[write])
-    await desk.run()
-    assert fired(desk) == [("first_write", "failed")]
+    rig = Rig(worker((call("w1", "Write"),), "done"), failing, rules=rules("first_write"), tools=[write])
+    await rig.run()
+    assert fired(rig) == [("first_write", "failed")]
     assert len(write.done) == 1
 
 
 async def test_done_is_asked_about_once_and_only_after_a_change() -> None:
     write = Act("Write", "write")
-    desk = Desk(worker((call("w1", "Write"),), "Done.", "Done indeed."), oracle(OK), rules=rules("done"), tools=[write])
-    assert (await desk.run()).content == "Done indeed."
-    assert fired(desk) == [("done", "answered")]
-    other = Desk(worker("An answer."), oracle(), rules=rules("done"))
+    rig = Rig(worker((call("w1", "Write"),), "Done.", "Done indeed."), oracle(OK), rules=rules("done"), tools=[write])
+    assert (await rig.run()).content == "Done indeed."
+    assert fired(rig) == [("done", "answered")]
+    other = Rig(worker("An answer."), oracle(), rules=rules("done"))
     assert (await other.run()).content == "An answer."
 
 
 async def test_benign_words_bring_no_advice() -> None:
     text = "error: this failed with an exception; I need advice; confidence 0.1; done; stop; rejected"
     steps = [(f"{text} {'x' * n}", act(f"c{n}", n=n, says="Traceback: error: FAILED")) for n in range(3)]
-    desk = Desk(worker(*steps, text), oracle(), rules=Rules(triggers=("failures", "confidence", "need_advice")))
-    await desk.run()
-    assert desk.advice == []
+    rig = Rig(worker(*steps, text), oracle(), rules=Rules(triggers=("failures", "confidence", "need_advice")))
+    await rig.run()
+    assert rig.advice == []
 
 
 async def test_a_cooldown_holds_up_what_is_not_asked_for() -> None:
     steps = [(f"[CONFIDENCE:0.1] step {n}", act(f"c{n}", n=n)) for n in range(7)]
-    desk = Desk(worker(*steps, "done"), oracle(*[OK] * 7), rules=rules("confidence", cooldown_turns=2))
-    await desk.run()
-    assert len(desk.advice) == 3, "after turns 1, 4 and 7"
+    rig = Rig(worker(*steps, "done"), oracle(*[OK] * 7), rules=rules("confidence", cooldown_turns=2))
+    await rig.run()
+    assert len(rig.advice) == 3, "after turns 1, 4 and 7"
 
 
 async def test_without_triggers_nobody_is_asked_unbidden() -> None:
     steps = [("[NEED_ADVICE] [CONFIDENCE:0]", act(f"c{n}", **FAIL)) for n in range(4)]
-    desk = Desk(worker(*steps, "done"), oracle())
-    await desk.run()
-    assert desk.advice == []
+    rig = Rig(worker(*steps, "done"), oracle())
+    await rig.run()
+    assert rig.advice == []
 
 
 async def test_a_small_executor_is_nudged_once_where_it_never_asks() -> None:
     steps = [(act(f"c{n}", n=n),) for n in range(6)]
     small = worker(*steps, "done", model_id="claude-haiku-4-5")
-    desk = Desk(small, oracle(), rules=Rules())
-    await desk.run()
-    nudges = [m.content for m in desk.agent.messages if m.sender == "sagent"]
+    rig = Rig(small, oracle(), rules=Rules())
+    await rig.run()
+    nudges = [m.content for m in rig.agent.messages if m.sender == "sagent"]
     assert len(nudges) == 1
     assert "call `advisor` first" in nudges[0]
-    assert desk.agent.messages[7].sender == "sagent", "after its third turn"
+    assert rig.agent.messages[7].sender == "sagent", "after its third turn"
 
 
 @pytest.mark.parametrize("model_id", ["claude-sonnet-4-6", "claude-opus-4-6"])
 async def test_larger_executors_are_not_nudged(model_id: str) -> None:
-    desk = Desk(worker(*((act(f"c{n}", n=n),) for n in range(6)), "done", model_id=model_id), oracle(), rules=Rules())
-    await desk.run()
-    assert [m for m in desk.agent.messages if m.sender == "sagent"] == []
+    rig = Rig(worker(*((act(f"c{n}", n=n),) for n in range(6)), "done", model_id=model_id), oracle(), rules=Rules())
+    await rig.run()
+    assert [m for m in rig.agent.messages if m.sender == "sagent"] == []
 
 
 async def test_muted_advisors_are_not_asked_by_any_rule() -> None:
     steps = [("[NEED_ADVICE]", act(f"c{n}", n=n, **FAIL)) for n in range(4)]
-    desk = Desk(worker(*steps, "done"), oracle(), rules=rules("need_advice", "failures"))
-    desk.agent.apply(Switch(advisor="off"))
-    await desk.run()
-    assert desk.advice == []
+    rig = Rig(worker(*steps, "done"), oracle(), rules=rules("need_advice", "failures"))
+    rig.agent.apply(Switch(advisor="off"))
+    await rig.run()
+    assert rig.advice == []
 
 
 async def test_a_rule_alone_buys_nothing_twice_without_anything_new() -> None:
     """An answer, and again the same doubt: nothing has happened since."""
-    desk = Desk(
+    rig = Rig(
         worker("[CONFIDENCE:0.1] a", "[CONFIDENCE:0.1] b"), oracle(OK), rules=rules("confidence", cooldown_turns=0)
     )
-    await desk.run()
-    assert [advice.status for advice in desk.advice] == ["answered", "withheld"]
-    assert desk.advice[1].reason.startswith("nothing has happened since its last advice")
+    await rig.run()
+    assert [advice.status for advice in rig.advice] == ["answered", "withheld"]
+    assert rig.advice[1].reason.startswith("nothing has happened since its last advice")

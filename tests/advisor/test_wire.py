@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sagent.agent import Bounds
+from sagent.agent import RunLimits
 from sagent.events import Switched, ToolFinished
 from sagent.messages import ToolCall
 from sagent.model import Model
@@ -19,7 +19,7 @@ from sagent.session.blobs import BlobDirectory
 from sagent.session.folds import history
 from sagent.session.log import FileLog
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Step, Turn
-from tests.advisor.cast import OK, Desk, act, ask, worker
+from tests.advisor.cast import OK, Rig, act, ask, worker
 from tests.depth import deep
 from tests.lib.test_secrets import KEYS
 
@@ -73,9 +73,9 @@ def turns(count: int, first: int = 0) -> list[tuple[object, ...]]:
 @FAMILIES
 async def test_each_consultation_begins_with_the_bytes_of_the_one_before(family: str) -> None:
     async with served(family, *[Turn(text=OK)] * 3) as (server, model):
-        desk = Desk(worker(*turns(3), "done"), model, advisors=[named(model)])
-        await desk.run()
-        assert desk.statuses == ["answered"] * 3
+        rig = Rig(worker(*turns(3), "done"), model, advisors=[named(model)])
+        await rig.run()
+        assert rig.statuses == ["answered"] * 3
         first, second, third = server.requests
         assert second.body.startswith(start_of(first)), "breakpoints and all: this is where the cache is first hit"
         assert goes_on(third, second)
@@ -89,11 +89,11 @@ async def test_the_same_after_the_session_was_resumed(family: str, tmp_path: Pat
         return FileLog(session, blobs=BlobDirectory(session / "blobs"))
 
     async with served(family, *[Turn(text=OK)] * 3) as (server, model):
-        before = Desk(worker(*turns(2), "one"), model, advisors=[named(model)], log=log())
+        before = Rig(worker(*turns(2), "one"), model, advisors=[named(model)], log=log())
         await before.run()
         before.log.close()
         kept = log()
-        after = Desk(worker(*turns(1, 2), "two"), model, advisors=[named(model)], log=kept)
+        after = Rig(worker(*turns(1, 2), "two"), model, advisors=[named(model)], log=kept)
         after.agent.restore(history(kept.entries(), kept.blobs.get))
         await after.run("Go on.")
         assert goes_on(server.requests[2], server.requests[1])
@@ -107,22 +107,22 @@ async def test_the_same_after_the_session_was_resumed(family: str, tmp_path: Pat
 @pytest.mark.parametrize("order", [Compact(drop=("*",)), Compact(clear=True)])
 async def test_the_same_after_the_executors_context_was_made_smaller(family: str, order: Compact) -> None:
     async with served(family, *[Turn(text=OK)] * 2) as (server, model):
-        desk = Desk(
+        rig = Rig(
             worker((act("c9", says="x" * 3_000),), *turns(1), "one", *turns(1, 1), "two"),
             model,
             advisors=[named(model)],
         )
-        await desk.run()
-        desk.agent.apply(order)
-        await desk.run("Go on.")
-        assert desk.statuses == ["answered"] * 2
+        await rig.run()
+        rig.agent.apply(order)
+        await rig.run("Go on.")
+        assert rig.statuses == ["answered"] * 2
         assert server.requests[1].body.startswith(start_of(server.requests[0]))
 
 
 async def test_anthropic_is_given_a_breakpoint_to_cache_by() -> None:
     async with served("anthropic", *[Turn(text=OK)] * 2) as (server, model):
-        desk = Desk(worker(*turns(2), "done"), model, advisors=[named(model)])
-        await desk.run()
+        rig = Rig(worker(*turns(2), "done"), model, advisors=[named(model)])
+        await rig.run()
         for request in server.requests:
             assert request.body.count(b'"cache_control"') in (1, 2, 3, 4)
             assert b'"cache_control"' in request.body[-200:]
@@ -144,17 +144,17 @@ async def test_advisors_are_switched_muted_and_set_over_two_families_without_a_4
         served(advisor, *[Turn(text=OK)] * 3) as (back, oracle),
     ):
         local = worker(*[OK] * 3)
-        desk = Desk(model, oracle, local, advisors=[named(oracle)], bounds=Bounds(max_retries=0))
+        rig = Rig(model, oracle, local, advisors=[named(oracle)], limits=RunLimits(max_retries=0))
 
         def switch(event: object) -> None:
             if isinstance(event, ToolFinished) and event.call.name == "advisor" and (change := next(changes, None)):
-                desk.agent.apply(change)
+                rig.agent.apply(change)
 
-        desk.agent.listen(switch)
-        assert (await desk.run()).content == "one"
-        assert desk.statuses == ["answered", "withheld", "answered", "answered"]
-        desk.agent.apply(Switch(advisor="on"))
-        assert (await desk.run("Go on.")).content == "two"
+        rig.agent.listen(switch)
+        assert (await rig.run()).content == "one"
+        assert rig.statuses == ["answered", "withheld", "answered", "answered"]
+        rig.agent.apply(Switch(advisor="on"))
+        assert (await rig.run("Go on.")).content == "two"
         assert len(front.requests) == len(busy)
         assert len(back.requests) == 2
         for before, after in zip(front.requests, front.requests[1:], strict=False):
@@ -172,12 +172,12 @@ async def test_advice_stays_in_the_history_when_another_family_takes_over(execut
         from sagent.advisor.rules import Rules
 
         oracle = worker("VERDICT: adjust\nNEXT: mind the lock", "VERDICT: proceed\nNEXT: mind the gap", model_id="sage")
-        desk = Desk(model, successor, oracle, advisors=[named(oracle)], rules=Rules(triggers=("need_advice",)))
+        rig = Rig(model, successor, oracle, advisors=[named(oracle)], rules=Rules(triggers=("need_advice",)))
         switched: list[str] = []
-        desk.agent.listen(lambda event: switched.append(event.what) if isinstance(event, Switched) else None)
-        assert (await desk.run()).content == "one"
-        desk.agent.apply(Switch(model=named(successor)))
-        assert (await desk.run("Go on.")).content == "two"
+        rig.agent.listen(lambda event: switched.append(event.what) if isinstance(event, Switched) else None)
+        assert (await rig.run()).content == "one"
+        rig.agent.apply(Switch(model=named(successor)))
+        assert (await rig.run("Go on.")).content == "two"
         assert b"mind the lock" in late.requests[0].body
         assert b"mind the gap" in late.requests[0].body
 
@@ -200,20 +200,20 @@ async def test_advice_stays_in_the_history_when_another_family_takes_over(execut
 )
 async def test_what_a_provider_refuses_is_told_to_the_executor_in_words(family: str, fail: Fail, said: str) -> None:
     async with served(family, fail) as (_, model):
-        desk = Desk(worker((ask(),), "done"), model, advisors=[named(model)])
-        assert (await desk.run()).content == "done"
-        assert desk.statuses == ["failed"]
-        assert said in desk.told()
+        rig = Rig(worker((ask(),), "done"), model, advisors=[named(model)])
+        assert (await rig.run()).content == "done"
+        assert rig.statuses == ["failed"]
+        assert said in rig.told()
 
 
 @FAMILIES
 async def test_an_overload_is_tried_again_and_then_answers(family: str) -> None:
     async with served(family, Fail(503, headers={"retry-after": "0"}), Turn(text=OK)) as (server, model):
-        desk = Desk(worker((ask(),), "done"), model, advisors=[named(model)], bounds=Bounds())
-        await desk.run()
-        assert desk.statuses == ["answered"]
+        rig = Rig(worker((ask(),), "done"), model, advisors=[named(model)], limits=RunLimits())
+        await rig.run()
+        assert rig.statuses == ["answered"]
         assert len(server.requests) == 2
-        assert any("trying again" in text for text in desk.notices)
+        assert any("trying again" in text for text in rig.notices)
 
 
 # -- secrets -----------------------------------------------------------------------------------------------------------
@@ -243,9 +243,9 @@ def test_no_secret_reaches_an_advisor_wherever_it_stands(keys: list[tuple[str, i
                 (ask("a2", question=planted[3]),),
                 "done",
             )
-            desk = Desk(executor, model, advisors=[named(model)], system=texts[6])
-            await desk.run(texts[5])
-            assert desk.statuses == ["answered", "answered"]
+            rig = Rig(executor, model, advisors=[named(model)], system=texts[6])
+            await rig.run(texts[5])
+            assert rig.statuses == ["answered", "answered"]
             return server.requests
 
     for request in asyncio.run(once()):
@@ -261,7 +261,7 @@ async def test_the_executors_own_history_keeps_what_it_said() -> None:
     key = "sk-ant-api03-abcdefghijklmnopqrstuvwx"
     async with served("chat", Turn(text=OK)) as (server, model):
         executor = worker((act("c0", says=key),), (ask(),), "done")
-        desk = Desk(executor, model, advisors=[named(model)])
-        await desk.run()
-        assert desk.told("c0") == key
+        rig = Rig(executor, model, advisors=[named(model)])
+        await rig.run()
+        assert rig.told("c0") == key
         assert key not in server.requests[0].body.decode()

@@ -6,7 +6,7 @@ from sagent.agent import Agent, Resources
 from sagent.agent.tree import Tree
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
-from sagent.model import Delta, Limits, Model, Reply, Request
+from sagent.model import Delta, Model, ModelLimits, Reply, Request
 from sagent.testing import ScriptedModel
 from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
 from sagent.tools.background import BackgroundTask
@@ -24,14 +24,14 @@ class Cast:
     """A model that many agents share: each conversation has a player of its own, by the agent's path."""
 
     provider = id = "scripted"
-    limits = Limits(200_000, 8_000)
+    limits = ModelLimits(200_000, 8_000)
 
     def __init__(self, **players: Player) -> None:
         self.players = {name.replace("__", "/"): player for name, player in players.items()}
         self.requests: dict[str, list[Request]] = {}
 
-    def weigh(self, request: Request) -> int:
-        return ScriptedModel().weigh(request)
+    def max_input_tokens(self, request: Request) -> int:
+        return ScriptedModel().max_input_tokens(request)
 
     def stream(self, request: Request):
         path = request.conversation.partition(":")[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.agent.agent_tool import AgentTool
 from sagent.agent.tree import Tree, TreeLimits
 from sagent.cost.ledger import Ledger
@@ -21,8 +21,8 @@ from sagent.patterns import Runnable, handoff, loop_until, parallel, sequential
 from sagent.peer import Action
 from sagent.policy import Ask, Deny, Verdict
 from sagent.session.log import MemoryLog
-from sagent.session.proof import verify
 from sagent.session.store import Session
+from sagent.session.verify import verify
 from sagent.testing import Line, ScriptedModel
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.usage import Usage
@@ -179,8 +179,10 @@ async def test_what_either_hides_is_hidden(tmp_path: Path) -> None:
 
 async def test_the_bounds_of_the_caller_hold_too() -> None:
     for own, above, most in ((5, 2, 2), (1, 5, 1), (None, 2, 2), (2, None, 2)):
-        expert = Agent(ScriptedModel(*[(ToolCall("t", "Touch"),)] * 5), tools=[Touch()], bounds=Bounds(max_turns=own))
-        result = await lead(expert, bounds=Bounds(max_turns=above)).run("go")
+        expert = Agent(
+            ScriptedModel(*[(ToolCall("t", "Touch"),)] * 5), tools=[Touch()], limits=RunLimits(max_turns=own)
+        )
+        result = await lead(expert, limits=RunLimits(max_turns=above)).run("go")
         assert f"the limit of {most} turns" in result.content
 
 
@@ -256,7 +258,7 @@ async def test_a_conversation_is_handed_on_below_the_caller_in_two_calls_at_once
 async def test_a_failing_step_is_the_error_of_the_call() -> None:
     error = ModelError("network", "unplugged", provider="p", model="m")
     after = Agent(ScriptedModel("never"))
-    failing = Agent(ScriptedModel(error), bounds=Bounds(max_retries=0))
+    failing = Agent(ScriptedModel(error), limits=RunLimits(max_retries=0))
     result = await lead(sequential(failing, after)).run("go")
     assert "expert failed (network): p/m: unplugged" in result.content
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from sagent import tools
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded
@@ -39,7 +39,7 @@ async def test_fifty_concurrent_agents_never_pass_the_cap(family: str) -> None:
             agent = Agent(
                 provider.model("some-model"),
                 tools=[tools.Glob()],
-                bounds=Bounds(max_turns=10, max_retries=2, max_response_tokens=1000),
+                limits=RunLimits(max_turns=10, max_retries=2, max_response_tokens=1000),
                 resources=Resources(ledger=ledger, log=MemoryLog(), path=f"root/{number}"),
             )
             try:

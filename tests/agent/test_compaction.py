@@ -8,14 +8,14 @@ import pytest
 from cast import call
 
 from sagent import tools
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.context.compaction import HEADINGS
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.events import Notice
 from sagent.messages import Message, assistant
-from sagent.model import Limits, Request
+from sagent.model import ModelLimits, Request
 from sagent.peer import Compact, Switch
 from sagent.session.folds import history
 from sagent.session.log import MemoryLog
@@ -34,7 +34,7 @@ class Endless(ScriptedModel):
     def __init__(
         self, rounds: int, summary: str | Callable[[int], str | Exception] = SUMMARY, window: int = 8_000
     ) -> None:
-        super().__init__(*[self.play] * 500, limits=Limits(window, 1_000))
+        super().__init__(*[self.play] * 500, limits=ModelLimits(window, 1_000))
         self.left, self.summary, self.asked = rounds, summary, 0
 
     def play(self, request: Request) -> Message | str:
@@ -101,7 +101,7 @@ async def test_a_long_run_stays_below_the_window_and_keeps_what_was_asked(tmp_pa
 async def test_a_summary_that_is_none_never_costs_the_task(
     tmp_path: Path, summary: Told, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.agent.attempt.LEAST_WAIT", 0.001)
+    monkeypatch.setattr("sagent.engine.attempt.LEAST_WAIT", 0.001)
     model = Endless(6, summary, window=100_000)
     agent, told = agent_of(model, tmp_path)
     await agent.run("the one thing I want")
@@ -204,7 +204,7 @@ async def test_never_is_never(tmp_path: Path) -> None:
     agent = Agent(
         model,
         tools=[tools.Read()],
-        bounds=Bounds(compact_at=0),
+        limits=RunLimits(compact_at=0),
         resources=Resources(workspace=Workspace(tmp_path)),
     )
     assert (await agent.run("go")).saving.compactions == 0

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, ModelErrorKind
@@ -29,7 +29,7 @@ def other(*script: object, name: str = "second") -> ScriptedModel:
 
 def agent_of(first: Model, *fallbacks: Model, log: MemoryLog | None = None, ledger: Ledger | None = None) -> Agent:
     resources = Resources(log=log, ledger=ledger, fallbacks=fallbacks)
-    return Agent(first, bounds=Bounds(max_retries=1), effort="high", resources=resources)
+    return Agent(first, limits=RunLimits(max_retries=1), effort="high", resources=resources)
 
 
 async def run(agent: Agent) -> tuple[list[Event], Finished]:
@@ -116,7 +116,7 @@ async def test_under_a_cap_a_model_without_a_price_is_passed_over_and_that_is_sa
 async def test_a_switch_that_is_asked_for_ends_the_wait_for_the_model_before() -> None:
     first, second = other(down(retry_after=3600.0), name="first"), other("Here.")
     agent = Agent(
-        first, bounds=Bounds(max_retries=1, longest_wait=7200.0), resources=Resources(resolve=lambda _: second)
+        first, limits=RunLimits(max_retries=1, longest_wait=7200.0), resources=Resources(resolve=lambda _: second)
     )
     agent.listen(lambda event: agent.apply(Switch(model="second/m")) if isinstance(event, Retrying) else None)
     result = await agent.run("go")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sagent.agent import Agent, Bounds
+from sagent.agent import Agent, RunLimits
 from sagent.errors import UsageError
 from sagent.events import ToolFinished, ToolStarted
 from sagent.lib.json import JsonObject, json_freeze_object
@@ -139,7 +139,7 @@ async def test_a_call_that_runs_longer_than_the_limit_becomes_a_job() -> None:
     agent = Agent(
         ScriptedModel((call("c1", "Gate", name="a"),), second, "end"),
         tools=[gate],
-        bounds=Bounds(foreground_seconds=0.05),
+        limits=RunLimits(foreground_seconds=0.05),
     )
     assert (await agent.run("go")).content == "end"
 
@@ -223,7 +223,7 @@ async def test_a_run_that_does_not_wait_ends_before_its_jobs_and_the_next_one_he
     agent = Agent(
         ScriptedModel((call("c1", "Gate", name="a", background=True),), "bye", lambda r: r.messages[-1].content),
         tools=[gate],
-        bounds=Bounds(wait_for_jobs=False),
+        limits=RunLimits(wait_for_jobs=False),
     )
     assert (await agent.run("go")).content == "bye"
     gate.of("a")[1].set()

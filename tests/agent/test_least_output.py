@@ -4,11 +4,11 @@ from decimal import Decimal
 
 import pytest
 
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded
-from sagent.model import Limits
+from sagent.model import ModelLimits
 from sagent.testing import ScriptedModel
 
 PRICES = PriceBook({"scripted/scripted": {"input": "1", "output": "1"}})  # USD per million tokens
@@ -16,9 +16,9 @@ PRICES = PriceBook({"scripted/scripted": {"input": "1", "output": "1"}})  # USD 
 
 @pytest.mark.parametrize(("cap", "calls"), [("0.0005", 0), ("0.01", 1)])
 async def test_the_longest_answer_is_reserved_however_little_is_asked_for(cap: str, calls: int) -> None:
-    model = ScriptedModel("hi", limits=Limits(10_000, 8_000, least_output=1_000))
+    model = ScriptedModel("hi", limits=ModelLimits(10_000, 8_000, least_output=1_000))
     ledger = Ledger(Decimal(cap), PRICES)
-    agent = Agent(model, bounds=Bounds(max_response_tokens=10), resources=Resources(ledger=ledger))
+    agent = Agent(model, limits=RunLimits(max_response_tokens=10), resources=Resources(ledger=ledger))
     if calls:
         await agent.run("hello")
         assert model.requests[0].max_output == 10

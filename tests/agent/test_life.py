@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from cast import PRICES, Cast, Player, Step, call, in_turn, results, root_of, tree_tools
 
-from sagent.agent import Agent, Bounds, Resources, Tree, TreeLimits
-from sagent.agent.changes import CLEARED
+from sagent.agent import Agent, Resources, RunLimits, Tree, TreeLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
+from sagent.engine.actions import CLEARED
 from sagent.errors import UsageError
 from sagent.events import Notice
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import user
 from sagent.model import Model, Request
-from sagent.peer import Background, Order, Stop, Switch
+from sagent.peer import Background, SpawnRequest, Stop, Switch
 from sagent.session.store import Session
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext
@@ -61,7 +61,7 @@ class Gate:
 async def test_an_interrupt_reaches_an_agent_that_has_not_begun_yet(persistent: bool) -> None:
     cast = Cast(root__a=in_turn("too late"))
     agent = root_of(cast)
-    peer = await agent.spawn(Order("x", name="a", persistent=persistent))
+    peer = await agent.spawn(SpawnRequest("x", name="a", persistent=persistent))
     agent.interrupt()
     result = await asyncio.wait_for(peer.wait(), 5)
     assert result.stop_reason == "interrupted"
@@ -75,7 +75,7 @@ async def test_an_interrupt_reaches_an_agent_that_has_not_begun_yet(persistent: 
 async def test_an_agent_that_is_ended_before_it_began_leaves_nothing() -> None:
     ledger = ledger_of("1")
     agent = root_of(Cast(), ledger=ledger)
-    peer = await agent.spawn(Order("x", name="a", budget_usd=Decimal("0.5"), persistent=True))
+    peer = await agent.spawn(SpawnRequest("x", name="a", budget_usd=Decimal("0.5"), persistent=True))
     assert ledger.cap_of("root/a") == Decimal("0.5")
     await asyncio.wait_for(agent.aclose(), 5)
     assert (await peer.wait()).stop_reason == "interrupted"
@@ -91,7 +91,7 @@ async def test_what_was_interrupted_stays_still_until_somebody_writes() -> None:
         root__a__b=forever,
     )
     agent = root_of(cast)
-    peer = await agent.spawn(Order("x", name="a", persistent=True))
+    peer = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
     await until(lambda: len(cast.requests.get("root/a", ())) == 2 and "root/a/b" in cast.requests)
     agent.interrupt()
     await peer.wait()
@@ -115,7 +115,7 @@ async def test_the_end_of_a_run_far_below_begins_no_turn_above() -> None:
         root__a__b__c=in_turn(late, "c again"),
     )
     agent = root_of(cast)
-    await agent.spawn(Order("x", name="a", persistent=True))
+    await agent.spawn(SpawnRequest("x", name="a", persistent=True))
     await until(
         lambda: len(cast.requests.get("root/a/b", ())) == 3 and not any(a.busy for a in agent.tree.below("root"))
     )
@@ -130,7 +130,7 @@ async def test_the_end_of_a_run_far_below_begins_no_turn_above() -> None:
 async def test_waiting_for_one_that_was_written_to_gives_the_answer_to_that() -> None:
     cast = Cast(root__a=in_turn("one", *[last] * 5))
     agent = root_of(cast)
-    peer = await agent.spawn(Order("x", name="a", persistent=True))
+    peer = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
     assert (await peer.wait()).content == "one"
     for number in range(5):
         peer.send(f"message {number}")
@@ -178,7 +178,7 @@ async def test_a_cousin_that_asks_a_foreground_child_is_answered_by_it() -> None
     agent = Agent(cast, tools=[*tree_tools(), gate], resources=Resources(tree=Tree()))
     task = asyncio.create_task(agent.run("go"))
     await gate.began.wait()
-    asker = await agent.spawn(Order("x", name="a", persistent=True))
+    asker = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
     await asyncio.wait_for(task, 5)
     await until(lambda: len(cast.requests["root/a"]) == 3)
     assert last(cast.requests["root/a"][2]) == "root/b has answered:\nhalf way"
@@ -194,9 +194,9 @@ async def test_a_message_that_was_not_read_is_returned_to_who_waits_for_an_answe
     message = user("are you there?", sender="root/a")
     cast = Cast(root__a=in_turn("one", last), root__b=spend)
     agent = root_of(cast)
-    asker = await agent.spawn(Order("x", name="a", persistent=True))
+    asker = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
     await asker.wait()
-    failing = await agent.spawn(Order("y", name="b", max_turns=1))
+    failing = await agent.spawn(SpawnRequest("y", name="b", max_turns=1))
     assert (await failing.wait()).stop_reason == "max_turns"
     told = (await asker.wait()).content
     assert "root/b" in told
@@ -209,7 +209,7 @@ async def test_a_child_that_has_made_its_answer_cannot_be_written_to_any_more() 
 
     cast = Cast(root__a=in_turn("done"))
     agent = root_of(cast)
-    peer = await agent.spawn(Order("x", name="a"))
+    peer = await agent.spawn(SpawnRequest("x", name="a"))
     agent.listen(lambda event: heard.append(bool(agent.peers("a"))) if type(event).__name__ == "Finished" else None)
     await peer.wait()
     assert heard == [False]
@@ -224,12 +224,12 @@ async def test_a_spawn_that_fails_takes_nothing(tmp_path: Path) -> None:
         (tmp_path / "s" / "root").write_text("a file where a directory should be")
         agent = root_of(Cast(root__b=in_turn("b")), log=log, ledger=ledger, limits=TreeLimits(max_spawns=1))
         with pytest.raises(OSError, match="root"):
-            await agent.spawn(Order("x", name="b", budget_usd=Decimal("0.9")))
+            await agent.spawn(SpawnRequest("x", name="b", budget_usd=Decimal("0.9")))
         assert ledger.cap_of("root/b") == 1
         (tmp_path / "s" / "root").unlink()
         with pytest.raises(UsageError, match="needs a prompt"):
-            await agent.spawn(Order("  ", name="b"))
-        peer = await agent.spawn(Order("x", name="b", budget_usd=Decimal("0.9")))
+            await agent.spawn(SpawnRequest("  ", name="b"))
+        peer = await agent.spawn(SpawnRequest("x", name="b", budget_usd=Decimal("0.9")))
         assert (await peer.wait()).content == "b"
         assert peer.path == "root/b"
         await agent.aclose()
@@ -239,7 +239,7 @@ async def test_no_more_agents_live_than_may_however_many_are_spawned_at_once() -
     agent = root_of(
         Cast(**{f"root__{n}": forever for n in range(1, 9)}), ledger=ledger_of("1"), limits=TreeLimits(max_live=3)
     )
-    orders = [Order("x", budget_usd=Decimal("0.01"), persistent=True) for _ in range(8)]
+    orders = [SpawnRequest("x", budget_usd=Decimal("0.01"), persistent=True) for _ in range(8)]
     found = await asyncio.gather(*map(agent.spawn, orders), return_exceptions=True)
     assert sum(isinstance(each, Agent) for each in found) == 3
     assert len(agent.tree.living) == 4
@@ -339,7 +339,7 @@ async def test_a_message_that_comes_too_late_is_told_to_its_sender() -> None:
         return "waiting"
 
     agent = root_of(Cast(root=in_turn(write, last), root__a=in_turn("done")))
-    peer = await agent.spawn(Order("x", name="a"))
+    peer = await agent.spawn(SpawnRequest("x", name="a"))
     await peer.wait()
     result = await asyncio.wait_for(agent.run("go"), 5)
     assert result.content == "root/a has ended, so that your message did not reach it: hello?"
@@ -347,10 +347,10 @@ async def test_a_message_that_comes_too_late_is_told_to_its_sender() -> None:
 
 async def test_names_that_differ_in_capitals_only_are_not_the_same_file() -> None:
     agent = root_of(Cast(root__Review=in_turn("1"), **{"root__review-2": in_turn("2")}))
-    first, second = [await agent.spawn(Order("x", name=name)) for name in ("Review", "review")]
+    first, second = [await agent.spawn(SpawnRequest("x", name=name)) for name in ("Review", "review")]
     assert (first.path, second.path) == ("root/Review", "root/review-2")
     with pytest.raises(UsageError, match="cannot be an agent's name"):
-        await agent.spawn(Order("x", name="parent"))
+        await agent.spawn(SpawnRequest("x", name="parent"))
     await first.wait()
     await second.wait()
 
@@ -422,7 +422,7 @@ def test_an_agent_runs_in_one_event_loop_after_the_other() -> None:
         root__b=in_turn("two"),
         root__a=in_turn(one),
     )
-    agent = Agent(cast, tools=tree_tools(), bounds=Bounds())
+    agent = Agent(cast, tools=tree_tools(), limits=RunLimits())
     assert "one" in agent.run_sync("go").content
     assert "two" in agent.run_sync("and?").content
     assert "job:1" in agent.run_sync("and then?").content
@@ -493,7 +493,7 @@ async def test_an_agent_that_a_job_is_about_to_spawn_does_not_outlive_the_sessio
     agent = root_of(cast, ledger=ledger)
     task = asyncio.create_task(agent.run("go"))
     await until(lambda: len(cast.requests.get("root", ())) == 2)
-    await agent.spawn(Order("y", name="other", persistent=True))  # something to end meanwhile
+    await agent.spawn(SpawnRequest("y", name="other", persistent=True))  # something to end meanwhile
     await agent.aclose()
     await asyncio.sleep(0.15)
     assert (await task).stop_reason == "interrupted"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, ModelError, ToolError, UsageError
@@ -177,13 +177,13 @@ async def test_empty_and_repeated_ids_are_told_apart(ids: tuple[str, ...]) -> No
 
 async def test_max_turns_and_rounds() -> None:
     again = calls(call("Probe"))
-    agent = Agent(ScriptedModel(*[again] * 5), tools=[Probe("Probe")], bounds=Bounds(max_turns=3))
+    agent = Agent(ScriptedModel(*[again] * 5), tools=[Probe("Probe")], limits=RunLimits(max_turns=3))
     result = await agent.run("go")
     assert (result.stop_reason, result.turns, result.is_error) == ("max_turns", 3, True)
     check_pairing(agent.messages)
 
     probe = Probe("Probe")
-    agent = Agent(ScriptedModel(*[again] * 5), tools=[probe], bounds=Bounds(max_tool_call_rounds=2))
+    agent = Agent(ScriptedModel(*[again] * 5), tools=[probe], limits=RunLimits(max_tool_call_rounds=2))
     result = await agent.run("go")
     assert (result.stop_reason, len(probe.calls), result.turns) == ("max_tool_call_rounds", 2, 3)
     check_pairing(agent.messages)
@@ -286,7 +286,7 @@ async def test_what_cannot_help_is_not_tried_again(error: ModelError) -> None:
 async def test_retries_end() -> None:
     model = ScriptedModel(*[failure()] * 9)
     with pytest.raises(ModelError):
-        await Agent(model, bounds=Bounds(max_retries=3)).run("go")
+        await Agent(model, limits=RunLimits(max_retries=3)).run("go")
     assert len(model.requests) == 4
 
 

@@ -16,12 +16,12 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import user
-from sagent.model import Limits, Model, Request
-from sagent.peer import Order, Switch
+from sagent.model import Model, ModelLimits, Request
+from sagent.peer import SpawnRequest, Switch
 from sagent.session.folds import bills, history
 from sagent.session.log import read_log
-from sagent.session.proof import verify
 from sagent.session.store import Session, log_files
+from sagent.session.verify import verify
 from sagent.tool import RunContext
 
 
@@ -55,7 +55,7 @@ class Other(Cast):
     """Another model."""
 
     id = "other"
-    limits = Limits(200_000, 8_000)
+    limits = ModelLimits(200_000, 8_000)
 
 
 @asynccontextmanager
@@ -97,7 +97,7 @@ def killed(directory: Path) -> Path:
 
 async def test_a_prompt_that_nobody_had_read_is_worked_on(tmp_path: Path) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=forever)) as agent:
-        await agent.spawn(Order("count to 3", name="a", persistent=True, system="you count"))
+        await agent.spawn(SpawnRequest("count to 3", name="a", persistent=True, system="you count"))
         copy = killed(tmp_path / "s")
     cast = Cast(root__a=in_turn("1 2 3"), root=in_turn(last))
     async with at_work(copy, cast) as agent:
@@ -112,7 +112,7 @@ async def test_an_answer_that_had_not_arrived_does_and_work_that_was_cut_off_is_
     cast = Cast(root__a=forever, root__b=in_turn("one", "two"), root__c=in_turn("fine"))
     async with at_work(tmp_path / "s", cast) as agent:
         for name in "abc":
-            await agent.spawn(Order("x", name=name, persistent=True))
+            await agent.spawn(SpawnRequest("x", name=name, persistent=True))
         await until(lambda: not any(agent.tree.get(f"root/{name}").busy for name in "bc"))  # type: ignore[union-attr]
         log = tmp_path / "s" / "root.jsonl"
         before = log.read_bytes()
@@ -166,7 +166,7 @@ async def test_a_message_that_is_to_arrive_later_does_so_after_the_end_of_the_pr
     tmp_path: Path, seconds: float
 ) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=in_turn("one"))) as agent:
-        a = await agent.spawn(Order("x", name="a", persistent=True))
+        a = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
         await a.wait()
         agent.post("root/a", user("remember the milk", sender="root"), seconds)
         copy = killed(tmp_path / "s")
@@ -186,7 +186,7 @@ async def test_a_message_that_is_to_arrive_later_does_so_after_the_end_of_the_pr
 
 async def test_messages_that_were_not_read_are_delivered_once(tmp_path: Path) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=in_turn("one", forever))) as agent:
-        a = await agent.spawn(Order("x", name="a", persistent=True))
+        a = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
         await a.wait()
         a.send("first")
         await until(lambda: len(a.messages) == 3)
@@ -235,7 +235,7 @@ async def test_jobs_that_were_stopped_with_the_session_are_told_too(tmp_path: Pa
 
 async def test_what_is_left_of_an_allowance_is_set_aside_again(tmp_path: Path) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=in_turn("one")), Decimal(1)) as agent:
-        a = await agent.spawn(Order("x", name="a", persistent=True, budget_usd=Decimal("0.25")))
+        a = await agent.spawn(SpawnRequest("x", name="a", persistent=True, budget_usd=Decimal("0.25")))
         await a.wait()
         spent = agent.ledger.spent_below("root/a")
         copy = killed(tmp_path / "s")
@@ -247,7 +247,7 @@ async def test_what_is_left_of_an_allowance_is_set_aside_again(tmp_path: Path) -
 
 async def test_one_that_cannot_be_there_again_is_told(tmp_path: Path) -> None:
     async with at_work(tmp_path / "s", Cast(root__a=in_turn("one")), Decimal(1)) as agent:
-        a = await agent.spawn(Order("x", name="a", persistent=True, budget_usd=Decimal("0.5")))
+        a = await agent.spawn(SpawnRequest("x", name="a", persistent=True, budget_usd=Decimal("0.5")))
         await a.wait()
         copy = killed(tmp_path / "s")
     cast = Cast(root=in_turn((call("1", "AgentSend", to="a", content="hi"),), results))

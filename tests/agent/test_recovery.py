@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.errors import ModelError
 from sagent.events import Event, Finished, Notice, Retrying
 from sagent.lib.json import JsonObject, as_int, json_freeze_object
 from sagent.messages import Message, ToolCall, assistant
-from sagent.model import Delta, Limits, Reply, Request
+from sagent.model import Delta, ModelLimits, Reply, Request
 from sagent.session.folds import history
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel, check_pairing
@@ -44,7 +44,7 @@ class Tight(ScriptedModel):
         self.refused: list[Request] = []
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
-        tokens = self.weigh(request) // BYTES
+        tokens = self.max_input_tokens(request) // BYTES
         if tokens + (request.max_output or 0) > self._room:
             self.refused.append(request)
             told = {"both": (self._room, tokens), "window": (self._room, None), "nothing": (None, None)}[self._tells]
@@ -78,7 +78,7 @@ def results(messages: tuple[Message, ...] | list[Message]) -> list[str]:
 async def test_old_results_give_way_and_the_turn_goes_on(tells: str) -> None:
     log = MemoryLog()
     rounds = [fetch(2_000, round_=n) for n in range(1, 5)]
-    model = Tight(fetch(30_000), *rounds, "Done.", room=9_500, tells=tells, limits=Limits(200_000, 2_000))
+    model = Tight(fetch(30_000), *rounds, "Done.", room=9_500, tells=tells, limits=ModelLimits(200_000, 2_000))
     agent = Agent(model, tools=[Reader()], resources=Resources(log=log))
     events = await run(agent)
     assert finished(events).result.content == "Done." and finished(events).result.error is None
@@ -115,8 +115,8 @@ async def test_the_log_keeps_the_whole_and_folds_back_into_what_was_sent() -> No
 
 
 async def test_only_too_much_output_was_asked_for() -> None:
-    model = Tight("Done.", room=5_000, limits=Limits(None, None))
-    agent = Agent(model, bounds=Bounds(max_response_tokens=4_990))
+    model = Tight("Done.", room=5_000, limits=ModelLimits(None, None))
+    agent = Agent(model, limits=RunLimits(max_response_tokens=4_990))
     assert (await agent.run("x" * 4_000)).content == "Done."
     asked = model.requests[0].max_output
     assert asked is not None and 2_000 < asked < 4_000
@@ -125,8 +125,8 @@ async def test_only_too_much_output_was_asked_for() -> None:
 
 async def test_a_window_told_once_is_kept_to() -> None:
     """The next call asks for no more output than fits beside its input: it is not refused again."""
-    model = Tight("One.", "Two.", room=5_000, limits=Limits(None, None))
-    agent = Agent(model, bounds=Bounds(max_response_tokens=4_990))
+    model = Tight("One.", "Two.", room=5_000, limits=ModelLimits(None, None))
+    agent = Agent(model, limits=RunLimits(max_response_tokens=4_990))
     await agent.run("x" * 4_000)
     assert (await agent.run("more")).content == "Two."
     assert len(model.refused) == 1
@@ -134,14 +134,14 @@ async def test_a_window_told_once_is_kept_to() -> None:
 
 @pytest.mark.parametrize("size", [8_192, 32_768])
 async def test_a_window_that_is_the_output_limit_leaves_room_for_input(size: int) -> None:
-    model = Tight("Done.", room=size, limits=Limits(size, size))
+    model = Tight("Done.", room=size, limits=ModelLimits(size, size))
     await Agent(model).run("x" * 3 * size)
     asked = model.requests[0].max_output
     assert not model.refused and asked is not None and asked >= 1_024
 
 
 async def test_our_own_estimate_never_refuses() -> None:
-    model = ScriptedModel("Done.", limits=Limits(2_000, 2_000))  # wrong: this provider takes it
+    model = ScriptedModel("Done.", limits=ModelLimits(2_000, 2_000))  # wrong: this provider takes it
     assert (await Agent(model).run("x" * 100_000)).content == "Done."
     assert model.requests[0].max_output == 1_024
 
@@ -176,9 +176,9 @@ async def test_what_the_model_has_not_read_yet_keeps_its_beginning_and_end() -> 
 async def test_max_request_tokens_shrinks_too() -> None:
     rounds = [fetch(2_000, round_=n) for n in range(1, 5)]
     model = ScriptedModel(fetch(30_000), *rounds, "Done.")
-    agent = Agent(model, tools=[Reader()], bounds=Bounds(max_request_tokens=9_000))
+    agent = Agent(model, tools=[Reader()], limits=RunLimits(max_request_tokens=9_000))
     assert (await agent.run("go")).content == "Done."
-    assert max(model.weigh(request) for request in model.requests) < 9_000 * 3.5
+    assert max(model.max_input_tokens(request) for request in model.requests) < 9_000 * 3.5
     await agent.aclose()
 
 
@@ -219,13 +219,13 @@ async def test_blobs_that_cannot_be_written_are_said_and_end_the_turn(monkeypatc
     assert results(list(agent.messages))[0].startswith("<c0-0>xx")
 
 
-def _listing(window: int | None, most: int | None) -> Callable[[object], Limits]:
-    return lambda model: Limits(window, most)
+def _listing(window: int | None, most: int | None) -> Callable[[object], ModelLimits]:
+    return lambda model: ModelLimits(window, most)
 
 
 async def test_a_listing_wins_over_what_the_model_knows() -> None:
-    model = ScriptedModel("Done.", limits=Limits(1_000_000, 64_000))
-    agent = Agent(model, resources=Resources(limits=_listing(8_000, 4_000)))
+    model = ScriptedModel("Done.", limits=ModelLimits(1_000_000, 64_000))
+    agent = Agent(model, resources=Resources(model_limits=_listing(8_000, 4_000)))
     await agent.run("x" * 15_000)
     asked = model.requests[0].max_output
     assert asked is not None and 1_024 <= asked < 4_000

@@ -4,10 +4,10 @@ from decimal import Decimal
 
 import pytest
 
-from sagent.agent import Agent, Bounds, Resources
-from sagent.agent.attempt import wait_before_retry
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
+from sagent.engine.attempt import wait_before_retry
 from sagent.errors import ModelError
 from sagent.events import Event, Finished, Notice
 from sagent.lib.json import as_int, as_object
@@ -100,7 +100,7 @@ async def test_a_refusal_that_contradicts_itself_ends_the_run() -> None:
     async with FakeProviderServer([Fail(400, message=words)], repeat_last=True) as server:
         source = chat(server.url)
         with pytest.raises(ModelError, match="valid range"):
-            await Agent(source.model("m"), bounds=Bounds(max_response_tokens=500)).run("go")
+            await Agent(source.model("m"), limits=RunLimits(max_response_tokens=500)).run("go")
         assert len(server.requests) == 1
         await source.aclose()
 
@@ -112,7 +112,7 @@ async def test_a_limit_that_shrinks_with_every_refusal_is_not_followed_for_ever(
     async with FakeProviderServer(answer) as server:
         source = chat(server.url)
         with pytest.raises(ModelError, match="valid range"):
-            await Agent(source.model("m"), bounds=Bounds(max_response_tokens=500)).run("go")
+            await Agent(source.model("m"), limits=RunLimits(max_response_tokens=500)).run("go")
         assert len(server.requests) == 4
         await source.aclose()
 
@@ -122,17 +122,17 @@ def limited(retry_after: float | None) -> ModelError:
 
 
 def test_who_asks_for_no_wait_again_and_again_is_not_believed() -> None:
-    waits = [wait_before_retry(Bounds(), limited(0.0), attempt) for attempt in range(8)]
+    waits = [wait_before_retry(RunLimits(), limited(0.0), attempt) for attempt in range(8)]
     assert waits[:2] == [0.0, 0.0]
     assert all(wait is not None and wait >= 0.25 for wait in waits[2:])
 
 
 def test_a_wait_that_is_asked_for_is_never_cut_short() -> None:
-    assert [wait_before_retry(Bounds(), limited(100.0), attempt) for attempt in range(8)] == [100.0] * 8
+    assert [wait_before_retry(RunLimits(), limited(100.0), attempt) for attempt in range(8)] == [100.0] * 8
 
 
 @pytest.mark.parametrize("seconds", [1e12, 1e300, float("inf")])
 def test_a_wait_beyond_all_dates_is_told_as_one(seconds: float) -> None:
     error = limited(seconds)
-    assert wait_before_retry(Bounds(), error, 0) is None
+    assert wait_before_retry(RunLimits(), error, 0) is None
     assert "It can be asked again at 20" in str(error)

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field, RootModel
 from typing_extensions import TypedDict
 
-from sagent.agent import Agent, Bounds, Resources
-from sagent.agent.structured import output_of
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.codec import encode_event, encode_result
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
+from sagent.engine.output import output_of
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Finished, Notice, Result
 from sagent.lib.json import JsonObject, as_object, json_freeze_object, json_thaw
@@ -319,14 +319,14 @@ async def test_a_model_that_took_over_is_told_what_the_first_one_was_held_to() -
     down = ModelError("overloaded", "busy", provider="first", model="m", retry_after=0.0)
     first = Native(down, provider="first", model_id="m")
     second = ScriptedModel("It is Bern.", BERN_TEXT, provider="second", model_id="m")
-    agent = Agent(first, bounds=Bounds(max_retries=0), resources=Resources(fallbacks=[second]))
+    agent = Agent(first, limits=RunLimits(max_retries=0), resources=Resources(fallbacks=[second]))
     result = await agent.run("Tell.", output=City)
     assert result.data == BERN and said(second.requests[0]) == ["Tell."]
     assert '"inhabitants"' in second.requests[1].messages[-1].content
 
 
 async def test_the_limit_of_turns_holds_for_the_repair_too() -> None:
-    agent = Agent(ScriptedModel("No.", "never said"), bounds=Bounds(max_turns=1))
+    agent = Agent(ScriptedModel("No.", "never said"), limits=RunLimits(max_turns=1))
     result = await agent.run("Tell.", output=City)
     assert result.error is not None and (result.error.kind, result.data, result.content) == ("max_turns", None, "No.")
 
@@ -489,8 +489,8 @@ async def test_a_model_without_a_word_of_schemas_is_enough() -> None:
         def __init__(self) -> None:
             self.inner = ScriptedModel(BERN_TEXT)
 
-        def weigh(self, request: Request) -> int:
-            return self.inner.weigh(request)
+        def max_input_tokens(self, request: Request) -> int:
+            return self.inner.max_input_tokens(request)
 
         def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
             return self.inner.stream(request)

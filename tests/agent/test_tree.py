@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from cast import PRICES, Cast, Player, Step, call, in_turn, results, root_of, tree_tools
 
-from sagent.agent import Agent, Bounds, Resources
-from sagent.agent.changes import CLEARED
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.agent.tree import Tree, TreeLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
+from sagent.engine.actions import CLEARED
 from sagent.errors import ModelError, UsageError
 from sagent.events import Event, Finished
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.model import Model, Request
-from sagent.peer import Compact, Order, Switch
+from sagent.peer import Compact, SpawnRequest, Switch
 from sagent.session.folds import history
-from sagent.session.proof import verify
 from sagent.session.store import Session
+from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from sagent.tools import Bash
 
@@ -198,12 +198,12 @@ async def test_an_order_that_cannot_be_met_is_an_error_result(wish: dict[str, ob
     ],
 )
 async def test_a_child_that_fails_says_which_and_what_it_had(fault: Exception, words: str) -> None:
-    bounds = Bounds(max_retries=0)
+    limits = RunLimits(max_retries=0)
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), results),
         root__a=in_turn((call("2", "AgentSelf", status=True),), fault),
     )
-    agent = Agent(cast, tools=tree_tools(), bounds=bounds)
+    agent = Agent(cast, tools=tree_tools(), limits=limits)
     result = await agent.run("go")
     assert words in result.content
     assert result.error is None
@@ -265,7 +265,7 @@ async def test_an_agent_sees_and_changes_itself_and_a_bad_change_changes_nothing
         note(selfcall("4", limits={"max_turns": 9}, switch={"effort": "low"})),
         note(selfcall("5", switch={"provider": "other", "model": "m"})),
     )
-    agent = Agent(model, tools=tree_tools(), bounds=Bounds(max_turns=10), resources=Resources(resolve=resolve))
+    agent = Agent(model, tools=tree_tools(), limits=RunLimits(max_turns=10), resources=Resources(resolve=resolve))
     result = await agent.run("go")
     assert result.content == "from the other"
     assert "context: about" in seen[0]
@@ -409,7 +409,7 @@ async def test_the_log_of_a_tree_is_verified_as_a_whole(tmp_path: Path) -> None:
 async def test_from_python_agents_are_spawned_awaited_told_and_shown() -> None:
     cast = Cast(root=in_turn("unused"), root__a=in_turn("one", "two"))
     agent = root_of(cast)
-    peer = await agent.spawn(Order("x", name="a", persistent=True))
+    peer = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
     assert (await peer.wait()).content == "one"
     peer.send("more")
     while len(cast.requests["root/a"]) < 2 or peer.status().state != "idle":

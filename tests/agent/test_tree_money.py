@@ -9,13 +9,13 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sagent.agent import Agent, Bounds, Resources, Tree, TreeLimits
+from sagent.agent import Agent, Resources, RunLimits, Tree, TreeLimits
 from sagent.cost.ledger import Ledger, Reservation, Spent
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, Text, ToolCall
-from sagent.model import Billed, Delta, Limits, Reply, Request, TextPart, Witness
+from sagent.model import Billed, Delta, ModelLimits, Reply, Request, RequestDigest, TextPart
 from sagent.session.entries import read_spent
 from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
 from sagent.tools.background import BackgroundTask
@@ -77,9 +77,9 @@ class Chance:
     calls_left: int = 60
     provider: str = "mine"
     id: str = "flat"
-    limits: Limits = field(default_factory=lambda: Limits(1_000_000, 400))
+    limits: ModelLimits = field(default_factory=lambda: ModelLimits(1_000_000, 400))
 
-    def weigh(self, request: Request) -> int:
+    def max_input_tokens(self, request: Request) -> int:
         return 100 + sum(len(message.content) for message in request.messages)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
@@ -102,7 +102,7 @@ class Chance:
             raise ModelError("cut", "the stream ended", provider="mine", retry_after=0.0)
         calls = tuple(self._calls(request)) if self.calls_left > 0 else ()
         message = Message("assistant", (Text("w"), *calls), model="mine/flat", stop="tool_use" if calls else "end")
-        yield Reply(message, usage, (Charge("flat", usage),), Witness("0" * 64, 1, "flat"))
+        yield Reply(message, usage, (Charge("flat", usage),), RequestDigest("0" * 64, 1, "flat"))
 
     def _count(self, request: Request) -> int:
         """Tokens, at most one for a byte; those of a message are as many whenever it is sent."""
@@ -148,7 +148,7 @@ async def grow(seed: int) -> None:
     agent = Agent(
         model,
         tools=[AgentSpawn(), AgentSend(), AgentSelf(), BackgroundTask()],
-        bounds=Bounds(max_turns=6, max_retries=1, longest_wait=1.0),
+        limits=RunLimits(max_turns=6, max_retries=1, longest_wait=1.0),
         resources=Resources(ledger=ledger, tree=Tree(TreeLimits(max_depth=4, max_live=12, max_spawns=40))),
     )
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from cast import PRICES, Cast, Player, Step, call, in_turn, results, root_of, tree_tools
 
-from sagent.agent import Agent, Bounds, Resources, Tree, children
+from sagent.agent import Agent, Resources, RunLimits, Tree, children
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
@@ -15,7 +15,7 @@ from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import Message, Text, user
 from sagent.model import Request
 from sagent.patterns import sequential
-from sagent.peer import Order
+from sagent.peer import SpawnRequest
 from sagent.session.entries import Entry
 from sagent.tool import RunContext
 
@@ -114,7 +114,7 @@ async def test_an_interrupted_agent_knows_what_its_tool_that_is_an_agent_had(man
 )
 async def test_a_child_has_no_way_past_its_parents_limits(wish: dict[str, object], words: str) -> None:
     cast = Cast(root=in_turn((call("1", "AgentSpawn", prompt="x", **wish),), results))
-    agent = Agent(cast, tools=tree_tools(), bounds=Bounds(max_turns=2))
+    agent = Agent(cast, tools=tree_tools(), limits=RunLimits(max_turns=2))
     assert words in (await agent.run("go")).content
     assert set(cast.requests) == {"root"}
 
@@ -130,7 +130,7 @@ async def test_an_allowance_is_an_amount(usd: str) -> None:
     ledger = Ledger(Decimal(1), PriceBook(PRICES))
     agent = root_of(Cast(), ledger=ledger)
     with pytest.raises(UsageError, match="an amount of USD"):
-        await agent.spawn(Order("x", name="a", budget_usd=Decimal(usd)))
+        await agent.spawn(SpawnRequest("x", name="a", budget_usd=Decimal(usd)))
     assert ledger.cap_of("root/a") == 1
     assert [each.path for each in agent.tree.living] == ["root"]
 
@@ -153,7 +153,7 @@ async def test_a_change_that_makes_no_sense_is_an_error_and_changes_nothing(
     wish: dict[str, object], words: str
 ) -> None:
     cast = Cast(root=in_turn((call("1", "AgentSelf", **wish),), results))
-    agent = Agent(cast, tools=tree_tools(), bounds=Bounds(max_turns=9))
+    agent = Agent(cast, tools=tree_tools(), limits=RunLimits(max_turns=9))
     before = agent.status()
     said = (await agent.run("go")).content
     assert said.startswith(f"Nothing was changed: {words}")
@@ -168,7 +168,7 @@ async def test_a_wish_for_nothing_claims_nothing() -> None:
 
 async def test_a_limit_may_be_written_as_a_text() -> None:
     cast = Cast(root=in_turn((call("1", "AgentSelf", limits={"max_turns": "5"}),), results))
-    agent = Agent(cast, tools=tree_tools(), bounds=Bounds(max_turns=9))
+    agent = Agent(cast, tools=tree_tools(), limits=RunLimits(max_turns=9))
     await agent.run("go")
     assert agent.status().limits == {"max_turns": 5}
 
@@ -176,9 +176,9 @@ async def test_a_limit_may_be_written_as_a_text() -> None:
 async def test_an_agent_is_interrupted_by_its_path() -> None:
     cast = Cast(root__a=forever, root__a__b=forever, root__c=forever)
     agent = root_of(cast)
-    a = await agent.spawn(Order("x", name="a", persistent=True))
-    b = await a.spawn(Order("x", name="b", persistent=True))
-    c = await agent.spawn(Order("x", name="c", persistent=True))
+    a = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
+    b = await a.spawn(SpawnRequest("x", name="b", persistent=True))
+    c = await agent.spawn(SpawnRequest("x", name="c", persistent=True))
     while len(cast.requests) < 3:
         await asyncio.sleep(0.002)
     agent.tree.interrupt("root/a", "self")
@@ -265,7 +265,7 @@ async def test_a_hand_off_in_brief_is_what_was_asked_last() -> None:
         root__b=in_turn("b"),
     )
     agent = root_of(cast)
-    a = await agent.spawn(Order("first task", name="a", persistent=True))
+    a = await agent.spawn(SpawnRequest("first task", name="a", persistent=True))
     await a.wait()
     a.send("second task")
     await a.wait()
@@ -282,7 +282,7 @@ async def test_every_way_to_lose_a_provider_is_named_with_what_there_was(kind: s
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), results), root__a=in_turn(look("half"), fault)
     )
-    agent = Agent(cast, tools=tree_tools(), bounds=Bounds(max_retries=0))
+    agent = Agent(cast, tools=tree_tools(), limits=RunLimits(max_retries=0))
     said = (await agent.run("go")).content
     assert said.startswith(f"root/a failed ({kind}): p/m: it is gone")
     assert said.endswith("What it had until then:\nhalf")
@@ -320,10 +320,10 @@ def test_what_a_child_had_that_the_end_of_the_process_cut_off_is_known() -> None
 
 
 async def test_every_limit_that_is_set_can_be_lowered() -> None:
-    bounds = Bounds(max_turns=9, max_tool_call_rounds=9, max_request_tokens=90_000, max_response_tokens=9_000)
+    limits = RunLimits(max_turns=9, max_tool_call_rounds=9, max_request_tokens=90_000, max_response_tokens=9_000)
     lower = {"max_turns": 8, "max_tool_call_rounds": 7, "max_request_tokens": 80_000, "max_response_tokens": 8_000}
     cast = Cast(root=in_turn((call("1", "AgentSelf", limits=lower),), "end"))
-    agent = Agent(cast, tools=tree_tools(), bounds=bounds)
+    agent = Agent(cast, tools=tree_tools(), limits=limits)
     assert set(agent.status().limits) == set(lower)
     await agent.run("go")
     assert agent.status().limits == lower

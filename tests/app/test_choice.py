@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sagent.agent import Agent, Bounds
+from sagent.agent import Agent, RunLimits
 from sagent.app import choice as choices
-from sagent.app.choice import choose_model, split_model
+from sagent.app.models import choose_model, split_model
 from sagent.config import Settings, load
 from sagent.errors import UsageError
-from sagent.model import Limits, ModelInfo
+from sagent.model import ModelInfo, ModelLimits
 from sagent.providers.rows import Row
 from sagent.testing.server import FakeProviderServer, Listed, Turn
 
@@ -190,7 +190,7 @@ async def test_a_provider_of_ones_own_is_spoken_to_as_its_row_says(tmp_path: Pat
             patch.setenv("ACME_TOKEN", "secret")
             choice = await choose_model(load({"model": "big-one", "max_response_tokens": 99}, environ, tmp_path))
         assert (choice.model.provider, choice.model.id) == ("acme", "big-one")
-        assert (await Agent(choice.model, bounds=Bounds(max_response_tokens=99)).run("hi")).content == "ok"
+        assert (await Agent(choice.model, limits=RunLimits(max_response_tokens=99)).run("hi")).content == "ok"
         sent = server.requests[0]
         assert (sent.json["max_completion_tokens"], sent.json["top_k"]) == (99, 3)
         assert "stream_options" not in sent.json
@@ -212,36 +212,36 @@ async def test_a_listing_is_asked_for_once_and_used_from_then_on(tmp_path: Path)
     listed = [Listed("m", window=9_000), Listed("other")]
     async with FakeProviderServer([], models=listed, require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="m"))
-        assert choice.limits(choice.model) == Limits()
+        assert choice.limits(choice.model) == ModelLimits()
         assert choice.wants_listing(choice.model)
         await choice.study(choice.model.provider)
-        assert choice.limits(choice.model) == Limits(9_000)
+        assert choice.limits(choice.model) == ModelLimits(9_000)
         assert not choice.wants_listing(choice.model)
         await choice.aclose()
         later = await choose_model(_place(tmp_path, server.url, model="m"))
-        assert later.limits(later.model) == Limits(9_000)
+        assert later.limits(later.model) == ModelLimits(9_000)
         assert not later.wants_listing(later.model), "it is fresh"
         await later.aclose()
         assert len(server.requests) == 1
     async with FakeProviderServer([], require_key=False) as elsewhere:
         choice = await choose_model(_place(tmp_path, elsewhere.url, model="m"))
-        assert choice.limits(choice.model) == Limits(), "another server is another place"
+        assert choice.limits(choice.model) == ModelLimits(), "another server is another place"
         await choice.aclose()
 
 
 async def test_a_listing_wins_over_data(tmp_path: Path) -> None:
     async with FakeProviderServer([], models=[Listed("gpt-4o", window=9_000)], require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="gpt-4o", provider="openai"))
-        assert choice.model.limits == Limits(128_000, 16_384, 16) == choice.limits(choice.model)
+        assert choice.model.limits == ModelLimits(128_000, 16_384, 16) == choice.limits(choice.model)
         await choice.study("openai")
-        assert choice.limits(choice.model) == Limits(9_000, 16_384, 16), "what is not told stays"
+        assert choice.limits(choice.model) == ModelLimits(9_000, 16_384, 16), "what is not told stays"
         await choice.aclose()
 
 
 async def test_a_listing_that_cannot_be_had_is_done_without_and_not_asked_for_again(tmp_path: Path) -> None:
     choice = await choose_model(_place(tmp_path, "http://127.0.0.1:9", model="m"))
     await choice.study(choice.model.provider)
-    assert choice.limits(choice.model) == Limits() and not choice.wants_listing(choice.model)
+    assert choice.limits(choice.model) == ModelLimits() and not choice.wants_listing(choice.model)
     assert not (tmp_path / "state").exists()
     await choice.aclose()
 
@@ -258,7 +258,7 @@ async def test_an_ephemeral_run_keeps_no_listing(tmp_path: Path) -> None:
     async with FakeProviderServer([], models=[Listed("m", window=9_000)], require_key=False) as server:
         choice = await choose_model(_place(tmp_path, server.url, model="m", ephemeral=True))
         await choice.study(choice.model.provider)
-        assert choice.limits(choice.model) == Limits(9_000)
+        assert choice.limits(choice.model) == ModelLimits(9_000)
         assert not (tmp_path / "state").exists()
         await choice.aclose()
 
@@ -267,7 +267,7 @@ async def test_no_password_of_an_address_is_kept(tmp_path: Path) -> None:
     async with FakeProviderServer([], models=[Listed("m", window=9_000)], require_key=False) as server:
         url = server.url.replace("://", "://me:hidden@")
         choice = await choose_model(_place(tmp_path, url, model="m"))
-        choice.keep(choice.model.provider, [ModelInfo("m", Limits(1, 1))])
+        choice.keep(choice.model.provider, [ModelInfo("m", ModelLimits(1, 1))])
         assert "hidden" not in (tmp_path / "state" / "listings.json").read_text()
         await choice.aclose()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sagent.app import open_agent
 from sagent.config import load
-from sagent.peer import Order
+from sagent.peer import SpawnRequest
 
 LIVE = 32
 
@@ -29,7 +29,7 @@ async def swarm(count: int) -> dict[str, float]:
 
         async def one(number: int) -> None:
             async with places:
-                result = await (await root.spawn(Order(f"task {number}"))).wait()
+                result = await (await root.spawn(SpawnRequest(f"task {number}"))).wait()
                 if result.turns != 2 or result.error:
                     raise RuntimeError(f"agent {number} came to {result}")
 
@@ -40,7 +40,7 @@ async def swarm(count: int) -> dict[str, float]:
 async def preempt(_count: int) -> dict[str, float]:
     """Send a message to an agent in a long command."""
     async with open_agent(load(flags()), lambda event: None) as root:
-        child = await root.spawn(Order("sleep", persistent=True))
+        child = await root.spawn(SpawnRequest("sleep", persistent=True))
         while child.status().turns < 1:
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.3)  # the shell has started

@@ -12,8 +12,8 @@ from sagent.events import Advice
 from sagent.session.entries import opened, returned
 from sagent.session.folds import bodies
 from sagent.session.log import read_log
-from sagent.session.proof import verify
 from sagent.session.store import Session
+from sagent.session.verify import verify
 from sagent.testing.server import Call, Fail, Received, Step, Turn, Usage
 
 ADVISOR = "claude-opus-4-6"

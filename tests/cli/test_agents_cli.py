@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from program import Shell
 
-from sagent.session.proof import verify
+from sagent.session.verify import verify
 from sagent.testing.server import Call, Received, Stall, Step, Turn
 
 Player = list[Step | Callable[[Received], Step]]

@@ -9,9 +9,9 @@ import pytest
 from program import Shell
 
 from sagent.cli.main import run
+from sagent.lab.table import Row, encode_row, tabulate
+from sagent.lab.trials import Outcome, Trial, encode_trial
 from sagent.testing.server import Call, Fail, Received, Step, Turn, Usage
-from sagent.trace.benchmark import Outcome, Trial, encode_trial
-from sagent.trace.table import Row, encode_row, tabulate
 
 Gate = Callable[..., tuple[int, str, str]]
 
@@ -36,7 +36,7 @@ def trial(cell: str, number: int, outcome: Outcome, **members: object) -> Trial:
 
 
 def trials(cell: str, passed: int, runs: int, **members: object) -> list[Trial]:
-    """Runs of which some passed."""
+    """Runner of which some passed."""
     return [
         trial(cell, number, "solved" if number <= passed else "unsolved", **members) for number in range(1, runs + 1)
     ]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from program import PROGRAM, Shell
 
-from sagent.session.proof import verify
+from sagent.session.verify import verify
 from sagent.testing.server import Call, Cut, ErrorEvent, Fail, Raw, Stall, Turn, Usage
 
 READ = Turn(text="Looking.", calls=(Call("Read", {"file_path": "a.txt"}),))

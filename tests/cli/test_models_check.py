@@ -9,16 +9,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from program import Shell
 
-from sagent.cli.models import Finding, compare
+from sagent.cli.commands.models import Finding, compare
 from sagent.cost.prices import PriceBook
-from sagent.model import Limits, ModelInfo
+from sagent.model import ModelInfo, ModelLimits
 from sagent.testing.server import Listed
 
 PRICES = {"acme/big": {"input": 3, "output": 15, "cache_read": Decimal("0.3")}, "acme/gone": {"input": 1, "output": 1}}
 
 
 def info(name: str, window: int | None = None, **usd: str) -> ModelInfo:
-    return ModelInfo(name, Limits(window), "", {bucket: Decimal(price) for bucket, price in usd.items()})
+    return ModelInfo(name, ModelLimits(window), "", {bucket: Decimal(price) for bucket, price in usd.items()})
 
 
 def test_figures_are_compared_where_both_sides_tell_them() -> None:
@@ -37,7 +37,7 @@ def test_a_known_model_of_which_a_figure_is_missing_here() -> None:
 
 
 def test_our_ids_may_be_beginnings_of_theirs() -> None:
-    listed = [ModelInfo("claude-opus-4-5-20251101", Limits(200_000, 32_000))]
+    listed = [ModelInfo("claude-opus-4-5-20251101", ModelLimits(200_000, 32_000))]
     found = list(compare("anthropic", listed, PriceBook()))
     assert [finding for finding in found if finding.kind != "missing there"] == [
         Finding("differs", "claude-opus-4-5-20251101", "output", "64000", "32000")

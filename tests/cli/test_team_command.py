@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from program import PROGRAM, Shell
 
+from sagent.cli.commands.team import progress
 from sagent.cli.main import run
-from sagent.cli.team import progress
 from sagent.cost.prices import PriceBook
 from sagent.events import Failure
 from sagent.patterns.handoffs import RoleReport

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sagent.config import load
-from sagent.config.safe import IN_KEYRING, has_keyring, keep_key, kept_key
+from sagent.config.keyring import IN_KEYRING, has_keyring, keep_key, kept_key
 
 LIBRARY = """
 import json, pathlib

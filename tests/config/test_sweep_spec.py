@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.config.sweep import Spec, read_spec
 from sagent.errors import UsageError
+from sagent.lab.plan import Spec, read_spec
 
 TASK = '[[task]]\nname = "a"\nprompt = "Do."\ncheck = "true"\n'
 

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.config.yaml_file import YamlError, parse_yaml
+from sagent.config.yaml import YamlError, parse_yaml
 from sagent.errors import ConfigError
 
 BOTH = (

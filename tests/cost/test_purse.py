@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sagent.cost.budget import Budget
 from sagent.cost.ledger import Ledger, Reservation
 from sagent.cost.prices import PriceBook
-from sagent.cost.purse import Purse
 from sagent.errors import BudgetExceeded
 from sagent.usage import Charge, Usage
 
@@ -19,8 +19,8 @@ PATHS = ["root", "root/a", "root/b", "root/a/x", "root/a/y", "root/a/x/deep"]
 
 
 def test_an_allowance_is_set_aside_above_and_comes_back():
-    outer: Purse[None, None] = Purse("", Decimal(10))
-    inner: Purse[None, None] = Purse("root/a", Decimal(4), outer)
+    outer: Budget[None, None] = Budget("", Decimal(10))
+    inner: Budget[None, None] = Budget("root/a", Decimal(4), outer)
     assert (outer.room, inner.room) == (6, 4)
     inner.hold(Decimal(3))
     inner.hold(Decimal(-3))
@@ -31,16 +31,16 @@ def test_an_allowance_is_set_aside_above_and_comes_back():
 
 
 def test_what_is_billed_beyond_an_allowance_is_missed_above():
-    outer: Purse[None, None] = Purse("", Decimal(10))
-    inner: Purse[None, None] = Purse("root/a", Decimal(4), outer)
+    outer: Budget[None, None] = Budget("", Decimal(10))
+    inner: Budget[None, None] = Budget("root/a", Decimal(4), outer)
     inner.count(Decimal(7))
     assert (inner.room, outer.room) == (-3, 3)
 
 
 def test_a_purse_whose_outer_one_was_closed_first_sets_aside_further_out():
-    outer: Purse[None, None] = Purse("", Decimal(10))
-    middle: Purse[None, None] = Purse("root/a", Decimal(5), outer)
-    inner: Purse[None, None] = Purse("root/a/x", Decimal(2), middle)
+    outer: Budget[None, None] = Budget("", Decimal(10))
+    middle: Budget[None, None] = Budget("root/a", Decimal(5), outer)
+    inner: Budget[None, None] = Budget("root/a/x", Decimal(2), middle)
     middle.close()
     assert outer.room == 8
     inner.count(Decimal(3))
@@ -120,7 +120,7 @@ async def _play(ledger: Ledger, steps: list[Step], cap: Decimal) -> None:
     assert (ledger.held, root_of(ledger).aside, root_of(ledger).counted) == (0, 0, spent)
 
 
-def root_of(ledger: Ledger) -> "Purse[object, Reservation]":
+def root_of(ledger: Ledger) -> "Budget[object, Reservation]":
     return ledger._purses[""]  # type: ignore[return-value]
 
 

@@ -18,12 +18,12 @@ from genai_prices import calc_price
 
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.providers.anthropic_events import MessagesDraft
-from sagent.providers.chat_events import ChatDraft
-from sagent.providers.faults import Origin
-from sagent.providers.google_events import GenerateDraft
-from sagent.providers.responses_events import ResponsesDraft
-from sagent.providers.sse import EventReader
+from sagent.providers.families.anthropic_events import MessagesReplyReader
+from sagent.providers.families.chat_events import ChatReplyReader
+from sagent.providers.families.google_events import GenerateReplyReader
+from sagent.providers.families.responses_events import ResponsesReplyReader
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.sse import EventReader
 from sagent.usage import Charge, Usage
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "wire" / "dev"
@@ -111,17 +111,17 @@ def told() -> tuple[Told, ...]:
 def drafted(one: Told) -> list[Charge]:
     """The bill, as the adapter reads it."""
     origin = Origin(PROVIDERS.get(one.provider, (one.provider,))[0], one.model)
-    draft = {
-        "anthropic.messages": lambda: MessagesDraft(origin),
-        "openai.chat": lambda: ChatDraft(origin, "chat:x"),
-        "openai.responses": lambda: ResponsesDraft(origin, "responses:x"),
-    }.get(one.endpoint, lambda: GenerateDraft(origin))()
+    reader = {
+        "anthropic.messages": lambda: MessagesReplyReader(origin),
+        "openai.chat": lambda: ChatReplyReader(origin, "chat:x"),
+        "openai.responses": lambda: ResponsesReplyReader(origin, "responses:x"),
+    }.get(one.endpoint, lambda: GenerateReplyReader(origin))()
     whole = len(one.events) == 1 and one.endpoint != "gemini.stream"
     for event in one.events:
-        draft.whole(event, []) if whole else draft.feed(event, [])
-        if draft.closed:
+        reader.whole(event, []) if whole else reader.feed(event, [])
+        if reader.closed:
             break
-    bill = draft.bill()
+    bill = reader.bill()
     assert bill.usage is not None, one.name
     return list(bill.charges)
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sagent.lib.draft import draft
+from sagent.lib.atomic import atomic_write
 
 
 def test_what_was_written_is_there_when_it_is_whole_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"before")
     path.chmod(0o644)
-    with draft(path) as file:
+    with atomic_write(path) as file:
         file.write(b"after")
         assert path.read_bytes() == b"before"
     assert path.read_bytes() == b"after"
@@ -27,7 +27,7 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
     path.write_bytes(b"before")
 
     def write_half() -> None:
-        with draft(path) as file:
+        with atomic_write(path) as file:
             file.write(b"half")
             raise KeyboardInterrupt
 
@@ -41,7 +41,7 @@ def test_a_link_goes_on_leading_where_it_did(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("there/file")
     for text in (b"made", b"replaced"):
-        with draft(link) as file:
+        with atomic_write(link) as file:
             file.write(text)
         assert link.is_symlink()
         assert (tmp_path / "there" / "file").read_bytes() == text
@@ -52,10 +52,10 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: heard.append(pipe.read_bytes()))
     reader.start()
-    with draft(pipe) as file:
+    with atomic_write(pipe) as file:
         file.write(b"told")
     reader.join(10)
     assert heard == [b"told"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    with pytest.raises(IsADirectoryError), draft(tmp_path):
+    with pytest.raises(IsADirectoryError), atomic_write(tmp_path):
         pass

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, ModelError, UsageError
@@ -25,10 +25,10 @@ from sagent.usage import Cost, Usage
 PRICES = PriceBook({"scripted/scripted": {"input": "1", "output": "1"}})
 
 
-def bare(*script: Line, path: str = "root", ledger: Ledger | None = None, bounds: Bounds | None = None) -> Agent:
-    bounds = bounds or Bounds(max_retries=0)
+def bare(*script: Line, path: str = "root", ledger: Ledger | None = None, limits: RunLimits | None = None) -> Agent:
+    limits = limits or RunLimits(max_retries=0)
     resources = Resources(path=path, ledger=ledger or Ledger(None, PRICES))  # one table of prices, loaded once
-    return Agent(ScriptedModel(*script), bounds=bounds, resources=resources)
+    return Agent(ScriptedModel(*script), limits=limits, resources=resources)
 
 
 def asked(agent: Agent, number: int = -1) -> str:
@@ -89,7 +89,7 @@ async def test_an_error_of_a_step_is_raised_as_it_is_and_nothing_follows() -> No
 
 
 async def test_a_step_that_a_limit_stopped_is_the_last() -> None:
-    limited, after = bare(bounds=Bounds(max_turns=0)), bare("never")
+    limited, after = bare(limits=RunLimits(max_turns=0)), bare("never")
     result = await sequential(bare("fine"), limited, after).run("go")
     assert result.error is not None
     assert result.error.kind == "max_turns"
@@ -343,7 +343,7 @@ async def test_a_chooser_that_fails_is_the_failure() -> None:
     with pytest.raises(ModelError) as caught:
         await triage(bare(error), {"a": other}, default="a").run("?")
     assert caught.value is error
-    stopped = await triage(bare(bounds=Bounds(max_turns=0)), {"a": other}, default="a").run("?")
+    stopped = await triage(bare(limits=RunLimits(max_turns=0)), {"a": other}, default="a").run("?")
     assert stopped.stop_reason == "max_turns"
     assert not other.messages
 

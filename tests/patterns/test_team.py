@@ -14,22 +14,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.agent import Agent, Bounds, Resources, Tree, TreeLimits
+from sagent.agent import Agent, Resources, RunLimits, Tree, TreeLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, SessionCorrupt, UsageError
 from sagent.events import Event, Failure, Finished, Result
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Thinking, ToolCall, user
-from sagent.model import Delta, Limits, Reply, Request
+from sagent.model import Delta, ModelLimits, Reply, Request
 from sagent.patterns import Role, Team, TeamResult, sequential
 from sagent.patterns.handoffs import Given, HandOff, RoleReport, Round, Said, digest, last_round
 from sagent.policy import Deny
 from sagent.providers import Anthropic
 from sagent.session.folds import bodies
 from sagent.session.log import read_log
-from sagent.session.proof import verify
 from sagent.session.store import Session
+from sagent.session.verify import verify
 from sagent.testing import Line, ScriptedModel
 from sagent.testing.server import FakeProviderServer, Received, Turn
 from sagent.tools import Glob, Read
@@ -44,14 +44,14 @@ class Crew:
     """A model that all roles share: `play` says what a role answers, by its name."""
 
     provider = "scripted"
-    limits = Limits(200_000, 8_000)
+    limits = ModelLimits(200_000, 8_000)
 
     def __init__(self, play: Play, name: str = "scripted") -> None:
         self.id, self.play = name, play
         self.asked: list[tuple[str, str]] = []  # role, prompt
 
-    def weigh(self, request: Request) -> int:
-        return ScriptedModel().weigh(request)
+    def max_input_tokens(self, request: Request) -> int:
+        return ScriptedModel().max_input_tokens(request)
 
     def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
         role = who(request.messages[0].content)
@@ -86,8 +86,8 @@ def lead_of(crew: Crew, *, log: object = None, cap: str = "", **given_: object) 
 
     ledger = Ledger(Decimal(cap) if cap else None, PRICES)
     resources = Resources(log=log, ledger=ledger, resolve=resolve, tree=Tree(given_.pop("limits", None)))  # type: ignore[arg-type]
-    bounds = Bounds(max_retries=0)
-    return Agent(crew, system="be brief", tools=[Read(), Glob()], bounds=bounds, resources=resources, **given_)  # type: ignore[arg-type]
+    limits = RunLimits(max_retries=0)
+    return Agent(crew, system="be brief", tools=[Read(), Glob()], limits=limits, resources=resources, **given_)  # type: ignore[arg-type]
 
 
 def roles(*names: str, **more: object) -> list[Role]:
@@ -360,7 +360,7 @@ async def test_the_team_s_cap_is_never_passed_by_roles_that_work_at_once() -> No
         ledger = Ledger(cap, prices)
         lead = Agent(
             provider.model("some-model"),
-            bounds=Bounds(max_retries=0, max_response_tokens=9_000),
+            limits=RunLimits(max_retries=0, max_response_tokens=9_000),
             resources=Resources(ledger=ledger),
         )
         result = await Team(lead, roles("a", "b", "c"), mode="parallel").run("Go. " * 50)

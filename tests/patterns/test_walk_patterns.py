@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sagent.agent import Agent, Bounds
+from sagent.agent import Agent, RunLimits
 from sagent.errors import ModelError
 from sagent.events import Failure, Finished, Result
 from sagent.lib.json import json_freeze_object
@@ -40,7 +40,7 @@ WHERE: dict[str, Make] = {
 
 
 def failing(fault: Exception) -> Agent:
-    return Agent(ScriptedModel(fault), bounds=Bounds(max_retries=0))
+    return Agent(ScriptedModel(fault), limits=RunLimits(max_retries=0))
 
 
 @pytest.mark.parametrize("where", WHERE)
@@ -126,7 +126,7 @@ async def test_a_quorum_that_cannot_be_met_keeps_what_there_is() -> None:
 
     good = says("one")
     good.listen(lambda event: answered.set() if isinstance(event, Finished) else None)
-    late = [Agent(ScriptedModel(fail), bounds=Bounds(max_retries=0)) for _ in range(2)]
+    late = [Agent(ScriptedModel(fail), limits=RunLimits(max_retries=0)) for _ in range(2)]
     result = await parallel(good, *late, quorum=2).run("go")
     assert isinstance(result, Gathered)
     assert result.error is not None

@@ -22,10 +22,10 @@ from sagent.messages import (
 )
 from sagent.model import Billed, Delta, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.providers import Anthropic
-from sagent.providers.anthropic import generation, think
-from sagent.providers.anthropic_events import MessagesDraft
-from sagent.providers.exchange import Call
-from sagent.providers.faults import Origin
+from sagent.providers.families.anthropic import generation, think
+from sagent.providers.families.anthropic_events import MessagesReplyReader
+from sagent.providers.wire.exchange import Call
+from sagent.providers.wire.faults import Origin
 from sagent.testing.script import Raw, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
@@ -43,11 +43,11 @@ def body_of(*messages: Message, **more: object) -> dict:
     return json.loads(prepared(*messages, **more).body.data)
 
 
-def drafted(*events: dict) -> tuple[MessagesDraft, list[Delta]]:
-    draft, out = MessagesDraft(Origin("anthropic", "claude-x")), []
+def drafted(*events: dict) -> tuple[MessagesReplyReader, list[Delta]]:
+    reader, out = MessagesReplyReader(Origin("anthropic", "claude-x")), []
     for event in events:
-        draft.feed(event, out)
-    return draft, out
+        reader.feed(event, out)
+    return reader, out
 
 
 def start(index: int, **block: object) -> dict:
@@ -142,13 +142,13 @@ def test_media_and_results() -> None:
 def test_the_weight_bounds_text_by_its_bytes_and_media_by_what_they_count() -> None:
     model = Anthropic.from_key("k" * 8).model("claude-sonnet-4-5")
     text = Request("a", [user("x" * 10_000)])
-    assert 10_000 < model.weigh(text) < 12_000
+    assert 10_000 < model.max_input_tokens(text) < 12_000
     image = Request("b", [user("", Image("image/png", b"x" * 3_000_000))])
-    assert 4_784 < model.weigh(image) < 7_000
+    assert 4_784 < model.max_input_tokens(image) < 7_000
     pages = b"%PDF" + b"<< /Type /Page >>" * 3 + b"/Type /Pages" + b"x" * 900_000
-    assert 13_000 < model.weigh(Request("c", [user("", Document("application/pdf", pages))])) < 20_000
-    assert model.weigh(Request("d", [user("", Document("application/pdf", b"x" * 900_000))])) > 500_000
-    assert model.weigh(text) == model.prepare(text).body.weight
+    assert 13_000 < model.max_input_tokens(Request("c", [user("", Document("application/pdf", pages))])) < 20_000
+    assert model.max_input_tokens(Request("d", [user("", Document("application/pdf", b"x" * 900_000))])) > 500_000
+    assert model.max_input_tokens(text) == model.prepare(text).body.weight
 
 
 def test_what_only_this_family_may_read_goes_back_as_it_came() -> None:
@@ -214,8 +214,8 @@ def test_what_only_this_family_may_read_goes_back_as_it_came() -> None:
 
 
 def test_thinking_that_was_cut_off_is_shown_but_not_sent_back() -> None:
-    draft, _ = drafted(start(0, type="thinking", thinking=""), delta(0, type="thinking_delta", thinking="Hm"))
-    assert draft.message().parts == (Thinking("Hm"),)
+    reader, _ = drafted(start(0, type="thinking", thinking=""), delta(0, type="thinking_delta", thinking="Hm"))
+    assert reader.message().parts == (Thinking("Hm"),)
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ def test_thinking_that_was_cut_off_is_shown_but_not_sent_back() -> None:
 )
 def test_arguments(raw: list[str], arguments: dict, malformed: str | None) -> None:
     pieces = [delta(0, type="input_json_delta", partial_json=piece) for piece in raw]
-    draft, _ = drafted(start(0, type="tool_use", id="1", name="A", input={}), *pieces, stop(0), *ended("tool_use"))
-    call = draft.message().calls[0]
+    reader, _ = drafted(start(0, type="tool_use", id="1", name="A", input={}), *pieces, stop(0), *ended("tool_use"))
+    call = reader.message().calls[0]
     assert (dict(call.arguments), call.malformed) == (arguments, malformed)
 
 
@@ -253,34 +253,34 @@ def test_arguments(raw: list[str], arguments: dict, malformed: str | None) -> No
     ],
 )
 def test_why_it_ended(reason: str | None, expected: str) -> None:
-    draft, _ = drafted(start(0, type="text", text="x"), stop(0), *ended(reason))
-    assert draft.closed
-    assert draft.message().stop == expected
+    reader, _ = drafted(start(0, type="text", text="x"), stop(0), *ended(reason))
+    assert reader.closed
+    assert reader.message().stop == expected
 
 
 def test_deltas_as_they_come_and_when_it_reasons() -> None:
-    draft, out = drafted(
+    reader, out = drafted(
         {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 4, "output_tokens": 1}}},
         {"type": "ping"},
     )
     assert isinstance(out[0], Billed)
     assert out[0].charges[0].usage == Usage(input=4, output=1)
-    assert draft.reasoning
-    draft.feed(start(0, type="thinking", thinking="a"), out)
-    draft.feed(delta(0, type="thinking_delta", thinking="b"), out)
-    assert draft.reasoning
-    draft.feed(stop(0), out)
-    draft.feed(start(1, type="text", text="c"), out)
-    assert not draft.reasoning
-    draft.feed(stop(1), out)
-    draft.feed(start(2, type="server_tool_use", id="s", name="advisor", input={}), out)
-    draft.feed(stop(2), out)
-    assert draft.reasoning  # the advisor works, the stream is silent
+    assert reader.reasoning
+    reader.feed(start(0, type="thinking", thinking="a"), out)
+    reader.feed(delta(0, type="thinking_delta", thinking="b"), out)
+    assert reader.reasoning
+    reader.feed(stop(0), out)
+    reader.feed(start(1, type="text", text="c"), out)
+    assert not reader.reasoning
+    reader.feed(stop(1), out)
+    reader.feed(start(2, type="server_tool_use", id="s", name="advisor", input={}), out)
+    reader.feed(stop(2), out)
+    assert reader.reasoning  # the advisor works, the stream is silent
     assert out[1:] == [ThinkingPart("a"), ThinkingPart("b"), TextPart("c")]
 
 
 def test_events_that_are_not_as_promised_do_no_harm() -> None:
-    draft, out = drafted(
+    reader, out = drafted(
         {"type": "whatever", "x": 1},
         delta(7, type="text_delta", text="no start"),
         {"type": "content_block_delta"},
@@ -288,19 +288,19 @@ def test_events_that_are_not_as_promised_do_no_harm() -> None:
         {"type": "message_delta"},
         {"type": "message_stop"},
     )
-    assert draft.message().content == "no start"
+    assert reader.message().content == "no start"
     assert out == [TextPart("no start")]
 
 
 @pytest.mark.parametrize("index", [None, [], {}, "x", 1.5])
 def test_a_block_has_its_place_whatever_its_index(index: object) -> None:
     events = (start(0, type="text", text=""), delta(0, type="text_delta", text="Hello."), stop(0))
-    draft, _ = drafted(*({**event, "index": index} for event in events), *ended("end_turn"))
-    assert draft.message().parts == (Text("Hello."),)
+    reader, _ = drafted(*({**event, "index": index} for event in events), *ended("end_turn"))
+    assert reader.message().parts == (Text("Hello."),)
 
 
 def test_a_block_without_a_type_is_what_its_deltas_are() -> None:
-    draft, out = drafted(
+    reader, out = drafted(
         start(0, text=""),
         delta(0, type="text_delta", text="Hello."),
         stop(0),
@@ -309,16 +309,16 @@ def test_a_block_without_a_type_is_what_its_deltas_are() -> None:
         stop(1),
         *ended("tool_use"),
     )
-    assert draft.message().parts == (Text("Hello."), ToolCall("1", "A", json_freeze_object({"a": 1})))
+    assert reader.message().parts == (Text("Hello."), ToolCall("1", "A", json_freeze_object({"a": 1})))
     assert out[0] == TextPart("Hello.")
 
 
 def test_content_and_input_as_strings_are_read() -> None:
-    draft = MessagesDraft(Origin("anthropic", "m"))
-    draft.whole({"type": "message", "content": "Hello.", "stop_reason": "end_turn"}, [])
-    assert (draft.message().content, draft.complete) == ("Hello.", True)
-    draft, _ = drafted(start(0, type="tool_use", id="1", name="A", input='{"a":1}'), stop(0), *ended("tool_use"))
-    assert dict(draft.message().calls[0].arguments) == {"a": 1}
+    reader = MessagesReplyReader(Origin("anthropic", "m"))
+    reader.whole({"type": "message", "content": "Hello.", "stop_reason": "end_turn"}, [])
+    assert (reader.message().content, reader.complete) == ("Hello.", True)
+    reader, _ = drafted(start(0, type="tool_use", id="1", name="A", input='{"a":1}'), stop(0), *ended("tool_use"))
+    assert dict(reader.message().calls[0].arguments) == {"a": 1}
 
 
 def test_counts_below_zero_count_as_none() -> None:
@@ -327,11 +327,11 @@ def test_counts_below_zero_count_as_none() -> None:
 
 
 def test_a_count_that_was_told_is_not_taken_back() -> None:
-    draft, _ = drafted(
+    reader, _ = drafted(
         {"type": "message_start", "message": {"usage": {"input_tokens": 5, "cache_read_input_tokens": 7}}},
         *ended("end_turn", input_tokens=0, cache_read_input_tokens=None, output_tokens=3),
     )
-    assert draft.bill().usage == Usage(input=5, cache_read=7, output=3)
+    assert reader.bill().usage == Usage(input=5, cache_read=7, output=3)
 
 
 def test_thinking_told_of_the_whole_reply_only_is_in_its_charge() -> None:
@@ -346,7 +346,7 @@ def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:
         "cache_creation_input_tokens": 30,
         "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20},
     }
-    draft, _ = drafted(
+    reader, _ = drafted(
         {
             "type": "message_start",
             "message": {
@@ -362,7 +362,7 @@ def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:
         },
         *ended("end_turn", output_tokens=50, output_tokens_details={"thinking_tokens": 40}, input_tokens=None),
     )
-    bill = draft.bill()
+    bill = reader.bill()
     assert bill.usage == Usage(5, 7, 10, 20, 50, 40)
     assert [(charge.model, charge.tier) for charge in bill.charges] == [("claude-x", "priority")]
     rounds = [
@@ -370,8 +370,8 @@ def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:
         {"type": "advisor_message", "model": "claude-big", "input_tokens": 900, "output_tokens": 300},
         {"type": "message", "input_tokens": 120, "output_tokens": 20},
     ]
-    draft, _ = drafted(*ended("end_turn", input_tokens=220, output_tokens=30, iterations=rounds))
-    bill = draft.bill()
+    reader, _ = drafted(*ended("end_turn", input_tokens=220, output_tokens=30, iterations=rounds))
+    bill = reader.bill()
     assert bill.usage == Usage(input=120, output=30)  # the size of the context as the last round read it
     assert [(charge.model, charge.usage) for charge in bill.charges] == [
         ("claude-x", Usage(input=100, output=10)),
@@ -382,14 +382,14 @@ def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:
 
 def test_searches_are_billed_by_the_call_and_once() -> None:
     used = {"server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1}}
-    draft, _ = drafted(*ended("end_turn", input_tokens=5, output_tokens=1, **used))
-    assert draft.bill().charges[0].usage == draft.bill().usage == Usage(input=5, output=1, fees={"web_search": 2})
+    reader, _ = drafted(*ended("end_turn", input_tokens=5, output_tokens=1, **used))
+    assert reader.bill().charges[0].usage == reader.bill().usage == Usage(input=5, output=1, fees={"web_search": 2})
     rounds = [
         {"type": "message", "input_tokens": 5, "output_tokens": 1},
         {"type": "advisor_message", "model": "claude-big", "input_tokens": 9, "output_tokens": 3},
     ]
-    draft, _ = drafted(*ended("end_turn", input_tokens=5, output_tokens=1, iterations=rounds, **used))
-    assert [charge.usage.fees for charge in draft.bill().charges] == [{"web_search": 2}, {}]
+    reader, _ = drafted(*ended("end_turn", input_tokens=5, output_tokens=1, iterations=rounds, **used))
+    assert [charge.usage.fees for charge in reader.bill().charges] == [{"web_search": 2}, {}]
 
 
 @pytest.mark.parametrize(
@@ -405,19 +405,19 @@ def test_searches_are_billed_by_the_call_and_once() -> None:
     ],
 )
 def test_tiers(told: dict, tier: str) -> None:
-    draft, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, **told))
-    assert draft.bill().charges[0].tier == tier
+    reader, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, **told))
+    assert reader.bill().charges[0].tier == tier
     rounds = [{"type": "message", "input_tokens": 1, "output_tokens": 1}]
-    draft, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, iterations=rounds, **told))
-    assert draft.bill().charges[0].tier == tier
+    reader, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, iterations=rounds, **told))
+    assert reader.bill().charges[0].tier == tier
 
 
 def test_a_gateway_s_own_price_is_taken() -> None:
-    draft, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, cost=0.000112))
-    assert draft.bill().charges[0].usd == Decimal("0.000112")
+    reader, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, cost=0.000112))
+    assert reader.bill().charges[0].usd == Decimal("0.000112")
     rounds = [{"type": "message", "input_tokens": 1, "output_tokens": 1}] * 2
-    draft, _ = drafted(*ended("end_turn", input_tokens=2, output_tokens=2, iterations=rounds, cost=0.5))
-    assert [charge.usd for charge in draft.bill().charges] == [Decimal("0.5"), 0]
+    reader, _ = drafted(*ended("end_turn", input_tokens=2, output_tokens=2, iterations=rounds, cost=0.5))
+    assert [charge.usd for charge in reader.bill().charges] == [Decimal("0.5"), 0]
 
 
 @pytest.mark.parametrize(
@@ -524,25 +524,25 @@ def test_options_go_out_as_they_are_and_server_tools_beside_ours() -> None:
 
 
 def test_an_error_object_where_a_reply_belongs() -> None:
-    draft = MessagesDraft(Origin("anthropic", "x"))
-    draft.whole({"hello": 1}, [])
-    assert not draft.complete
-    draft.whole(
+    reader = MessagesReplyReader(Origin("anthropic", "x"))
+    reader.whole({"hello": 1}, [])
+    assert not reader.complete
+    reader.whole(
         {"type": "message", "id": "m", "content": [{"type": "text", "text": "a"}], "stop_reason": "end_turn"}, []
     )
-    assert draft.complete
-    assert draft.message().content == "a"
+    assert reader.complete
+    assert reader.message().content == "a"
 
 
 def test_refusals_say_why() -> None:
-    draft, _ = drafted(
+    reader, _ = drafted(
         {
             "type": "message_delta",
             "delta": {"stop_reason": "refusal", "stop_details": {"category": "cyber", "explanation": "no"}},
             "usage": {},
         }
     )
-    assert draft.notes() == ("the provider refused to go on: cyber: no",)
+    assert reader.notes() == ("the provider refused to go on: cyber: no",)
 
 
 def test_a_switch_away_and_back_keeps_thoughts_apart() -> None:

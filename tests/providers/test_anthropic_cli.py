@@ -22,10 +22,10 @@ import pytest
 from sagent.errors import ModelErrorKind, UsageError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Document, Image, Message, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
-from sagent.model import Delta, Effort, Limits, Model, Reply, Request, TextPart, ToolSpec
-from sagent.providers import anthropic_cli
-from sagent.providers.anthropic_cli import AnthropicCLI
-from sagent.providers.exchange import Timeouts
+from sagent.model import Delta, Effort, Model, ModelLimits, Reply, Request, TextPart, ToolSpec
+from sagent.providers.plans import anthropic_cli
+from sagent.providers.plans.anthropic_cli import AnthropicCLI
+from sagent.providers.wire.exchange import Timeouts
 from sagent.testing.model_suite import MakeModel, ModelSuite, ask, collect, failure
 from sagent.testing.script import Call, Cut, Fail, Stall, Step, Turn
 from sagent.testing.server import FakeProviderServer
@@ -309,9 +309,9 @@ class TestEffort:
     async def test_a_short_name_has_the_sizes_of_what_it_stands_for(self, stand_in: str) -> None:
         async with opened(stand_in, [Turn("x")]) as (provider, server):
             model = provider.model("opus")
-            assert model.limits == Limits()
+            assert model.limits == ModelLimits()
             _, reply = await collect(model, request(user("hi"), max_output=200_000))
-        assert model.limits == provider.model("claude-opus-4-8").limits == Limits(1_000_000, 128_000)
+        assert model.limits == provider.model("claude-opus-4-8").limits == ModelLimits(1_000_000, 128_000)
         assert posts(server)[0]["max_tokens"] == 128_000
         assert reply.notes == ("opus writes at most 128000 tokens: 200000 were asked for",)
 
@@ -624,7 +624,7 @@ async def check_kill(path: str | None) -> None:
 import asyncio
 from sagent.messages import user
 from sagent.model import Request, TextPart
-from sagent.providers.anthropic_cli import AnthropicCLI
+from sagent.providers.plans.anthropic_cli import AnthropicCLI
 
 async def main(url):
     provider = AnthropicCLI.from_credentials(path={path!r}, base_url=url, variables={TOKEN!r})

@@ -10,11 +10,11 @@ from sagent.lib.json import json_freeze_object, json_thaw
 from sagent.messages import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
 from sagent.model import Delta, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.providers import built_in, provider_named
-from sagent.providers.chat_efforts import effort_members
-from sagent.providers.chat_events import ChatDraft
-from sagent.providers.exchange import Call
-from sagent.providers.faults import Origin
+from sagent.providers.families.chat_efforts import effort_members
+from sagent.providers.families.chat_events import ChatReplyReader
 from sagent.providers.rows import Quirks
+from sagent.providers.wire.exchange import Call
+from sagent.providers.wire.faults import Origin
 from sagent.testing.script import Fail, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
@@ -37,11 +37,11 @@ def body_of(*messages: Message, **more: object) -> dict:
     return json.loads(prepared(*messages, **more).body.data)
 
 
-def drafted(*chunks: dict, family: str = "chat:acme") -> tuple[ChatDraft, list[Delta]]:
-    draft, out = ChatDraft(Origin("acme", "m"), family), []
+def drafted(*chunks: dict, family: str = "chat:acme") -> tuple[ChatReplyReader, list[Delta]]:
+    reader, out = ChatReplyReader(Origin("acme", "m"), family), []
     for chunk in chunks:
-        draft.feed(chunk, out)
-    return draft, out
+        reader.feed(chunk, out)
+    return reader, out
 
 
 def says(**delta: object) -> dict:
@@ -177,8 +177,8 @@ async def test_other_refusals_are_the_caller_s(step: Fail, history: tuple[Messag
 
 def test_the_weight() -> None:
     model = provider_named("moonshot", key="k" * 8).model("kimi-k2.6")
-    assert 1_000 < model.weigh(Request("a", [user("x" * 1_000)])) < 2_500
-    assert 8_000 < model.weigh(Request("b", [user("", Image("image/png", b"x" * 2_000_000))])) < 9_500
+    assert 1_000 < model.max_input_tokens(Request("a", [user("x" * 1_000)])) < 2_500
+    assert 8_000 < model.max_input_tokens(Request("b", [user("", Image("image/png", b"x" * 2_000_000))])) < 9_500
 
 
 def test_errors_of_tools_say_so_where_the_wire_has_no_word_for_it() -> None:
@@ -206,8 +206,8 @@ def test_errors_of_tools_say_so_where_the_wire_has_no_word_for_it() -> None:
     ],
 )
 def test_reasoning_goes_back_to_who_wants_it(provider: str, family: str, expected: dict) -> None:
-    draft, _ = drafted(says(reasoning_content="hm"), calls(call(0, "1", "A", "{}")), ends("tool_calls"), family=family)
-    message = draft.message()
+    reader, _ = drafted(says(reasoning_content="hm"), calls(call(0, "1", "A", "{}")), ends("tool_calls"), family=family)
+    message = reader.message()
     sent = body_of(
         user("hi"), message, Message("user", (ToolResult("1", (Text("ok"),)),)), provider=provider, model="m"
     )["messages"][1]
@@ -220,7 +220,7 @@ def test_reasoning_goes_back_to_who_wants_it(provider: str, family: str, expecte
 
 def test_reasoning_details_go_back_joined_and_unchanged() -> None:
     detail = {"type": "reasoning.text", "format": "anthropic", "index": 0}
-    draft, out = drafted(
+    reader, out = drafted(
         says(reasoning="He", reasoning_details=[{**detail, "text": "He"}]),
         says(reasoning="y", reasoning_details=[{**detail, "text": "y"}]),
         says(reasoning_details=[{**detail, "signature": "sig"}]),
@@ -230,7 +230,7 @@ def test_reasoning_details_go_back_joined_and_unchanged() -> None:
         family="chat:openrouter",
     )
     assert [delta for delta in out if isinstance(delta, ThinkingPart)] == [ThinkingPart("He"), ThinkingPart("y")]
-    sent = body_of(user("hi"), draft.message(), provider="openrouter", model="x/y")["messages"][1]
+    sent = body_of(user("hi"), reader.message(), provider="openrouter", model="x/y")["messages"][1]
     assert sent["reasoning_details"] == [
         {**detail, "text": "Hey", "signature": "sig"},
         {"type": "reasoning.encrypted", "data": "xx", "index": 1},
@@ -239,12 +239,12 @@ def test_reasoning_details_go_back_joined_and_unchanged() -> None:
 
 def test_details_that_repeat_all_that_was_said_are_told_once() -> None:
     whole = "The person wants to know the weather."
-    draft, out = drafted(
+    reader, out = drafted(
         *(says(reasoning_details=[{"type": "reasoning.text", "text": whole[:end]}]) for end in (20, 30, len(whole))),
         says(content="x"),
     )
     assert "".join(delta.text for delta in out if isinstance(delta, ThinkingPart)) == whole
-    assert draft.message().parts[0].text == whole
+    assert reader.message().parts[0].text == whole
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,9 @@ def test_details_that_repeat_all_that_was_said_are_told_once() -> None:
     ],
 )
 def test_reasoning_under_all_its_names(delta: dict) -> None:
-    draft, out = drafted(says(**delta), says(content="x"), ends("stop"))
+    reader, out = drafted(says(**delta), says(content="x"), ends("stop"))
     assert out == [ThinkingPart("hm"), TextPart("x")]
-    assert [type(part) for part in draft.message().parts] == [Thinking, Text]
+    assert [type(part) for part in reader.message().parts] == [Thinking, Text]
 
 
 @pytest.mark.parametrize(
@@ -314,50 +314,50 @@ def test_reasoning_under_all_its_names(delta: dict) -> None:
     ],
 )
 def test_calls_as_servers_send_them(deltas: list[dict], expected: list[tuple]) -> None:
-    draft, _ = drafted(*deltas, ends("stop"))
-    message = draft.message()
+    reader, _ = drafted(*deltas, ends("stop"))
+    message = reader.message()
     assert [(each.id, each.name, dict(each.arguments)) for each in message.calls] == expected
     assert message.stop == "tool_use"
 
 
 def test_calls_of_a_reply_in_one_piece_are_as_many_as_it_has_whatever_their_ids() -> None:
     message = {"content": None, "tool_calls": [call(None, "a", "A", "{}"), call(None, "a", "A", ""), call(0, "", "B")]}
-    draft = ChatDraft(Origin("acme", "m"), "chat:acme")
-    draft.whole({"id": "c", "choices": [{"message": message, "finish_reason": "tool_calls"}]}, [])
-    assert [(each.id, each.name) for each in draft.message().calls] == [("a", "A"), ("a", "A"), ("", "B")]
+    reader = ChatReplyReader(Origin("acme", "m"), "chat:acme")
+    reader.whole({"id": "c", "choices": [{"message": message, "finish_reason": "tool_calls"}]}, [])
+    assert [(each.id, each.name) for each in reader.message().calls] == [("a", "A"), ("a", "A"), ("", "B")]
 
 
 def test_arguments_that_are_no_object_are_kept_as_they_came() -> None:
-    draft, _ = drafted(calls(call(0, "a", "A", '{"x": tru')), ends("length"))
-    message = draft.message()
+    reader, _ = drafted(calls(call(0, "a", "A", '{"x": tru')), ends("length"))
+    message = reader.message()
     assert (message.calls[0].malformed, message.stop) == ('{"x": tru', "max_tokens")
 
 
 def test_thought_signatures_of_a_call_go_back() -> None:
     extra = {"google": {"thought_signature": "xx"}}
-    draft, _ = drafted(
+    reader, _ = drafted(
         calls({**call(0, "a", "A", "{}"), "extra_content": extra}), ends("stop"), family="chat:openai-compatible"
     )
-    sent = body_of(user("hi"), draft.message(), provider="openai-compatible", model="m")["messages"][1]
+    sent = body_of(user("hi"), reader.message(), provider="openai-compatible", model="m")["messages"][1]
     assert sent["tool_calls"][0]["extra_content"] == extra
 
 
 def test_citations_are_kept_once_with_the_text_and_not_sent_back() -> None:
     cited = [{"type": "url_citation", "url_citation": {"url": f"https://{name}", "title": name}} for name in "ab"]
-    draft, _ = drafted(
+    reader, _ = drafted(
         {**says(content="Bern"), "citations": ["https://a"]},
         says(annotations=cited[:1]),
         {**says(annotations=cited), "citations": ["https://a", "https://b"], "search_results": [{"title": "a"}]},
         ends("stop"),
         family="chat:openrouter",
     )
-    text = draft.message().parts[0]
+    text = reader.message().parts[0]
     assert json_thaw(text.private.data) == {
         "annotations": cited,
         "citations": ["https://a", "https://b"],
         "search_results": [{"title": "a"}],
     }
-    sent = body_of(user("hi"), draft.message(), user("and?"), provider="openrouter", model="x/y")["messages"][1]
+    sent = body_of(user("hi"), reader.message(), user("and?"), provider="openrouter", model="x/y")["messages"][1]
     assert sent == {"role": "assistant", "content": "Bern"}
 
 
@@ -367,34 +367,34 @@ def test_the_usage_may_come_with_the_last_words() -> None:
         "choices": [{"index": 0, "delta": {"content": "lo"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 3},
     }
-    draft, out = drafted(says(content="hel"), last)
-    assert (draft.message().content, draft.bill().usage, draft.complete) == ("hello", Usage(input=3), True)
+    reader, out = drafted(says(content="hel"), last)
+    assert (reader.message().content, reader.bill().usage, reader.complete) == ("hello", Usage(input=3), True)
     assert [delta for delta in out if isinstance(delta, TextPart)] == [TextPart("hel"), TextPart("lo")]
 
 
 def test_a_count_that_was_told_is_not_taken_back() -> None:
     told = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
-    draft, _ = drafted(
+    reader, _ = drafted(
         says(content="x"), {"choices": [], "usage": told}, {"choices": [], "usage": dict.fromkeys(told, 0)}
     )
-    assert draft.bill().usage == Usage(input=5, output=2)
+    assert reader.bill().usage == Usage(input=5, output=2)
 
 
 @pytest.mark.parametrize("nothing", [None, {}, {"index": 1}, {"index": 1, "function": None}])
 def test_a_call_of_nothing_is_none(nothing: object) -> None:
-    draft, _ = drafted(says(content="x"), says(tool_calls=[nothing]), ends("stop"))
-    assert (draft.message().calls, draft.message().stop) == ((), "end")
+    reader, _ = drafted(says(content="x"), says(tool_calls=[nothing]), ends("stop"))
+    assert (reader.message().calls, reader.message().stop) == ((), "end")
 
 
 def test_reasoning_is_never_more_than_a_completion_that_is_nothing_else() -> None:
     """OpenRouter counts it by another tokenizer than the completion that is billed."""
     told = {"prompt_tokens": 15, "completion_tokens": 256, "total_tokens": 271}
-    draft, _ = drafted(
+    reader, _ = drafted(
         says(reasoning="hm"),
         ends("length"),
         {"choices": [], "usage": {**told, "completion_tokens_details": {"reasoning_tokens": 271}}},
     )
-    assert draft.bill().usage == Usage(input=15, output=256, reasoning=256)
+    assert reader.bill().usage == Usage(input=15, output=256, reasoning=256)
 
 
 @pytest.mark.parametrize(
@@ -409,14 +409,14 @@ def test_reasoning_is_never_more_than_a_completion_that_is_nothing_else() -> Non
     ],
 )
 def test_why_it_ended(reason: str, expected: str) -> None:
-    draft, _ = drafted(says(content="x"), ends(reason))
-    assert draft.complete
-    assert draft.message().stop == expected
+    reader, _ = drafted(says(content="x"), ends(reason))
+    assert reader.complete
+    assert reader.message().stop == expected
 
 
 def test_a_refusal_is_shown_and_named() -> None:
-    draft, out = drafted(says(refusal="I can"), says(refusal="not."), ends("stop"))
-    assert (draft.message().content, draft.message().stop, len(out)) == ("I cannot.", "refusal", 2)
+    reader, out = drafted(says(refusal="I can"), says(refusal="not."), ends("stop"))
+    assert (reader.message().content, reader.message().stop, len(out)) == ("I cannot.", "refusal", 2)
 
 
 @pytest.mark.parametrize(
@@ -509,8 +509,8 @@ def test_usage_wherever_it_is(told: dict, expected: Usage, place: str) -> None:
         "x_groq": {"choices": [], "x_groq": {"usage": told}},
         "choice": {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": told}]},
     }[place]
-    draft, _ = drafted(says(content="x"), last)
-    assert draft.bill().usage == expected
+    reader, _ = drafted(says(content="x"), last)
+    assert reader.bill().usage == expected
 
 
 @pytest.mark.parametrize(
@@ -535,18 +535,18 @@ def test_usage_wherever_it_is(told: dict, expected: Usage, place: str) -> None:
     ],
 )
 def test_a_provider_s_own_price(chunk: dict, usd: str) -> None:
-    draft, _ = drafted({"choices": [], **chunk})
-    assert draft.bill().charges[0].usd == Decimal(usd)
+    reader, _ = drafted({"choices": [], **chunk})
+    assert reader.bill().charges[0].usd == Decimal(usd)
 
 
 def test_sources_that_a_search_used_are_counted() -> None:
-    draft, _ = drafted({"choices": [], "usage": {"prompt_tokens": 1, "num_sources_used": 4}})
-    assert draft.bill().usage == Usage(input=1, fees={"search_source": 4})
+    reader, _ = drafted({"choices": [], "usage": {"prompt_tokens": 1, "num_sources_used": 4}})
+    assert reader.bill().usage == Usage(input=1, fees={"search_source": 4})
 
 
 def test_a_gateway_s_share_alone_is_no_price() -> None:
-    draft, _ = drafted({"choices": [], "usage": {"prompt_tokens": 1, "cost": 0.1, "is_byok": True}})
-    assert draft.bill().charges[0].usd is None
+    reader, _ = drafted({"choices": [], "usage": {"prompt_tokens": 1, "cost": 0.1, "is_byok": True}})
+    assert reader.bill().charges[0].usd is None
 
 
 def test_nothing_told_is_nothing_billed_here() -> None:
@@ -567,23 +567,23 @@ def test_nothing_told_is_nothing_billed_here() -> None:
     ],
 )
 def test_chunks_that_say_nothing(chunk: dict) -> None:
-    draft, out = drafted(chunk)
+    reader, out = drafted(chunk)
     assert out == []
-    assert not draft.complete
+    assert not reader.complete
 
 
 def test_a_stream_that_ends_by_repeating_itself_says_it_once() -> None:
     repeated = {
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}]
     }
-    draft, _ = drafted(says(content="hello"), repeated)
-    assert (draft.message().content, draft.complete) == ("hello", True)
+    reader, _ = drafted(says(content="hello"), repeated)
+    assert (reader.message().content, reader.complete) == ("hello", True)
 
 
 def test_done_alone_is_no_reply() -> None:
-    draft, _ = drafted()
-    draft.done()
-    assert not draft.complete
-    draft.feed(says(content="x"), [])
-    draft.done()
-    assert draft.closed
+    reader, _ = drafted()
+    reader.done()
+    assert not reader.complete
+    reader.feed(says(content="x"), [])
+    reader.done()
+    assert reader.closed

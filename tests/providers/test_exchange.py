@@ -132,7 +132,7 @@ async def test_an_error_in_a_stream(raw_server) -> None:
 
 
 async def test_an_error_whose_body_never_ends_keeps_its_status(raw_server, monkeypatch) -> None:
-    monkeypatch.setattr("sagent.providers.exchange._TRAILER", 0.05)
+    monkeypatch.setattr("sagent.providers.wire.exchange._TRAILER", 0.05)
     told = b'{"error":{"message":"slow down"}}'
     endless = b"HTTP/1.1 429 Too Many\r\nretry-after: 9\r\ncontent-length: 5000\r\n\r\n" + told
     async with raw_server([endless, 30.0]) as server, chat(server.url) as model:

@@ -8,7 +8,7 @@ from email.utils import formatdate
 import pytest
 
 from sagent.errors import ModelError
-from sagent.providers.faults import Origin, error_in, from_event, from_status
+from sagent.providers.wire.faults import Origin, error_in, from_event, from_status
 
 ORIGIN = Origin("acme", "big-1", "sk-very-secret-key", "ACME_API_KEY")
 

@@ -19,9 +19,9 @@ from sagent.model import (
     Billed,
     Delta,
     Effort,
-    Limits,
     Model,
     ModelInfo,
+    ModelLimits,
     Reply,
     Request,
     TextPart,
@@ -29,11 +29,11 @@ from sagent.model import (
     ToolSpec,
 )
 from sagent.providers import Google, infer, provider_named
-from sagent.providers.exchange import Call
-from sagent.providers.faults import Origin
-from sagent.providers.google import FOREIGN, generation, model_url, recent, think
-from sagent.providers.google_events import GenerateDraft
+from sagent.providers.families.google import FOREIGN, generation, model_url, recent, think
+from sagent.providers.families.google_events import GenerateReplyReader
 from sagent.providers.limits import limits_of
+from sagent.providers.wire.exchange import Call
+from sagent.providers.wire.faults import Origin
 from sagent.testing.families.google import GOOGLE
 from sagent.testing.model_suite import OpenModel, ServedModelSuite
 from sagent.testing.script import Call as AskFor
@@ -63,11 +63,11 @@ def contents_of(*messages: Message, **more: object) -> list[list[dict]]:
     return [content["parts"] for content in body_of(*messages, **more)["contents"]]
 
 
-def drafted(*chunks: dict, model: str = NEW) -> tuple[GenerateDraft, list[Delta]]:
-    draft, out = GenerateDraft(Origin("google", model)), []
+def drafted(*chunks: dict, model: str = NEW) -> tuple[GenerateReplyReader, list[Delta]]:
+    reader, out = GenerateReplyReader(Origin("google", model)), []
     for chunk in chunks:
-        draft.feed(chunk, out)
-    return draft, out
+        reader.feed(chunk, out)
+    return reader, out
 
 
 def said(*parts: dict, **more: object) -> dict:
@@ -81,8 +81,8 @@ def call(name: str, signature: str = "", **more: object) -> dict:
 
 def read_back(*chunks: dict, model: str = NEW) -> list[dict]:
     """The parts of a reply as they go out again."""
-    draft, _ = drafted(*chunks, said(finishReason="STOP"), model=model)
-    history = [user("hi"), draft.message()]
+    reader, _ = drafted(*chunks, said(finishReason="STOP"), model=model)
+    history = [user("hi"), reader.message()]
     return contents_of(*history, Message("user", tuple(ToolResult(c.id, ()) for c in history[1].calls)), model=model)[1]
 
 
@@ -150,10 +150,10 @@ def test_keys_and_addresses_from_the_environment() -> None:
 
 
 def test_a_result_stands_right_after_its_call_paired_by_id_or_else_by_order() -> None:
-    draft, _ = drafted(
+    reader, _ = drafted(
         said(call("A", "c2ln", id="own-1", args={"x": 1}), call("A"), call("B")), said(finishReason="STOP")
     )
-    reply = draft.message()
+    reply = reader.message()
     assert [c.id for c in reply.calls] == ["own-1", "nameless_r1_1", "nameless_r1_2"]
     late = [ToolResult(c.id, (Text(f"to {number}"),), is_error=number == 2) for number, c in enumerate(reply.calls)]
     _, calls, answers = contents_of(user("hi"), reply, Message("user", (*reversed(late), Text("and?"))))
@@ -201,8 +201,8 @@ def test_a_call_of_another_model_is_signed_for_gemini_3_only() -> None:
 
 def test_a_conversation_keeps_its_signatures_when_it_moves_between_generations() -> None:
     provider = Google.from_key("k" * 8)
-    draft, _ = drafted(said(call("A", "AA==")), said(finishReason="STOP"))
-    history = [user("hi"), draft.message()]
+    reader, _ = drafted(said(call("A", "AA==")), said(finishReason="STOP"))
+    history = [user("hi"), reader.message()]
     bodies = [json.loads(provider.model(model).prepare(Request("c", history)).body.data) for model in (NEW, OLD, NEW)]
     assert [body["contents"] for body in bodies[1:]] == [body["contents"] for body in bodies[:1]] * 2
 
@@ -231,11 +231,11 @@ def test_media_in_messages_and_results() -> None:
 
 def test_the_weight_bounds_text_by_its_bytes_and_media_by_what_they_count() -> None:
     model = Google.from_key("k" * 8).model(NEW)
-    picture = model.weigh(Request("a", [user("hi", Image("image/png", b"x" * 300_000))]))
+    picture = model.max_input_tokens(Request("a", [user("hi", Image("image/png", b"x" * 300_000))]))
     assert 5_000 < picture < 6_000
     text = Request("b", [user("世" * 1000)], "system", TOOLS)
-    assert len(model.prepare(text).body.data) <= model.weigh(text)
-    unseen = model.weigh(Request("d", [user("hi", Image("image/gif", b"x" * 300_000))]))
+    assert len(model.prepare(text).body.data) <= model.max_input_tokens(text)
+    unseen = model.max_input_tokens(Request("d", [user("hi", Image("image/gif", b"x" * 300_000))]))
     assert unseen < 1_000
 
 
@@ -341,22 +341,22 @@ def test_the_output_limit_is_held_and_said() -> None:
 
 
 def test_texts_and_thoughts_are_told_as_they_come_and_kept_in_one_piece() -> None:
-    draft, out = drafted(
+    reader, out = drafted(
         said({"text": "Hm", "thought": True}),
         said({"text": "m.", "thought": True}),
         said({"text": "Yes"}),
         said({"text": ", sir."}, finishReason="STOP"),
     )
     assert out == [ThinkingPart("Hm"), ThinkingPart("m."), TextPart("Yes"), TextPart(", sir.")]
-    assert draft.message().parts == (Thinking("Hmm."), Text("Yes, sir."))
-    assert (draft.complete, draft.message().stop, draft.response_id) == (True, "end", "r1")
+    assert reader.message().parts == (Thinking("Hmm."), Text("Yes, sir."))
+    assert (reader.complete, reader.message().stop, reader.response_id) == (True, "end", "r1")
 
 
 def test_arguments_that_come_in_pieces_are_put_in_their_places() -> None:
     def more(*pieces: dict, **rest: object) -> dict:
         return said({"functionCall": {"partialArgs": list(pieces), **rest}})
 
-    draft, _ = drafted(
+    reader, _ = drafted(
         said(call("A", "AA==", willContinue=True)),
         more({"jsonPath": "$.path", "stringValue": "a.", "willContinue": True}, willContinue=True),
         more({"jsonPath": "$.path", "stringValue": "py"}, willContinue=True),
@@ -366,9 +366,9 @@ def test_arguments_that_come_in_pieces_are_put_in_their_places() -> None:
         said({"functionCall": {}}),
         said(call("B"), finishReason="STOP"),
     )
-    first, second = draft.message().calls
+    first, second = reader.message().calls
     assert json_thaw(first.arguments) == {"path": "a.py", "deep": {"list": [{"x": 1}, True]}, "none": None}
-    assert (second.name, second.arguments, draft.message().stop) == ("B", {}, "tool_use")
+    assert (second.name, second.arguments, reader.message().stop) == ("B", {}, "tool_use")
 
 
 @pytest.mark.parametrize(
@@ -389,9 +389,9 @@ def test_arguments_that_come_in_pieces_are_put_in_their_places() -> None:
     ],
 )
 def test_finish_reasons(reason: str, stop: str) -> None:
-    draft, _ = drafted(said({"text": "x"}), said(finishReason=reason, finishMessage="because"))
-    assert (draft.complete, draft.message().stop) == (True, stop)
-    assert draft.notes() == (
+    reader, _ = drafted(said({"text": "x"}), said(finishReason=reason, finishMessage="because"))
+    assert (reader.complete, reader.message().stop) == (True, stop)
+    assert reader.notes() == (
         (f"the provider stopped the answer: {reason}: because",) if stop in ("content_filter", "error") else ()
     )
 
@@ -399,10 +399,10 @@ def test_finish_reasons(reason: str, stop: str) -> None:
 @pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "OTHER", "UNEXPECTED_TOOL_CALL"])
 def test_a_reply_that_the_model_spoiled_may_be_asked_for_again_and_is_billed(reason: str) -> None:
     out: list[Delta] = []
-    draft = GenerateDraft(Origin("google", NEW))
+    reader = GenerateReplyReader(Origin("google", NEW))
     broken = {**said(finishReason=reason, finishMessage="print(x"), "usageMetadata": {"promptTokenCount": 7}}
     with pytest.raises(ModelError, match=rf"{reason}: print\(x") as caught:
-        draft.feed(broken, out)
+        reader.feed(broken, out)
     assert (caught.value.kind, caught.value.retryable) == ("protocol", True)
     assert [delta.charges[0].usage for delta in out if isinstance(delta, Billed)] == [Usage(input=7)]
 
@@ -419,9 +419,9 @@ def test_a_reply_that_the_model_spoiled_may_be_asked_for_again_and_is_billed(rea
 def test_an_end_without_a_word_may_be_asked_for_again_and_is_billed(parts: list[dict]) -> None:
     """Gemini's known habit, most often after results; an agent would end its turn with nothing."""
     out: list[Delta] = []
-    draft = GenerateDraft(Origin("google", NEW))
+    reader = GenerateReplyReader(Origin("google", NEW))
     with pytest.raises(ModelError, match="without saying or doing anything") as caught:
-        draft.feed({**said(*parts, finishReason="STOP"), "usageMetadata": {"promptTokenCount": 7}}, out)
+        reader.feed({**said(*parts, finishReason="STOP"), "usageMetadata": {"promptTokenCount": 7}}, out)
     assert (caught.value.kind, caught.value.retryable) == ("protocol", True)
     assert [delta.charges[0].usage for delta in out if isinstance(delta, Billed)] == [Usage(input=7)]
 
@@ -441,15 +441,15 @@ def test_what_was_done_is_a_reply_and_so_is_one_cut_at_its_limit(part: dict, rea
 
 
 def test_a_call_of_a_tool_that_was_not_offered_is_a_call() -> None:
-    draft, _ = drafted(said(call("Z"), finishReason="UNEXPECTED_TOOL_CALL"))
-    assert (draft.message().stop, [c.name for c in draft.message().calls]) == ("tool_use", ["Z"])
+    reader, _ = drafted(said(call("Z"), finishReason="UNEXPECTED_TOOL_CALL"))
+    assert (reader.message().stop, [c.name for c in reader.message().calls]) == ("tool_use", ["Z"])
 
 
 @pytest.mark.parametrize("reason", ["PROHIBITED_CONTENT", "JAILBREAK"])
 def test_a_blocked_prompt_is_an_answer_of_the_filter(reason: str) -> None:
-    draft, _ = drafted({"promptFeedback": {"blockReason": reason}, "usageMetadata": {"promptTokenCount": 3}})
-    assert (draft.complete, draft.message().stop, draft.message().parts) == (True, "content_filter", ())
-    assert draft.notes() == (f"the provider blocked the prompt: {reason}",)
+    reader, _ = drafted({"promptFeedback": {"blockReason": reason}, "usageMetadata": {"promptTokenCount": 3}})
+    assert (reader.complete, reader.message().stop, reader.message().parts) == (True, "content_filter", ())
+    assert reader.notes() == (f"the provider blocked the prompt: {reason}",)
     assert not drafted({"promptFeedback": {"safetyRatings": []}})[0].complete
 
 
@@ -464,8 +464,8 @@ def test_parts_of_google_s_own_are_kept_shown_and_sent_back_as_they_were() -> No
     ]
     sent = [{"text": "Look:"}, *own, {"text": "Done."}]
     assert read_back(*(said(part) for part in sent)) == sent
-    draft, _ = drafted(said(*sent, {}), said(finishReason="STOP"))
-    shown = [part.text for part in draft.message().parts if isinstance(part, Opaque)]
+    reader, _ = drafted(said(*sent, {}), said(finishReason="STOP"))
+    shown = [part.text for part in reader.message().parts if isinstance(part, Opaque)]
     assert shown == [
         "```python\nprint(6*7)\n```",
         "[code execution: ok]\n42",
@@ -497,16 +497,16 @@ def test_searches_are_billed_by_the_query_and_before_gemini_3_by_the_request(
     model: str, queries: list[str], searches: int
 ) -> None:
     grounded = said({"text": "x"}, finishReason="STOP", groundingMetadata={"webSearchQueries": queries})
-    draft, _ = drafted({**grounded, "usageMetadata": {"promptTokenCount": 3}}, model=model)
-    usage = draft.bill().usage
+    reader, _ = drafted({**grounded, "usageMetadata": {"promptTokenCount": 3}}, model=model)
+    usage = reader.bill().usage
     assert usage == Usage(input=3, fees={"web_search": searches} if searches else {})
-    assert draft.bill().charges[0].usage == usage
+    assert reader.bill().charges[0].usage == usage
 
 
 def test_a_map_in_the_sources_is_a_fee_of_its_own() -> None:
     chunk = said({"text": "x"}, groundingMetadata={"groundingChunks": [{"maps": {"uri": "u"}}, {"web": {}}]})
-    draft, _ = drafted({**chunk, "usageMetadata": {"promptTokenCount": 3}})
-    assert draft.bill().usage == Usage(input=3, fees={"map_search": 1})
+    reader, _ = drafted({**chunk, "usageMetadata": {"promptTokenCount": 3}})
+    assert reader.bill().usage == Usage(input=3, fees={"map_search": 1})
 
 
 def test_usage_in_buckets_and_the_last_count_wins() -> None:
@@ -520,19 +520,19 @@ def test_usage_in_buckets_and_the_last_count_wins() -> None:
         "totalTokenCount": 135,
         "serviceTier": "flex",
     }
-    draft, out = drafted(
+    reader, out = drafted(
         {**said({"text": "x"}), "usageMetadata": first}, {**said(finishReason="STOP"), "usageMetadata": last}
     )
-    assert draft.bill().usage == Usage(input=45, cache_read=60, output=30, reasoning=20)
-    assert draft.bill().charges[0].tier == "flex"
+    assert reader.bill().usage == Usage(input=45, cache_read=60, output=30, reasoning=20)
+    assert reader.bill().charges[0].tier == "flex"
     assert [delta.charges[0].usage.output for delta in out if isinstance(delta, Billed)] == [1, 30]
     for told, tier in (
         ("ON_DEMAND", ""),
         ("ON_DEMAND_PRIORITY", "priority"),
         ("PROVISIONED_THROUGHPUT", "provisioned_throughput"),
     ):
-        draft, _ = drafted({"usageMetadata": {"promptTokenCount": 1, "trafficType": told}})
-        assert draft.bill().charges[0].tier == tier
+        reader, _ = drafted({"usageMetadata": {"promptTokenCount": 1, "trafficType": told}})
+        assert reader.bill().charges[0].tier == tier
     assert drafted({"usageMetadata": {"trafficType": "ON_DEMAND"}})[0].bill().usage is None
 
 
@@ -692,8 +692,8 @@ async def test_the_listing_tells_sizes_and_goes_on_over_pages(raw_server) -> Non
         found = await provider.models()
         await provider.aclose()
     assert found == (
-        ModelInfo("gemini-x", Limits(9, 5), "X"),
-        ModelInfo("gemini-2.5-pro", Limits(1_048_576, 65_536)),
+        ModelInfo("gemini-x", ModelLimits(9, 5), "X"),
+        ModelInfo("gemini-2.5-pro", ModelLimits(1_048_576, 65_536)),
     )
     assert b"GET /v1beta/models?pageSize=1000&pageToken=a+b%26 " in server.requests[1]
     assert b"x-goog-api-key: kkkkkkkk" in server.requests[1]
@@ -702,7 +702,7 @@ async def test_the_listing_tells_sizes_and_goes_on_over_pages(raw_server) -> Non
 async def test_the_fake_provider_lists_in_google_s_way() -> None:
     async with FakeProviderServer(models=[Listed("gemini-9", "Nine", 7, 3)]) as server:
         provider = Google.from_key("k" * 8, base_url=server.url)
-        assert await provider.models() == (ModelInfo("gemini-9", Limits(7, 3), "Nine"),)
+        assert await provider.models() == (ModelInfo("gemini-9", ModelLimits(7, 3), "Nine"),)
         await provider.aclose()
 
 
@@ -711,7 +711,7 @@ async def test_the_fake_provider_lists_in_google_s_way() -> None:
 )
 def test_models_have_a_price_and_a_size(model: str) -> None:
     assert PriceBook().price("google", model, Usage(input=1000, output=1000)) is not None
-    assert limits_of("google", model) == Limits(1_048_576, 65_536)
+    assert limits_of("google", model) == ModelLimits(1_048_576, 65_536)
 
 
 # The promises of every model

@@ -20,12 +20,12 @@ from sagent.lib.json import json_freeze_object
 from sagent.messages import Document, Image, Message, Part, Text, ToolResult, user
 from sagent.model import Request, ToolSpec
 from sagent.providers import provider_named
-from sagent.providers.anthropic_events import MessagesDraft
-from sagent.providers.chat_events import ChatDraft
-from sagent.providers.faults import Origin
-from sagent.providers.google import FOREIGN
-from sagent.providers.google_events import GenerateDraft
-from sagent.providers.responses_events import ResponsesDraft
+from sagent.providers.families.anthropic_events import MessagesReplyReader
+from sagent.providers.families.chat_events import ChatReplyReader
+from sagent.providers.families.google import FOREIGN
+from sagent.providers.families.google_events import GenerateReplyReader
+from sagent.providers.families.responses_events import ResponsesReplyReader
+from sagent.providers.wire.faults import Origin
 from sagent.testing.families import FAMILIES
 from sagent.testing.script import Received
 
@@ -86,11 +86,11 @@ def claude_blocks(draw: st.DrawFn) -> list[Raw]:
 
 
 def claude_reply(content: list[Raw], stop: str) -> Message:
-    draft = MessagesDraft(Origin("anthropic", "claude-sonnet-4-6"))
+    reader = MessagesReplyReader(Origin("anthropic", "claude-sonnet-4-6"))
     called = any(block["type"] == "tool_use" for block in content)
     reason = {"interrupted": "max_tokens", "": "pause_turn"}.get(stop, "tool_use" if called else "end_turn")
-    draft.whole({"type": "message", "id": "m", "content": content, "stop_reason": reason}, [])
-    return draft.message()
+    reader.whole({"type": "message", "id": "m", "content": content, "stop_reason": reason}, [])
+    return reader.message()
 
 
 def claude_keeps(content: list[Raw]) -> list[Raw]:
@@ -141,10 +141,10 @@ def gpt_items(draw: st.DrawFn) -> list[Raw]:
 
 
 def gpt_reply(output: list[Raw], stop: str) -> Message:
-    draft = ResponsesDraft(Origin("openai", "gpt-5.6-terra"), "responses:openai")
+    reader = ResponsesReplyReader(Origin("openai", "gpt-5.6-terra"), "responses:openai")
     status = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}} if not stop else {}
-    draft.whole({"id": "r", "status": "completed", "output": output, **status}, [])
-    return draft.message()
+    reader.whole({"id": "r", "status": "completed", "output": output, **status}, [])
+    return reader.message()
 
 
 def gpt_keeps(output: list[Raw]) -> list[Raw]:
@@ -194,12 +194,12 @@ def gemini_parts(draw: st.DrawFn) -> list[Raw]:
 
 
 def gemini_reply(parts: list[Raw], stop: str) -> Message:
-    draft = GenerateDraft(Origin("google", "gemini-3.1-pro-preview"))
+    reader = GenerateReplyReader(Origin("google", "gemini-3.1-pro-preview"))
     said = any(str(part.get("text", "x")).strip() and not part.get("thought") for part in parts)
     reason = "STOP" if stop and said else "MAX_TOKENS"  # an end without a word is an error
     content = {"role": "model", "parts": parts}
-    draft.whole({"responseId": "r", "candidates": [{"content": content, "finishReason": reason}]}, [])
-    return draft.message()
+    reader.whole({"responseId": "r", "candidates": [{"content": content, "finishReason": reason}]}, [])
+    return reader.message()
 
 
 def gemini_keeps(parts: list[Raw]) -> list[Raw]:
@@ -235,10 +235,10 @@ def kimi_message(fields: list[Raw]) -> Raw:
 
 
 def kimi_reply(fields: list[Raw], stop: str) -> Message:
-    draft = ChatDraft(Origin("moonshot", "kimi-k2.6"), "chat:moonshot")
+    reader = ChatReplyReader(Origin("moonshot", "kimi-k2.6"), "chat:moonshot")
     reason = "length" if not stop else "stop"
-    draft.whole({"id": "r", "choices": [{"message": kimi_message(fields), "finish_reason": reason}]}, [])
-    return draft.message()
+    reader.whole({"id": "r", "choices": [{"message": kimi_message(fields), "finish_reason": reason}]}, [])
+    return reader.message()
 
 
 def kimi_keeps(fields: list[Raw]) -> list[Raw]:

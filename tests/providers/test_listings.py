@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sagent.lib.json import as_object
-from sagent.model import Limits, ModelInfo
+from sagent.model import ModelInfo, ModelLimits
 from sagent.providers.listings import MOST_AGE, Listings, limits_in, prices_in
 
 
@@ -32,8 +32,10 @@ from sagent.providers.listings import MOST_AGE, Listings, limits_in, prices_in
     ],
 )  # fmt: skip
 def test_sizes(entry: dict[str, object], window: int | None, most: int | None) -> None:
-    assert limits_in(entry, Limits()) == Limits(window, most)
-    assert limits_in(entry, Limits(7, 5)) == Limits(window or 7, most or 5), "where nothing is told, what is known"
+    assert limits_in(entry, ModelLimits()) == ModelLimits(window, most)
+    assert limits_in(entry, ModelLimits(7, 5)) == ModelLimits(window or 7, most or 5), (
+        "where nothing is told, what is known"
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,27 +58,27 @@ def test_prices(pricing: object, expected: dict[str, str]) -> None:
 def test_a_listing_is_kept_and_another_process_reads_it(tmp_path: Path) -> None:
     file = tmp_path / "state" / "listings.json"
     listings = Listings(file)
-    assert listings.limits("acme", "m") == Limits() and not listings.is_fresh("acme")
-    listings.keep("acme", [ModelInfo("m", Limits(8192, None)), ModelInfo("n")])
+    assert listings.limits("acme", "m") == ModelLimits() and not listings.is_fresh("acme")
+    listings.keep("acme", [ModelInfo("m", ModelLimits(8192, None)), ModelInfo("n")])
     other = Listings(file)
-    assert other.limits("acme", "m") == listings.limits("acme", "m") == Limits(8192, None)
-    assert other.limits("acme", "n") == other.limits("else", "m") == Limits()
+    assert other.limits("acme", "m") == listings.limits("acme", "m") == ModelLimits(8192, None)
+    assert other.limits("acme", "n") == other.limits("else", "m") == ModelLimits()
     assert other.is_fresh("acme") and not other.is_fresh("else")
     assert file.stat().st_mode & 0o777 == 0o600
     assert os.listdir(file.parent) == ["listings.json"]
-    other.keep("else", [ModelInfo("x", Limits(1, 1))])
+    other.keep("else", [ModelInfo("x", ModelLimits(1, 1))])
     listings.keep("third", [])
-    assert Listings(file).limits("else", "x") == Limits(1, 1), "what another process wrote stays"
+    assert Listings(file).limits("else", "x") == ModelLimits(1, 1), "what another process wrote stays"
 
 
 def test_a_listing_grows_old_but_stays_better_than_nothing(tmp_path: Path) -> None:
     file = tmp_path / "listings.json"
-    Listings(file).keep("acme", [ModelInfo("m", Limits(8192, None))])
+    Listings(file).keep("acme", [ModelInfo("m", ModelLimits(8192, None))])
     data = as_object(json.loads(file.read_bytes()))
     places = {"acme": {**as_object(as_object(data["places"])["acme"]), "at": time.time() - MOST_AGE - 1}}
     file.write_text(json.dumps({**data, "places": places}))
     old = Listings(file)
-    assert not old.is_fresh("acme") and old.limits("acme", "m") == Limits(8192, None)
+    assert not old.is_fresh("acme") and old.limits("acme", "m") == ModelLimits(8192, None)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"places": 3}', '{"places": {"acme": {"models": {"m": [1]}}}}', "\xff"])
@@ -84,17 +86,17 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, text: str) -> None:
     file = tmp_path / "listings.json"
     file.write_bytes(text.encode("latin-1"))
     listings = Listings(file)
-    assert listings.limits("acme", "m") == Limits()
-    listings.keep("acme", [ModelInfo("m", Limits(2, 1))])
-    assert Listings(file).limits("acme", "m") == Limits(2, 1)
+    assert listings.limits("acme", "m") == ModelLimits()
+    listings.keep("acme", [ModelInfo("m", ModelLimits(2, 1))])
+    assert Listings(file).limits("acme", "m") == ModelLimits(2, 1)
 
 
 def test_a_place_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     listings = Listings(tmp_path / "file" / "listings.json")
-    listings.keep("acme", [ModelInfo("m", Limits(2, 1))])
-    assert listings.limits("acme", "m") == Limits(2, 1)
+    listings.keep("acme", [ModelInfo("m", ModelLimits(2, 1))])
+    assert listings.limits("acme", "m") == ModelLimits(2, 1)
     assert os.listdir(tmp_path) == ["file"]
     memory = Listings()
-    memory.keep("acme", [ModelInfo("m", Limits(2, 1))])
-    assert memory.limits("acme", "m") == Limits(2, 1)
+    memory.keep("acme", [ModelInfo("m", ModelLimits(2, 1))])
+    assert memory.limits("acme", "m") == ModelLimits(2, 1)

@@ -28,10 +28,10 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.events import Event, Retrying
 from sagent.messages import Image, Message, Text, user
-from sagent.model import Limits, Model, Provider
-from sagent.providers import llamacpp_server
-from sagent.providers.llamacpp import LlamaCpp
-from sagent.providers.llamacpp_server import Launch
+from sagent.model import Model, ModelLimits, Provider
+from sagent.providers.local import llamacpp_server
+from sagent.providers.local.llamacpp import LlamaCpp
+from sagent.providers.local.llamacpp_server import Launch
 from sagent.testing.model_suite import PATIENCE, OpenModel, ServedModelSuite, ask, collect, failure
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.usage import Usage
@@ -187,7 +187,7 @@ async def test_the_first_call_starts_a_child_and_the_next_ones_use_it(
 ) -> None:
     provider = opened({"LLAMA_CPP_CONTEXT": "512", "LLAMA_CPP_ARGS": "-ngl '99'"})
     model = provider.model("tiny")
-    assert (starts(here), model.limits) == ([], Limits(512))
+    assert (starts(here), model.limits) == ([], ModelLimits(512))
     for _ in range(2):
         _, reply = await collect(model, ask())
         assert reply.message.content == "Hello from the stand-in."
@@ -215,10 +215,10 @@ async def test_nobody_else_gets_in(opened: Callable[..., LlamaCpp], here: Path) 
 async def test_the_window_is_what_the_server_says(opened: Callable[..., LlamaCpp]) -> None:
     provider = opened(n_ctx=6144)
     model = provider.model("tiny")
-    assert model.limits == Limits()
+    assert model.limits == ModelLimits()
     [info] = await provider.models()
-    assert (info.id, info.limits) == ("tiny", Limits(6144))
-    assert model.limits == Limits(6144)  # and no output limit, which would leave nothing of it for the input
+    assert (info.id, info.limits) == ("tiny", ModelLimits(6144))
+    assert model.limits == ModelLimits(6144)  # and no output limit, which would leave nothing of it for the input
 
 
 async def test_everybody_waits_for_one_child_while_it_loads(opened: Callable[..., LlamaCpp], here: Path) -> None:
@@ -442,7 +442,7 @@ async def test_a_child_ends_with_its_parent_however_that_ends(
 ) -> None:
     script = """
         import asyncio, os, sys
-        from sagent.providers.llamacpp import LlamaCpp
+        from sagent.providers.local.llamacpp import LlamaCpp
 
         async def main():
             provider = LlamaCpp.from_env()
@@ -515,7 +515,7 @@ async def test_a_server_that_tells_nothing_is_used_all_the_same() -> None:
         model = provider.model("tiny")
         said = [(await collect(model, ask()))[1].message.content for _ in range(2)]
         await provider.aclose()
-        assert (said, model.limits) == (["one", "two"], Limits())
+        assert (said, model.limits) == (["one", "two"], ModelLimits())
         assert [request.path for request in server.requests].count("/props") == 1
 
 
@@ -606,12 +606,12 @@ async def test_the_real_server(tmp_path: Path) -> None:
     request = replace(ask(user("hi", Image("image/png", PIXEL)), max_output=8), tools=())
     try:
         [info] = await provider.models()
-        assert (info.id, info.limits) == ("tiny random", Limits(256))
+        assert (info.id, info.limits) == ("tiny random", ModelLimits(256))
         for cached in (False, True):
             _, reply = await collect(model, request)
             assert reply.message.stop == "max_tokens"
             assert reply.usage.output == 8
-            assert 0 < reply.usage.total_input <= model.weigh(request)
+            assert 0 < reply.usage.total_input <= model.max_input_tokens(request)
             assert bool(reply.usage.cache_read) == cached
         _, reply = await collect(model, replace(request, max_output=256))  # as much as the window holds
         assert reply.usage.total_input + reply.usage.output <= 256 + 1

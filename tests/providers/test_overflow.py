@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagent.providers.overflow import Sizes, most_output_in, sizes_in
+from sagent.providers.wire.overflow import Sizes, most_output_in, sizes_in
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from sagent.errors import ConfigError, UsageError
 from sagent.messages import user
-from sagent.model import Limits, Request
+from sagent.model import ModelLimits, Request
 from sagent.providers import (
     Anthropic,
     DashScope,
@@ -21,9 +21,9 @@ from sagent.providers import (
     provider_named,
     read_rows,
 )
-from sagent.providers.anthropic import messages_url
+from sagent.providers.families.anthropic import messages_url
+from sagent.providers.families.openai_endpoint import api_root
 from sagent.providers.limits import known_models, limits_of
-from sagent.providers.openai_endpoint import api_root
 
 
 @pytest.mark.parametrize(
@@ -207,11 +207,11 @@ def test_a_known_server_behind_the_generic_provider_is_treated_as_what_it_is() -
 
 
 def test_limits_by_the_longest_beginning() -> None:
-    assert limits_of("anthropic", "claude-opus-4-6-20260101") == Limits(1_000_000, 128_000)
-    assert limits_of("anthropic", "claude-opus-4-20250514") == Limits(200_000, 32_000)
-    assert limits_of("openai", "gpt-4o-mini") == Limits(128_000, 16_384)
-    assert limits_of("moonshot", "kimi-k2.6") == Limits(262_144, None)
-    assert limits_of("openai", "who-knows") == limits_of("acme", "gpt-5") == Limits()
+    assert limits_of("anthropic", "claude-opus-4-6-20260101") == ModelLimits(1_000_000, 128_000)
+    assert limits_of("anthropic", "claude-opus-4-20250514") == ModelLimits(200_000, 32_000)
+    assert limits_of("openai", "gpt-4o-mini") == ModelLimits(128_000, 16_384)
+    assert limits_of("moonshot", "kimi-k2.6") == ModelLimits(262_144, None)
+    assert limits_of("openai", "who-knows") == limits_of("acme", "gpt-5") == ModelLimits()
     assert any(info.id == "claude-sonnet-5-5" for info in known_models("anthropic"))
 
 

@@ -14,9 +14,9 @@ from sagent.lib.json import as_object, json_freeze_object, json_thaw
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import Billed, Delta, Reply, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.providers import Anthropic, Moonshot, OpenAI, provider_named
-from sagent.providers.exchange import Call
-from sagent.providers.faults import Origin
-from sagent.providers.responses_events import ResponsesDraft
+from sagent.providers.families.responses_events import ResponsesReplyReader
+from sagent.providers.wire.exchange import Call
+from sagent.providers.wire.faults import Origin
 from sagent.testing.families import FAMILIES
 from sagent.testing.script import Fail, Received, Turn
 from sagent.testing.server import FakeProviderServer
@@ -40,15 +40,15 @@ def complaints(body: dict) -> list[str]:
     return list(FAMILIES["responses"].complaints(received))
 
 
-def new_draft() -> ResponsesDraft:
-    return ResponsesDraft(Origin("openai", "m"), "responses:openai")
+def new_draft() -> ResponsesReplyReader:
+    return ResponsesReplyReader(Origin("openai", "m"), "responses:openai")
 
 
-def drafted(*events: dict) -> tuple[ResponsesDraft, list[Delta]]:
-    draft, out = new_draft(), []
+def drafted(*events: dict) -> tuple[ResponsesReplyReader, list[Delta]]:
+    reader, out = new_draft(), []
     for event in events:
-        draft.feed(event, out)
-    return draft, out
+        reader.feed(event, out)
+    return reader, out
 
 
 def response(*output: dict, **more: object) -> dict:
@@ -56,9 +56,9 @@ def response(*output: dict, **more: object) -> dict:
 
 
 def replied(*output: dict, **more: object) -> Message:
-    draft = new_draft()
-    draft.whole(response(*output, **more), [])
-    return draft.message()
+    reader = new_draft()
+    reader.whole(response(*output, **more), [])
+    return reader.message()
 
 
 def ended(**more: object) -> dict:
@@ -191,8 +191,8 @@ def test_errors_of_tools_say_so_where_the_wire_has_no_word_for_it() -> None:
 
 def test_the_weight() -> None:
     model = OpenAI.from_key("k" * 8).model("gpt-5.2")
-    assert 1_000 < model.weigh(Request("a", [user("x" * 1_000)])) < 2_500
-    assert 8_000 < model.weigh(Request("b", [user("", Image("image/png", b"x" * 2_000_000))])) < 9_500
+    assert 1_000 < model.max_input_tokens(Request("a", [user("x" * 1_000)])) < 2_500
+    assert 8_000 < model.max_input_tokens(Request("b", [user("", Image("image/png", b"x" * 2_000_000))])) < 9_500
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def delta(kind: str, index: int, text: str, **more: object) -> dict:
 
 
 def test_a_streamed_reply() -> None:
-    draft, out = drafted(
+    reader, out = drafted(
         {"type": "response.created", "response": {"id": "resp_1"}},
         added(0, {**reasoning(), "encrypted_content": "half"}),
         delta("reasoning_summary_text", 0, "H", summary_index=0),
@@ -240,20 +240,20 @@ def test_a_streamed_reply() -> None:
         TextPart("lo."),
     ]
     assert isinstance(billed, Billed)
-    parts = draft.message().parts
+    parts = reader.message().parts
     assert [type(part) for part in parts] == [Thinking, Text, ToolCall]
     assert (parts[0].text, parts[1].text) == ("Hm.\n\nSo.", "Hello.")
     assert (parts[2].id, parts[2].name, parts[2].arguments) == ("call_1", "Read", {"path": "a"})
     assert as_object(parts[0].private.data)["encrypted_content"] == "gAAAA1"
-    assert (draft.message().stop, draft.response_id, draft.closed) == ("tool_use", "resp_1", True)
+    assert (reader.message().stop, reader.response_id, reader.closed) == ("tool_use", "resp_1", True)
 
 
 def test_items_are_in_their_order_however_they_end() -> None:
-    draft, _ = drafted(
+    reader, _ = drafted(
         added(0, reasoning()), added(1, message()), delta("output_text", 1, "Hello."), done(1, message()),
         done(0, reasoning()), ended(),
     )  # fmt: skip
-    assert [type(part) for part in draft.message().parts] == [Thinking, Text]
+    assert [type(part) for part in reader.message().parts] == [Thinking, Text]
 
 
 @pytest.mark.parametrize(
@@ -267,13 +267,13 @@ def test_items_are_in_their_order_however_they_end() -> None:
 )
 def test_what_was_not_streamed_is_told_at_the_end(events: list[dict]) -> None:
     events[-1]["response"].setdefault("output", [])
-    draft = new_draft()
+    reader = new_draft()
     out: list[Delta] = []
     for event in events:
         event = {**event, "type": event["type"].replace("text.done", "text.delta")}
-        draft.feed({"delta": event.get("text"), **event}, out)
+        reader.feed({"delta": event.get("text"), **event}, out)
     assert [part for part in out if not isinstance(part, Billed)] == [ThinkingPart("Hm."), TextPart("Hello.")]
-    assert (draft.message().content, draft.complete) == ("Hello.", True)
+    assert (reader.message().content, reader.complete) == ("Hello.", True)
 
 
 def test_a_reply_in_one_piece() -> None:
@@ -317,31 +317,31 @@ def whole_stream() -> list[dict]:
     ],
 )
 def test_items_are_told_apart_by_number_or_by_id(change: Callable[[dict], dict]) -> None:
-    draft, out = drafted(*map(change, whole_stream()))
-    said = draft.message()
+    reader, out = drafted(*map(change, whole_stream()))
+    said = reader.message()
     assert [type(part) for part in said.parts] == [Thinking, Text, ToolCall, ToolCall]
     assert [(call.id, dict(call.arguments)) for call in said.calls] == [
         ("call_1", {"path": "a"}),
         ("call_2", {"path": "a"}),
     ]
     assert [each for each in out if not isinstance(each, Billed)] == [ThinkingPart("Hm."), TextPart("Hello.")]
-    assert draft.complete
+    assert reader.complete
 
 
 def test_an_item_that_the_stream_left_out_moves_no_other() -> None:
-    draft, out = drafted(*whole_stream()[3:6], ended(output=[message()]))
-    assert (draft.message().content, out) == ("Hello.", [TextPart("Hello.")])
+    reader, out = drafted(*whole_stream()[3:6], ended(output=[message()]))
+    assert (reader.message().content, out) == ("Hello.", [TextPart("Hello.")])
 
 
 def test_texts_and_arguments_that_come_in_one_piece() -> None:
-    draft, out = drafted(
+    reader, out = drafted(
         added(0, message(text="")),
         {"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": "Hello."},
         added(1, function_call(arguments="")),
         {"type": "response.function_call_arguments.done", "output_index": 1, "arguments": '{"path":"a"}'},
         ended(),
     )
-    said = draft.message()
+    said = reader.message()
     assert (said.content, dict(said.calls[0].arguments)) == ("Hello.", {"path": "a"})
     assert out == [TextPart("Hello.")]
     assert replied(message(content="Hello.")).content == "Hello."
@@ -358,17 +358,17 @@ def test_texts_and_arguments_that_come_in_one_piece() -> None:
     ],
 )
 def test_why_it_ended(status: str, reason: str | None, stop: str, noted: bool) -> None:
-    draft = new_draft()
-    draft.whole(response(message(), status=status, incomplete_details={"reason": reason} if reason else None), [])
-    assert (draft.message().stop, bool(draft.notes())) == (stop, noted)
+    reader = new_draft()
+    reader.whole(response(message(), status=status, incomplete_details={"reason": reason} if reason else None), [])
+    assert (reader.message().stop, bool(reader.notes())) == (stop, noted)
 
 
 def test_a_refusal_is_shown_named_and_sent_back() -> None:
     item = message(content=[{"type": "refusal", "refusal": "I cannot."}])
-    draft, out = drafted(added(0, message(text="")), delta("refusal", 0, "I cannot."), done(0, item), ended())
-    assert (draft.message().content, draft.message().stop) == ("I cannot.", "refusal")
+    reader, out = drafted(added(0, message(text="")), delta("refusal", 0, "I cannot."), done(0, item), ended())
+    assert (reader.message().content, reader.message().stop) == ("I cannot.", "refusal")
     assert out[0] == TextPart("I cannot.")
-    assert body_of(user("hi"), draft.message())["input"][1] == item
+    assert body_of(user("hi"), reader.message())["input"][1] == item
 
 
 @pytest.mark.parametrize(
@@ -387,18 +387,18 @@ def test_a_refusal_is_shown_named_and_sent_back() -> None:
 )
 def test_a_failed_response_is_an_error_by_its_code(error: dict | None, kind: str) -> None:
     failed = response(status="failed", error=error, usage={"input_tokens": 3, "output_tokens": 1})
-    draft, out = new_draft(), []
+    reader, out = new_draft(), []
     with pytest.raises(ModelError) as caught:
-        draft.feed({"type": "response.failed", "response": failed}, out)
+        reader.feed({"type": "response.failed", "response": failed}, out)
     assert caught.value.kind == kind
     assert out[0].charges[0].usage == Usage(input=3, output=1)
-    assert not draft.complete
+    assert not reader.complete
 
 
 def test_without_its_last_event_a_stream_is_cut() -> None:
-    draft, _ = drafted(added(0, message()), delta("output_text", 0, "Hello."), done(0, message()))
-    draft.done()  # `[DONE]`
-    assert not draft.complete
+    reader, _ = drafted(added(0, message()), delta("output_text", 0, "Hello."), done(0, message()))
+    reader.done()  # `[DONE]`
+    assert not reader.complete
 
 
 @pytest.mark.parametrize(
@@ -420,18 +420,18 @@ def test_without_its_last_event_a_stream_is_cut() -> None:
 )
 @pytest.mark.parametrize(("tier", "charged"), [("default", ""), ("priority", "priority"), (None, "")])
 def test_the_bill(told: dict, expected: Usage, tier: str | None, charged: str) -> None:
-    draft, _ = drafted(ended(usage=told, service_tier=tier))
-    bill = draft.bill()
+    reader, _ = drafted(ended(usage=told, service_tier=tier))
+    bill = reader.bill()
     assert bill.usage == expected
     assert [(charge.usage, charge.tier, charge.model) for charge in bill.charges] == [(expected, charged, "m")]
     assert drafted(ended())[0].bill().usage is None
 
 
 def billed(*output: dict, model: str = "gpt-5", **more: object) -> Usage:
-    draft = ResponsesDraft(Origin("openai", model), "responses:openai")
+    reader = ResponsesReplyReader(Origin("openai", model), "responses:openai")
     counts = {"input_tokens": 1, "output_tokens": 1, **more.pop("usage", {})}
-    draft.whole(response(*output, usage=counts, **more), [])
-    usage = draft.bill().usage
+    reader.whole(response(*output, usage=counts, **more), [])
+    usage = reader.bill().usage
     assert usage
     return usage
 
@@ -553,11 +553,11 @@ def test_a_changed_call_goes_back_changed() -> None:
 
 def test_a_custom_tool_s_call_is_one_with_a_single_argument() -> None:
     item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "exec", "input": ""}
-    draft, _ = drafted(
+    reader, _ = drafted(
         added(0, item), delta("custom_tool_call_input", 0, "print(1)"), done(0, {**item, "input": "print(1)"}), ended()
     )
-    assert draft.message().calls == (ToolCall("call_1", "exec", json_freeze_object({"input": "print(1)"})),)
-    body = body_of(user("hi"), draft.message())
+    assert reader.message().calls == (ToolCall("call_1", "exec", json_freeze_object({"input": "print(1)"})),)
+    body = body_of(user("hi"), reader.message())
     assert (body["input"][1]["type"], body["input"][1]["arguments"]) == ("function_call", '{"input":"print(1)"}')
     assert complaints(body) == []
 

@@ -11,10 +11,10 @@ from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Message, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import EFFORTS, Reply, Request, ToolSpec
 from sagent.providers import built_in, provider_named, read_rows
-from sagent.providers.chat_efforts import effort_members, knob_of
-from sagent.providers.chat_events import ChatDraft
-from sagent.providers.faults import Origin
+from sagent.providers.families.chat_efforts import effort_members, knob_of
+from sagent.providers.families.chat_events import ChatReplyReader
 from sagent.providers.rows import row_for_url
+from sagent.providers.wire.faults import Origin
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 
@@ -207,24 +207,24 @@ async def test_a_talk_that_began_elsewhere_goes_on_here(name: str) -> None:
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("name", ["vllm", "ollama", "openai-compatible"])
 def test_reasoning_goes_back_under_the_name_it_came_by(field: str, name: str) -> None:
-    draft = ChatDraft(Origin(name, "m"), f"chat:{name}")
+    reader = ChatReplyReader(Origin(name, "m"), f"chat:{name}")
     call = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": "{}"}}
     choice = {"index": 0, "delta": {field: "hm", "tool_calls": [call]}, "finish_reason": "tool_calls"}
-    draft.feed({"choices": [choice]}, [])
+    reader.feed({"choices": [choice]}, [])
     model = provider_named(name, base_url="http://127.0.0.1:4711/v1", environ={}).model("m")
-    sent = json.loads(model.prepare(Request("c", [user("hi"), draft.message()])).body.data)["messages"][1]
+    sent = json.loads(model.prepare(Request("c", [user("hi"), reader.message()])).body.data)["messages"][1]
     assert {name: value for name, value in sent.items() if name.startswith("reasoning")} == {field: "hm"}
 
 
 def test_reasoning_that_came_twice_goes_back_twice() -> None:
     """At a gateway of which we know nothing: the signatures of Gemini's calls are in the details."""
     signed = {"type": "reasoning.encrypted", "id": "c1", "data": "xx"}
-    draft = ChatDraft(Origin("openai-compatible", "m"), "chat:openai-compatible")
+    reader = ChatReplyReader(Origin("openai-compatible", "m"), "chat:openai-compatible")
     call = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": "{}"}}
     delta = {"reasoning": "hm", "reasoning_details": [signed], "tool_calls": [call]}
-    draft.feed({"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]}, [])
+    reader.feed({"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]}, [])
     model = provider_named("openai-compatible", base_url="http://127.0.0.1:4711/v1", environ={}).model("m")
-    sent = json.loads(model.prepare(Request("c", [user("hi"), draft.message()])).body.data)["messages"][1]
+    sent = json.loads(model.prepare(Request("c", [user("hi"), reader.message()])).body.data)["messages"][1]
     assert {name: value for name, value in sent.items() if name.startswith("reasoning")} == {
         "reasoning": "hm",
         "reasoning_details": [signed],

@@ -11,8 +11,8 @@ from sagent.messages import user
 from sagent.model import Reply, Request
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.providers.access import Access
-from sagent.providers.sdk import SdkTransport
-from sagent.providers.transport import DirectTransport, Transport
+from sagent.providers.clouds.sdk import SdkTransport
+from sagent.providers.wire.transport import DirectTransport, Transport
 from tests.conftest import RECORDINGS
 
 pytestmark = pytest.mark.needs("recordings")

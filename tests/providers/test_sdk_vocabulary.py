@@ -17,9 +17,9 @@ from sagent.errors import ModelError
 from sagent.messages import Message, Text, Thinking, ToolCall, user
 from sagent.model import Request
 from sagent.providers import Anthropic, Google, OpenAI
-from sagent.providers.draft import Draft
-from sagent.providers.responses_events import CLIENT_CALLS
-from sagent.providers.wire_model import WireModel
+from sagent.providers.families.responses_events import CLIENT_CALLS
+from sagent.providers.wire.model import WireModel
+from sagent.providers.wire.reply import ReplyReader
 
 
 def members(kind: object) -> Iterator[type[BaseModel]]:
@@ -57,8 +57,8 @@ def sample(kind: object, name: str = "") -> object:
     return plain.get(kind, {"any": 1})  # type: ignore[call-overload]
 
 
-def draft_of(model: WireModel) -> Draft:
-    return model.prepare(Request("c", [user("hi")])).draft
+def draft_of(model: WireModel) -> ReplyReader:
+    return model.prepare(Request("c", [user("hi")])).reader
 
 
 def sent_back(model: WireModel, said: Message) -> dict:
@@ -86,14 +86,14 @@ def test_every_block_of_messages() -> None:
         if block["type"] == "mcp_tool_use":
             result = {"type": "mcp_tool_result", "tool_use_id": block["id"], "is_error": False, "content": []}
         blocks = [block, *([result] if asks and block["type"] != "tool_use" else []), {"type": "text", "text": "end"}]
-        draft = draft_of(CLAUDE)
-        draft.feed({"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1}}}, [])
+        reader = draft_of(CLAUDE)
+        reader.feed({"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1}}}, [])
         for index, each in enumerate(blocks):
-            draft.feed({"type": "content_block_start", "index": index, "content_block": each}, [])
-            draft.feed({"type": "content_block_stop", "index": index}, [])
-        draft.feed({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}}, [])
-        draft.feed({"type": "message_stop"}, [])
-        said = draft.message()
+            reader.feed({"type": "content_block_start", "index": index, "content_block": each}, [])
+            reader.feed({"type": "content_block_stop", "index": index}, [])
+        reader.feed({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}}, [])
+        reader.feed({"type": "message_stop"}, [])
+        said = reader.message()
         turn = sent_back(CLAUDE, said)["messages"][1]
         if block["type"] == "tool_use":
             assert [type(part) for part in said.parts] == [ToolCall, Text]
@@ -106,7 +106,7 @@ def test_every_block_of_messages() -> None:
 
 def test_every_stop_reason_of_messages() -> None:
     beta = pytest.importorskip("anthropic.types.beta")
-    from sagent.providers.anthropic_events import _STOPS
+    from sagent.providers.families.anthropic_events import _STOPS
 
     assert set(get_args(beta.BetaStopReason)) <= set(_STOPS)
 
@@ -152,13 +152,13 @@ def test_every_event_of_responses_is_taken() -> None:
     for kind in members(responses.ResponseStreamEvent):
         event = sample(kind)
         assert isinstance(event, dict)
-        draft = draft_of(GPT)
+        reader = draft_of(GPT)
         if event["type"] in ends:
             with pytest.raises(ModelError, match="a_message"):  # the sample has an error
-                draft.feed(event, [])
+                reader.feed(event, [])
         else:
-            draft.feed(event, [])
-            draft.message()
+            reader.feed(event, [])
+            reader.message()
         seen += 1
     assert seen >= 50
 
@@ -172,10 +172,10 @@ def test_every_part_of_generate_content() -> None:
             continue
         for signature in ({}, {"thoughtSignature": "c2ln"}):
             part = {key: sample(field.annotation, name), **signature}
-            draft = draft_of(GEMINI)
+            reader = draft_of(GEMINI)
             candidate = {"content": {"role": "model", "parts": [part, {"text": " end"}]}, "finishReason": "STOP"}
-            draft.feed({"responseId": "r", "candidates": [candidate]}, [])
-            turn = sent_back(GEMINI, draft.message())["contents"][1]
+            reader.feed({"responseId": "r", "candidates": [candidate]}, [])
+            turn = sent_back(GEMINI, reader.message())["contents"][1]
             if key == "functionCall":
                 assert turn["parts"][0]["functionCall"]["name"] == "a_name"
             elif key == "text" and not signature:
@@ -190,14 +190,14 @@ def test_every_part_of_generate_content() -> None:
 def test_every_finish_reason_of_generate_content() -> None:
     types = pytest.importorskip("google.genai").types
     for reason in types.FinishReason:
-        draft = draft_of(GEMINI)
+        reader = draft_of(GEMINI)
         chunk = {"candidates": [{"content": {"parts": [{"text": "Some."}]}, "finishReason": reason.value}]}
         if reason.value in ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"):
             with pytest.raises(ModelError, match=reason.value):
-                draft.feed(chunk, [])
+                reader.feed(chunk, [])
             continue
-        draft.feed(chunk, [])
-        said = draft.message()
+        reader.feed(chunk, [])
+        said = reader.message()
         assert said.content == "Some."
         told = said.stop in ("end", "max_tokens")
-        assert told or draft.notes() == (f"the provider stopped the answer: {reason.value}",)
+        assert told or reader.notes() == (f"the provider stopped the answer: {reason.value}",)

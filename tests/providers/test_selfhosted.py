@@ -30,12 +30,12 @@ from sagent.messages import (
     assistant,
     user,
 )
-from sagent.model import Billed, Limits, Model, Provider, Reply, Request, TextPart, ThinkingPart, ToolSpec
-from sagent.providers.selfhosted import ChatTemplateDialect, SelfHosted, hub_cache, names_weights, read_weights
-from sagent.providers.selfhosted_answer import LoadedModel
-from sagent.providers.selfhosted_template import Habits, dress, learn_habits
-from sagent.providers.selfhosted_weights import Weights
-from sagent.providers.wire import Scrolls
+from sagent.model import Billed, Model, ModelLimits, Provider, Reply, Request, TextPart, ThinkingPart, ToolSpec
+from sagent.providers.local.answer import LoadedModel
+from sagent.providers.local.selfhosted import ChatTemplateDialect, SelfHosted, hub_cache, names_weights, read_weights
+from sagent.providers.local.template import Habits, dress, learn_habits
+from sagent.providers.local.weights import Weights
+from sagent.providers.wire.encoding import EncodingCache
 from sagent.testing.model_suite import PATIENCE, MakeModel, ModelSuite, collect, failure, texts
 from sagent.testing.script import Stall, Step, Turn
 from sagent.usage import Charge, Usage
@@ -313,7 +313,7 @@ def test_a_path_may_hold_a_plus(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.providers.selfhosted.find_spec", lambda name: None)
+    monkeypatch.setattr("sagent.providers.local.selfhosted.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'sagent\[selfhosted\]'"):
         SelfHosted().model("some/model")
 
@@ -321,7 +321,7 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
 async def test_a_folder_that_is_not_there_is_told_before_torch_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagent.providers.selfhosted.find_spec", lambda name: name)
+    monkeypatch.setattr("sagent.providers.local.selfhosted.find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "torch", None)  # to import it would fail
     provider = SelfHosted()
     _, error = await failure(provider.model(str(tmp_path / "nowhere")), ask())
@@ -361,8 +361,8 @@ async def test_the_listing_is_what_lies_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "broken" / "config.json").write_text("{")
     listed = await SelfHosted(folder=tmp_path).models()
     assert [(info.id, info.limits) for info in listed] == [
-        ("Qwen/Qwen3-0.6B", Limits(40_960, 40_960)),
-        (str(tmp_path / "seen"), Limits(7, 7)),
+        ("Qwen/Qwen3-0.6B", ModelLimits(40_960, 40_960)),
+        (str(tmp_path / "seen"), ModelLimits(7, 7)),
     ]
     assert await SelfHosted(folder=tmp_path / "nowhere").models() == ()
 
@@ -373,7 +373,7 @@ async def test_the_listing_is_what_lies_in_the_folder(tmp_path: Path) -> None:
 
 def sent(*messages: Message, system: str = "", tools: tuple[ToolSpec, ...] = ()) -> dict:
     """What a chat template is given."""
-    scroll = Scrolls(ChatTemplateDialect()).unroll(Request("c", messages, system, tools))
+    scroll = EncodingCache(ChatTemplateDialect()).unroll(Request("c", messages, system, tools))
     return json.loads(scroll.write(b"]}", 0).data)
 
 
@@ -576,7 +576,7 @@ async def test_tokens_are_counted_exactly(home: Home) -> None:
     assert [delta for delta in deltas if isinstance(delta, Billed)] == [
         Billed((Charge(model.id, Usage(input=count[0])),))
     ]
-    assert reply.usage.total_input <= model.weigh(ask(user("hé")))
+    assert reply.usage.total_input <= model.max_input_tokens(ask(user("hé")))
 
 
 @needs_torch
@@ -671,7 +671,7 @@ async def test_a_tokenizer_that_describes_answers_is_believed(home: Home) -> Non
 async def test_the_limits_are_those_of_the_configuration(home: Home) -> None:
     path = home.make("x" * 40 + "…", max_position_embeddings=700)
     async with opened(path) as model:
-        assert model.limits == Limits(700, 700)
+        assert model.limits == ModelLimits(700, 700)
         size = (await said_by(model, tools=(), max_output=3)).usage.total_input
         for wanted, stop, written in ((3, "max_tokens", 3), (None, "context_overflow", 700 - size)):
             reply = await said_by(model, tools=(), max_output=wanted)
@@ -949,7 +949,7 @@ async def test_what_is_not_here_comes_from_the_hub(
     async with listening(hub.answer) as address:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{address}")
         async with opened("org/tiny", folder=tmp_path / "cache") as model:
-            assert model.limits == Limits()
+            assert model.limits == ModelLimits()
             reading = asyncio.create_task(collect(model, ask()))
             async with asyncio.timeout(PATIENCE):
                 while "model.safetensors" not in hub.fetched:
@@ -963,10 +963,10 @@ async def test_what_is_not_here_comes_from_the_hub(
             assert (await said_by(model)).message.content == "Hello."
             assert "model.safetensors" in hub.fetched
             assert not {"pytorch_model.bin", "README.md", "x.bin"} & {*hub.fetched}
-            assert model.limits == Limits(WINDOW, WINDOW)
+            assert model.limits == ModelLimits(WINDOW, WINDOW)
         hub.fetched.clear()
         async with opened("org/tiny", folder=tmp_path / "cache") as model:
-            assert model.limits == Limits(WINDOW, WINDOW)
+            assert model.limits == ModelLimits(WINDOW, WINDOW)
             assert (await said_by(model)).message.content == "Hello."
             assert hub.fetched == []
         async with opened("org/other", folder=tmp_path / "cache") as model:
@@ -997,7 +997,7 @@ _FORGETFUL = """
 import asyncio, sys
 from sagent.messages import user
 from sagent.model import Request
-from sagent.providers.selfhosted import SelfHosted
+from sagent.providers.local.selfhosted import SelfHosted
 
 async def main():
     stream = SelfHosted().model(sys.argv[1] + "+cpu").stream(Request("c", (user("hi"),), max_output=50_000))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sagent.lib.json import EMPTY, json_freeze_object, mend_text
 from sagent.messages import Part, Text, Thinking, ToolCall
 from sagent.model import TextPart, ThinkingPart, ToolSpec
-from sagent.providers.selfhosted_text import CALLS, MARKS, THOUGHTS, MarkReader
+from sagent.providers.local.text import CALLS, MARKS, THOUGHTS, MarkReader
 
 READ = ToolSpec(
     "Read",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.providers.sse import EventReader
+from sagent.providers.wire.sse import EventReader
 
 
 def read(*chunks: bytes) -> list[tuple[str, str]]:

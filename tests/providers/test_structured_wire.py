@@ -11,8 +11,8 @@ from typing import Annotated, Literal, TypeAlias, cast
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
-from sagent.agent import Agent, Bounds
-from sagent.agent.structured import output_of
+from sagent.agent import Agent, RunLimits
+from sagent.engine.output import output_of
 from sagent.errors import ConfigError
 from sagent.events import Notice
 from sagent.lib.json import JsonObject, as_array, as_object, json_freeze_object, json_thaw
@@ -20,9 +20,8 @@ from sagent.lib.schema import violations
 from sagent.messages import assistant, user
 from sagent.model import Model, Request, Structuring, ToolSpec
 from sagent.providers import Anthropic, Google, Moonshot, OpenAI, OpenAICompatible, provider_named
-from sagent.providers.google import speaks
-from sagent.providers.rows import built_in, read_rows
-from sagent.providers.schemas import (
+from sagent.providers.families.google import speaks
+from sagent.providers.families.schemas import (
     ANTHROPIC,
     CHAT,
     GOOGLE,
@@ -32,8 +31,9 @@ from sagent.providers.schemas import (
     openai_holds,
     response_format,
 )
-from sagent.providers.wire import schema_weight
-from sagent.providers.wire_model import WireModel
+from sagent.providers.rows import built_in, read_rows
+from sagent.providers.wire.encoding import schema_weight
+from sagent.providers.wire.model import WireModel
 from sagent.testing.server import Call, Fail, FakeProviderServer, Turn
 from sagent.tools import tool
 
@@ -428,7 +428,7 @@ def test_the_beginning_of_the_body_stays(model: Callable[[], Model]) -> None:
 def test_the_schema_weighs(model: Callable[[], Model]) -> None:
     one = model()
     assert (
-        one.weigh(asked(THING)) - one.weigh(asked(None))
+        one.max_input_tokens(asked(THING)) - one.max_input_tokens(asked(None))
         == schema_weight(asked(THING))
         > len(json.dumps(json_thaw(THING)))
     )
@@ -508,7 +508,7 @@ REFUSALS = {
 @pytest.mark.parametrize("family", REFUSALS)
 async def test_a_refused_schema_is_told_in_words_over_http(family: str) -> None:
     async with FakeProviderServer([Fail(400, message=REFUSALS[family]), Turn(f"Here: {PLACED}")]) as server:
-        agent = Agent(SERVED[family](server.url), bounds=Bounds(max_retries=0))
+        agent = Agent(SERVED[family](server.url), limits=RunLimits(max_retries=0))
         notices: list[str] = []
         agent.listen(lambda event: notices.append(event.text) if isinstance(event, Notice) else None)
         result = await agent.run("Where?", output=Place)

@@ -24,8 +24,8 @@ from sagent.model import Model
 from sagent.peer import Switch
 from sagent.providers import provider_named
 from sagent.session.folds import history, spend
-from sagent.session.proof import verify
 from sagent.session.store import Session
+from sagent.session.verify import verify
 from sagent.testing import check_pairing
 from sagent.testing.script import Call, Received, Stall, Step, Turn
 from sagent.testing.server import FakeProviderServer

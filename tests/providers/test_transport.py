@@ -15,9 +15,9 @@ import pytest
 from sagent.errors import ModelError
 from sagent.providers import OpenAI
 from sagent.providers.access import Access
-from sagent.providers.disruption import Disrupted
-from sagent.providers.sdk import SdkTransport
-from sagent.providers.transport import DirectTransport
+from sagent.providers.clouds.sdk import SdkTransport
+from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.transport import DirectTransport
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

@@ -11,12 +11,12 @@ from sagent.lib.json import json_freeze_object
 from sagent.messages import Opaque, Text, user
 from sagent.model import Delta, Model, Reply, Request, ThinkingPart
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible, Timeouts, provider_named
-from sagent.providers.anthropic_events import MessagesDraft
-from sagent.providers.chat_events import ChatDraft
-from sagent.providers.draft import Draft
-from sagent.providers.faults import Origin
-from sagent.providers.responses_events import ResponsesDraft
-from sagent.providers.sse import EventReader
+from sagent.providers.families.anthropic_events import MessagesReplyReader
+from sagent.providers.families.chat_events import ChatReplyReader
+from sagent.providers.families.responses_events import ResponsesReplyReader
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.reply import ReplyReader
+from sagent.providers.wire.sse import EventReader
 from sagent.testing.script import Call, ErrorEvent, Raw, Stall, Turn, Wire
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
@@ -187,33 +187,35 @@ async def test_an_error_in_place_of_a_reply(raw_server, kind: type, way: str, bo
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "reasoning_text", "thinking"])
 def test_reasoning_is_found_under_each_of_its_names(name: str) -> None:
     out: list[Delta] = []
-    ChatDraft(Origin("x", "m"), "chat:x").feed({"choices": [{"index": 0, "delta": {name: "Hm."}}]}, out)
+    ChatReplyReader(Origin("x", "m"), "chat:x").feed({"choices": [{"index": 0, "delta": {name: "Hm."}}]}, out)
     assert out == [ThinkingPart("Hm.")]
 
 
 # Usage
 
 
-def fed(draft: Draft, *events: dict) -> Draft:
+def fed(reader: ReplyReader, *events: dict) -> ReplyReader:
     for event in events:
-        draft.feed(event, [])
-    return draft
+        reader.feed(event, [])
+    return reader
 
 
-def messages(*blocks: dict, rounds: list[dict], **told: object) -> MessagesDraft:
+def messages(*blocks: dict, rounds: list[dict], **told: object) -> MessagesReplyReader:
     """A reply of blocks, each with its deltas under "deltas"; usage at its end."""
-    draft = MessagesDraft(Origin("anthropic", "claude-opus-4-6"))
-    fed(draft, {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1, "output_tokens": 1}}})
+    reader = MessagesReplyReader(Origin("anthropic", "claude-opus-4-6"))
+    fed(reader, {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1, "output_tokens": 1}}})
     for index, block in enumerate(blocks):
         deltas = block.pop("deltas", ())
-        fed(draft, {"type": "content_block_start", "index": index, "content_block": block})
-        fed(draft, *({"type": "content_block_delta", "index": index, "delta": each} for each in deltas))
-        fed(draft, {"type": "content_block_stop", "index": index})
+        fed(reader, {"type": "content_block_start", "index": index, "content_block": block})
+        fed(reader, *({"type": "content_block_delta", "index": index, "delta": each} for each in deltas))
+        fed(reader, {"type": "content_block_stop", "index": index})
     usage = {**told, "iterations": rounds}
     fed(
-        draft, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}, {"type": "message_stop"}
+        reader,
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+        {"type": "message_stop"},
     )
-    return draft
+    return reader
 
 
 def test_a_compaction_is_billed_beside_the_reply_and_its_block_goes_back() -> None:
@@ -224,14 +226,14 @@ def test_a_compaction_is_billed_beside_the_reply_and_its_block_goes_back() -> No
         {"type": "compaction", "input_tokens": 150_000, "cache_read_input_tokens": 9_000, "output_tokens": 700},
         {"type": "message", "input_tokens": 900, "cache_creation_input_tokens": 40, "output_tokens": 30},
     ]
-    draft = messages({**block, "deltas": deltas}, {"type": "text", "text": "On."}, rounds=rounds, input_tokens=900)
-    bill = draft.bill()
+    reader = messages({**block, "deltas": deltas}, {"type": "text", "text": "On."}, rounds=rounds, input_tokens=900)
+    bill = reader.bill()
     assert bill.usage == Usage(input=900, cache_write=40, output=30)
     assert [(charge.model, charge.usage) for charge in bill.charges] == [
         ("claude-opus-4-6", Usage(input=150_000, cache_read=9_000, output=700)),
         ("claude-opus-4-6", Usage(input=900, cache_write=40, output=30)),
     ]
-    said = draft.message()
+    said = reader.message()
     assert said.parts[1:] == (Text("On."),)
     assert isinstance(said.parts[0], Opaque)
     model = Anthropic.from_key(KEY).model("claude-opus-4-6")
@@ -262,11 +264,11 @@ def test_what_openai_writes_to_its_cache_is_inside_the_input(details: dict) -> N
     told = {"input_tokens": 1_000, "input_tokens_details": details, "output_tokens": 5, "total_tokens": 1_005}
     response = {"id": "r", "status": "completed", "output": [], "usage": told}
     responses = fed(
-        ResponsesDraft(Origin("openai", "gpt-5.6-terra"), "responses:openai"),
+        ResponsesReplyReader(Origin("openai", "gpt-5.6-terra"), "responses:openai"),
         {"type": "response.completed", "response": response},
     )
     told = {"prompt_tokens": 1_000, "prompt_tokens_details": details, "completion_tokens": 5, "total_tokens": 1_005}
-    chat = fed(ChatDraft(Origin("x", "gpt-5.6-terra"), "chat:x"), {"choices": [], "usage": told})
+    chat = fed(ChatReplyReader(Origin("x", "gpt-5.6-terra"), "chat:x"), {"choices": [], "usage": told})
     assert responses.bill().usage == chat.bill().usage == Usage(100, 600, 300, output=5)
 
 
@@ -281,8 +283,8 @@ def test_an_item_s_id_goes_back_only_where_openai_would_take_it(told: str, kept:
     """Copilot's have 416 characters, servers that imitate the API have their own."""
     content = [{"type": "output_text", "text": "Hi.", "annotations": []}]
     item = {"type": "message", "id": told, "role": "assistant", "status": "completed", "content": content}
-    draft = ResponsesDraft(Origin("openai", "gpt-5.2"), "responses:openai")
-    draft.whole({"id": "r", "status": "completed", "output": [item]}, [])
+    reader = ResponsesReplyReader(Origin("openai", "gpt-5.2"), "responses:openai")
+    reader.whole({"id": "r", "status": "completed", "output": [item]}, [])
     model = OpenAI.from_key(KEY).model("gpt-5.2")
-    sent = json.loads(model.prepare(Request("c", [user("hi"), draft.message()])).body.data)["input"][1]
+    sent = json.loads(model.prepare(Request("c", [user("hi"), reader.message()])).body.data)["input"][1]
     assert sent == (item if kept else {name: value for name, value in item.items() if name != "id"})

@@ -36,15 +36,15 @@ from sagent.lib.json import JsonObject
 from sagent.messages import Text, ToolCall, ToolResult, assistant, user
 from sagent.policy import Ask
 from sagent.repl.approvals import Approval, options, render_question
-from sagent.repl.blocks import Block, Shell
-from sagent.repl.history import ProjectHistory
-from sagent.repl.lines import Line, line_width
-from sagent.repl.panel import Figures, Queued, render_panel, render_status
-from sagent.repl.picker import Picker, render_picker
-from sagent.repl.screen import Screen
-from sagent.repl.theme import rules_of
-from sagent.repl.transcript import render_block, separated
-from sagent.repl.view import View, reduce
+from sagent.repl.terminal.history import ProjectHistory
+from sagent.repl.terminal.picker import Picker, render_picker
+from sagent.repl.terminal.screen import Screen
+from sagent.repl.view.blocks import Block, Shell
+from sagent.repl.view.lines import Line, line_width
+from sagent.repl.view.panel import Figures, Queued, render_panel, render_status
+from sagent.repl.view.theme import rules_of
+from sagent.repl.view.transcript import render_block, separated
+from sagent.repl.view.view import View, reduce
 from sagent.usage import Cost, Usage
 
 SHEETS = Path(__file__).with_name("looks")

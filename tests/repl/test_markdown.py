@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.repl.lines import line_width, plain, wrap
-from sagent.repl.markdown import Flow, Piece, feed, finish, inline, render_piece
+from sagent.repl.view.lines import line_width, plain, wrap
+from sagent.repl.view.markdown import Flow, Piece, feed, finish, inline, render_piece
 
 SAMPLE = """# Title
 A paragraph with **bold** and `code`, and *more*.

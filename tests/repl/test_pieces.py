@@ -18,18 +18,18 @@ from sagent.lib.json import JsonObject
 from sagent.messages import Document, Image, Text, ToolCall
 from sagent.policy import Ask
 from sagent.repl.approvals import Approval, add_rule, render_question, rule_for
-from sagent.repl.blocks import Told
-from sagent.repl.calls import proposal
-from sagent.repl.draft import Draft
 from sagent.repl.files import attach, list_files, mentioned, nearest
 from sagent.repl.guide import guide
-from sagent.repl.history import ProjectHistory
-from sagent.repl.lines import plain
+from sagent.repl.input_buffer import InputBuffer
 from sagent.repl.login import store_key
-from sagent.repl.picker import Option, Picker, matches, narrowed, render_picker
-from sagent.repl.plain import plain_text
 from sagent.repl.project import add_note, branch_of
 from sagent.repl.shell import run_shell
+from sagent.repl.terminal.history import ProjectHistory
+from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
+from sagent.repl.terminal.plain import plain_text
+from sagent.repl.view.blocks import Told
+from sagent.repl.view.calls import proposal
+from sagent.repl.view.lines import plain
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001a5f64540"
@@ -157,9 +157,9 @@ async def test_without_git_the_directory_is_walked(tmp_path: Path) -> None:
 
 
 def test_the_nearest_files_come_first() -> None:
-    files = ["docs/plan.md", "sagent/repl/panel.py", "tests/repl/test_panel.py", "panel.py", "a/p/l/a/n/e/l"]
-    assert nearest("panel", files)[:2] == ["panel.py", "sagent/repl/panel.py"]
-    assert nearest("srpan", files)[0] == "sagent/repl/panel.py"
+    files = ["docs/plan.md", "sagent/repl/view/panel.py", "tests/repl/test_panel.py", "panel.py", "a/p/l/a/n/e/l"]
+    assert nearest("panel", files)[:2] == ["panel.py", "sagent/repl/view/panel.py"]
+    assert nearest("srpan", files)[0] == "sagent/repl/view/panel.py"
     assert nearest("zzz", files) == []
 
 
@@ -189,7 +189,7 @@ async def test_a_long_list_is_shown_around_what_is_chosen() -> None:
 
 
 def test_pastes_and_images_stand_behind_place_holders() -> None:
-    draft = Draft()
+    draft = InputBuffer()
     paste, image = draft.keep_text("one\ntwo"), draft.keep_image(Image("image/png", PNG))
     text = f"see {paste} and {image}"
     assert text == "see [Pasted text #1, 2 lines] and [Image #2]"

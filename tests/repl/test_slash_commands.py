@@ -1,4 +1,4 @@
-"""Slash commands: parsed, validated, carried out at a desk without a terminal."""
+"""Slash commands: parsed, validated, carried out at a context without a terminal."""
 
 import re
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
 from sagent.policy.permissions import PermissionPolicy
-from sagent.repl.command import carry_out, split_command
+from sagent.repl.commands.command import carry_out, split_command
 from sagent.repl.commands.registry import all_commands, built_in_commands, filled, own_command
-from sagent.repl.errand import run_errand
-from sagent.repl.lines import Line, plain
+from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import Opened
-from sagent.repl.picker import Option
+from sagent.repl.terminal.picker import Option
+from sagent.repl.view.lines import Line, plain
 from sagent.session.entries import opened
 from sagent.session.folds import title
 from sagent.session.log import MemoryLog
@@ -31,8 +31,8 @@ from sagent.tools import Read
 
 
 @dataclass
-class Desk:
-    """A desk that remembers what was done at it."""
+class CommandContext:
+    """A context that remembers what was done at it."""
 
     settings: Settings
     opened: Opened
@@ -72,7 +72,7 @@ class Desk:
     def reopen(self, settings: Settings) -> None:
         self.reopened = settings
 
-    def manner(self, what: str, value: str) -> None:
+    def set_display(self, what: str, value: str) -> None:
         self.manners.append((what, value))
 
     def leave(self) -> None:
@@ -88,7 +88,7 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> Any:
+async def context(tmp_path: Path) -> Any:
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
     async with AsyncExitStack() as stack:
         model = ScriptedModel(*["The answer."] * 20)
@@ -105,7 +105,7 @@ async def desk(tmp_path: Path) -> Any:
         stack.push_async_callback(agent.aclose)
         policy = PermissionPolicy("edit")
 
-        yield Desk(settings, Opened(agent, policy))
+        yield CommandContext(settings, Opened(agent, policy))
 
 
 @dataclass(frozen=True)
@@ -172,37 +172,37 @@ def test_there_are_these_commands_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.headless)
-async def test_a_command_is_checked_completed_and_of_use_without_a_terminal(desk: Desk, row: Row) -> None:
+async def test_a_command_is_checked_completed_and_of_use_without_a_terminal(context: CommandContext, row: Row) -> None:
     command = built_in_commands()[row.usage.split()[0][1:]]
     assert command.usage.startswith(row.usage)
-    assert command.usage in await desk.do(f"/help {command.name}")
-    completions = {word for word, _ in command.complete(desk)} if command.complete else set[str]()
+    assert command.usage in await context.do(f"/help {command.name}")
+    completions = {word for word, _ in command.complete(context)} if command.complete else set[str]()
     completions |= {word for argument in command.arguments for word in argument.choices}
     assert row.completes in completions | {""}
-    await desk.opened.agent.run("a question")
+    await context.opened.agent.run("a question")
     if row.wrong:
         with pytest.raises(UsageError):
-            await desk.do(f"/{command.name} {row.wrong}")
+            await context.do(f"/{command.name} {row.wrong}")
     written: list[str] = []
-    errand = run_errand(f"{row.headless}\nGo on.", desk.settings, desk.opened, written.append)
+    headless_command = run_headless_command(f"{row.headless}\nGo on.", context.settings, context.opened, written.append)
     if row.refuses:
         with pytest.raises(UsageError, match=row.refuses):
-            await errand
+            await headless_command
     else:
-        assert (await errand).endswith("Go on.")
+        assert (await headless_command).endswith("Go on.")
         assert re.search(row.writes, "".join(written))
 
 
-async def test_what_compactions_have_saved_is_told(desk: Desk) -> None:
-    agent = desk.opened.agent
-    assert "compaction" not in await desk.do("/context")
+async def test_what_compactions_have_saved_is_told(context: CommandContext) -> None:
+    agent = context.opened.agent
+    assert "compaction" not in await context.do("/context")
     for number in range(6):
         await agent.run(f"question {number} " + "word " * 4000)
-    await desk.do("/compact")
+    await context.do("/compact")
     await agent.run("and then?")
     await agent.run("and now?")
     assert re.search(
-        r"1 compaction: [\d.]+k? tokens were not sent again, \$[\d.]+ (less|more)", await desk.do("/context")
+        r"1 compaction: [\d.]+k? tokens were not sent again, \$[\d.]+ (less|more)", await context.do("/context")
     )
 
 
@@ -221,79 +221,79 @@ def test_what_is_a_command(line: str, found: tuple[str, str] | None) -> None:
     assert split_command(line) == found
 
 
-async def test_wrong_names_and_arguments_are_told(desk: Desk) -> None:
+async def test_wrong_names_and_arguments_are_told(context: CommandContext) -> None:
     with pytest.raises(UsageError, match="Did you mean /model"):
-        await desk.do("/modle x")
+        await context.do("/modle x")
     with pytest.raises(UsageError, match=r"one of .*high.* not 'hihg'. Did you mean high"):
-        await desk.do("/effort hihg")
+        await context.do("/effort hihg")
     with pytest.raises(UsageError, match="/send needs text: /send <agent> <text>"):
-        await desk.do("/send root/a")
+        await context.do("/send root/a")
     with pytest.raises(UsageError, match="takes no 'now'"):
-        await desk.do("/quit now")
+        await context.do("/quit now")
     with pytest.raises(UsageError, match="is none of the living agents"):
-        await desk.do("/send nobody hello")
+        await context.do("/send nobody hello")
 
 
-async def test_the_desk_without_a_person_says_what_to_name(desk: Desk) -> None:
+async def test_the_desk_without_a_person_says_what_to_name(context: CommandContext) -> None:
     with pytest.raises(UsageError, match="name it"):
-        await desk.do("/model")
-    assert [one.label for one in desk.offered] == ["openai/gpt-5.5", "anthropic/opus"]
+        await context.do("/model")
+    assert [one.label for one in context.offered] == ["openai/gpt-5.5", "anthropic/opus"]
 
 
-async def test_switching(desk: Desk) -> None:
-    desk.picks = ["openai/gpt-5.5"]
-    await desk.do("/model")
-    await desk.do("/effort high")
-    assert desk.opened.agent.status().effort == "high"
-    await desk.do("/permissions plan")
-    assert desk.opened.policy.mode == "plan"
-    assert "Mode plan" in await desk.do("/permissions")
-    await desk.do("/vim on")
-    await desk.do("/theme light")
-    assert desk.manners == [("vim", "on"), ("theme", "light")]
+async def test_switching(context: CommandContext) -> None:
+    context.picks = ["openai/gpt-5.5"]
+    await context.do("/model")
+    await context.do("/effort high")
+    assert context.opened.agent.status().effort == "high"
+    await context.do("/permissions plan")
+    assert context.opened.policy.mode == "plan"
+    assert "Mode plan" in await context.do("/permissions")
+    await context.do("/vim on")
+    await context.do("/theme light")
+    assert context.manners == [("vim", "on"), ("theme", "light")]
 
 
-async def test_looking(desk: Desk) -> None:
-    await desk.opened.agent.run("a question")
-    assert "/ask-advisor" in await desk.do("/help")
-    assert "/send <agent> <text>" in await desk.do("/help send")
-    assert "Read" in await desk.do("/tools")
-    assert "permission_mode" in await desk.do("/config permission")
-    assert "█" in await desk.do("/context")
-    assert "edit" in await desk.do("/status")
-    assert "root" in await desk.do("/agents")
-    assert "nothing in the background" in await desk.do("/tasks")
-    assert "AGENTS.md" in await desk.do("/memory")
-    assert "state directory" in await desk.do("/doctor")
-    assert "sagent" in await desk.do("/bug")
-    assert "no sessions" in await desk.do("/sessions")
-    cost = await desk.do("/cost")
+async def test_looking(context: CommandContext) -> None:
+    await context.opened.agent.run("a question")
+    assert "/ask-advisor" in await context.do("/help")
+    assert "/send <agent> <text>" in await context.do("/help send")
+    assert "Read" in await context.do("/tools")
+    assert "permission_mode" in await context.do("/config permission")
+    assert "█" in await context.do("/context")
+    assert "edit" in await context.do("/status")
+    assert "root" in await context.do("/agents")
+    assert "nothing in the background" in await context.do("/tasks")
+    assert "AGENTS.md" in await context.do("/memory")
+    assert "state directory" in await context.do("/doctor")
+    assert "sagent" in await context.do("/bug")
+    assert "no sessions" in await context.do("/sessions")
+    cost = await context.do("/cost")
     assert "executor" in cost
     assert "of $5.00" in cost
     by_role, by_model = (next(line for line in cost.splitlines() if name in line) for name in ("executor", "scripted/"))
     assert by_model.split()[1:] == by_role.split()[1:]  # tokens, the cache's share and USD
 
 
-async def test_doing(desk: Desk) -> None:
-    await desk.opened.agent.run("a question")
-    await desk.do("/copy")
-    assert desk.copied == "The answer."
-    await desk.do("/rename a better name")
-    assert title(desk.opened.agent.log.entries()) == "a better name"
-    await desk.do("/init")
-    assert "AGENTS.md" in desk.prompts[0]
-    await desk.do("/quit")
-    assert desk.left
+async def test_doing(context: CommandContext) -> None:
+    await context.opened.agent.run("a question")
+    await context.do("/copy")
+    assert context.copied == "The answer."
+    await context.do("/rename a better name")
+    assert title(context.opened.agent.log.entries()) == "a better name"
+    await context.do("/init")
+    assert "AGENTS.md" in context.prompts[0]
+    await context.do("/quit")
+    assert context.left
 
 
-async def test_commands_of_ones_own(desk: Desk, tmp_path: Path) -> None:
-    for directory, text in ((desk.settings.config_dir, "mine $ARGUMENTS"), (tmp_path / ".sagent", "theirs")):
+async def test_commands_of_ones_own(context: CommandContext, tmp_path: Path) -> None:
+    for directory, text in ((context.settings.config_dir, "mine $ARGUMENTS"), (tmp_path / ".sagent", "theirs")):
         (directory / "commands").mkdir(parents=True)
         (directory / "commands" / "fix.md").write_text(text)
     (tmp_path / ".sagent" / "commands" / "model.md").write_text("never")
-    await desk.do("/fix the bug")
-    assert desk.prompts == ["mine the bug"]
-    assert all_commands(desk.settings)["model"].help.startswith("Switch")
+    await context.do("/fix the bug")
+    assert context.prompts == ["mine the bug"]
+    assert all_commands(context.settings)["model"].help.startswith("Switch")
 
 
 async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(tmp_path: Path) -> None:
@@ -303,20 +303,20 @@ async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(tmp_pa
     log.append("opened", opened(session.id, "root", str(tmp_path), {}))
     model = ScriptedModel("The answer.")
     agent = Agent(model, resources=Resources(log=log))
-    desk = Desk(settings, Opened(agent, PermissionPolicy("edit")))
+    context = CommandContext(settings, Opened(agent, PermissionPolicy("edit")))
     await agent.run("my key is sk-abcdefghijklmnopqrstuvwxyz")
-    assert "1 that looked like secrets" in await desk.do("/export md talk.md")
+    assert "1 that looked like secrets" in await context.do("/export md talk.md")
     text = (tmp_path / "talk.md").read_text()
     assert "The answer." in text
     assert "abcdefghijklmnop" not in text
     assert (tmp_path / "talk.md").stat().st_mode & 0o777 == 0o600
-    await desk.do("/export")
-    await desk.do("/export jsonl")
-    await desk.do("/export bundle")
+    await context.do("/export")
+    await context.do("/export jsonl")
+    await context.do("/export bundle")
     found = {path.suffix for path in tmp_path.iterdir() if path.name.startswith(session.path.name)}
     assert found == {".html", ".jsonl", ".tar"}
     with pytest.raises(UsageError, match=r"one of html, md, jsonl, bundle, not 'pdf'"):
-        await desk.do("/export pdf")
+        await context.do("/export pdf")
     await agent.aclose()
     session.close()
 
@@ -341,20 +341,20 @@ def test_a_command_of_ones_own_has_a_description() -> None:
     assert own_command("x", "Text\nmore").help == "Text"
 
 
-async def test_a_command_as_the_first_line_of_a_prompt(desk: Desk, tmp_path: Path) -> None:
+async def test_a_command_as_the_first_line_of_a_prompt(context: CommandContext, tmp_path: Path) -> None:
     (tmp_path / ".sagent" / "commands").mkdir(parents=True)
     (tmp_path / ".sagent" / "commands" / "fix.md").write_text("Fix $ARGUMENTS.")
     said: list[str] = []
 
-    async def errand(text: str) -> str:
-        return await run_errand(text, desk.settings, desk.opened, said.append)
+    async def headless_command(text: str) -> str:
+        return await run_headless_command(text, context.settings, context.opened, said.append)
 
-    assert await errand("just /model this\n/quit") == "just /model this\n/quit"
-    assert await errand("/effort low\nDo it.\nWell.") == "Do it.\nWell."
-    assert desk.opened.agent.status().effort == "low"
-    assert await errand("/fix the bug\nand test") == "Fix the bug.\n\nand test"
-    assert await errand("/tools") == ""
+    assert await headless_command("just /model this\n/quit") == "just /model this\n/quit"
+    assert await headless_command("/effort low\nDo it.\nWell.") == "Do it.\nWell."
+    assert context.opened.agent.status().effort == "low"
+    assert await headless_command("/fix the bug\nand test") == "Fix the bug.\n\nand test"
+    assert await headless_command("/tools") == ""
     assert "Read" in "".join(said)
     for text in ("/model", "/login openai", "/copy", "/resume x", "/vim", "/nothing"):
         with pytest.raises(UsageError):
-            await errand(text)
+            await headless_command(text)

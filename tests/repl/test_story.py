@@ -10,11 +10,11 @@ from prompt_toolkit.input import create_pipe_input
 
 from sagent.events import Notice, TextDelta
 from sagent.repl import story as story_module
-from sagent.repl.blocks import Told
-from sagent.repl.history import ProjectHistory
-from sagent.repl.screen import Screen
-from sagent.repl.story import Story
-from sagent.repl.surface import SteadyOutput
+from sagent.repl.terminal.history import ProjectHistory
+from sagent.repl.terminal.painter import Painter
+from sagent.repl.terminal.screen import Screen
+from sagent.repl.terminal.surface import SteadyOutput
+from sagent.repl.view.blocks import Told
 
 
 class Terminal(io.StringIO):
@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
 
 
 @asynccontextmanager
-async def painted(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Story, list[bytes]]]:
+async def painted(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Painter, list[bytes]]]:
     """A story on a screen of 80 by 24, and what was written."""
     written: list[bytes] = []
     monkeypatch.setattr(SteadyOutput, "_write_all", lambda _, data: written.append(data))
@@ -35,7 +35,7 @@ async def painted(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Story,
         while screen.app.renderer.last_rendered_screen is None:
             await asyncio.sleep(0)
         written.clear()
-        yield Story(screen.surface, screen.redraw), written
+        yield Painter(screen.surface, screen.redraw), written
         screen.leave()
         await task
 

@@ -12,10 +12,10 @@ pytestmark = pytest.mark.needs("tmux")
 COLOURS = {"question": "Which **colour**?", "options": ["red", "green", "blue"]}
 
 
-def ask(console: Console, *questions: dict[str, object], manner: str = "screen") -> None:
+def ask(console: Console, *questions: dict[str, object], set_display: str = "screen") -> None:
     """Have the model ask these."""
-    console.program = [sys.executable, str(Path(__file__).with_name("asking.py")), manner, json.dumps(questions)]
-    console.start(ready="│ $0" if manner == "screen" else ">")
+    console.program = [sys.executable, str(Path(__file__).with_name("asking.py")), set_display, json.dumps(questions)]
+    console.start(ready="│ $0" if set_display == "screen" else ">")
     console.type("go")
 
 
@@ -64,7 +64,7 @@ def test_an_interruption_closes_the_question(console: Console) -> None:
 
 def test_where_a_terminal_can_only_print_a_number_or_words_answer(console: Console) -> None:
     console.environment["TERM"] = "dumb"
-    ask(console, COLOURS, {"question": "Why?"}, manner="lines")
+    ask(console, COLOURS, {"question": "Why?"}, set_display="lines")
     console.until("2 green", "answer:")
     console.type("2")
     console.until("Why?")

@@ -11,7 +11,7 @@ from sagent.errors import UsageError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.policy.permissions import PermissionPolicy
-from sagent.repl.errand import run_errand
+from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import Opened
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
@@ -105,7 +105,7 @@ async def test_without_a_terminal_files_are_wound_back_only_when_that_is_said(tm
 
     async def do(line: str) -> str:
         written.clear()
-        assert await run_errand(line, settings, opened, written.append) == ""
+        assert await run_headless_command(line, settings, opened, written.append) == ""
         return "".join(written)
 
     with pytest.raises(UsageError, match="is one of both, conversation, files"):

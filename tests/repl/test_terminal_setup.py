@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs("tmux")
 
 STARTED = """
 import sys
-from sagent.app import choice
+from sagent.app import models as choice
 from sagent.bin.cli import main
 choice.LOCAL_SERVERS = {servers!r}
 sys.argv[0] = "sagent"

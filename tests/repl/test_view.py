@@ -25,11 +25,11 @@ from sagent.events import (
 )
 from sagent.lib.json import JsonObject
 from sagent.messages import Text, ToolCall, ToolResult, assistant, user
-from sagent.repl.blocks import Block, Page, Prose
-from sagent.repl.lines import plain
-from sagent.repl.panel import Figures, Queued, render_panel, render_status
-from sagent.repl.transcript import expand, expandable, render_block, separated
-from sagent.repl.view import View, reduce
+from sagent.repl.view.blocks import Block, Page, Prose
+from sagent.repl.view.lines import plain
+from sagent.repl.view.panel import Figures, Queued, render_panel, render_status
+from sagent.repl.view.transcript import expand, expandable, render_block, separated
+from sagent.repl.view.view import View, reduce
 from sagent.usage import Cost, Usage
 
 CALL = ToolCall("c1", "Bash", JsonObject({"command": "make test"}))

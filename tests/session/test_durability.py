@@ -22,8 +22,8 @@ from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.session.folds import spend
 from sagent.session.log import read_log
 from sagent.session.names import agent_of
-from sagent.session.proof import verify
 from sagent.session.store import log_files
+from sagent.session.verify import verify
 from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
 from tests.depth import deep
 
@@ -168,7 +168,7 @@ def check_logged(session: Path, told: Told) -> None:
 
 
 class Runner:
-    """Runs of the program in one directory, with a provider and an advisor on loopback."""
+    """Runner of the program in one directory, with a provider and an advisor on loopback."""
 
     def __init__(self, home: Path, crowd: Crowd, url: str, advisor: str) -> None:
         self.home, self.crowd, self.told = home, crowd, Told()

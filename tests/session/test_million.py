@@ -14,11 +14,11 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.session.blobs import BlobDirectory
-from sagent.session.contents import Contents, KeptContents
 from sagent.session.entries import Entry, compacted
 from sagent.session.folds import bodies, branch, history, last_job, lost_jobs, points, spend, title, unread
 from sagent.session.log import FileLog, MemoryLog, read_contents, read_log
 from sagent.session.store import Session
+from sagent.session.view import LogView, MemoryLogView
 
 STEPS = st.lists(
     st.one_of(
@@ -83,7 +83,7 @@ def test_contents_tell_what_the_entries_do(
     entries = list(log.entries())
     here = branch(entries)
     kinds = ("message", "job", "nothing like it")
-    for contents in (log.contents(), read_contents(log.file), KeptContents(entries)):
+    for contents in (log.contents(), read_contents(log.file), MemoryLogView(entries)):
         assert list(contents) == list(contents.of()) == entries
         assert list(contents.branch()) == list(here)
         assert list(contents.of(*kinds)) == [entry for entry in entries if entry.kind in kinds]
@@ -93,7 +93,7 @@ def test_contents_tell_what_the_entries_do(
     log.close()
 
 
-def _folds(entries: list[Entry] | Contents) -> tuple[object, ...]:
+def _folds(entries: list[Entry] | LogView) -> tuple[object, ...]:
     def fetch(_: str) -> None:
         return None
 

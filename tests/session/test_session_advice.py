@@ -13,11 +13,11 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.events import Advice, AdviceStatus
 from sagent.providers import Anthropic
-from sagent.session.advice import Review, last_answer, rating, review
 from sagent.session.entries import Bill, spent
 from sagent.session.folds import bodies
 from sagent.session.log import MemoryLog
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Step, Turn, Usage
+from sagent.transcript.advice import Review, last_answer, rating, review
 from sagent.usage import Usage as Tokens
 
 ADVISOR = "claude-opus-4-6"

@@ -21,9 +21,9 @@ from sagent.messages import user
 from sagent.session import entries as entries_module
 from sagent.session.folds import history, points
 from sagent.session.log import read_log
-from sagent.session.proof import verify
 from sagent.session.retention import glance, glances
 from sagent.session.store import Session, latest, log_files, sessions, summarize
+from sagent.session.verify import verify
 from sagent.testing.server import Call, FakeProviderServer, Received, Script, Step, Turn
 
 CHECKOUT = Path(__file__).parents[2]

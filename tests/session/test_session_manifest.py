@@ -8,11 +8,11 @@ import pytest
 from sagent.codec import encode_message
 from sagent.errors import SessionNotFound, UsageError
 from sagent.messages import Image, user
+from sagent.session.bundle import manifest_bytes, open_bundle, read_manifest, write_bundle
 from sagent.session.entries import opened, returned, spawned
-from sagent.session.manifest import manifest_bytes, open_bundle, read_manifest, write_bundle
-from sagent.session.proof import verify
+from sagent.session.segment import Place
 from sagent.session.store import Session
-from sagent.session.stretch import Place
+from sagent.session.verify import verify
 from tests.depth import deep
 
 

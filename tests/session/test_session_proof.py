@@ -9,19 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import sagent.session.proof as proof_module
-import sagent.session.stretch as stretch
+import sagent.session.segment as stretch
+import sagent.session.verify as proof_module
 from sagent.codec import encode_message
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound
 from sagent.lib.json import canonical_bytes
 from sagent.messages import Image, user
 from sagent.session.canonical import parse
-from sagent.session.contents import session_of
 from sagent.session.entries import opened, returned, seal, spawned
 from sagent.session.folds import history
 from sagent.session.log import read_log
-from sagent.session.proof import repair, verify
 from sagent.session.store import Session, log_files, summarize
+from sagent.session.verify import repair, verify
+from sagent.session.view import session_of
 from tests.depth import deep
 
 

@@ -8,14 +8,14 @@ import pytest
 from sagent.codec import encode_message
 from sagent.errors import UsageError
 from sagent.messages import user
+from sagent.session.bundle import write_bundle
 from sagent.session.entries import opened, seal
 from sagent.session.log import read_log
-from sagent.session.manifest import write_bundle
-from sagent.session.proof import sign_record, verify
 from sagent.session.retention import remove
+from sagent.session.segment import Place
 from sagent.session.signature import SIGNATURE, STATEMENT, Statement, read_statement, state
 from sagent.session.store import Session
-from sagent.session.stretch import Place
+from sagent.session.verify import sign_record, verify
 
 pytestmark = pytest.mark.needs("ssh-keygen")
 

@@ -15,9 +15,9 @@ from sagent.codec import VERSION
 from sagent.messages import Image, Text, ToolCall
 from sagent.session.folds import branch, history, on_their_way, spend, title, unread
 from sagent.session.log import read_log
-from sagent.session.proof import verify
 from sagent.session.retention import glance
 from sagent.session.store import Session, summarize
+from sagent.session.verify import verify
 
 
 def write_version_1(session: Path) -> Path:

@@ -8,8 +8,8 @@ import pytest
 from sagent.agent import Agent, Resources
 from sagent.errors import SessionNotFound, UsageError
 from sagent.session.folds import history, points
-from sagent.session.proof import verify
 from sagent.session.store import Session, copy
+from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 
 

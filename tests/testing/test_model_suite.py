@@ -213,8 +213,8 @@ async def test_the_suite_finds_a_broken_promise(spoil, promise, arguments):
 
 async def test_the_suite_finds_a_weight_that_is_no_bound():
     class Light(ScriptedModel):
-        def weigh(self, request):
-            return super().weigh(request) // 5
+        def max_input_tokens(self, request):
+            return super().max_input_tokens(request) // 5
 
     @contextlib.asynccontextmanager
     async def made(script):

@@ -8,7 +8,7 @@ import pytest
 from sagent.errors import ModelError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, user
-from sagent.model import Billed, Reply, Request, TextPart, ThinkingPart, ToolSpec, Witness
+from sagent.model import Billed, Reply, Request, RequestDigest, TextPart, ThinkingPart, ToolSpec
 from sagent.testing import ScriptedModel, check_pairing
 from sagent.testing.model_suite import ask, collect, failure
 from sagent.usage import Charge, Usage
@@ -48,10 +48,10 @@ async def test_a_line_is_said_item_by_item(line, deltas, parts, stop):
 
 async def test_usage_is_estimated_unless_given_and_a_reply_is_passed_on_as_it_is():
     usage = Usage(input=1, cache_read=2, output=3)
-    whole = Reply(Message("assistant"), usage, (Charge("x", usage), Charge("y", usage)), Witness("0", 0, "x"))
+    whole = Reply(Message("assistant"), usage, (Charge("x", usage), Charge("y", usage)), RequestDigest("0", 0, "x"))
     model = ScriptedModel("estimated", ("given", usage), ("never mind", whole, "not said"), whole)
     (_, estimated), (_, given), (deltas, last), (_, plain) = [await collect(model, ask()) for _ in range(4)]
-    assert 0 < estimated.usage.total_input <= model.weigh(ask())
+    assert 0 < estimated.usage.total_input <= model.max_input_tokens(ask())
     assert estimated.charges == (Charge("scripted", estimated.usage),)
     assert (given.usage, given.charges) == (usage, (Charge("scripted", usage),))
     assert deltas == [TextPart("never mind")]
@@ -115,8 +115,8 @@ def test_tools_and_system_weigh_too():
     model = ScriptedModel()
     bare = Request("c", [user("hi")])
     tool = ToolSpec("Read", "d" * 100, json_freeze_object({"type": "object"}))
-    assert model.weigh(Request("c", [user("hi")], system="s" * 100)) >= model.weigh(bare) + 100
-    assert model.weigh(Request("c", [user("hi")], tools=(tool,))) >= model.weigh(bare) + 100
+    assert model.max_input_tokens(Request("c", [user("hi")], system="s" * 100)) >= model.max_input_tokens(bare) + 100
+    assert model.max_input_tokens(Request("c", [user("hi")], tools=(tool,))) >= model.max_input_tokens(bare) + 100
 
 
 async def test_a_script_that_is_used_up_says_so():

@@ -52,7 +52,7 @@ class FullDisk(Shelf):
         raise OSError(28, "No space left on device")
 
 
-class Desk:
+class Rig:
     """A Bash tool with a workspace, as an agent would use it."""
 
     def __init__(self, tmp_path: Path) -> None:
@@ -77,10 +77,10 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    desk = Desk(tmp_path)
-    yield desk
-    await desk.tool.aclose()
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = Rig(tmp_path)
+    yield rig
+    await rig.tool.aclose()
 
 
 def living(marker: str) -> list[str]:
@@ -101,29 +101,28 @@ def a_marker() -> str:
     return f"3600.{uuid.uuid4().int % 10**15:015}"
 
 
-def test_what_the_model_reads_is_small_and_the_effect_is_to_execute(desk: Desk) -> None:
-    tool = desk.tool
+def test_what_the_model_reads_is_small_and_the_effect_is_to_execute(rig: Rig) -> None:
+    tool = rig.tool
     assert tool.name == "Bash"
     assert len((tool.name + tool.description + json_dump(tool.parameters)).encode()) <= 900
-    effect = tool.effect(json_freeze_object({"command": "git status"}), desk.workspace)
+    effect = tool.effect(json_freeze_object({"command": "git status"}), rig.workspace)
     assert (effect.kind, effect.command) == ("execute", "git status")
     with pytest.raises(ToolError, match="command"):
-        tool.effect(json_freeze_object({"command": " "}), desk.workspace)
+        tool.effect(json_freeze_object({"command": " "}), rig.workspace)
 
 
-async def test_both_streams_come_merged_in_order(desk: Desk) -> None:
-    assert await desk.text("echo a; echo b >&2; echo c; echo d >&2") == "a\nb\nc\nd"
+async def test_both_streams_come_merged_in_order(rig: Rig) -> None:
+    assert await rig.text("echo a; echo b >&2; echo c; echo d >&2") == "a\nb\nc\nd"
 
 
-async def test_a_script_that_opens_dev_stderr_cuts_nothing_off(desk: Desk) -> None:
+async def test_a_script_that_opens_dev_stderr_cuts_nothing_off(rig: Rig) -> None:
     assert (
-        await desk.text("echo a; (echo b; echo c) > /dev/stderr; echo d | tee /dev/stderr; echo e")
-        == "a\nb\nc\nd\nd\ne"
+        await rig.text("echo a; (echo b; echo c) > /dev/stderr; echo d | tee /dev/stderr; echo e") == "a\nb\nc\nd\nd\ne"
     )
 
 
-async def test_a_quiet_command_says_so(desk: Desk) -> None:
-    output = await desk.call("true")
+async def test_a_quiet_command_says_so(rig: Rig) -> None:
+    output = await rig.call("true")
     assert (output.content[0].text, output.is_error, output.summary) == ("(no output)", False, "exit 0, 0 lines")  # type: ignore[union-attr]
 
 
@@ -136,35 +135,35 @@ async def test_a_quiet_command_says_so(desk: Desk) -> None:
         ("(kill -9 $BASHPID)", "[exit code 137 (SIGKILL)]"),
     ],
 )
-async def test_failure_is_an_error_that_names_code_or_signal(desk: Desk, command: str, says: str) -> None:
-    output = await desk.call(command)
+async def test_failure_is_an_error_that_names_code_or_signal(rig: Rig, command: str, says: str) -> None:
+    output = await rig.call(command)
     assert output.is_error
     assert output.content[0].text.endswith(says)  # type: ignore[union-attr]
 
 
-async def test_a_syntax_error_is_told_with_its_line(desk: Desk) -> None:
-    output = await desk.call("echo before\nif (\n")
+async def test_a_syntax_error_is_told_with_its_line(rig: Rig) -> None:
+    output = await rig.call("echo before\nif (\n")
     assert output.is_error
     assert "line 3: syntax error" in output.content[0].text  # type: ignore[union-attr]
     assert output.summary.startswith("exit 2")
 
 
 @pytest.mark.parametrize("command", ["echo 'unclosed", "echo `ls", 'echo "$(echo', "(echo", "if true; then"])
-async def test_a_command_cut_short_is_told_of_itself_only(desk: Desk, command: str) -> None:
-    output = await desk.call(command)
+async def test_a_command_cut_short_is_told_of_itself_only(rig: Rig, command: str) -> None:
+    output = await rig.call(command)
     lines = output.content[0].text.splitlines()  # type: ignore[union-attr]
     assert [line.partition(": line ")[0] for line in lines] == ["bash: eval", "[exit code 2]"]
 
 
-async def test_there_is_no_terminal_and_no_input(desk: Desk) -> None:
-    text = await desk.text('cat; read -r x; echo "read: $?"; cat < /dev/tty; [ -t 0 ] || [ -t 1 ] || echo none')
+async def test_there_is_no_terminal_and_no_input(rig: Rig) -> None:
+    text = await rig.text('cat; read -r x; echo "read: $?"; cat < /dev/tty; [ -t 0 ] || [ -t 1 ] || echo none')
     assert "read: 1" in text
     assert "/dev/tty" in text
     assert text.endswith("none")
 
 
-async def test_the_positional_parameters_are_the_shells_own(desk: Desk) -> None:
-    assert await desk.text("echo $# $0 $LINENO") == "0 bash 1"
+async def test_the_positional_parameters_are_the_shells_own(rig: Rig) -> None:
+    assert await rig.text("echo $# $0 $LINENO") == "0 bash 1"
 
 
 @pytest.mark.parametrize(
@@ -177,43 +176,43 @@ async def test_the_positional_parameters_are_the_shells_own(desk: Desk) -> None:
         "(trap '' TERM; setsid sh -c 'sleep {marker} & sleep {marker}' & ) ; echo started",
     ],
 )
-async def test_the_call_ends_with_the_shell_and_close_ends_the_rest(desk: Desk, command: str) -> None:
+async def test_the_call_ends_with_the_shell_and_close_ends_the_rest(rig: Rig, command: str) -> None:
     marker = a_marker()
     async with asyncio.timeout(5):
-        text = await desk.text(command.format(marker=marker))
+        text = await rig.text(command.format(marker=marker))
     assert re.match(r"started\n(tick\n)*\[still running in the background; what it prints from now on goes to ", text)
-    await desk.tool.aclose()
+    await rig.tool.aclose()
     assert living(marker) == []
 
 
-async def test_a_background_job_goes_on_across_calls_and_its_output_can_be_read(desk: Desk) -> None:
-    text = await desk.text("(while sleep 0.02; do echo tick; done) & echo started")
+async def test_a_background_job_goes_on_across_calls_and_its_output_can_be_read(rig: Rig) -> None:
+    text = await rig.text("(while sleep 0.02; do echo tick; done) & echo started")
     log = Path(text.partition("goes to ")[2].rstrip("]"))
-    await desk.text("true")
+    await rig.text("true")
     async with asyncio.timeout(5):
         while log.read_text().count("tick\n") < 3:
             await asyncio.sleep(0.02)
     assert set(log.read_text().splitlines()) == {"tick"}
 
 
-async def test_what_a_process_substitution_prints_last_is_not_lost(desk: Desk) -> None:
-    assert await desk.text("echo x > >(sleep 0.01; cat)") == "x"
+async def test_what_a_process_substitution_prints_last_is_not_lost(rig: Rig) -> None:
+    assert await rig.text("echo x > >(sleep 0.01; cat)") == "x"
 
 
-async def test_streams_closed_early_do_not_end_the_call(desk: Desk) -> None:
-    await desk.text("exec >&- 2>&-; sleep 0.1; touch late")
-    assert (desk.workspace.cwd / "late").exists()
+async def test_streams_closed_early_do_not_end_the_call(rig: Rig) -> None:
+    await rig.text("exec >&- 2>&-; sleep 0.1; touch late")
+    assert (rig.workspace.cwd / "late").exists()
 
 
-async def test_directory_and_environment_are_kept(desk: Desk) -> None:
-    (desk.workspace.cwd / "sub").mkdir()
-    await desk.text("""cd sub; export A=$'two\\nlines "and" $more \\\\ \\t\\e' B="it's"; LOCAL=1; unset HOME""")
-    assert desk.workspace.cwd.name == "sub"
-    text = await desk.text('pwd; printf %s "$A"; echo; echo "$B ${LOCAL-no} ${HOME-no}"; cd - >/dev/null; pwd')
+async def test_directory_and_environment_are_kept(rig: Rig) -> None:
+    (rig.workspace.cwd / "sub").mkdir()
+    await rig.text("""cd sub; export A=$'two\\nlines "and" $more \\\\ \\t\\e' B="it's"; LOCAL=1; unset HOME""")
+    assert rig.workspace.cwd.name == "sub"
+    text = await rig.text('pwd; printf %s "$A"; echo; echo "$B ${LOCAL-no} ${HOME-no}"; cd - >/dev/null; pwd')
     assert text.splitlines()[0].endswith("/work/sub")
-    assert (desk.workspace.environment or {})["A"] == 'two\nlines "and" $more \\ \t\x1b'
+    assert (rig.workspace.environment or {})["A"] == 'two\nlines "and" $more \\ \t\x1b'
     assert "it's no no" in text
-    assert desk.workspace.cwd.name == "work"
+    assert rig.workspace.cwd.name == "work"
 
 
 @pytest.mark.parametrize(
@@ -233,143 +232,143 @@ async def test_directory_and_environment_are_kept(desk: Desk) -> None:
         "exit() { :; }; printf() { :; }",
     ],
 )
-async def test_state_survives_every_end_of_the_shell(desk: Desk, end: str) -> None:
-    output = await desk.call(f"cd /usr; export KEPT=1\n{end}")
+async def test_state_survives_every_end_of_the_shell(rig: Rig, end: str) -> None:
+    output = await rig.call(f"cd /usr; export KEPT=1\n{end}")
     assert "__sagent" not in output.content[0].text  # type: ignore[union-attr]
-    assert (desk.workspace.cwd, (desk.workspace.environment or {}).get("KEPT")) == (Path("/usr"), "1")
+    assert (rig.workspace.cwd, (rig.workspace.environment or {}).get("KEPT")) == (Path("/usr"), "1")
 
 
 @pytest.mark.parametrize("end", ["exec true", "kill -9 $$", "exec 219>&-", "trap 'exit 3' EXIT; exit"])
-async def test_a_shell_that_cannot_report_leaves_the_state_as_it_was_and_says_so(desk: Desk, end: str) -> None:
-    before = desk.workspace.cwd
-    text = await desk.text(f"cd /usr; export KEPT=1; {end}")
+async def test_a_shell_that_cannot_report_leaves_the_state_as_it_was_and_says_so(rig: Rig, end: str) -> None:
+    before = rig.workspace.cwd
+    text = await rig.text(f"cd /usr; export KEPT=1; {end}")
     assert "[the shell ended without a report: working directory and variables are as before this command]" in text
-    assert (desk.workspace.cwd, desk.workspace.environment) == (before, None)
+    assert (rig.workspace.cwd, rig.workspace.environment) == (before, None)
 
 
-async def test_a_command_that_changes_nothing_leaves_the_environment_unset(desk: Desk) -> None:
-    await desk.text("LOCAL=1; true")
-    assert desk.workspace.environment is None
+async def test_a_command_that_changes_nothing_leaves_the_environment_unset(rig: Rig) -> None:
+    await rig.text("LOCAL=1; true")
+    assert rig.workspace.environment is None
 
 
-async def test_a_variable_too_large_to_be_passed_on_is_left_out_and_named(desk: Desk) -> None:
-    text = await desk.text("export KEPT=1 B=$(head -c 140000 /dev/zero | tr '\\0' b); cd /usr")
+async def test_a_variable_too_large_to_be_passed_on_is_left_out_and_named(rig: Rig) -> None:
+    text = await rig.text("export KEPT=1 B=$(head -c 140000 /dev/zero | tr '\\0' b); cd /usr")
     assert "too large to be kept in the environment: B. " in text
-    assert await desk.text("pwd; echo $KEPT ${B-gone}") == "/usr\n1 gone"
+    assert await rig.text("pwd; echo $KEPT ${B-gone}") == "/usr\n1 gone"
 
 
-async def test_the_largest_of_too_many_variables_are_left_out(desk: Desk) -> None:
+async def test_the_largest_of_too_many_variables_are_left_out(rig: Rig) -> None:
     big = "for n in 1 2 3 4 5 6 7 8; do export B$n=$(head -c 12${n}000 /dev/zero | tr '\\0' b); done; export KEPT=1"
-    assert "too large to be kept in the environment: B8, B7. " in await desk.text(big)
-    assert await desk.text("echo ${#B1} ${#B6} ${B7-gone} ${B8-gone} $KEPT") == "121000 126000 gone gone 1"
+    assert "too large to be kept in the environment: B8, B7. " in await rig.text(big)
+    assert await rig.text("echo ${#B1} ${#B6} ${B7-gone} ${B8-gone} $KEPT") == "121000 126000 gone gone 1"
 
 
-async def test_an_environment_that_the_system_refuses_is_cut_down_once(desk: Desk) -> None:
-    desk.workspace.environment = {"PATH": os.environ["PATH"], "B": "b" * 140_000, "SMALL": "1"}
-    assert await desk.text("echo $SMALL ${B-gone}") == (
+async def test_an_environment_that_the_system_refuses_is_cut_down_once(rig: Rig) -> None:
+    rig.workspace.environment = {"PATH": os.environ["PATH"], "B": "b" * 140_000, "SMALL": "1"}
+    assert await rig.text("echo $SMALL ${B-gone}") == (
         "1 gone\n[too large to be kept in the environment: B. Use a file]"
     )
-    desk.workspace.environment |= {f"B{n}": "b" * 100 for n in range(30_000)}
-    assert "too large to be kept in the environment: B" in await desk.text("true")
-    assert await desk.text("ls; echo $SMALL ${B29999-gone}") == "1 gone"
+    rig.workspace.environment |= {f"B{n}": "b" * 100 for n in range(30_000)}
+    assert "too large to be kept in the environment: B" in await rig.text("true")
+    assert await rig.text("ls; echo $SMALL ${B29999-gone}") == "1 gone"
 
 
-async def test_a_directory_that_vanished_is_left_for_the_nearest_above(desk: Desk) -> None:
-    work = desk.workspace.cwd
-    assert "no longer exists" in await desk.text("mkdir -p a/b; cd a/b; rm -r ../../a")
-    assert desk.workspace.cwd == work
-    desk.workspace.cwd = work / "never" / "was"
-    assert await desk.text("pwd") == f"{work}\n[{work}/never/was no longer exists; the working directory is {work}]"
+async def test_a_directory_that_vanished_is_left_for_the_nearest_above(rig: Rig) -> None:
+    work = rig.workspace.cwd
+    assert "no longer exists" in await rig.text("mkdir -p a/b; cd a/b; rm -r ../../a")
+    assert rig.workspace.cwd == work
+    rig.workspace.cwd = work / "never" / "was"
+    assert await rig.text("pwd") == f"{work}\n[{work}/never/was no longer exists; the working directory is {work}]"
 
 
-async def test_a_directory_behind_a_symlink_keeps_its_name(desk: Desk) -> None:
-    work = desk.workspace.cwd
+async def test_a_directory_behind_a_symlink_keeps_its_name(rig: Rig) -> None:
+    work = rig.workspace.cwd
     (work / "real").mkdir()
     (work / "link").symlink_to("real")
-    await desk.text("cd link")
-    assert await desk.text("pwd") == str(work / "link")
+    await rig.text("cd link")
+    assert await rig.text("pwd") == str(work / "link")
 
 
-async def test_calls_at_once_both_work_and_both_leave_their_mark(desk: Desk) -> None:
+async def test_calls_at_once_both_work_and_both_leave_their_mark(rig: Rig) -> None:
     texts = await asyncio.gather(
-        desk.text("sleep 0.05; cd /usr; echo one"), desk.text("export TWO=2; sleep 0.1; echo two")
+        rig.text("sleep 0.05; cd /usr; echo one"), rig.text("export TWO=2; sleep 0.1; echo two")
     )
     assert texts[0].startswith("one")
     assert texts[1] == "two"
-    assert (desk.workspace.cwd, (desk.workspace.environment or {})["TWO"]) == (Path("/usr"), "2")
+    assert (rig.workspace.cwd, (rig.workspace.environment or {})["TWO"]) == (Path("/usr"), "2")
 
 
-async def test_names_that_are_no_identifiers_stay_in_the_environment(desk: Desk) -> None:
-    desk.workspace.environment = {"PATH": os.environ["PATH"], "npm.config": "x"}
-    await desk.text("export NEW=1")
-    assert desk.workspace.environment["npm.config"] == "x"
+async def test_names_that_are_no_identifiers_stay_in_the_environment(rig: Rig) -> None:
+    rig.workspace.environment = {"PATH": os.environ["PATH"], "npm.config": "x"}
+    await rig.text("export NEW=1")
+    assert rig.workspace.environment["npm.config"] == "x"
 
 
-async def test_commands_get_quiet_programs_and_no_keys(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commands_get_quiet_programs_and_no_keys(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("PAGER", "less")
     show = 'echo "$SAGENT $PAGER $TERM ${ANTHROPIC_API_KEY-none} ${OPENAI_API_KEY-none}"'
-    assert await desk.text(show) == "1 cat dumb none none"
-    await desk.text("export PAGER=more ANTHROPIC_API_KEY=mine")
-    assert await desk.text(show) == "1 more dumb mine none"
-    desk.workspace.environment = None
+    assert await rig.text(show) == "1 cat dumb none none"
+    await rig.text("export PAGER=more ANTHROPIC_API_KEY=mine")
+    assert await rig.text(show) == "1 more dumb mine none"
+    rig.workspace.environment = None
     keeping = Bash(keep_keys=("OPENAI_API_KEY",))
-    desk.tool, closing = keeping, desk.tool
+    rig.tool, closing = keeping, rig.tool
     await closing.aclose()
-    assert await desk.text(show) == "1 cat dumb none secret"
+    assert await rig.text(show) == "1 cat dumb none secret"
 
 
-async def test_without_bash_it_runs_sh(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_bash_it_runs_sh(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    await desk.text('cd /usr; export A="it\'s\n2"; exit 0')
-    assert await desk.text('pwd; echo "$A"; [ "$0" = sh ] && echo sh') == "/usr\nit's\n2\nsh"
+    await rig.text('cd /usr; export A="it\'s\n2"; exit 0')
+    assert await rig.text('pwd; echo "$A"; [ "$0" = sh ] && echo sh') == "/usr\nit's\n2\nsh"
 
 
-async def test_a_command_longer_than_an_argument_may_be(desk: Desk) -> None:
+async def test_a_command_longer_than_an_argument_may_be(rig: Rig) -> None:
     words = "x" * 200_000
-    assert await desk.text(f"cat > big <<'END'\n{words}\nEND\nwc -c < big; echo $#") == "200001\n0"
-    assert desk.kept == []
+    assert await rig.text(f"cat > big <<'END'\n{words}\nEND\nwc -c < big; echo $#") == "200001\n0"
+    assert rig.kept == []
 
 
 @pytest.mark.parametrize("timeout", [0, -1, True, "10"])
-async def test_a_time_limit_must_be_a_positive_number(desk: Desk, timeout: float) -> None:
+async def test_a_time_limit_must_be_a_positive_number(rig: Rig, timeout: float) -> None:
     with pytest.raises(ToolError, match="timeout"):
-        await desk.call("true", timeout=timeout)
+        await rig.call("true", timeout=timeout)
 
 
-async def test_a_time_limit_beyond_all_measure_is_the_longest(desk: Desk) -> None:
-    assert await desk.text("echo x", timeout=10**400) == "x"
+async def test_a_time_limit_beyond_all_measure_is_the_longest(rig: Rig) -> None:
+    assert await rig.text("echo x", timeout=10**400) == "x"
 
 
 @pytest.mark.parametrize(("command", "says"), [("echo \0", "NUL"), ("echo \ud800", "surrogate")])
-async def test_text_that_no_shell_can_be_given_is_a_tool_error(desk: Desk, command: str, says: str) -> None:
+async def test_text_that_no_shell_can_be_given_is_a_tool_error(rig: Rig, command: str, says: str) -> None:
     with pytest.raises(ToolError, match=says) as raised:
-        await desk.call(command)
+        await rig.call(command)
     assert "codec" not in str(raised.value)
 
 
-async def test_what_cannot_be_started_is_a_tool_error(desk: Desk) -> None:
-    desk.workspace.environment = {"PATH": os.environ["PATH"], "B": "\0"}
+async def test_what_cannot_be_started_is_a_tool_error(rig: Rig) -> None:
+    rig.workspace.environment = {"PATH": os.environ["PATH"], "B": "\0"}
     with pytest.raises(ToolError, match="not run"):
-        await desk.call("true")
+        await rig.call("true")
 
 
-async def test_after_the_time_limit_everything_it_started_is_gone(desk: Desk) -> None:
+async def test_after_the_time_limit_everything_it_started_is_gone(rig: Rig) -> None:
     marker = a_marker()
-    output = await desk.call(f"echo early; cd /; trap '' TERM; setsid sleep {marker} & sleep {marker}", timeout=0.2)
+    output = await rig.call(f"echo early; cd /; trap '' TERM; setsid sleep {marker} & sleep {marker}", timeout=0.2)
     assert output.is_error
     assert output.content[0].text.startswith("early\n[timed out after 0.2 s")  # type: ignore[union-attr]
     assert living(marker) == []
-    assert desk.workspace.cwd.name == "work"
+    assert rig.workspace.cwd.name == "work"
 
 
 @pytest.mark.parametrize("command", ["setsid sleep {m} & sleep {m}", "trap '' TERM; yes {m}", "setsid sleep {m}"])
-async def test_a_cancelled_call_leaves_nothing_behind(desk: Desk, command: str) -> None:
+async def test_a_cancelled_call_leaves_nothing_behind(rig: Rig, command: str) -> None:
     marker = a_marker()
-    call = asyncio.create_task(desk.call(command.format(m=marker)))
+    call = asyncio.create_task(rig.call(command.format(m=marker)))
     while not living(marker):
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
@@ -377,22 +376,22 @@ async def test_a_cancelled_call_leaves_nothing_behind(desk: Desk, command: str) 
     with pytest.raises(asyncio.CancelledError):
         await call
     assert living(marker) == []
-    assert desk.kept == []
+    assert rig.kept == []
 
 
-async def test_what_a_cancelled_call_printed_is_shown(desk: Desk) -> None:
+async def test_what_a_cancelled_call_printed_is_shown(rig: Rig) -> None:
     marker = a_marker()
-    call = asyncio.create_task(desk.call(f"echo early; sleep {marker}"))
+    call = asyncio.create_task(rig.call(f"echo early; sleep {marker}"))
     while not any(line.startswith("sleep") for line in living(marker)):
         await asyncio.sleep(0.01)
     call.cancel()
     await asyncio.wait([call])
-    assert desk.seen[-1] == "early\n"
+    assert rig.seen[-1] == "early\n"
 
 
-async def test_a_call_cancelled_twice_leaves_nothing_either(desk: Desk) -> None:
+async def test_a_call_cancelled_twice_leaves_nothing_either(rig: Rig) -> None:
     marker = a_marker()
-    call = asyncio.create_task(desk.call(f"trap '' TERM; setsid sleep {marker} & sleep {marker}"))
+    call = asyncio.create_task(rig.call(f"trap '' TERM; setsid sleep {marker} & sleep {marker}"))
     while len(living(marker)) < 3:  # the shell is the third
         await asyncio.sleep(0.01)
     call.cancel()
@@ -406,13 +405,13 @@ async def test_a_call_cancelled_twice_leaves_nothing_either(desk: Desk) -> None:
 
 
 @pytest.mark.needs("linux")
-async def test_calls_leave_no_descriptor_open(desk: Desk) -> None:
+async def test_calls_leave_no_descriptor_open(rig: Rig) -> None:
     async def some() -> int:
-        await desk.call("echo x; sleep 5 >/dev/null & exit 1")
-        await desk.call("sleep 5", timeout=0.05)
-        await desk.call("sleep 5 &")
-        await desk.call("seq 1 100000")
-        await asyncio.wait([asyncio.create_task(desk.call("sleep 5"))], timeout=0.02)
+        await rig.call("echo x; sleep 5 >/dev/null & exit 1")
+        await rig.call("sleep 5", timeout=0.05)
+        await rig.call("sleep 5 &")
+        await rig.call("seq 1 100000")
+        await asyncio.wait([asyncio.create_task(rig.call("sleep 5"))], timeout=0.02)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
             await asyncio.wait([task])
@@ -421,10 +420,10 @@ async def test_calls_leave_no_descriptor_open(desk: Desk) -> None:
     assert await some() == await some()
 
 
-async def test_a_job_of_an_earlier_call_outlives_a_cancelled_one(desk: Desk) -> None:
+async def test_a_job_of_an_earlier_call_outlives_a_cancelled_one(rig: Rig) -> None:
     earlier, later = a_marker(), a_marker()
-    await desk.text(f"sleep {earlier} >/dev/null 2>&1 &")
-    call = asyncio.create_task(desk.call(f"sleep {later}"))
+    await rig.text(f"sleep {earlier} >/dev/null 2>&1 &")
+    call = asyncio.create_task(rig.call(f"sleep {later}"))
     while not living(later):
         await asyncio.sleep(0.01)
     call.cancel()
@@ -432,8 +431,8 @@ async def test_a_job_of_an_earlier_call_outlives_a_cancelled_one(desk: Desk) -> 
     assert (len(living(earlier)), living(later)) == (1, [])
 
 
-async def test_long_output_keeps_both_ends_on_whole_lines_and_says_where_the_rest_is(desk: Desk) -> None:
-    text = await desk.text("seq 1 5000000")
+async def test_long_output_keeps_both_ends_on_whole_lines_and_says_where_the_rest_is(rig: Rig) -> None:
+    text = await rig.text("seq 1 5000000")
     assert len(text) < HEAD_CHARS + TAIL_CHARS + 1000
     assert text.startswith("1\n2\n")
     assert text.endswith("\n4999999\n5000000")
@@ -441,75 +440,73 @@ async def test_long_output_keeps_both_ends_on_whole_lines_and_says_where_the_res
     notice, _, tail = tail.partition(" ...]\n\n")
     assert f"from line {int(head.splitlines()[-1]) + 1} on" in notice
     assert tail.splitlines()[0].isdigit()
-    [kept] = desk.kept
+    [kept] = rig.kept
     assert f"the whole is in {kept}: Read it" in notice
     assert kept.read_bytes().count(b"\n") == 5_000_000
 
 
-async def test_output_of_medium_size_is_kept_too(desk: Desk) -> None:
-    text = await desk.text("seq 1 10000")
-    [kept] = desk.kept
+async def test_output_of_medium_size_is_kept_too(rig: Rig) -> None:
+    text = await rig.text("seq 1 10000")
+    [kept] = rig.kept
     assert str(kept) in text
     assert kept.read_text().splitlines() == [str(n) for n in range(1, 10_001)]
 
 
-async def test_output_that_fits_leaves_no_file(desk: Desk) -> None:
-    assert (await desk.text("seq 1 5000")).splitlines() == [str(n) for n in range(1, 5001)]
-    assert desk.kept == []
+async def test_output_that_fits_leaves_no_file(rig: Rig) -> None:
+    assert (await rig.text("seq 1 5000")).splitlines() == [str(n) for n in range(1, 5001)]
+    assert rig.kept == []
 
 
-async def test_one_long_line_is_cut(desk: Desk) -> None:
-    text = await desk.text("printf start; head -c 3000000 /dev/zero | tr '\\0' x; printf end")
+async def test_one_long_line_is_cut(rig: Rig) -> None:
+    text = await rig.text("printf start; head -c 3000000 /dev/zero | tr '\\0' x; printf end")
     assert len(text) < HEAD_CHARS + TAIL_CHARS + 1000
     assert text.startswith("startx")
     assert text.endswith("xend")
 
 
-async def test_binary_output_is_named_not_sent(desk: Desk) -> None:
-    text = await desk.text("printf '\\211PNG\\r\\n\\032\\n'; head -c 300000 /dev/urandom")
-    [kept] = desk.kept
+async def test_binary_output_is_named_not_sent(rig: Rig) -> None:
+    text = await rig.text("printf '\\211PNG\\r\\n\\032\\n'; head -c 300000 /dev/urandom")
+    [kept] = rig.kept
     assert text.startswith("[binary output: 300,008 bytes, PNG image; ")
     assert f"the whole is in {kept}: use a command on it" in text
     assert len(text) < 400
 
 
-async def test_what_is_not_utf_8_is_replaced(desk: Desk) -> None:
-    assert (
-        await desk.text("printf 'caf\\351 and some more ordinary text\\n'") == "caf\ufffd and some more ordinary text"
-    )
+async def test_what_is_not_utf_8_is_replaced(rig: Rig) -> None:
+    assert await rig.text("printf 'caf\\351 and some more ordinary text\\n'") == "caf\ufffd and some more ordinary text"
 
 
-async def test_colours_go_and_progress_bars_collapse(desk: Desk) -> None:
-    text = await desk.text(r"printf '\e[1;31mred\e[0m\r\n 10%%\r 50%%\r100%%\r\n\e]0;title\abold\n'; find . -print0")
+async def test_colours_go_and_progress_bars_collapse(rig: Rig) -> None:
+    text = await rig.text(r"printf '\e[1;31mred\e[0m\r\n 10%%\r 50%%\r100%%\r\n\e]0;title\abold\n'; find . -print0")
     assert text == "red\n100%\nbold\n.␀"
 
 
-async def test_output_without_end_is_stopped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_output_without_end_is_stopped(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bash_module, "OUTPUT_LIMIT", 4 << 20)
     marker = a_marker()
-    output = await desk.call(f"sleep {marker} & yes")
+    output = await rig.call(f"sleep {marker} & yes")
     assert output.is_error
     assert "killed: it printed more than 4 MiB" in output.summary
     assert living(marker) == []
 
 
-async def test_without_a_place_for_the_whole_both_ends_are_still_shown(desk: Desk) -> None:
-    desk.shelf = FullDisk(desk.shelf.directory)
+async def test_without_a_place_for_the_whole_both_ends_are_still_shown(rig: Rig) -> None:
+    rig.shelf = FullDisk(rig.shelf.directory)
     for count in (10_000, 300_000):
-        text = await desk.text(f"seq 1 {count}")
+        text = await rig.text(f"seq 1 {count}")
         assert text.startswith("1\n2\n")
         assert "the whole could not be kept: " in text
         assert text.endswith(f"\n{count}")
-    assert "is lost" in await desk.text("sleep 5 & echo x")
+    assert "is lost" in await rig.text("sleep 5 & echo x")
 
 
-async def test_progress_is_shown_for_long_commands_only(desk: Desk) -> None:
-    await desk.text("echo short")
-    assert desk.seen == []
-    await desk.text("echo first; sleep 1.3; echo second; sleep 0.6")
-    assert desk.seen
-    assert desk.seen[0] == "first\n"
-    assert desk.seen[-1] == "first\nsecond\n"
+async def test_progress_is_shown_for_long_commands_only(rig: Rig) -> None:
+    await rig.text("echo short")
+    assert rig.seen == []
+    await rig.text("echo first; sleep 1.3; echo second; sleep 0.6")
+    assert rig.seen
+    assert rig.seen[0] == "first\n"
+    assert rig.seen[-1] == "first\nsecond\n"
 
 
 @pytest.mark.needs("linux")
@@ -518,14 +515,14 @@ def test_much_output_takes_little_memory(tmp_path: Path) -> None:
 import asyncio, resource, sys
 from pathlib import Path
 sys.path[:0] = [{str(Path(__file__).parents[2])!r}, {str(Path(__file__).parent)!r}]
-from test_bash import Desk
+from test_bash import Rig
 async def main():
-    desk = Desk(Path({str(tmp_path)!r}))
-    await desk.text("seq 1 100000")
+    rig = Rig(Path({str(tmp_path)!r}))
+    await rig.text("seq 1 100000")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    output = await desk.call("yes | head -c 150000000")
+    output = await rig.call("yes | head -c 150000000")
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, output.summary)
-    await desk.tool.aclose()
+    await rig.tool.aclose()
 asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from sagent.agent import Agent, Bounds, Resources
+from sagent.agent import Agent, Resources, RunLimits
 from sagent.lib.json import json_freeze_object
+from sagent.lib.process import ProcessGroup
 from sagent.messages import ToolCall
 from sagent.model import Request
 from sagent.session.folds import lost_jobs
@@ -27,7 +28,6 @@ from sagent.tools import bash as bash_module
 from sagent.tools import custody as custody_module
 from sagent.tools.background import BackgroundTask
 from sagent.tools.bash import Bash
-from sagent.tools.custody import Custody
 
 pytestmark = [pytest.mark.needs("linux"), pytest.mark.needs("bash")]
 
@@ -204,8 +204,8 @@ async def test_a_call_that_became_a_job_is_let_go_too_and_a_run_that_waits_for_i
     work: Path, bash: Bash, markers: tuple[str, str]
 ) -> None:
     model = ScriptedModel((call(1, "Bash", command=STEADY.format(markers[0])),), "waiting")
-    resources, bounds = Resources(workspace=Workspace(work)), Bounds(foreground_seconds=0.05)
-    agent = Agent(model, tools=[bash], resources=resources, bounds=bounds)
+    resources, limits = Resources(workspace=Workspace(work)), RunLimits(foreground_seconds=0.05)
+    agent = Agent(model, tools=[bash], resources=resources, limits=limits)
     task = asyncio.create_task(agent.run("go"))
     await until(lambda: agent.jobs() and (work / "begun").exists(), "it is a job")
     told = agent.detach_job("job:1")
@@ -337,7 +337,7 @@ async def test_no_place_for_the_file_is_told(work: Path, bash: Bash, monkeypatch
     assert [status.state for status in agent.jobs()] == ["cancelled"]
 
 
-async def start(custody: Custody, *argv: str):
+async def start(custody: ProcessGroup, *argv: str):
     sink = os.open(os.devnull, os.O_WRONLY)
     try:
         return custody.start(argv, env={"PATH": os.environ["PATH"]}, cwd=Path("/"), output=sink)
@@ -350,10 +350,10 @@ async def test_a_released_process_is_spared_by_every_later_watchdog(markers: tup
         return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
 
     before = children()
-    custody = Custody()
+    custody = ProcessGroup()
     wards = [await start(custody, "sh", "-c", f"setsid sleep {markers[n]} & sleep {markers[n]}") for n in (0, 1)]
     await until(lambda: len(living(markers[0])) == len(living(markers[1])) == 2, "start")
-    [watchdog] = {pid for pid in children() - before if b"custody.sh" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+    [watchdog] = {pid for pid in children() - before if b"process.sh" in Path(f"/proc/{pid}/cmdline").read_bytes()}
     os.kill(watchdog, signal.SIGKILL)
     await until(lambda: Path(f"/proc/{watchdog}/stat").read_text().split()[2] == "Z", "it was killed")
     wards[0].release()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent.tools.custody import MARK, Custody
+from sagent.lib.process import MARK, ProcessGroup
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -166,7 +166,7 @@ def test_an_agent_that_leaves_at_once_while_it_stops_a_deaf_command_leaves_nothi
 
 
 async def test_after_close_nothing_is_left_and_it_may_be_used_again(marker: str) -> None:
-    custody = Custody()
+    custody = ProcessGroup()
     for _ in range(2):
         ward = await start(custody, "sh", "-c", f"(trap '' TERM; setsid sleep {marker} &); sleep {marker} & exit 0")
         await ward.ended()
@@ -177,7 +177,7 @@ async def test_after_close_nothing_is_left_and_it_may_be_used_again(marker: str)
     await custody.aclose()
 
 
-async def start(custody: Custody, *argv: str, **environment: str):
+async def start(custody: ProcessGroup, *argv: str, **environment: str):
     sink = os.open(os.devnull, os.O_WRONLY)
     try:
         return custody.start(argv, env={"PATH": os.environ["PATH"], **environment}, cwd=Path("/"), output=sink)
@@ -186,7 +186,7 @@ async def start(custody: Custody, *argv: str, **environment: str):
 
 
 async def test_a_process_is_alone_in_its_session_and_may_leave_notes() -> None:
-    custody = Custody()
+    custody = ProcessGroup()
     ward = await start(custody, "sh", "-c", 'echo "$SAGENT_CUSTODY $(ps -o sid= -p $$) $$" >&0')
     await ward.ended()
     mark, session, pid = ward.notes().decode().split()
@@ -198,7 +198,7 @@ async def test_a_process_is_alone_in_its_session_and_may_leave_notes() -> None:
 
 
 async def test_each_process_bears_a_mark_of_its_own_and_only_its_own_is_swept(marker: str) -> None:
-    custody = Custody()
+    custody = ProcessGroup()
     wards = [await start(custody, "sleep", marker) for _ in range(11)]  # the mark of 1 begins those of 10, 11
     await_that(lambda: len(living(marker)) == 11, "start")
     await wards[0].kill()
@@ -214,7 +214,7 @@ async def test_each_process_bears_a_mark_of_its_own_and_only_its_own_is_swept(ma
 async def test_the_watchdog_holds_nothing_of_ours_and_bears_no_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MARK, "somebody else's")
     before = children(os.getpid())
-    custody = Custody()
+    custody = ProcessGroup()
     ward = await start(custody, "true")
     await ward.ended()
     ward.close()
@@ -234,7 +234,7 @@ async def test_the_watchdog_holds_nothing_of_ours_and_bears_no_mark(monkeypatch:
 
 async def test_a_watchdog_that_was_killed_is_replaced(marker: str) -> None:
     before = children(os.getpid())
-    custody = Custody()
+    custody = ProcessGroup()
     (await start(custody, "true")).close()
     [watchdog] = children(os.getpid()) - before
     os.kill(watchdog, signal.SIGKILL)
@@ -247,7 +247,7 @@ async def test_a_watchdog_that_was_killed_is_replaced(marker: str) -> None:
 
 
 async def test_a_custody_that_is_dropped_ends_what_it_started(marker: str) -> None:
-    custody = Custody()
+    custody = ProcessGroup()
     ward = await start(custody, "sh", "-c", f"setsid sleep {marker} &")
     await ward.ended()
     ward.close()
@@ -261,7 +261,7 @@ async def test_waiting_works_without_process_handles(monkeypatch: pytest.MonkeyP
         raise OSError("no such system call")
 
     monkeypatch.setattr(os, "pidfd_open", missing)
-    custody = Custody()
+    custody = ProcessGroup()
     ward = await start(custody, "sleep", "0.2")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
@@ -273,7 +273,7 @@ async def test_waiting_works_without_process_handles(monkeypatch: pytest.MonkeyP
 
 
 async def test_what_a_forgotten_process_holds_is_killed_on_close(marker: str) -> None:
-    custody = Custody()
+    custody = ProcessGroup()
     ward = await start(custody, "sleep", marker)
     ward.close()
     assert living(marker) == {}

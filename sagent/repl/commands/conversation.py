@@ -4,32 +4,32 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import UsageError
 from sagent.peer import Compact
-from sagent.repl.command import command
-from sagent.repl.desk import Desk
+from sagent.repl.commands.command import command
+from sagent.repl.commands.context import CommandContext
 
 if TYPE_CHECKING:
-    from sagent.repl.lines import Line
+    from sagent.repl.view.lines import Line
 
 
-def _names(desk: Desk) -> list[tuple[str, str]]:
+def _names(context: CommandContext) -> list[tuple[str, str]]:
     from sagent.repl.commands.registry import all_commands
 
-    return [(name, one.help.split("\n", 1)[0]) for name, one in sorted(all_commands(desk.settings).items())]
+    return [(name, one.help.split("\n", 1)[0]) for name, one in sorted(all_commands(context.settings).items())]
 
 
 @command(name="help", complete=_names)
-async def show_help(desk: Desk, name: str = "") -> None:
+async def show_help(context: CommandContext, name: str = "") -> None:
     """Commands and keys; of one command all there is to know."""
     from sagent.repl.commands.registry import all_commands
 
-    commands = all_commands(desk.settings)
+    commands = all_commands(context.settings)
     if name:
         found = commands.get(name.removeprefix("/"))
         if found is None:
             raise UsageError(f"There is no command {name!r}. See /help.")
         choices = [f"{one.name}: {', '.join(one.choices)}" for one in found.arguments if one.choices]
         lines = [found.usage, *found.help.split("\n"), *choices]
-        desk.write([(("class:tool" if not number else "", line),) for number, line in enumerate(lines)])
+        context.write([(("class:tool" if not number else "", line),) for number, line in enumerate(lines)])
         return
     width = max(len(one.usage) for one in commands.values())
     rows: list[Line] = [
@@ -37,7 +37,7 @@ async def show_help(desk: Desk, name: str = "") -> None:
         for _, one in sorted(commands.items())
     ]
     keys = [(("class:tool", f"  {key:{width}}"), ("class:dim", f"  {what}")) for key, what in KEYS]
-    desk.write([(("class:heading", "Commands"),), *rows, (), (("class:heading", "Keys"),), *keys])
+    context.write([(("class:heading", "Commands"),), *rows, (), (("class:heading", "Keys"),), *keys])
 
 
 KEYS = (
@@ -58,31 +58,31 @@ KEYS = (
 
 
 @command(name="quit")
-async def leave(desk: Desk) -> None:
+async def leave(context: CommandContext) -> None:
     """Leave; the session can be resumed."""
-    desk.leave()
+    context.leave()
 
 
 @command()
-async def compact(desk: Desk, text: str = "") -> None:
+async def compact(context: CommandContext, text: str = "") -> None:
     """Make the context smaller; what is said behind it is what matters."""
-    desk.opened.agent.apply(Compact(hints=text))
-    desk.say("The context is made smaller before the next model call.")
+    context.opened.agent.apply(Compact(hints=text))
+    context.say("The context is made smaller before the next model call.")
 
 
 @command()
-async def clear(desk: Desk) -> None:
+async def clear(context: CommandContext) -> None:
     """Forget the conversation; the log keeps it."""
-    desk.opened.agent.apply(Compact(clear=True))
-    desk.say("The conversation is forgotten; the log keeps it.")
+    context.opened.agent.apply(Compact(clear=True))
+    context.say("The conversation is forgotten; the log keeps it.")
 
 
 @command()
-async def context(desk: Desk) -> None:
+async def context(context: CommandContext) -> None:
     """What fills the window, as a bar and a list, and what compactions have saved."""
-    from sagent.repl.transcript import count
+    from sagent.repl.view.transcript import count
 
-    status = desk.opened.agent.status()
+    status = context.opened.agent.status()
     size, window = status.context_tokens, status.window
     whole = max(size, 1) if not window else window if size > window // 10 else window // 10  # nearly empty: a tenth
     styles = ("class:mark", "class:advice", "class:done", "class:warning", "class:news", "class:dim")
@@ -102,14 +102,14 @@ async def context(desk: Desk) -> None:
         for number, (kind, tokens) in enumerate(kinds)
     ]
     part = ("class:dim", f"  of {count(whole)}")
-    desk.write([(("", f"About {count(size)} tokens{share}"),), (*bar, part), *rows, *await _saved(desk)])
+    context.write([(("", f"About {count(size)} tokens{share}"),), (*bar, part), *rows, *await _saved(context)])
 
 
-async def _saved(desk: Desk) -> "list[Line]":
+async def _saved(context: CommandContext) -> "list[Line]":
     """What compactions have saved, as the last turn told; while one is in progress that is not known."""
-    from sagent.repl.transcript import count, money
+    from sagent.repl.view.transcript import count, money
 
-    agent = desk.opened.agent
+    agent = context.opened.agent
     try:
         saving = None if agent.running else (await agent.wait()).saving
     except UsageError:  # it has not run yet
@@ -122,25 +122,25 @@ async def _saved(desk: Desk) -> "list[Line]":
 
 
 @command()
-async def copy(desk: Desk) -> None:
+async def copy(context: CommandContext) -> None:
     """Copy the last answer to the clipboard."""
     said = next(
-        (one.content for one in reversed(desk.opened.agent.messages) if one.role == "assistant" and one.content), ""
+        (one.content for one in reversed(context.opened.agent.messages) if one.role == "assistant" and one.content), ""
     )
     if not said:
         raise UsageError("Nothing was answered yet.")
-    desk.copy(said)
-    desk.say(f"{len(said)} characters were copied")
+    context.copy(said)
+    context.say(f"{len(said)} characters were copied")
 
 
 @command()
-async def init(desk: Desk) -> None:
+async def init(context: CommandContext) -> None:
     """Have the model write AGENTS.md for this project."""
     from sagent.repl.project import instructions_file
 
-    path = instructions_file(desk.settings.cwd)
+    path = instructions_file(context.settings.cwd)
     doing = "Improve" if path.exists() else "Write"
-    desk.prompt(
+    context.prompt(
         f"{doing} {path.name} in {path.parent}: what an agent must know to work in this project. Look at the project "
         "first. Say how it is built, tested and run, how it is laid out, and the conventions that its code shows. Keep "
         "what is there and right, at most a page, no advice that holds for every project."
@@ -148,16 +148,16 @@ async def init(desk: Desk) -> None:
 
 
 @command()
-async def memory(desk: Desk) -> None:
+async def memory(context: CommandContext) -> None:
     """The instruction files that this session began with, and where #notes go."""
     import asyncio
 
     from sagent.context.instructions import gather
     from sagent.repl.project import instructions_file
 
-    settings = desk.settings
+    settings = context.settings
     found = await asyncio.to_thread(gather, settings.cwd, settings.config_dir, settings.add_dirs)
     rows: list[Line] = [(("", f"  {path}"), ("class:dim", f"  {path.stat().st_size} bytes")) for path in found.files]
     rows = rows or [(("class:dim", "  none"),)]
     notes = instructions_file(settings.cwd)
-    desk.write([(("class:heading", "Instructions"),), *rows, (("class:dim", f"#note writes to {notes}"),)])
+    context.write([(("class:heading", "Instructions"),), *rows, (("class:dim", f"#note writes to {notes}"),)])

@@ -7,113 +7,113 @@ from typing import Literal
 from sagent.errors import UsageError
 from sagent.model import Effort
 from sagent.peer import Consult, Switch
-from sagent.repl.command import command
-from sagent.repl.desk import Desk
-from sagent.repl.picker import Option
+from sagent.repl.commands.command import command
+from sagent.repl.commands.context import CommandContext
+from sagent.repl.terminal.picker import Option
 
 
-def _rows(desk: Desk) -> list[tuple[str, str]]:
+def _rows(context: CommandContext) -> list[tuple[str, str]]:
     """The models that can be used, each with window and price: those of which both are known first."""
-    lines = (line.partition(": ") for line in desk.opened.agent.catalog().splitlines())
+    lines = (line.partition(": ") for line in context.opened.agent.catalog().splitlines())
     found = [(name, told) for name, colon, told in lines if colon and "/" in name]
     providers = list(dict.fromkeys(name.partition("/")[0] for name, _ in found))
     found.sort(key=lambda row: row[0], reverse=True)  # later versions come first
     return sorted(found, key=lambda row: (providers.index(row[0].partition("/")[0]), "unknown" in row[1]))
 
 
-async def _pick_model(desk: Desk, title: str, *more: tuple[str, str]) -> str | None:
-    rows = await asyncio.to_thread(_rows, desk)
+async def _pick_model(context: CommandContext, title: str, *more: tuple[str, str]) -> str | None:
+    rows = await asyncio.to_thread(_rows, context)
     options = [Option(name, name, told) for name, told in (*more, *rows)]
     if not options:
         raise UsageError("No other model is known here; name one: /model provider/model")
-    return await desk.pick(title, options)
+    return await context.pick(title, options)
 
 
 @command(complete=_rows)
-async def model(desk: Desk, name: str = "") -> None:
+async def model(context: CommandContext, name: str = "") -> None:
     """Switch to another model from the next call on; without a name choose from a list."""
-    chosen = name or await _pick_model(desk, "Which model?")
+    chosen = name or await _pick_model(context, "Which model?")
     if chosen:
-        _take(desk, chosen)
+        _take(context, chosen)
 
 
-def _take(desk: Desk, name: str) -> None:
+def _take(context: CommandContext, name: str) -> None:
     """Switch to a model; where no session could be opened, begin one with it."""
     try:
-        agent = desk.opened.agent
+        agent = context.opened.agent
     except UsageError:
-        from sagent.config.places import provider_of
+        from sagent.config.servers import provider_of
 
-        settings = desk.settings
+        settings = context.settings
         told = provider_of(name, settings.providers)
         if told and told != (settings.provider or "openai-compatible"):  # what was said of another is not meant for it
             settings = replace(settings, provider=None, base_url=None)
-        desk.reopen(replace(settings, model=name))
+        context.reopen(replace(settings, model=name))
         return
     agent.apply(Switch(model=name))
 
 
-def _providers(desk: Desk) -> list[tuple[str, str]]:
-    names = dict.fromkeys(name.partition("/")[0] for name, _ in _rows(desk))
+def _providers(context: CommandContext) -> list[tuple[str, str]]:
+    names = dict.fromkeys(name.partition("/")[0] for name, _ in _rows(context))
     return [(name, "") for name in names]
 
 
 @command(complete=_providers)
-async def provider(desk: Desk, name: str = "") -> None:
+async def provider(context: CommandContext, name: str = "") -> None:
     """Switch to a provider's usual model; without a name choose from a list."""
     from sagent.providers.registry import row_named
 
-    rows = {key: own.row for key, own in desk.settings.providers.items()}
+    rows = {key: own.row for key, own in context.settings.providers.items()}
     if not name:
-        known = await asyncio.to_thread(_providers, desk)
+        known = await asyncio.to_thread(_providers, context)
         name = (
-            await desk.pick("Which provider?", [Option(one, one, row_named(one, rows).default) for one, _ in known])
+            await context.pick("Which provider?", [Option(one, one, row_named(one, rows).default) for one, _ in known])
             or ""
         )
     if name:
         row = row_named(name, rows)
         if not row.default:
             raise UsageError(f"{row.name} has no usual model; name one: /model {row.name}/MODEL")
-        _take(desk, f"{row.name}/{row.default}")
+        _take(context, f"{row.name}/{row.default}")
 
 
 @command()
-async def effort(desk: Desk, level: Effort | Literal[""] = "") -> None:
+async def effort(context: CommandContext, level: Effort | Literal[""] = "") -> None:
     """How hard the model thinks; without a level choose from a list."""
     from sagent.model import EFFORTS
 
-    chosen = level or await desk.pick("Which effort?", [Option(one, one) for one in EFFORTS])
+    chosen = level or await context.pick("Which effort?", [Option(one, one) for one in EFFORTS])
     if chosen:
-        desk.opened.agent.apply(Switch(effort=chosen))
+        context.opened.agent.apply(Switch(effort=chosen))
 
 
-def _advisors(desk: Desk) -> list[tuple[str, str]]:
+def _advisors(context: CommandContext) -> list[tuple[str, str]]:
     toggles = [("off", "no advisor is asked"), ("on", "as before")]
-    return [*toggles, ("rate good", "its last advice helped"), ("rate bad", "it did not"), *_rows(desk)]
+    return [*toggles, ("rate good", "its last advice helped"), ("rate bad", "it did not"), *_rows(context)]
 
 
-def _rate(desk: Desk, word: str = "", name: str = "") -> None:
+def _rate(context: CommandContext, word: str = "", name: str = "") -> None:
     """Keep what the person thinks of the last advice."""
-    advisory = desk.opened.agent.advisory
+    advisory = context.opened.agent.advisory
     if word not in ("good", "bad") or advisory is None:
         raise UsageError("Say /advisor rate good or /advisor rate bad, with a name where there are several advisors.")
-    desk.say(f"{advisory.rate(1 if word == 'good' else -1, name)}: {word}")
+    context.say(f"{advisory.rate(1 if word == 'good' else -1, name)}: {word}")
 
 
 @command(complete=_advisors)
-async def advisor(desk: Desk, text: str = "") -> None:
+async def advisor(context: CommandContext, text: str = "") -> None:
     """Who advises: [name=]provider/model[,effort=...], off, on, rate good or rate bad; or choose from a list."""
     word, _, rest = text.partition(" ")
     if word == "rate":
-        _rate(desk, *rest.split())
+        _rate(context, *rest.split())
         return
     first = (("off", "no advisor is asked"), ("on", "as before"))
-    chosen = text or await _pick_model(desk, "Which advisor?", *first)
+    chosen = text or await _pick_model(context, "Which advisor?", *first)
     if chosen:
-        desk.opened.agent.apply(Switch(advisor=chosen))
+        context.opened.agent.apply(Switch(advisor=chosen))
 
 
 @command()
-async def ask_advisor(desk: Desk, text: str = "") -> None:
+async def ask_advisor(context: CommandContext, text: str = "") -> None:
     """Have the advisor look at the conversation now, with a question or without one."""
-    desk.opened.agent.apply(Consult(question=text))
+    context.opened.agent.apply(Consult(question=text))

@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from sagent.repl.command import command
-from sagent.repl.desk import Desk
-from sagent.repl.lines import Line
+from sagent.repl.commands.command import command
+from sagent.repl.commands.context import CommandContext
+from sagent.repl.view.lines import Line
 from sagent.usage import Usage
 
 
 @command()
-async def cost(desk: Desk) -> None:
+async def cost(context: CommandContext) -> None:
     """What this session has cost: by role, model and agent, with the cache's share."""
-    from sagent.repl.transcript import count, money
+    from sagent.repl.view.transcript import count, money
 
-    agent = desk.opened.agent
+    agent = context.opened.agent
     ledger = agent.ledger
     await asyncio.to_thread(ledger.prices.warm)
     spent, usage = ledger.totals(), ledger.usage()
@@ -32,8 +32,8 @@ async def cost(desk: Desk) -> None:
     ]
     if spent.unpriced:
         lines.append((("class:warning", f"No known price: {', '.join(spent.unpriced)}"),))
-    lines += _on_the_advisor_alone(desk, usage)
-    desk.write(lines)
+    lines += _on_the_advisor_alone(context, usage)
+    context.write(lines)
 
 
 def _by_role(usage: Mapping[tuple[str, str], Usage]) -> dict[str, Usage]:
@@ -51,7 +51,7 @@ def _by_agent(usage: Mapping[tuple[str, str], Usage]) -> dict[str, Usage]:
 
 
 def _table(head: str, usage: Mapping[str, Usage], usd: Mapping[str, Decimal]) -> Iterable[Line]:
-    from sagent.repl.transcript import count, money
+    from sagent.repl.view.transcript import count, money
 
     names = list(dict.fromkeys((*usd, *usage)))
     if not names:
@@ -67,14 +67,14 @@ def _table(head: str, usage: Mapping[str, Usage], usd: Mapping[str, Decimal]) ->
         yield (("", f"  {name:{width}} "), ("class:dim", told), ("", f"{money(usd.get(name, Decimal(0))):>10}"))
 
 
-def _on_the_advisor_alone(desk: Desk, usage: Mapping[tuple[str, str], Usage]) -> Iterable[Line]:
+def _on_the_advisor_alone(context: CommandContext, usage: Mapping[tuple[str, str], Usage]) -> Iterable[Line]:
     """What the executors' tokens would have cost by the advisor's prices."""
-    from sagent.repl.transcript import money
+    from sagent.repl.view.transcript import money
 
     done = sum((one for (_, role), one in usage.items() if role == "executor"), Usage())
-    for advisor in desk.settings.advisors:
+    for advisor in context.settings.advisors:
         name, _, model = advisor.model.partition("/")
-        usd = desk.opened.agent.ledger.prices.price(name, model, done)
+        usd = context.opened.agent.ledger.prices.price(name, model, done)
         if usd is not None and done != Usage():
             yield ()
             yield (("class:dim", f"  The executor's work on {advisor.model} alone: {money(usd)}"),)

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.repl.command import Argument, Command
-from sagent.repl.desk import Desk
+from sagent.repl.commands.command import Argument, Command
+from sagent.repl.commands.context import CommandContext
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -59,8 +59,8 @@ def own_command(name: str, text: str) -> Command:
         told = next(found, "")
     body = text.strip()
 
-    async def run(desk: Desk, given: Mapping[str, str]) -> None:
-        desk.prompt(filled(body, given.get("text", "")))
+    async def run(context: CommandContext, given: Mapping[str, str]) -> None:
+        context.prompt(filled(body, given.get("text", "")))
 
     first = told or next(iter(body.splitlines()), "")[:80]
     return Command(name, first, (Argument("text", required=False, rest=True),), run)

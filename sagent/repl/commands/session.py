@@ -7,82 +7,82 @@ from typing import TYPE_CHECKING, Literal
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.repl.command import command
-from sagent.repl.desk import Desk
-from sagent.repl.picker import Option
-from sagent.session.checkpoints import way_back
+from sagent.repl.commands.command import command
+from sagent.repl.commands.context import CommandContext
+from sagent.repl.terminal.picker import Option
+from sagent.rewind.plan import way_back
 from sagent.session.folds import Point, points
 from sagent.session.store import Summary, copy, find, summaries
 
 if TYPE_CHECKING:
-    from sagent.agent.restoration import FileChanges
-    from sagent.repl.lines import Line
+    from sagent.repl.view.lines import Line
+    from sagent.rewind.restore import FileChanges
 
 _MOST_ROWS = 20  # files that are shown one by one
 
 
-def _earlier(desk: Desk) -> list[Summary]:
+def _earlier(context: CommandContext) -> list[Summary]:
     """Those of this directory in which something was said, without the one that is open."""
     try:
-        own = desk.opened.agent.log.session_id
+        own = context.opened.agent.log.session_id
     except UsageError:
         own = ""
-    found = summaries(desk.settings.state_dir, desk.settings.cwd)
+    found = summaries(context.settings.state_dir, context.settings.cwd)
     return [one for one in found if one.title and one.id != own]
 
 
 def _told(summary: Summary) -> str:
-    from sagent.repl.transcript import money
+    from sagent.repl.view.transcript import money
 
     least = "≥" if summary.unpriced else ""
     return f"{summary.last[:16].replace('T', ' ')}  {least}{money(summary.usd)}  {summary.id}"
 
 
-def _ids(desk: Desk) -> list[tuple[str, str]]:
-    return [(one.id, one.title) for one in _earlier(desk)]
+def _ids(context: CommandContext) -> list[tuple[str, str]]:
+    return [(one.id, one.title) for one in _earlier(context)]
 
 
 @command(complete=_ids)
-async def resume(desk: Desk, session: str = "") -> None:
+async def resume(context: CommandContext, session: str = "") -> None:
     """Go on with an earlier session: its id, the beginning of it, or from a list."""
-    settings = desk.settings
+    settings = context.settings
     if session:
         path = await asyncio.to_thread(find, settings.state_dir, session, settings.cwd)
     else:
-        found = await asyncio.to_thread(_earlier, desk)
+        found = await asyncio.to_thread(_earlier, context)
         if not found:
             raise UsageError(f"There is no earlier session of {settings.cwd}.")
-        chosen = await desk.pick("Which session?", [Option(one.path, one.title, _told(one)) for one in found])
+        chosen = await context.pick("Which session?", [Option(one.path, one.title, _told(one)) for one in found])
         if chosen is None:
             return
         path = chosen
-    desk.reopen(replace(settings, session=path, continue_session=False, ephemeral=False))
+    context.reopen(replace(settings, session=path, continue_session=False, ephemeral=False))
 
 
 @command(name="sessions")
-async def list_sessions(desk: Desk) -> None:
+async def list_sessions(context: CommandContext) -> None:
     """The sessions of this directory, last used first."""
-    found = await asyncio.to_thread(_earlier, desk)
+    found = await asyncio.to_thread(_earlier, context)
     rows: list[Line] = [(("class:dim", f"  {_told(one)}  "), ("", one.title)) for one in found[:50]]
-    desk.write(rows or [(("class:dim", f"  no sessions of {desk.settings.cwd} yet"),)])
+    context.write(rows or [(("class:dim", f"  no sessions of {context.settings.cwd} yet"),)])
 
 
 @command()
-async def rename(desk: Desk, text: str) -> None:
+async def rename(context: CommandContext, text: str) -> None:
     """Give this session a name."""
     from sagent.session.entries import label
 
-    desk.opened.agent.log.append("label", label(text))
-    desk.say(f"This session is called {text!r} now")
+    context.opened.agent.log.append("label", label(text))
+    context.say(f"This session is called {text!r} now")
 
 
 @command()
-async def status(desk: Desk) -> None:
+async def status(context: CommandContext) -> None:
     """Model, limits, session, directory, permissions at a glance."""
     from sagent import __version__
-    from sagent.repl.transcript import count, money
+    from sagent.repl.view.transcript import count, money
 
-    agent, settings = desk.opened.agent, desk.settings
+    agent, settings = context.opened.agent, context.settings
     now = agent.status()
     window = f" of {count(now.window)}" if now.window else ""
     rows = [
@@ -93,15 +93,15 @@ async def status(desk: Desk) -> None:
         ("cost", money(now.usd_tree)),
         ("limits", ", ".join(f"{name} {value}" for name, value in now.limits.items()) or "none"),
         ("jobs", ", ".join(f"{job.name} {job.tool} {job.what}" for job in now.jobs) or "none"),
-        ("permissions", desk.opened.policy.mode),
+        ("permissions", context.opened.policy.mode),
         ("directory", ", ".join(map(str, dict.fromkeys((settings.cwd, *settings.add_dirs))))),
         ("session", f"{agent.log.session_id}  {agent.log.path or 'kept in memory only'}"),
     ]
-    desk.write([(("class:dim", f"  {name:12}"), ("", value)) for name, value in rows])
+    context.write([(("class:dim", f"  {name:12}"), ("", value)) for name, value in rows])
 
 
-def _points(desk: Desk) -> tuple[Point, ...]:
-    found = points(desk.opened.agent.log.contents())
+def _points(context: CommandContext) -> tuple[Point, ...]:
+    found = points(context.opened.agent.log.contents())
     if not found:
         raise UsageError("Nothing was asked in this session yet.")
     return found
@@ -139,57 +139,59 @@ def _goal_of(point: Point) -> _Goal:
 
 
 @command()
-async def rewind(desk: Desk, request: str = "", what: Literal["", "both", "conversation", "files"] = "") -> None:
+async def rewind(
+    context: CommandContext, request: str = "", what: Literal["", "both", "conversation", "files"] = ""
+) -> None:
     """Go back to before a request, by its number in /tree or from a list; the request comes back into the input.
 
     Where files have changed since, what winding them back would do is shown, and you choose: conversation and files, or
     only one of them. What somebody else has changed is left alone. What came after is kept as a branch, to which
     /rewind goes forward again, files included.
     """
-    found = _points(desk)
-    agent = desk.opened.agent
-    goal = _goal_of(_chosen(found, request)) if request else await _picked(desk, found)
+    found = _points(context)
+    agent = context.opened.agent
+    goal = _goal_of(_chosen(found, request)) if request else await _picked(context, found)
     if goal is None:
         return
-    chosen = what or await _choose(desk, goal, await agent.preview(goal.files))
+    chosen = what or await _choose(context, goal, await agent.preview(goal.files))
     if chosen in ("both", "conversation") and goal.conversation:
         agent.rewind(goal.conversation)
-        desk.rewound(goal.text)
-        desk.say(goal.told)
+        context.rewound(goal.text)
+        context.say(goal.told)
     if chosen in ("both", "files"):
         done = await agent.rewind_files(goal.files)
-        desk.say(f"files {goal.told}: {_count(done)}")
-        desk.write(_left(done, desk.settings.cwd))
+        context.say(f"files {goal.told}: {_count(done)}")
+        context.write(_left(done, context.settings.cwd))
 
 
-async def _picked(desk: Desk, found: tuple[Point, ...]) -> _Goal | None:
+async def _picked(context: CommandContext, found: tuple[Point, ...]) -> _Goal | None:
     """What the person wants to go back to."""
     here = [each for each in reversed(found) if each.current]
     options = [Option(_goal_of(each), _line_of(each), each.at[:16].replace("T", " ")) for each in here]
-    if back := way_back(desk.opened.agent.log.contents()):
+    if back := way_back(context.opened.agent.log.contents()):
         goal = _Goal(back.conversation, back.files, "as it was before the last /rewind")
         options.insert(0, Option(goal, "undo the last /rewind of files", back.at[:16].replace("T", " ")))
-    return await desk.pick("Back to before which request?", options)
+    return await context.pick("Back to before which request?", options)
 
 
-async def _choose(desk: Desk, goal: _Goal, seen: "FileChanges") -> str:
+async def _choose(context: CommandContext, goal: _Goal, seen: "FileChanges") -> str:
     """Show what would become of files, and have the person choose; "" is nothing."""
     if not seen.changed:
-        desk.write(_left(seen, desk.settings.cwd))
+        context.write(_left(seen, context.settings.cwd))
         if not goal.conversation:
-            desk.say("The files are as they were then.")
+            context.say("The files are as they were then.")
         return "conversation"
-    desk.write([*_changed(seen, desk.settings.cwd), *_left(seen, desk.settings.cwd)])
+    context.write([*_changed(seen, context.settings.cwd), *_left(seen, context.settings.cwd)])
     choices = [Option("both", "conversation and files"), Option("conversation", "conversation only")]
     if not goal.conversation:
         choices.clear()
     options = [*choices, Option("files", "files only"), Option("", "cancel")]
     try:
-        return await desk.pick(f"Wind back what? Files: {_count(seen)}", options) or ""
+        return await context.pick(f"Wind back what? Files: {_count(seen)}", options) or ""
     except UsageError:
         if not goal.conversation:
             raise
-        desk.say("Files stay as they are: /rewind NUMBER both winds them back too.")
+        context.say("Files stay as they are: /rewind NUMBER both winds them back too.")
         return "conversation"
 
 
@@ -234,24 +236,24 @@ def _short(path: str, cwd: Path) -> str:
 
 
 @command(name="tree")
-async def show_tree(desk: Desk) -> None:
+async def show_tree(context: CommandContext) -> None:
     """What was asked in this session, branches included; the conversation as it stands is marked."""
     rows: list[Line] = []
-    for number, point in enumerate(_points(desk), 1):
+    for number, point in enumerate(_points(context), 1):
         mark = "●" if point.current else "○"
         indent = "  " * min(point.depth, 20)
         rows.append(
             (("class:dim", f"  {number:>3} {mark} {indent}"), ("" if point.current else "class:dim", _line_of(point)))
         )
-    desk.write(rows)
+    context.write(rows)
 
 
 @command()
-async def fork(desk: Desk, request: str = "") -> None:
+async def fork(context: CommandContext, request: str = "") -> None:
     """Go on in a copy of this session, as it is now or from before a request; this one stays as it is."""
-    settings, agent = desk.settings, desk.opened.agent
+    settings, agent = context.settings, context.opened.agent
     if not agent.log.path:
         raise UsageError("This session is not kept, so there is nothing to copy.")
-    entry = _chosen(_points(desk), request).before if request else ""
+    entry = _chosen(_points(context), request).before if request else ""
     path = await asyncio.to_thread(copy, Path(agent.log.path), settings.state_dir, settings.cwd, entry)
-    desk.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))
+    context.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sagent.errors import UsageError
-from sagent.repl.command import command
-from sagent.repl.desk import Desk
+from sagent.repl.commands.command import command
+from sagent.repl.commands.context import CommandContext
 
 if TYPE_CHECKING:
-    from sagent.trace.export import Exported
+    from sagent.transcript.export import Exported
 
 
-def _forms(desk: Desk) -> Iterator[tuple[str, str]]:
-    del desk
+def _forms(context: CommandContext) -> Iterator[tuple[str, str]]:
+    del context
     yield "html", "one page"
     yield "md", "Markdown"
     yield "jsonl", "every entry"
@@ -22,25 +22,27 @@ def _forms(desk: Desk) -> Iterator[tuple[str, str]]:
 
 
 @command(complete=_forms)
-async def export(desk: Desk, form: Literal["html", "md", "jsonl", "bundle", ""] = "", file: str = "") -> None:
+async def export(
+    context: CommandContext, form: Literal["html", "md", "jsonl", "bundle", ""] = "", file: str = ""
+) -> None:
     """Write this session to a file for others: a page, Markdown, its entries, or a bundle. What looks like a secret is
     taken out and counted."""
-    session = desk.opened.agent.log.path
+    session = context.opened.agent.log.path
     if not session:
         raise UsageError("This session is not kept, so there is nothing to export.")
     suffix = {"": "html", "bundle": "tar"}.get(form, form)
-    path = desk.settings.cwd / Path(file or f"{Path(session).name}.{suffix}").expanduser()
+    path = context.settings.cwd / Path(file or f"{Path(session).name}.{suffix}").expanduser()
     done = await asyncio.to_thread(_write, Path(session), path, form or "html")
     told = f"{done.secrets} that looked like secrets were taken out" if done.secrets else "nothing looks like a secret"
-    desk.say(f"Exported to {path}; {told}: look before you share it.")
+    context.say(f"Exported to {path}; {told}: look before you share it.")
     for problem in done.problems[:10]:
-        desk.say(problem)
+        context.say(problem)
 
 
 def _write(session: Path, path: Path, form: Literal["html", "md", "jsonl", "bundle"]) -> "Exported":
     from sagent.repl.login import write_private
-    from sagent.trace.export import Exported, export_bundle, export_lines, export_text
-    from sagent.trace.export_redaction import Redaction
+    from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
+    from sagent.transcript.export_redaction import Redaction
 
     redaction = Redaction()
     if form == "bundle":

@@ -18,8 +18,8 @@ from sagent.messages import Image
 from sagent.session.entries import opened
 from sagent.session.folds import branch, history, points, spend, title
 from sagent.session.log import read_contents, read_log
-from sagent.session.proof import verify
 from sagent.session.store import Session, log_files, summarize
+from sagent.session.verify import verify
 from sagent.testing.server import FakeProviderServer, Turn
 
 HERE = Path(__file__).parent / "session"

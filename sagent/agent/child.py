@@ -1,0 +1,147 @@
+"""The life of an agent that was spawned: one turn, or for one that persists a turn for whatever arrives."""
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from sagent.agent import spawn
+from sagent.agent.runs import Runner
+from sagent.engine.state import AgentState
+from sagent.events import Failure, Result
+from sagent.messages import user
+from sagent.peer import Moment, SpawnRequest
+from sagent.session.entries import returned
+
+if TYPE_CHECKING:
+    from sagent.agent.agent import Agent
+
+
+class ChildTask:
+    """What an agent's task does from its first prompt until it is ended, and what is left to do then.
+
+    After an interruption one that persists stays still until somebody writes to it: what was waiting is read with that.
+    """
+
+    def __init__(self, agent: "Agent", runs: Runner, own: AgentState, above: AgentState, order: SpawnRequest) -> None:
+        self._agent, self._tree = agent, agent.tree
+        self._runs, self._own, self._above, self._order = runs, own, above, order
+        self._at_work = False  # in a turn, or has not told of it yet
+        self._still = False  # was interrupted, and nobody has written since
+        self._leaving = self._left = False
+        self._watchers: set[asyncio.Future[None]] = set()
+        self._asked = order.prompt  # as it was ordered; "" once that is answered
+        runs.contained = True
+        self.task = asyncio.get_running_loop().create_task(self._live(), name=own.path)
+
+    @property
+    def active(self) -> bool:
+        """In a turn, or about to begin one."""
+        return not self._left and (self._at_work or not self._order.persistent or self._own.inbox.holds(*self._moments))
+
+    @property
+    def busy(self) -> bool:
+        """The same, or waiting for a job, with which it will go on."""
+        return self.active or (not self._left and bool(self._own.jobs.running()))
+
+    @property
+    def hears(self) -> bool:
+        """Whether it will read what is sent to it now."""
+        return not self._leaving and (self._order.persistent or not (self._at_work and self._runs.closing))
+
+    @property
+    def left(self) -> bool:
+        """Whether it has ended."""
+        return self._left
+
+    @property
+    def _moments(self) -> tuple[Moment, ...]:
+        """Messages for which it begins a turn; none is any."""
+        return ("now",) if self._still else ()
+
+    def interrupt(self) -> None:
+        """Stop the turn that it is in or about to begin."""
+        if self._runs.running:
+            self._runs.interrupt()
+        elif self.active and not self._at_work:
+            self._runs.interrupt_ahead()
+
+    def end(self) -> "asyncio.Task[None]":
+        """Begin to end it, and what is below it; the task is done when it has ended."""
+        if not self._leaving:
+            self._leaving = True
+            # not before its first step: a task that never began would leave nothing in order
+            asyncio.get_running_loop().call_soon(self.task.cancel)
+        return self.task
+
+    async def rested(self) -> None:
+        """Wait until it is in no turn and has none to begin."""
+        while self.active:
+            watcher = asyncio.get_running_loop().create_future()
+            self._watchers.add(watcher)
+            try:
+                await watcher
+            finally:
+                self._watchers.discard(watcher)
+
+    async def _live(self) -> None:
+        own = self._own
+        try:
+            with contextlib.suppress(BrokenPipeError):  # nobody listens any more; those above learn it too
+                while True:
+                    while not own.inbox.holds(*self._moments):
+                        await own.inbox.arrival(*self._moments)
+                    self._at_work = True
+                    result, _ = await self._runs.take(None)
+                    self._tell(result)
+                    if not self._order.persistent:
+                        return
+                    if result.error is not None and result.error.kind == "interrupted":
+                        self._still = True
+                        own.inbox.defer()
+                    else:
+                        self._still = False
+                    self._at_work = False
+                    self._wake()
+        finally:
+            self._leaving = True
+            await self._leave()
+
+    def _tell(self, result: Result) -> None:
+        """The one above learns of a turn: by the result of its call, or, of one that persists, by a message."""
+        if self._order.persistent and (agent := self._tree.get(self._above.path)):
+            agent.inform(spawn.ended(self._own.path, result))
+        self._above.record("returned", returned(self._own.path, self._own.log.head))
+        spawn.remember(self._above, self._own.path, self._asked or spawn.last_asked(self._own), result)
+        self._asked = ""
+
+    async def _leave(self) -> None:
+        """What is left to do when it ends, also by a cancellation."""
+        own = self._own
+        try:
+            await own.jobs.stop()  # first: one of them may be about to spawn
+            await self._tree.end_below(own.path)
+        finally:
+            self._tree.remove(self._agent)
+            own.ledger.take_back(own.path)
+            if self._runs.last is None:
+                failure = Failure("interrupted", "it was ended before it had answered")
+                self._runs.last = Result("", (), "interrupted", failure)
+            self._return_unread()
+            own.close_log()
+            self._at_work, self._left = False, True
+            self._wake()
+
+    def _return_unread(self) -> None:
+        """Tell those who wait for an answer that their messages were not read."""
+        for arrived in self._own.inbox.take(idle=True):
+            agent = self._tree.get(arrived.message.sender)
+            if arrived.answer and agent is not None and agent.hears:
+                said = spawn.short(arrived.message.content)
+                agent.inform(user(f"{self._own.path} has ended and did not read your message: {said}", sender="sagent"))
+
+    def _wake(self) -> None:
+        """Have those look again who wait for it."""
+        self._tree.nudge(self._own.path)
+        for watcher in self._watchers:
+            if not watcher.done():
+                watcher.set_result(None)

@@ -1,0 +1,62 @@
+"""Messages on their way: what is to arrive later is in the root's log until it has, so that it survives the process."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from sagent.agent.spawn import short
+from sagent.agent.tree import Tree
+from sagent.codec import encode_message
+from sagent.engine.state import AgentState
+from sagent.messages import Message, user
+from sagent.session.entries import Entry, delivered, posted
+from sagent.session.folds import on_their_way
+
+
+class DelayedMail:
+    """Delivers messages at a time, while the session is open. `root` is the state of the agent whose log keeps them."""
+
+    def __init__(self, tree: Tree, root: AgentState) -> None:
+        self._tree, self._root = tree, root
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is a message that has not been delivered yet."""
+        return bool(self._timers)
+
+    def later(self, path: str, message: Message, seconds: float) -> None:
+        """Deliver a message in some seconds."""
+        due = datetime.now(UTC) + timedelta(seconds=seconds)
+        body = posted(path, encode_message(message, self._root.keep), due.isoformat())
+        self._wait(path, message, seconds, self._root.record("sent", body))
+
+    def recall(self, entries: Iterable[Entry]) -> None:
+        """Take up what an earlier process left in the log; what was due meanwhile arrives now."""
+        for found in on_their_way(entries, self._root.log.blobs.get):
+            seconds = (found.due - datetime.now(UTC)).total_seconds()
+            self._wait(found.to, found.message, max(0.0, seconds), found.entry)
+
+    def close(self) -> None:
+        """Deliver nothing any more. What is on its way stays in the log."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _wait(self, path: str, message: Message, seconds: float, entry: str) -> None:
+        def arrive() -> None:
+            self._timers.discard(timer)
+            self._deliver(path, message)
+            self._root.record("sent", delivered(path, entry))
+            self._root.inbox.nudge("next")
+
+        timer = asyncio.get_running_loop().call_later(seconds, arrive)
+        self._timers.add(timer)
+
+    def _deliver(self, path: str, message: Message) -> None:
+        agent, sender = self._tree.get(path), self._tree.get(message.sender)
+        if agent is not None and agent.hears:
+            agent.send(message)
+        elif sender is not None and sender.hears:
+            said = short(message.content)
+            sender.inform(user(f"{path} has ended, so that your message did not reach it: {said}", sender="sagent"))

@@ -1,0 +1,63 @@
+"""What an earlier process left in an agent's log, taken up: unread messages, lost jobs, children, open checkpoints."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from sagent.agent import spawn
+from sagent.agent.tree import Tree
+from sagent.engine.inbox import Arrived
+from sagent.engine.state import AgentState
+from sagent.errors import SagentError
+from sagent.events import Notice
+from sagent.lib.json import as_str
+from sagent.messages import user
+from sagent.rewind.plan import cut_off, touched
+from sagent.session.entries import Entry, returned
+from sagent.session.folds import bodies, history, last_job, lost_jobs, unread
+
+if TYPE_CHECKING:
+    from sagent.peer import Moment
+
+Revive: TypeAlias = Callable[[Mapping[str, object], Sequence[str]], Awaitable[None]]
+"""Brings a child back that lives on: by the body that tells of it, and the heads of logs that ended a turn."""
+
+
+async def recall(state: AgentState, tree: Tree, revive: Revive) -> Iterable[Entry]:
+    """Take up what the log tells; its entries, as they were before."""
+    entries = state.log.contents()
+    for found in unread(entries, state.log.blobs.get):
+        moment: Moment = "idle" if found.moment == "idle" else "next"
+        state.inbox.put(Arrived(found.message, found.entry, found.answer), moment)
+    for what in cut_off(entries.of("touched")):
+        state.record("touched", touched(what))
+    state.jobs.last = last_job(entries)
+    for body in lost_jobs(entries):
+        state.record("job", {**body, "state": "lost"})
+        text = f"{as_str(body.get('job'))}, a call of {as_str(body.get('tool'))}, was lost: the process ended."
+        state.receive(user(text, sender="sagent"), "next")
+    heads = [as_str(body.get("entry")) for body in bodies(entries, "returned")]
+    for body in [entry.body for entry in entries.branch("spawned")]:
+        path = as_str(body.get("agent"))
+        tree.recall(path)
+        try:
+            if body.get("persistent") is True:
+                await revive(body, heads)
+            else:
+                _tell_of_lost(state, path, heads)
+        except (SagentError, OSError, ValueError) as error:
+            text = f"{path} is not there again: {error}"
+            state.emit(Notice(state.path, "warning", text))
+            state.receive(user(text, sender="sagent"), "next")
+    return entries
+
+
+def _tell_of_lost(state: AgentState, path: str, heads: Sequence[str]) -> None:
+    """Say what a child had that was to answer once, where the process ended before it did."""
+    log = state.log.child(path)
+    entries = log.contents()
+    if (text := spawn.cut_off(path, entries, heads, history(entries, state.log.blobs.get))) is not None:
+        for what in cut_off(entries.of("touched")):
+            log.append("touched", touched(what))
+        state.receive(user(text, sender="sagent"), "next")
+        state.record("returned", returned(path, log.head))
+    log.close()

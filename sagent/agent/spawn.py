@@ -1,0 +1,224 @@
+"""What a new agent gets from the one above it: never more than that has."""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
+
+from sagent.cost.ledger import Ledger
+from sagent.cost.money import ZERO
+from sagent.engine.limits import CHANGEABLE, RunLimits
+from sagent.engine.state import AgentState, parse_effort
+from sagent.errors import UsageError
+from sagent.events import Result
+from sagent.lib.json import JsonObject, as_array, as_object, as_str
+from sagent.messages import Message, Text, user
+from sagent.model import Effort, Model
+from sagent.peer import SpawnRequest
+from sagent.session.entries import Entry
+from sagent.session.folds import bodies, unfinished, waiting
+from sagent.tool import Tool, Workspace
+
+BRIEF_PARTS, BRIEF_LENGTH = 3, 1_500  # hand-offs told to a new agent, and characters of each
+
+
+def model_for(state: AgentState, order: SpawnRequest) -> tuple[Model, Effort | None]:
+    """The model and effort ordered, else the parent's. Raises UsageError: unknown, not allowed, without a key."""
+    model = state.model
+    if order.model and order.model != f"{model.provider}/{model.id}":
+        if state.resolve is None:
+            raise UsageError(f"{order.model} cannot be used: this agent has only {model.provider}/{model.id}")
+        model = state.resolve(order.model)
+    return model, parse_effort(order.effort) if order.effort else state.effort
+
+
+def tools_for(state: AgentState, order: SpawnRequest) -> Sequence[Tool]:
+    """Those of the parent's tools that are named. Raises UsageError for one that it has not."""
+    if order.tools is None:
+        return tuple(state.tools.values())
+    if order.share == "full":
+        raise UsageError(
+            'share "full" takes over the whole prompt, so the child must have all the tools: leave tools out'
+        )
+    by_name = {name.lower(): tool for name, tool in state.tools.items()}
+    if strangers := [name for name in order.tools if name.lower() not in by_name]:
+        raise UsageError(f"{state.path} has no tool {strangers[0]!r} to pass on; it has {', '.join(state.tools)}")
+    return tuple(by_name[name.lower()] for name in dict.fromkeys(order.tools))
+
+
+def bounds_for(state: AgentState, order: SpawnRequest) -> RunLimits:
+    """The parent's bounds, with fewer turns where that is ordered. One that lives on need not wait for its jobs.
+    Raises UsageError for what is no limit."""
+    if order.max_turns is not None and order.max_turns < 1:
+        raise UsageError(f"max_turns: a whole number above 0 is needed, not {order.max_turns}")
+    if order.max_depth is not None and order.max_depth < 0:
+        raise UsageError(f"max_depth: 0 or more generations are needed, not {order.max_depth}")
+    most = [turns for turns in (order.max_turns, state.limits.max_turns) if turns is not None]
+    return replace(state.limits, max_turns=min(most, default=None), wait_for_jobs=not order.persistent)
+
+
+def workspace_for(state: AgentState, order: SpawnRequest) -> Workspace:
+    """A workspace of its own in the parent's directory: a child's `cd` and exports are its own.
+
+    What the parent has read counts as read for a child that sees the parent's conversation only.
+    """
+    own, environment = state.workspace, state.workspace.environment
+    seen = dict(own.seen) if order.share == "full" else {}
+    return replace(own, environment=None if environment is None else dict(environment), seen=seen)
+
+
+def system_for(state: AgentState, order: SpawnRequest) -> str:
+    """The parent's system prompt, unless there is one for the child. Raises UsageError where that cannot be."""
+    if order.system is None:
+        return state.system
+    if order.share == "full":
+        raise UsageError(
+            'share "full" takes over the whole prompt, so the child cannot have a system prompt of its own'
+        )
+    return order.system
+
+
+def history_for(state: AgentState, order: SpawnRequest) -> Sequence[Message]:
+    """The parent's conversation up to the call that spawns, for a child that shares it: byte for byte the prefix whose
+    cache the provider has."""
+    if order.share != "full":
+        return ()
+    shared = list(state.history)
+    while shared and shared[-1].calls:
+        shared.pop()
+    return shared
+
+
+def prompt_for(state: AgentState, order: SpawnRequest, path: str) -> Message:
+    """The task, with who the child is and, in brief, what led to it."""
+    told = f"You are {path}, an agent that works for {state.path}. Your last message of this turn is your answer to it."
+    context = f"\n\n{_brief(state)}" if order.share == "brief" else ""
+    return user(f"{told}{context}\n\nYour task:\n{order.prompt}", sender=state.path)
+
+
+def _brief(state: AgentState) -> str:
+    """The last request of the person, or whoever sent one, and the last answers of other agents, cut short."""
+    asked = last_asked(state)
+    parts = [f"{state.path} was asked:\n{short(asked)}"] if asked else []
+    parts += [
+        f"{path} was asked:\n{short(asked)}\nand answered:\n{short(said)}" for path, asked, said in state.handoffs
+    ]
+    return "\n\n".join(parts)
+
+
+def short(text: str) -> str:
+    """A text, of one that is long its beginning and its end."""
+    return text if len(text) <= BRIEF_LENGTH else f"{text[: BRIEF_LENGTH - 200]} … {text[-190:]}"
+
+
+def remember(state: AgentState, path: str, asked: str, result: Result) -> None:
+    """Keep a hand-off, for what the next child may be told."""
+    state.handoffs.append((path, asked, result.content))
+    del state.handoffs[:-BRIEF_PARTS]
+
+
+def last_asked(state: AgentState) -> str:
+    """What an agent was sent last."""
+    return next(
+        (message.content for message in reversed(state.history) if message.role == "user" and message.content), ""
+    )
+
+
+def ended(path: str, result: Result) -> Message:
+    """What the parent reads when a child that lives on has ended a turn."""
+    if result.error is None:
+        head = f"{path} has answered:"
+    else:
+        head = f"{path} failed ({result.error.kind}): {result.error.message}"
+        head += "\nWhat it had until then:" if result.content else "\nIt had said nothing yet."
+    return user("", Text(f"{head}\n{result.content}".rstrip()), sender=path)
+
+
+def spawned_body(child: AgentState, first: str, order: SpawnRequest) -> JsonObject:
+    """What the parent's log keeps of a child: enough to bring one that lives on back after this process."""
+    return JsonObject(
+        {
+            "agent": child.path,
+            "entry": first,
+            "persistent": order.persistent,
+            "share": order.share,
+            "model": f"{child.model.provider}/{child.model.id}",
+            "effort": child.effort,
+            "tools": tuple(child.tools),
+            **({} if order.system is None else {"system": order.system}),
+            "max_turns": order.max_turns,
+            "max_depth": order.max_depth,
+            "budget_usd": None if order.budget_usd is None else str(order.budget_usd),
+        }
+    )
+
+
+def order_of(body: Mapping[str, object], entries: Iterable[Entry]) -> SpawnRequest:
+    """The order for a child that is brought back: what its `spawned` entry tells, and its log of later changes."""
+    prompts, switches = bodies(entries, "prompt"), bodies(entries, "switched")
+    system = prompts[-1].get("system") if prompts else body.get("system")
+    now = switches[-1] if switches else body
+    turns, depth, usd = body.get("max_turns"), body.get("max_depth"), as_str(body.get("budget_usd"))
+    return SpawnRequest(
+        prompt="",
+        system=system if isinstance(system, str) else None,
+        model=as_str(now.get("model")),
+        effort=as_str(now.get("effort")),
+        tools=tuple(map(as_str, as_array(body.get("tools")))),
+        max_turns=turns if isinstance(turns, int) else None,
+        max_depth=depth if isinstance(depth, int) else None,
+        budget_usd=Decimal(usd) if usd else None,
+        persistent=True,
+    )
+
+
+def limits_told(entries: Iterable[Entry]) -> Mapping[str, int | str]:
+    """The limits that an agent was last given while it ran, all of them; {} where nobody changed any."""
+    switches = bodies(entries, "switched")
+    if not switches:
+        return {}
+    told = as_object(switches[-1].get("limits"))
+    return {name: value if isinstance(value := told.get(name), int) else "none" for name in CHANGEABLE}
+
+
+@contextmanager
+def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]:
+    """Set an allowance aside, if there is one, for an agent that is begun in this block; it stays unless that fails.
+    Raises BudgetExceeded, and UsageError for what is no amount."""
+    if usd is not None:
+        if not usd.is_finite() or usd < 0:
+            raise UsageError(f"budget_usd: an amount of USD is needed, not {usd}")
+        ledger.allow(path, usd)
+    try:
+        yield
+    except BaseException:
+        ledger.take_back(path)
+        raise
+
+
+def rest_of(order: SpawnRequest, spent: Decimal) -> Decimal | None:
+    """What is left of a child's allowance, if it has one."""
+    return None if order.budget_usd is None else max(order.budget_usd - spent, ZERO)
+
+
+def cut_off(path: str, entries: Iterable[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
+    """What to tell of a child that was to answer once and had not when the process ended; None of one that had."""
+    if not unfinished(entries, heads):
+        return None
+    had = next(
+        (message.content for message in reversed(messages) if message.role == "assistant" and message.content), ""
+    )
+    head = f"{path} was lost: the process ended."
+    return f"{head}\nWhat it had until then:\n{had}" if had else f"{head}\nIt had said nothing yet."
+
+
+def left_open(path: str, entries: Iterable[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
+    """What to tell of a child that was in a turn when the process ended, and will not go on with it by itself."""
+    if not unfinished(entries, heads) or waiting(entries):
+        return None
+    last = messages[-1] if messages else None
+    if last is not None and last.role == "assistant" and not last.calls and last.stop != "interrupted":
+        return f"{path} has answered:\n{last.content}"
+    return (
+        f"{path} was at work when the process ended. It is there again with all it knew; write to it to have it go on."
+    )

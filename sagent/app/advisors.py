@@ -1,0 +1,63 @@
+"""Advisors as the settings name them, made only when there are any or one is switched to."""
+
+from typing import TYPE_CHECKING
+
+from sagent.app.models import Choice
+from sagent.config import Settings
+from sagent.errors import UsageError
+from sagent.model import Model
+from sagent.policy.advisory import AdvisoryFactory
+
+if TYPE_CHECKING:
+    from sagent.advisor.advisor import Advisor
+    from sagent.policy.advisory import Advisee, Advisory
+
+
+def advisors_of(settings: Settings, choice: Choice, notices: list[str]) -> AdvisoryFactory:
+    """What gives agents their advisors. One that cannot be had is done without, and said so in the notices; where it
+    was asked for on the command line that is a UsageError."""
+    chosen = tuple(advisor for advisor in settings.advisors if _is_there(settings, choice, advisor, notices))
+    made: list[AdvisoryFactory] = [_factory(settings, choice, chosen)] if chosen else []
+
+    def make(advisee: "Advisee") -> "Advisory":
+        if not made:
+            made.append(_factory(settings, choice, ()))
+        return made[0](advisee)
+
+    return make
+
+
+def _factory(settings: Settings, choice: Choice, chosen: "tuple[Advisor, ...]") -> AdvisoryFactory:
+    from sagent.advisor.advisory import Setup, advise
+    from sagent.advisor.rules import Rules
+
+    setup = Setup(
+        rules=settings.advisor_rules or Rules(),
+        mode=settings.advisor_mode,
+        on_stop=settings.advisor_stop,
+        panel=settings.panel,
+        base=settings.cwd,
+        resolve=lambda advisor: _model(settings, choice, advisor),
+    )
+    return advise(chosen, setup)
+
+
+def _model(settings: Settings, choice: Choice, advisor: "Advisor") -> Model:
+    """The model of an advisor, at the address that the settings give for it."""
+    address = settings.advisor_addresses.get(advisor.name)
+    if address is None:
+        return choice.resolve(advisor.model)
+    return choice.resolve_at(advisor.model, address.base_url or None, address.api_key or None)
+
+
+def _is_there(settings: Settings, choice: Choice, advisor: "Advisor", notices: list[str]) -> bool:
+    try:
+        model = _model(settings, choice, advisor)
+    except UsageError as error:
+        if settings.origins.get("advisors", "").startswith("--"):
+            raise UsageError(f"--advisor {advisor}: {error}") from error
+        notices.append(f"Advisor {advisor.name} ({advisor.model}) is not there: {error} The run goes on without.")
+        return False
+    if (model.provider, model.id) == (choice.model.provider, choice.model.id):
+        notices.append(f"Advisor {advisor.name} is the executor's own model, {model.provider}/{model.id}.")
+    return True

@@ -1,0 +1,375 @@
+"""Which provider and model: what was asked for, else what there is a key for, else what answers on this machine."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from urllib.parse import urlsplit
+
+from sagent.config import Settings
+from sagent.config.settings import Auth
+from sagent.cost.prices import LOCAL, PriceBook
+from sagent.errors import ModelError, UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.model import Model, ModelInfo, ModelLimits, Provider
+from sagent.providers.access import either
+from sagent.providers.families.endpoint import LOGINS, Endpoint
+from sagent.providers.limits import known_models, limits_of
+from sagent.providers.listings import Listings
+from sagent.providers.registry import has_key, infer, nearest_rows, provider_named, row_called, row_named
+from sagent.providers.rows import Row, built_in
+from sagent.providers.wire.exchange import Timeouts
+
+LOCAL_SERVERS: Mapping[str, str] = {
+    "Ollama": "http://127.0.0.1:11434/v1",
+    "LM Studio": "http://127.0.0.1:1234/v1",
+    "llama.cpp": "http://127.0.0.1:8080/v1",
+}
+WITH_LOGIN = (*LOGINS, "anthropic-cli", "openai-subscription")
+"""Providers that `--auth credentials` is for, beside those in clouds."""
+PATIENCE = 0.5  # seconds for a server on this machine to answer
+
+NO_KEY = "no provider's key is set"
+NOTHING = """No model was named, {why}, and no server answers on this machine.
+
+Set one of these variables, then try again:
+{variables}
+or start {servers} on its usual port,
+or name a server:  sagent --base-url http://HOST:PORT/v1 --model NAME "..."
+
+To see it work without any of them:  sagent demo"""
+
+
+@dataclass(slots=True)
+class Choice:
+    """The model chosen, and how to get another while the program runs. Providers are opened once each."""
+
+    settings: Settings
+    model: Model = field(init=False)
+    opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
+    home: tuple[str, str] = ("", "")  # the provider that an address was given for, or found, and the address
+    listings: Listings = field(default_factory=Listings)
+    asked: set[str] = field(default_factory=set[str])  # places whose listing this process has asked for
+
+    def __post_init__(self) -> None:
+        if not self.settings.ephemeral:
+            self.listings = Listings(self.settings.state_dir / "listings.json")
+
+    def resolve(self, name: str) -> Model:
+        """A model by "provider/id" or "id". Raises UsageError, for a provider that is not allowed too."""
+        provider, model_id = split_model(name, None, _rows(self.settings), self.home[1])
+        if provider is None and self.home[1] and row_called(name, _rows(self.settings)) is None:
+            provider = self.home[0]  # the server that was named has others too
+        if provider is None:
+            raise UsageError(_unresolved(name, _rows(self.settings)))
+        return self.provider(provider).model(model_id)
+
+    def resolve_at(self, name: str, base_url: str | None, key: str | None) -> Model:
+        """The same at an address of its own, with a key of its own; without a provider it is one that speaks the
+        protocol nearly every server does."""
+        provider, model_id = split_model(name, None, _rows(self.settings), base_url or "")
+        return self.provider(provider or "openai-compatible", base_url=base_url, key=key).model(model_id)
+
+    def provider(self, name: str, *, base_url: str | None = None, key: str | None = None) -> Provider:
+        """A provider by name, opened on first use."""
+        row = row_named(name, _rows(self.settings))
+        _check_allowed(self.settings, row.name)
+        base_url = base_url or (self.home[1] if row.name == self.home[0] else None)
+        place = (row.name, f"{base_url or ''} {key or ''}".strip())
+        if place not in self.opened:
+            self.opened[place] = self._open(row, base_url, key)
+        return self.opened[place]
+
+    def _open(self, row: Row, base_url: str | None, key: str | None) -> Provider:
+        custom, source = self.settings.providers.get(row.name), ""
+        if custom is not None and not base_url:
+            source = f"api_key in [providers.{row.name}]" if custom.api_key and not key else ""
+            base_url, key = custom.base_url or None, key or custom.api_key or None
+        settings = self.settings
+        return provider_named(
+            row.name,
+            key=key,
+            base_url=base_url,
+            auth=_auth(settings, row, self.home[0]),
+            rows=_rows(settings),
+            transport=settings.transport if "transport" in settings.origins else None,
+            timeouts=Timeouts(stall=settings.stall_seconds, reasoning_stall=settings.reasoning_stall_seconds),
+            source=source,
+        )
+
+    def fallbacks(self) -> tuple[Model, ...]:
+        """The models that `fallback` names. Raises UsageError for one that cannot be had."""
+        found: list[Model] = []
+        for name in self.settings.fallback:
+            try:
+                found.append(self.resolve(name))
+            except UsageError as error:
+                raise UsageError(f"--fallback {name}: {error}") from error
+        return tuple(found)
+
+    def compactor(self) -> Model | None:
+        """The model that sums up, where it is another. Raises UsageError for one that cannot be had."""
+        name = self.settings.compactor
+        try:
+            return None if name is None else self.resolve(name)
+        except UsageError as error:
+            raise UsageError(f"compactor = {name!r}: {error}") from error
+
+    def with_keys(self) -> Iterator[str]:
+        """The providers there is a key for, of those that are allowed; the person's own first."""
+        allowed = allowed_providers(self.settings)
+        rows = _rows(self.settings)
+        for name, row in {**rows, **built_in(), **rows}.items():
+            own = self.settings.providers.get(name)
+            if (allowed is None or name in allowed) and (has_key(row) or (own is not None and own.api_key)):
+                yield name
+
+    def free(self) -> frozenset[str]:
+        """The providers whose calls cost nothing."""
+        return LOCAL | {name for name, row in {**built_in(), **_rows(self.settings)}.items() if row.free}
+
+    def limits(self, model: Model) -> ModelLimits:
+        """A model's sizes: what its provider's listing told wins over data, which may be older."""
+        told, known = self.listings.limits(self._place(model.provider), model.id), model.limits
+        return replace(known, window=told.window or known.window, max_output=told.max_output or known.max_output)
+
+    def wants_listing(self, model: Model) -> bool:
+        """Whether the model's listing is worth asking for: no data tell its window, or its address is the person's own.
+
+        Once in a process, and only when what was kept of it is no longer fresh.
+        """
+        own, home = self.settings.providers.get(model.provider), self.home[1] and self.home[0]
+        if model.limits.window is not None and model.provider != home and not (own and own.base_url):
+            return False
+        place = self._place(model.provider)
+        return bool(place) and place not in self.asked and not self.listings.is_fresh(place)
+
+    async def study(self, name: str) -> None:
+        """Keep what the listing of a provider in use tells of sizes. One that cannot be had is done without."""
+        self.asked.add(self._place(name))
+        with suppress(ModelError):
+            self.keep(name, await self.provider(name).models())
+
+    def keep(self, name: str, listed: Sequence[ModelInfo]) -> None:
+        """Go by what a provider's listing tells, where it differs from data, from now on and in later runs."""
+        self.listings.keep(self._place(name), [info for info in listed if info.limits != limits_of(name, info.id)])
+
+    def _place(self, name: str) -> str:
+        """A provider in use with its address, without what may be secret in it; "" for one that no row describes."""
+        try:
+            provider = self.provider(name)
+        except UsageError:
+            return ""
+        parts = urlsplit(provider.access.base_url if isinstance(provider, Endpoint) else "")
+        return f"{name} {parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/ ")
+
+    async def aclose(self) -> None:
+        """Close every provider."""
+        for provider in self.opened.values():
+            await provider.aclose()
+
+
+async def choose_model(settings: Settings, earlier: str = "") -> Choice:
+    """The model to begin with; `earlier` is the one a resumed session used last. Raises UsageError."""
+    choice = Choice(settings)
+    allowed_providers(settings)  # says which of them there are not
+    name = settings.model or ("" if settings.provider or settings.base_url else earlier)
+    if name and name == settings.model:
+        choice.model = _named(choice, name)
+    elif name:
+        choice.model = _as_before(choice, name)
+    elif settings.provider or settings.base_url:
+        choice.model = await _default_of(choice)
+    else:
+        choice.model = _first_with_key(choice) or await _local(choice)
+    return choice
+
+
+def split_model(name: str, provider: str | None, rows: Mapping[str, Row], at: str = "") -> tuple[str | None, str]:
+    """The provider and the id in "provider/model" or "model"; an id may have slashes of its own. `at` is the address
+    that goes with it."""
+    head, slash, rest = name.partition("/")
+    named = row_called(head, rows) if slash and rest else None
+    if named is not None and provider in (None, named.name):
+        return named.name, rest
+    if provider is None and (("/" in name and "+" in name) or name.startswith(("/", "./", "../", "~"))):
+        return "selfhosted", name  # weights, with options ("Qwen/Qwen3-0.6B+cuda") or in a folder
+    return provider or infer(name, rows, at=at), name
+
+
+def _named(choice: Choice, name: str) -> Model:
+    settings = choice.settings
+    asked = settings.provider and row_named(settings.provider, _rows(settings)).name
+    provider, model_id = split_model(name, asked, _rows(settings), settings.base_url or "")
+    if provider is None and settings.base_url:
+        provider = "openai-compatible"  # the protocol nearly every server speaks
+    if provider is None:
+        return choice.resolve(name)
+    choice.home = (row_named(provider, _rows(settings)).name, settings.base_url or "")
+    return choice.provider(provider).model(model_id)
+
+
+def _as_before(choice: Choice, name: str) -> Model:
+    """The model that a session used last. Raises UsageError that says how to go on with another."""
+    try:
+        return _named(choice, name)
+    except UsageError as error:
+        cause = str(error).rstrip(".")
+        raise UsageError(f"The session was last with {name}: {cause}. Or name another model with --model.") from error
+
+
+async def _default_of(choice: Choice) -> Model:
+    """The provider's usual model; of a server nobody knows, the first it lists."""
+    settings = choice.settings
+    name = settings.provider or "openai-compatible"
+    choice.home = (row_named(name, _rows(settings)).name, settings.base_url or "")
+    provider = choice.provider(name)
+    default = row_named(name, _rows(settings)).default
+    if default and not settings.base_url:
+        return provider.model(default)
+    try:
+        listed = await provider.models()
+    except ModelError as error:
+        cause = str(error).rstrip(".")
+        raise UsageError(f"{name} could not be asked for its models: {cause}. Or name one with --model.") from error
+    if not listed:
+        raise UsageError(f"--model is needed: {name} lists no models")
+    return provider.model(listed[0].id)
+
+
+def _first_with_key(choice: Choice) -> Model | None:
+    for name in choice.with_keys():
+        if default := row_named(name, _rows(choice.settings)).default:
+            return choice.provider(name).model(default)
+    return None
+
+
+async def _local(choice: Choice) -> Model:
+    """A model of a server on this machine, at one of the usual ports."""
+    urls = tuple(LOCAL_SERVERS.values())
+    for url, model in zip(urls, await asyncio.gather(*(_ask(choice, url) for url in urls)), strict=True):
+        if model is not None:
+            choice.home = (model.provider, url)
+            return model
+    raise UsageError(_nothing(choice))
+
+
+def _nothing(choice: Choice) -> str:
+    """Why no model could be chosen, and what would help."""
+    keyed, allowed = list(choice.with_keys()), allowed_providers(choice.settings)
+    if allowed is not None and not allowed:
+        return "No model was named, and no provider is allowed (--allow-providers): name those that may be used."
+    if allowed is not None and not keyed:
+        rows = [_row(choice.settings, name) for name in allowed]
+        keys = [f"{either(row.key)} for {row.name}" for row in rows if row.key and not row.free]
+        remedy = f"Set {', or '.join(keys)}, or give" if keys else "Give"
+        return (
+            f"No model was named, and no provider that is allowed has its key set: {', '.join(allowed)} "
+            f"(--allow-providers). {remedy} --model PROVIDER/MODEL."
+        )
+    variables = "\n".join(f"  {either(row.key):34} for {name}" for name, row in built_in().items() if row.default)
+    why = f"{keyed[0]} has a key but no usual model (give --model {keyed[0]}/MODEL)" if keyed else NO_KEY
+    return NOTHING.format(why=why, variables=variables, servers=" or ".join(LOCAL_SERVERS))
+
+
+async def _ask(choice: Choice, url: str) -> Model | None:
+    try:
+        provider = choice.provider("openai-compatible", base_url=url)
+        async with asyncio.timeout(PATIENCE):
+            listed = await provider.models()
+    except (ModelError, UsageError, TimeoutError):
+        return None
+    return provider.model(listed[0].id) if listed else None
+
+
+def allowed_providers(settings: Settings) -> tuple[str, ...] | None:
+    """The providers that may be used, by their own names; None for all. Raises UsageError for one there is not."""
+    given = settings.allow_providers
+    return None if given is None else tuple(dict.fromkeys(_row(settings, name).name for name in given))
+
+
+def _check_allowed(settings: Settings, name: str) -> None:
+    allowed = allowed_providers(settings)
+    if allowed is not None and name not in allowed:
+        those = f"among those allowed: {', '.join(allowed)}" if allowed else "allowed: none is"
+        raise UsageError(f"provider {name} is not {those} (--allow-providers)")
+
+
+def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
+    """What is wrong with a model whose provider cannot be told."""
+    head, slash, rest = name.partition("/")
+    if row := row_called(head, rows):
+        return f"{name!r} is a provider without a model: say {row.name}/MODEL, as sagent models {row.name} lists them."
+    if not (slash and rest):
+        head, colon, rest = name.partition(":")
+        if colon and rest and (row := row_called(head, rows)):
+            return f"{name!r} does not tell its provider: say {row.name}/{rest}."
+        example = f"ollama/{name}" if colon and rest else _such(name, rows) or "openai/gpt-5.5"
+        return f"{name!r} does not tell its provider. Say provider/model, as in {example}."
+    near, maker = nearest_rows(head, rows), infer(rest, rows)
+    if maker in near:
+        near = [f"{maker}/{rest}"]
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(sorted({**built_in(), **rows}))}."
+    return (
+        f"There is no provider {head!r}. {hint} If {name!r} is the model's own name, say its provider too: "
+        f"PROVIDER/{name}."
+    )
+
+
+def _such(word: str, rows: Mapping[str, Row]) -> str:
+    """A model that a part of its name stands for, with its provider ("sonnet"): a usual one, else the last of such a
+    name; "" for none."""
+    usual = {name: row.default for name, row in {**rows, **built_in()}.items() if row.default}
+    told = (f"{name}/{model}" for name, model in usual.items() if word.lower() in model.lower())
+    known = (
+        f"{name}/{model}"
+        for name in usual
+        for model in sorted((info.id for info in known_models(name)), reverse=True)
+        if word.lower() in model.lower()
+    )
+    return next(told, "") or next(known, "")
+
+
+def _auth(settings: Settings, row: Row, chosen: str) -> Auth | None:
+    """How we say who we are to a provider. What was asked for is meant for the one that was chosen: where the login
+    of another is its SDK's affair, one that has none is asked with its own key, or the SDK would send it a key of
+    somebody else. Raises UsageError where the one that was chosen has none."""
+    if "auth" not in settings.origins:
+        return None
+    if settings.auth != "credentials" or row.via or row.name in WITH_LOGIN:
+        return settings.auth
+    if row.name == chosen:
+        raise UsageError(
+            f"{row.name} has no login but its key: leave --auth credentials out. Those that have one are "
+            f"{', '.join((*WITH_LOGIN, *(name for name, known in built_in().items() if known.via)))}."
+        )
+    return None
+
+
+def _row(settings: Settings, name: str) -> Row:
+    return row_named(name, _rows(settings))
+
+
+def _rows(settings: Settings) -> Mapping[str, Row]:
+    """The person's own providers, as rows."""
+    return {name: own.row for name, own in settings.providers.items()}
+
+
+def catalog(choice: Choice, prices: PriceBook) -> str:
+    """The models that can be switched to, with window and price, for a model to read; loads the prices."""
+    lines: list[str] = []
+    for provider in choice.with_keys():
+        priced = {row.id: row for row in prices.known_models(provider)}
+        for model in spoken(_row(choice.settings, provider), priced):
+            row, window = priced.get(model), limits_of(provider, model).window
+            cost = f", {row.input:g} in and {row.output:g} out, USD per million tokens" if row else ", price unknown"
+            lines.append(f"{provider}/{model}: window {window or 'unknown'}{cost}")
+    return "\n".join(lines) or "No other provider has a key."
+
+
+def spoken(row: Row, priced: Iterable[str]) -> Sequence[str]:
+    """The models of a provider that are known, those with a price among them. Price lists are of a whole house: Claude
+    is not spoken to where Gemini is, on Google's clouds."""
+    start = {"anthropic": "claude", "google": "gem"}.get(row.family, "") if row.name in built_in() else ""
+    known = {*priced, *(info.id for info in known_models(row.name))}
+    return sorted(model for model in known if start in model.lower())

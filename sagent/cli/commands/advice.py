@@ -1,0 +1,223 @@
+"""`sagent advice`: what a session's advisors were asked, what became of it and what it cost; and a word on it."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+
+from sagent.cli.flags import Parser
+from sagent.cli.render import binary_safe, printable
+from sagent.cli.settings import load_settings
+from sagent.errors import SessionCorrupt, UsageError
+from sagent.session.entries import Entry
+from sagent.session.log import read_log
+from sagent.session.names import agent_of
+from sagent.session.store import Session, find, latest, log_files
+from sagent.transcript.advice import Consultation, Review, Standing, last_answer, rating, review
+
+GOOD, BAD = 1, -1
+REASONS = 3  # that are shown of each kind
+WIDTH = 72  # characters of a text that are shown
+
+
+def run_advice(argv: Sequence[str]) -> int:
+    """Show what was advised, or rate the last advice."""
+    parser = Parser(
+        prog="sagent advice",
+        description="What a session's advisors were asked, what became of it and what it cost, children included.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument(
+        "--rate", choices=["good", "bad"], help="rate the last advice; nobody may have the session open"
+    )
+    parser.add_argument("--name", help="with --rate: the last advice of this advisor")
+    parser.add_argument("--cwd", help="as if called in this directory")
+    given = parser.parse_args(argv)
+    if given.name is not None and given.rate is None:
+        raise UsageError("--name tells whose advice to --rate: give --rate good or --rate bad too.")
+    settings = load_settings({"cwd": given.cwd})
+    path = (
+        find(settings.state_dir, given.session, settings.cwd)
+        if given.session
+        else latest(settings.state_dir, settings.cwd)
+    )
+    if given.rate is not None:
+        return _rate(path, GOOD if given.rate == "good" else BAD, given.name or "", as_json=given.json)
+    damaged: list[SessionCorrupt] = []
+    found = review({agent_of(path, file): _entries(file, damaged) for file in log_files(path)})
+    _write([as_json(path.name, found)] if given.json else _told(path.name, found))
+    if damaged:
+        raise damaged[0]
+    return 0
+
+
+def _entries(file: Path, damaged: list[SessionCorrupt]) -> Iterator[Entry]:
+    """A log's entries; what comes before damage is worth telling."""
+    try:
+        yield from read_log(file)
+    except SessionCorrupt as error:
+        damaged.append(error)
+
+
+def _rate(path: Path, by: int, name: str, *, as_json: bool) -> int:
+    with Session.open(path) as session:
+        logs = {agent_of(path, file): list(read_log(file)) for file in log_files(path)}
+        found = review(logs)
+        rated = last_answer(found.consultations, name)
+        if rated is None:
+            whom = f" of {name!r}; there are {', '.join(found.standings)}" if name and found.standings else ""
+            raise UsageError(f"In session {path.name} there is no advice{whom} to rate.")
+        log = session.log(rated.agent)
+        log.append("advice", rating(rated.advisor, by))
+        log.sync()
+    word = "good" if by == GOOD else "bad"
+    if as_json:
+        from sagent.lib.json import json_dump
+
+        _write([json_dump({"session": path.name, "advisor": rated.advisor, "entry": rated.entry, "rated": by})])
+    else:
+        _write(
+            [f"rated {word}: the advice of {rated.advisor} at {_when(rated)} ({_line(rated.next) or rated.verdict})"]
+        )
+    return 0
+
+
+def _write(lines: Sequence[str] | Iterator[str]) -> None:
+    out = binary_safe(sys.stdout)
+    for line in lines:
+        out.write(printable(line).rstrip() + "\n")
+
+
+# -- as JSON -----------------------------------------------------------------------------------------------------------
+
+
+def as_json(session: str, found: Review) -> str:
+    """The review as one object. A price that is not known is null, and so is a rate of nothing."""
+    from dataclasses import asdict
+
+    from sagent.lib.json import json_dump
+
+    return json_dump(
+        {
+            "session": session,
+            "turns": found.turns,
+            "consultations": found.calls,
+            "consult_rate": found.consult_rate,
+            "advisors": {name: _standing_json(standing) for name, standing in found.standings.items()},
+            "list": [asdict(one) for one in found.consultations],
+        }
+    )
+
+
+def _standing_json(standing: Standing) -> Mapping[str, object]:
+    tally, usage = standing.tally, standing.tally.usage
+    counts = ("calls", "answered", "declined", "failed", "withheld", "followed", "rejected", "contradicted", "rated")
+    buckets = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
+    return {
+        "models": list(standing.models),
+        **{name: getattr(tally, name) for name in counts},
+        "cut": standing.cut,
+        "rated_good": standing.good,
+        "rated_bad": standing.bad,
+        "hit_rate": standing.hit_rate,
+        "triggers": dict(standing.triggers),
+        "verdicts": dict(standing.verdicts),
+        "reasons": {
+            "withheld": dict(standing.withheld),
+            "unanswered": dict(standing.unanswered),
+            "objections": dict(standing.objections),
+        },
+        "usage": {bucket: getattr(usage, bucket) for bucket in buckets},
+        "usd": _number(tally.usd),
+        "usd_per_followed": _number(standing.usd_per_followed),
+    }
+
+
+def _number(usd: Decimal | None) -> float | None:
+    return None if usd is None else float(usd)
+
+
+# -- as text -----------------------------------------------------------------------------------------------------------
+
+
+def _told(session: str, found: Review) -> Iterator[str]:
+    rate = "" if found.consult_rate is None else f", {found.consult_rate:.2f} per turn"
+    yield f"session  {session}  ({_count(found.turns, 'turn')}, {_count(found.calls, 'consultation')}{rate})"
+    if not found.standings:
+        yield "No advisor was asked."
+    for name, standing in found.standings.items():
+        yield ""
+        yield from _standing_told(name, standing)
+    if found.consultations:
+        yield ""
+        yield from _list(found.consultations)
+
+
+def _standing_told(name: str, standing: Standing) -> Iterator[str]:
+    tally, usage = standing.tally, standing.tally.usage
+    cut = f" ({standing.cut} cut short)" if standing.cut else ""
+    yield f"{name}" + (f"  {', '.join(standing.models)}" if standing.models else "")
+    yield (
+        f"  calls     {tally.calls}: {tally.answered} answered{cut}, {tally.declined} declined, {tally.failed} failed; "
+        f"{tally.withheld} withheld"
+    )
+    if standing.triggers:
+        yield f"  triggers  {_counts(standing.triggers)}"
+    if standing.verdicts:
+        yield f"  verdicts  {_counts(standing.verdicts)}"
+    hits = (
+        "not known" if standing.hit_rate is None else f"{standing.hit_rate:.0%} ({tally.followed} of {standing.known})"
+    )
+    yield (
+        f"  outcomes  {tally.followed} followed, {tally.rejected} rejected, {tally.contradicted} contradicted, "
+        f"{max(0, tally.answered - standing.known)} not known; hit rate {hits}"
+    )
+    if standing.good or standing.bad:
+        yield f"  ratings   {standing.good} good, {standing.bad} bad"
+    for what, reasons in (
+        ("objected", standing.objections), ("withheld", standing.withheld), ("no answer", standing.unanswered),
+    ):  # fmt: skip
+        shown = list(reasons.items())[:REASONS]
+        for reason, times in shown:
+            yield f"  {what:9} {times} × {_line(reason)}"
+        if len(reasons) > len(shown):
+            yield f"  {'':9} {_count(len(reasons) - len(shown), 'other reason')} (--json)"
+    yield (
+        f"  tokens    {usage.input} in, {usage.cache_read} read from cache, "
+        f"{usage.cache_write + usage.cache_write_1h} written to cache, {usage.output} out"
+    )
+    each = standing.usd_per_followed
+    per = f"; {each:.6f} USD for each that was followed" if each is not None else ""
+    yield f"  cost      {'unknown' if tally.usd is None else f'{tally.usd:.6f} USD'}{per}"
+
+
+def _list(consultations: Sequence[Consultation]) -> Iterator[str]:
+    rows = [("when (UTC)", "advisor", "trigger", "verdict", "outcome", "next")]
+    for one in consultations:
+        who = one.advisor if one.agent == "root" else f"{one.advisor} of {one.agent}"
+        rated = {1: " +", -1: " -"}.get((one.rated > 0) - (one.rated < 0), "")
+        outcome = one.outcome + (f" ({_line(one.why)})" if one.why else "") + rated
+        what = _line(one.next if one.is_answer else one.reason)
+        rows.append((_when(one), who, one.trigger, one.verdict or one.status, outcome or "-", what or "-"))
+    widths = [min(40, max(len(row[column]) for row in rows)) for column in range(5)]
+    for row in rows:
+        yield "  ".join([*(f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)), row[5]])
+
+
+def _when(one: Consultation) -> str:
+    return one.at[:19].replace("T", " ")
+
+
+def _counts(counted: Mapping[str, int]) -> str:
+    return ", ".join(f"{_line(name)} {count}" for name, count in counted.items())
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"

@@ -1,0 +1,135 @@
+"""`sagent compare`: two sessions side by side, or a session and what another model makes of what was asked in it."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.cli.commands.replay import add_live_flags, ask, conditions_of, settings_of, told_of
+from sagent.cli.flags import Parser
+from sagent.cli.headless import exit_code
+from sagent.cli.render import binary_safe, printable
+from sagent.errors import UsageError
+from sagent.lib.atomic import atomic_write
+from sagent.lib.json import json_dump
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.lab.replay import Rerun
+    from sagent.lab.sessiondiff import Beside
+
+DESCRIPTION = """Two sessions side by side: turn by turn whether the same was sent, called and said; cost by role,
+tokens, time; and what a check command says of what each left. With --model the second one is made first: see
+sagent replay."""
+FORMATS = ("text", "json", "html")
+
+
+def run_compare(argv: Sequence[str]) -> int:
+    """Compare them, and tell. 0, whether they differ or not; that of a run, where one was made for it."""
+    flags = vars(_parser().parse_args(argv))
+    settings, live = settings_of(flags)
+    names = [str(flags[name]) for name in ("a", "b") if name in flags]
+    if live == (len(names) == 2):
+        raise UsageError("Name two sessions, or one and with --model who is to be asked again what was asked in it.")
+    from sagent.lab.recorded import locate, session_at
+
+    with ExitStack() as stack:
+        paths = [stack.enter_context(session_at(locate(settings, name))) for name in names]
+        try:
+            if live:
+                beside, code = asyncio.run(_with_another(paths[0], settings, flags))
+            else:
+                beside, code = asyncio.run(_of_two(paths[0], paths[1], str(flags.get("check", "")))), 0
+        except asyncio.CancelledError:  # by a signal, while a check ran
+            raise KeyboardInterrupt from None
+    _write(_shown(beside, str(flags.get("output_format", "text"))), flags.get("output"))
+    return code
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="sagent compare",
+        usage="sagent compare A B [flags]   |   sagent compare SESSION --model M [flags]",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    what = "a session by its path, its id or the beginning of one, or an exported bundle"
+    parser.add_argument("a", metavar="A", help=what)
+    parser.add_argument("b", metavar="B", nargs="?", help="another one")
+    parser.add_argument("--check", metavar="COMMAND", help="run in each one's directory; its exit code is the outcome")
+    parser.add_argument("--output-format", metavar="F", choices=FORMATS, help="text (default), json or html")
+    parser.add_argument("--output", metavar="FILE", help="where to (default: stdout)")
+    add_live_flags(parser)
+    return parser
+
+
+async def _of_two(left: Path, right: Path, check: str) -> "Beside":
+    from sagent.lab.sessiondiff import Outcome, put_beside
+
+    beside = put_beside(left, right)
+    if not check:
+        return beside
+    from sagent.lab.check import run_check
+
+    one, other = Path(beside.left.cwd), Path(beside.right.cwd)
+    first = await run_check(check, one)
+    if one == other:
+        alike = f"Both ran in {one}: what it holds now cannot be attributed to either of them."
+        return beside.checked(first, first, alike)
+    second: Outcome = await run_check(check, other)
+    return beside.checked(first, second, "The check looks at what the directories hold now, not when the runs ended.")
+
+
+async def _with_another(session: Path, settings: "Settings", flags: Mapping[str, object]) -> "tuple[Beside, int]":
+    """Make the second one, then compare."""
+    from sagent.lab.check import run_check
+    from sagent.lab.sessiondiff import put_beside
+
+    check = str(flags.get("check", ""))
+    done, signal_number = await ask(session, settings, conditions_of(flags, check), lambda _: None)
+    _tell(done)
+    if done.session is None:
+        raise UsageError("The second session could not be kept, so there is nothing to compare.")
+    beside = put_beside(session, done.session)
+    if check and done.outcome is not None:
+        first = await run_check(check, Path(beside.left.cwd))
+        beside = beside.checked(first, done.outcome, "The check looks at what A's directory holds now.")
+    return beside, exit_code(done.result, signal_number)
+
+
+def _tell(done: "Rerun") -> None:
+    lines = [*told_of(done), f"session {done.result.session_id}, head {done.result.head}"]
+    if done.result.error is not None:
+        lines.append(f"it ended early: {done.result.error.message}")
+    sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in lines))
+
+
+def _shown(beside: "Beside", form: str) -> bytes:
+    if form == "html":
+        from sagent.lab.sessiondiff_html import write_beside
+
+        return write_beside(beside)
+    from sagent.lab.sessiondiff import as_json, text_lines
+
+    if form == "json":
+        return f"{json_dump(as_json(beside))}\n".encode("utf-8", "replace")
+    return "".join(f"{printable(line)}\n" for line in text_lines(beside)).encode("utf-8", "replace")
+
+
+def _write(data: bytes, output: object) -> None:
+    """To a file whole or not at all, or to standard output. Raises UsageError."""
+    if output is None or output == "-":
+        out = binary_safe(sys.stdout)
+        out.write(data.decode("utf-8", "replace"))
+        return
+    path = Path(str(output)).expanduser()
+    try:
+        with atomic_write(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}. Nothing was written.") from error

@@ -1,0 +1,108 @@
+"""`sagent export`: a session for others, without the secrets in it."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sagent.cli.flags import Parser
+from sagent.cli.render import printable
+from sagent.cli.settings import load_settings
+from sagent.config import Settings, show
+from sagent.errors import UsageError
+from sagent.lib.atomic import atomic_write
+from sagent.session.store import find, is_session, latest
+from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
+from sagent.transcript.export_redaction import Redaction
+
+FORMATS = ("bundle", "html", "md", "jsonl")
+
+
+def run_export(argv: Sequence[str]) -> int:
+    """Write it, to a file or to standard output. Raises UsageError."""
+    parser = Parser(
+        prog="sagent export",
+        description="A session for others. Secrets are taken out by their shape and counted.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
+    parser.add_argument("--format", choices=FORMATS, default="bundle", help="bundle: all of it, checked by `sagent "
+                        "verify` (default); html: one page; md: Markdown; jsonl: every entry")  # fmt: skip
+    parser.add_argument(
+        "--out", metavar="FILE", help="where to (- is stdout; default: SESSION.tar, .html, .md, .jsonl)"
+    )
+    parser.add_argument("--keep-secrets", action="store_true", help="leave everything as it is")
+    parser.add_argument("--cwd", help="as if called in this directory")
+    given = parser.parse_args(argv)
+    settings = load_settings({"cwd": given.cwd})
+    session = _session(settings, given.session)
+    redaction = Redaction(keep=given.keep_secrets)
+    suffix = {"bundle": "tar"}.get(given.format, given.format)
+    out = Path(given.out or f"{session.name}.{suffix}")
+    if given.format == "bundle" and given.out == "-":
+        raise UsageError("A bundle is written to a file: name one with --out.")
+    try:
+        done = _export(session, given.format, None if given.out == "-" else out, redaction, settings)
+    except BrokenPipeError:
+        raise  # nobody reads it any more
+    except OSError as error:
+        raise UsageError(f"{error.filename or out}: {error.strerror or error}. Nothing was exported.") from error
+    _tell(done, "" if given.out == "-" else str(out), redaction)
+    return 0
+
+
+def _session(settings: Settings, name: str | None) -> Path:
+    if name and is_session(Path(name).expanduser()):
+        return Path(name).expanduser().absolute()
+    return find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
+
+
+def _export(session: Path, kind: str, out: Path | None, redaction: Redaction, settings: Settings) -> Exported:
+    if kind == "bundle" and out is not None:
+        return export_bundle(session, out, redaction, _shown(settings))
+    if kind == "jsonl":
+        lines = export_lines(session, redaction)
+        _write(out, lines)
+        return Exported(redaction.count)
+    page, done = export_text(session, "html" if kind == "html" else "md", redaction)
+    _write(out, (page,))
+    return done
+
+
+def _write(out: Path | None, pieces: Iterable[bytes]) -> None:
+    """To a file whole or not at all, for its owner alone; or to standard output."""
+    if out is None:
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        return
+    with atomic_write(out) as file:
+        file.writelines(pieces)
+
+
+def _shown(settings: Settings) -> dict[str, str]:
+    """The settings that somebody has made, without keys, as they are when this is exported."""
+    return {row.name: row.value for row in show(settings) if row.origin != "default" and "key" not in row.name}
+
+
+def _tell(done: Exported, out: str, redaction: Redaction) -> None:
+    """On standard error, so that it never mixes with what is exported."""
+    told = [f"exported to {out}"] if out else []
+    if done.id:
+        told.append(f"manifest {done.id}")
+    if redaction.keep:
+        told.append("nobody looked for secrets in it")
+    elif redaction.count:
+        what = f"{_count(redaction.count, 'secret')} taken out"
+        of = f"{_count(done.entries, 'entry', 'entries')} and {_count(done.blobs, 'blob')}"
+        where = f", of {of}: these no longer match their ids" if done.id else ""
+        told.append(f"{what}, by shape{where}; look before you share it")
+    else:
+        told.append("no secrets were found, by shape; look before you share it")
+    if done.unsearched:
+        told.append(f"not searched, being no text: {_count(done.unsearched, 'blob')}")
+    sys.stderr.write("".join(f"sagent: {line}\n" for line in told))
+    for problem in done.problems[:10]:
+        sys.stderr.write(f"sagent: warning: {printable(problem)}\n")
+
+
+def _count(number: int, what: str, plural: str = "") -> str:
+    return f"{number} {what if number == 1 else plural or what + 's'}"

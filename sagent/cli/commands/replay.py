@@ -1,0 +1,265 @@
+"""`sagent replay`: a session run again from its log, or what was asked in it asked of another model."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.cli.flags import Parser
+from sagent.cli.headless import Interrupter, exit_code
+from sagent.cli.render import binary_safe, printable, renderer_for
+from sagent.cli.settings import load_settings
+from sagent.errors import UsageError
+from sagent.lib.json import Thawed, json_dump
+
+if TYPE_CHECKING:
+    from sagent.agent import Agent
+    from sagent.config import Settings
+    from sagent.events import Event
+    from sagent.lab.replay import Conditions, Divergence, Replay, Replayed, Rerun
+
+DESCRIPTION = """Runner a session again from its log: our own loop, with the model and the tools answering what was
+recorded. Every request is built again and compared with the sha256 of the one that was sent. Nothing is sent and no
+tool is run. With --model, what was asked is asked of another model instead, in a session of its own."""
+EPILOG = """exit codes:
+  without --model   0 the same   1 it differs, or does not verify   2 usage
+  with --model      those of a run: sagent --help"""
+LAST = "- What came after an agent's last request was sent to nobody: no hash of a request vouches for it."
+FORMATS = ("text", "json")
+LIVE = ("model", "provider", "base_url", "advisor", "effort", "max_budget_usd", "max_turns", "max_response_tokens",
+        "permission_mode", "allow", "deny")  # fmt: skip
+"""Flags of a run that say how prompts are asked again."""
+
+
+def run_replay(argv: Sequence[str]) -> int:
+    """Replay it, and tell."""
+    flags = vars(_parser().parse_args(argv))
+    settings, live = settings_of(flags)
+    as_json = flags.get("output_format") == "json"
+    from sagent.lab.recorded import locate, session_at
+
+    path = locate(settings, flags.get("session"))
+    if live:
+        if "agent" in flags:
+            raise UsageError(
+                "--agent is for a replay from the log; --model asks again what a person asked of the root."
+            )
+        with session_at(path) as session:
+            done, signal_number = ask_again(session, settings, conditions_of(flags))
+        sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in told_of(done)))
+        return exit_code(done.result, signal_number)
+    if "keep" in flags or "live_tools" in flags:
+        raise UsageError("--live-tools and --keep are for asking again: name a model with --model.")
+    return _from_log(path, str(flags.get("agent", "")), settings, as_json=as_json)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="sagent replay",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "session", nargs="?", metavar="SESSION | DIR | BUNDLE",
+        help="a session by its path, its id or the beginning of one, or an exported bundle; the last one if left out",
+    )  # fmt: skip
+    parser.add_argument("--agent", metavar="PATH", help="only this agent: root, root/review (default: all of them)")
+    parser.add_argument("--output-format", metavar="F", choices=FORMATS, help="text (default) or json")
+    add_live_flags(parser)
+    return parser
+
+
+def add_live_flags(parser: Parser) -> None:
+    """How prompts are asked again."""
+    group = parser.add_argument_group("asking again")
+    group.add_argument("--model", metavar="M", help="ask this model what was asked, in a new session")
+    group.add_argument("--provider", metavar="NAME", help="its provider, where its name does not tell")
+    group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
+    group.add_argument("--advisor", metavar="M", action="append", help="an advisor of its own; none for no advisor")
+    group.add_argument("--effort", metavar="E", help="another effort than the recorded one")
+    group.add_argument("--live-tools", action="store_true", help="run its tools, in a copy of the directory; else they "
+                       "are answered from the recording")  # fmt: skip
+    group.add_argument("--keep", metavar="DIR", help="keep that copy, as DIR")
+    group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD; never overshot")
+    group.add_argument("--max-turns", metavar="N", help="at most N model calls for each prompt")
+    group.add_argument("--max-response-tokens", metavar="N", help="at most N tokens in one reply")
+    group.add_argument("--permission-mode", metavar="MODE", help="of live tools: plan, ask, edit (default) or full")
+    group.add_argument("--allow", metavar="RULE", action="append", help="allow calls of live tools (repeatable)")
+    group.add_argument("--deny", metavar="RULE", action="append", help="deny calls (repeatable)")
+    group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
+    group.add_argument("--cwd", metavar="DIR", help="as if called in this directory")
+
+
+def settings_of(flags: Mapping[str, object]) -> "tuple[Settings, bool]":
+    """The settings in force, and whether prompts are to be asked again."""
+    given = {name: flags[name] for name in (*LIVE, "config", "cwd") if name in flags}
+    live = any(name in flags for name in ("model", "provider", "base_url"))
+    if not live and (strays := [name for name in LIVE if name in flags]):
+        raise UsageError(f"--{strays[0].replace('_', '-')} is for asking again: name a model with --model.")
+    output = "json" if flags.get("output_format") == "json" else "text"
+    return load_settings({**given, "output_format": output}), live
+
+
+def conditions_of(flags: Mapping[str, object], check: str = "") -> "Conditions":
+    """How prompts are asked again."""
+    from sagent.lab.replay import Conditions
+
+    keep = flags.get("keep")
+    if keep is not None and not flags.get("live_tools"):
+        raise UsageError("--keep is for the copy that --live-tools makes: give that too.")
+    return Conditions(
+        live=flags.get("live_tools") is True,
+        keep=None if keep is None else Path(str(keep)).expanduser().absolute(),
+        check=check,
+    )
+
+
+def ask_again(session: Path, settings: "Settings", conditions: "Conditions") -> "tuple[Rerun, int | None]":
+    """Ask, and show what is answered as a run does; also the signal that ended it, if one did."""
+    renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
+    done, signal_number = asyncio.run(ask(session, settings, conditions, renderer.on_event))
+    renderer.on_result(done.result)
+    return done, signal_number
+
+
+async def ask(
+    session: Path, settings: "Settings", conditions: "Conditions", listener: Callable[["Event"], None]
+) -> "tuple[Rerun, int | None]":
+    """Ask again, and stop in order when a signal says so: the run first, and what it left is cleared away."""
+    from sagent.lab.replay import rerun
+
+    interrupter = Interrupter()
+    interrupter.install()
+
+    def begun(agent: "Agent") -> None:
+        interrupter.agent = agent
+
+    try:
+        done = await rerun(session, settings, conditions, listener=listener, begun=begun)
+    except asyncio.CancelledError:
+        if interrupter.received is None:
+            raise
+        raise KeyboardInterrupt from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        what = f"{error.filename or settings.state_dir}: {error.strerror or error}"
+        raise UsageError(f"{what}. What was asked could not be asked again.") from error
+    return done, interrupter.received
+
+
+def told_of(done: "Rerun") -> Iterator[str]:
+    """What to say of a session that was asked again, beside its result."""
+    yield f"session {done.result.session_id}, asked again from {done.source}"
+    if done.how:
+        yield f"tools ran in {done.how}"
+    elif done.answered or done.missing:
+        yield f"{done.answered} calls were answered from the recording, {done.missing} are not in it"
+    yield from done.notes
+
+
+# -- from the log ------------------------------------------------------------------------------------------------------
+
+
+def _from_log(path: Path, agent: str, settings: "Settings", *, as_json: bool) -> int:
+    from sagent.lab.replay import replay
+
+    rows = {name: own.row for name, own in settings.providers.items()}
+    done = asyncio.run(replay(path, agent=agent, rows=rows))
+    out = binary_safe(sys.stdout)
+    if as_json:
+        out.write(json_dump(_as_json(done)) + "\n")
+    else:
+        for line in _told(done):
+            out.write(printable(line) + "\n")
+    return 0 if done.is_same else 1
+
+
+def _told(done: "Replay") -> Iterator[str]:
+    yield f"session {done.session}  {done.path}"
+    for problem in done.problems:
+        yield f"! {problem}"
+    for each in done.agents:
+        yield from _agent_told(each, done.recorded_by)
+    if done.problems:
+        yield "NOT REPLAYED: what does not verify proves nothing"
+    elif not done.is_same:
+        yield "DIVERGED: see above"
+    elif done.is_exact:
+        yield LAST
+        yield "OK: every request is what was sent, and every message what was made"
+    else:
+        yield LAST
+        yield "OK as far as it could be compared: what could not is told above"
+
+
+def _agent_told(each: "Replayed", recorded_by: str) -> Iterator[str]:
+    mark = "✗" if each.divergence else "✓"
+    counts = f"{each.turns} turns: {each.requests} of {each.recorded} requests byte for byte"
+    beside = each.asides
+    aside = f", {beside.same} of {beside.recorded} beside them" if beside.recorded else ""
+    yield f"{mark} {each.agent}  {counts}{aside}, {each.messages} messages, {each.results} results"
+    for what, count in each.unchecked.items():
+        yield f"  ? {count}: {what}"
+    for what, count in each.taken.items():
+        yield f"  - {count}: {what}"
+    if each.divergence is not None:
+        yield from _divergence_told(each.divergence, recorded_by)
+
+
+def _divergence_told(found: "Divergence", recorded_by: str) -> Iterator[str]:
+    from sagent import __version__
+
+    yield f"  turn {found.turn}, entry {found.entry}: {found.what}"
+    if found.diff:
+        yield from (f"    {line}" for line in found.diff)
+    else:
+        yield f"    recorded: {found.expected}"
+        yield f"    replayed: {found.came}"
+    if found.hint:
+        yield f"    {found.hint}"
+    if recorded_by and recorded_by != __version__:
+        yield f"    It was recorded by sagent {recorded_by}, and this is {__version__}."
+
+
+def _as_json(done: "Replay") -> dict[str, Thawed]:
+    from sagent import __version__
+
+    return {
+        "session": done.session,
+        "path": done.path,
+        "same": done.is_same,
+        "exact": done.is_exact,
+        "recorded_by": done.recorded_by,
+        "replayed_by": __version__,
+        "problems": list(done.problems),
+        "agents": [_agent_json(each) for each in done.agents],
+    }
+
+
+def _agent_json(each: "Replayed") -> dict[str, Thawed]:
+    found = each.divergence
+    told: Thawed = None
+    if found is not None:
+        told = {"turn": found.turn, "entry": found.entry, "what": found.what, "expected": found.expected,
+                "came": found.came, "diff": list(found.diff), "hint": found.hint}  # fmt: skip
+    unchecked: dict[str, Thawed] = dict(each.unchecked)
+    taken: dict[str, Thawed] = dict(each.taken)
+    return {
+        "agent": each.agent,
+        "turns": each.turns,
+        "requests": each.recorded,
+        "requests_same": each.requests,
+        "side_requests": each.asides.recorded,
+        "side_requests_same": each.asides.same,
+        "messages": each.messages,
+        "results": each.results,
+        "unchecked": unchecked,
+        "taken_from_log": taken,
+        "divergence": told,
+    }

@@ -1,0 +1,178 @@
+"""`sagent sessions`: list, show, delete, prune, repair."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sagent.cli.flags import Parser
+from sagent.cli.render import printable
+from sagent.cli.settings import load_settings
+from sagent.config import Settings
+from sagent.errors import UsageError
+from sagent.session.folds import SpentTotals, history, spend
+from sagent.session.log import read_contents, read_log
+from sagent.session.retention import age, glances, prune, remove
+from sagent.session.store import Summary, find, latest, log_files, summarize
+from sagent.session.verify import repair
+
+
+def run_sessions(argv: Sequence[str]) -> int:
+    """Carry out one of the operations."""
+    parser = Parser(prog="sagent sessions", description="Sessions kept on this machine.", allow_abbrev=False)
+    operations = parser.add_subparsers(dest="operation", required=True, metavar="list | show | delete | prune | repair")
+    listing = operations.add_parser("list", help="sessions of this directory, last used first")
+    listing.add_argument("--all", action="store_true", help="of every directory")
+    listing.add_argument("--ids", action="store_true", help="ids alone, for scripts")
+    listing.add_argument("--costs", action="store_true", help="with what each cost: reads and verifies every log")
+    showing = operations.add_parser("show", help="the conversation and what it cost")
+    showing.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
+    showing.add_argument("--costs", action="store_true", help="only what it cost and where it lies")
+    _prune_flags(operations.add_parser("prune", help="delete old sessions of this directory"))
+    for name, what in (("delete", "delete sessions"), ("repair", "keep the good part of a damaged log")):
+        operations.add_parser(name, help=what).add_argument("session", nargs="+", help="a path, an id or a beginning")
+    for each in operations.choices.values():
+        each.add_argument("--cwd", help="as if called in this directory")
+    given = parser.parse_args(argv)
+    settings = load_settings({"cwd": given.cwd})
+    match given.operation:
+        case "list":
+            return _list(settings, given)
+        case "show":
+            return _show(settings, given)
+        case "delete":
+            for name in given.session:
+                path = find(settings.state_dir, name, settings.cwd)
+                remove(path)
+                _say(f"deleted {path.name}")
+            return 0
+        case "prune":
+            return _prune(settings, given)
+        case _:
+            return _repair(settings, given.session)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def _list(settings: Settings, given: argparse.Namespace) -> int:
+    cwd = None if given.all else settings.cwd
+    found = glances(settings.state_dir, cwd)
+    if given.ids:
+        for session in found:
+            _say(session.id)
+        return 0
+    if not found:
+        _say("No sessions yet." if given.all else f"No sessions of {settings.cwd} yet; --all lists those of all.")
+    for session in found:
+        summary = summarize(session.path) if given.costs else None
+        cost = f"  {_usd(summary):>10}" if summary else ""
+        where = f"  {session.cwd}" if given.all else ""
+        _say(f"{session.id}  {_when(session.last)}{cost}  {_size(session.size):>8}  {printable(session.title)}{where}")
+        if summary and summary.problem:
+            _say(f"  ! {summary.problem}")
+    if len(found) > 1:
+        _say(f"{len(found)} sessions, {_size(sum(session.size for session in found))}")
+    return 0
+
+
+def _prune_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--older-than", metavar="AGE", help="only those not used for so long: 12h, 90d, 2w")
+    parser.add_argument("--keep", metavar="N", type=int, help="keep at least the last N used")
+    parser.add_argument("--all", action="store_true", help="of every directory, counted together")
+    parser.add_argument("--dry-run", action="store_true", help="tell what would be deleted, and delete nothing")
+
+
+def _prune(settings: Settings, given: argparse.Namespace) -> int:
+    """1 where one that was to go is still there."""
+    if given.older_than is None and given.keep is None:
+        raise UsageError("Nothing says what to delete: give --older-than 90d, --keep 50, or both.")
+    if given.keep is not None and given.keep < 0:
+        raise UsageError(f"--keep {given.keep}: a number of sessions is needed, 0 or more.")
+    cutoff = time.time() - age(given.older_than).total_seconds() if given.older_than else float("inf")
+    found = glances(settings.state_dir, None if given.all else settings.cwd)
+    freed = count = stayed = 0
+    for each in prune(found, settings.state_dir, cutoff, given.keep or 0, dry=given.dry_run):
+        session = each.session
+        what = f"{session.id}  {_when(session.last)}  {_size(session.size):>8}  {printable(session.title)}"
+        if each.kept:
+            stayed += 1
+            _say(f"kept     {what}\n  ! {each.kept}")
+        else:
+            freed, count = freed + session.size, count + 1
+            _say(f"{'would delete' if given.dry_run else 'deleted'}  {what}")
+    verb = "would be deleted" if given.dry_run else "deleted"
+    _say(f"{count} of {len(found)} sessions {verb}, {_size(freed)}")
+    return 1 if stayed and not given.dry_run else 0
+
+
+def _show(settings: Settings, given: argparse.Namespace) -> int:
+    name: str | None = given.session
+    path = find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
+    summary = summarize(path)
+    if not given.costs:
+        _transcript(path)
+    _say(f"session  {summary.id}")
+    _say(f"log      {path / 'root.jsonl'}  ({summary.entries} entries, {_size(summary.size)})")
+    _costs(spend(entry for file in log_files(path) for entry in read_log(file)))
+    if summary.problem:
+        raise UsageError(summary.problem)
+    return 0
+
+
+def _transcript(path: Path) -> None:
+    from sagent.cli.render import essence
+
+    for message in history(read_contents(path / "root.jsonl"), lambda _: b""):
+        for line in printable(message.content).splitlines():
+            _say(f"{'>' if message.role == 'user' else ' '} {line}")
+        for call in message.calls:
+            _say(f"  ⏺ {call.name}({essence(call)})")
+        for result in message.results:
+            first = printable(result.text.strip().split("\n", 1)[0])[:100]
+            _say(f"    {'✗' if result.is_error else '⎿'} {first}")
+    _say("")
+
+
+def _costs(spent: SpentTotals) -> None:
+    usage, cost = spent.usage, spent.cost
+    _say(f"calls    {spent.charges}")
+    _say(
+        f"tokens   {usage.input} in, {usage.cache_read} read from cache, "
+        f"{usage.cache_write + usage.cache_write_1h} written to cache, {usage.output} out"
+    )
+    atleast = "≥ " if cost.unpriced else ""
+    for model, usd in sorted(cost.by_model.items()):
+        _say(f"         {model:40} {'unpriced' if model in cost.unpriced and not usd else f'{usd:.6f} USD'}")
+    _say(f"cost     {atleast}{cost.total:.6f} USD")
+
+
+def _repair(settings: Settings, names: Sequence[str]) -> int:
+    for name in names:
+        path = find(settings.state_dir, name, settings.cwd)
+        repairs = repair(path)
+        for done in repairs:
+            _say(
+                f"{done.file}: kept {done.kept} entries, dropped {done.dropped} bytes; the damaged one is {done.aside}"
+            )
+        if not repairs:
+            _say(f"{path}: nothing to repair")
+    return 0
+
+
+def _when(at: str) -> str:
+    return at[:16].replace("T", " ")
+
+
+def _usd(summary: Summary) -> str:
+    return f"{'≥' if summary.unpriced else ''}${summary.usd:.4f}"
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size = size / 1000
+    return f"{size:.1f} GB"

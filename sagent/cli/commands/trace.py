@@ -1,0 +1,84 @@
+"""`sagent trace`: a run turn by turn, from the file that --trace wrote or from a session."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sagent.cli.flags import Parser
+from sagent.cli.render import binary_safe, printable
+from sagent.cli.settings import load_settings
+from sagent.errors import SessionNotFound, UsageError
+from sagent.session.store import find, is_session, latest, log_files
+from sagent.session.view import session_of
+from sagent.transcript.entries import read_entries
+from sagent.transcript.events import read_events
+from sagent.transcript.report import Report
+from sagent.transcript.steps import Step
+
+
+def run_trace(argv: Sequence[str]) -> int:
+    """Show it."""
+    parser = Parser(
+        prog="sagent trace",
+        description="A run turn by turn: calls, what the policy denied, consultations, cost.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "run", nargs="?", metavar="FILE | SESSION",
+        help="a file that --trace or --output-format stream-json wrote (- is stdin), or a session by its path, its id "
+        "or the beginning of one; the last session if left out",
+    )  # fmt: skip
+    parser.add_argument("--full", action="store_true", help="texts in full")
+    parser.add_argument("--cwd", help="as if called in this directory")
+    given = parser.parse_args(argv)
+    report = Report(None) if given.full else Report()
+    out = binary_safe(sys.stdout)
+    name: str = given.run or ""
+    for line in report.tell(_readable(name, given.cwd)):
+        out.write(printable(line) + "\n")
+    if not report.steps:
+        raise UsageError(f"{name or 'The session'} holds no events of a run.")
+    if report.damaged:
+        sys.stderr.write(f"sagent: warning: what could not be read is left out: {'; '.join(report.damaged)}\n")
+    return 0
+
+
+def _readable(name: str, cwd: str | None) -> Iterator[Step]:
+    try:
+        yield from _steps(name, cwd)
+    except OSError as error:
+        raise UsageError(f"{error.filename or name}: cannot be read: {error.strerror or error}.") from error
+
+
+def _steps(name: str, cwd: str | None) -> Iterator[Step]:
+    path = Path(name).expanduser()
+    if name == "-":
+        yield from read_events(sys.stdin.buffer)
+    elif name and path.exists() and not path.is_dir():
+        with path.open("rb") as lines:
+            if not _is_log(lines.peek(16)):
+                yield from read_events(lines)
+                return
+        session = session_of(path.absolute())
+        yield from read_entries(session, log_files(session) if path.name == "root.jsonl" else [path.absolute()])
+    else:
+        session = path.absolute() if name and is_session(path) else _found(name, cwd)
+        yield from read_entries(session, log_files(session))
+
+
+def _found(name: str, cwd: str | None) -> Path:
+    settings = load_settings({"cwd": cwd})
+    if not name:
+        return latest(settings.state_dir, settings.cwd)
+    try:
+        return find(settings.state_dir, name, settings.cwd)
+    except SessionNotFound as error:
+        if os.sep in name or name.endswith((".jsonl", ".json")):
+            raise SessionNotFound(f"{name}: there is no such file, and no such session") from error
+        raise
+
+
+def _is_log(beginning: bytes) -> bool:
+    """Whether this is how an entry of a log begins, and not an event."""
+    return beginning.startswith(b'{"id":"')

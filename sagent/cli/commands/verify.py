@@ -1,0 +1,154 @@
+"""`sagent verify`: whether a session, or a bundle of one, is what was written."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sagent.cli.flags import Parser
+from sagent.cli.render import binary_safe, printable
+from sagent.cli.settings import load_settings
+from sagent.errors import UsageError
+from sagent.lib.json import json_dump
+from sagent.session.bundle import is_bundle, unpacked
+from sagent.session.store import find, latest
+from sagent.session.verify import Each, Proof, verify
+
+DESCRIPTION = """Whether a session is what was written: every id from its bytes, every parent, every child's log, every
+blob, and of a bundle every file of its manifest. Says part by part what was checked."""
+EPILOG = """exit codes:
+  0 what was checked is as it was written   1 something was found   2 usage"""
+LARGE = 16 << 20  # bytes from which several processes are worth their start
+
+
+def run_verify(argv: Sequence[str]) -> int:
+    """Check it and tell; 1 where something was found. Raises UsageError."""
+    given = _parser().parse_args(argv)
+    path = _path(given.session, given.cwd)
+    signers = Path(given.signers).expanduser() if given.check_signature else None
+    with _sharing(path) as each:
+        try:
+            proof = verify(path, given.head or "", signers=signers, each=each)
+        except OSError as error:
+            raise UsageError(f"{error.filename or path}: cannot be read: {error.strerror or error}.") from error
+    signed = ""
+    if given.sign and not proof.problems:
+        from sagent.session.verify import sign_record
+
+        signed = str(sign_record(path, proof, Path(given.sign).expanduser()))
+    out = binary_safe(sys.stdout)
+    if given.json:
+        out.write(json_dump(_as_json(path, proof, signed)) + "\n")
+    else:
+        for line in _told(path, proof, signed):
+            out.write(printable(line) + "\n")
+    if given.sign and proof.problems:
+        sys.stderr.write("sagent: nothing was signed: only what verifies is.\n")
+    return 1 if proof.problems else 0
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="sagent verify",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "session", nargs="?", metavar="SESSION | DIR | BUNDLE",
+        help="a session by its path, its id or the beginning of one, or an exported bundle, packed or not; the last "
+        "session if left out",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    parser.add_argument("--head", metavar="ID", help="the head that a run has printed: it must be in the root's log")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--sign", metavar="KEY", help="sign what was verified with an SSH key (ssh-keygen -Y)")
+    one.add_argument("--check-signature", action="store_true", help="an allowed signer must have signed it")
+    parser.add_argument(
+        "--signers", metavar="FILE", default="~/.ssh/allowed_signers", help="the allowed signers (%(default)s)"
+    )
+    parser.add_argument("--cwd", help="as if called in this directory")
+    return parser
+
+
+def _path(name: str | None, cwd: str | None) -> Path:
+    """What is meant: a path before an id. What is left of a session at a path is told of by whoever checks it."""
+    path = Path(name or "").expanduser()
+    if name and (path.is_dir() or (path.is_file() and (path.name == "root.jsonl" or is_bundle(path)))):
+        return path.absolute()
+    if name and path.is_file():
+        raise UsageError(f"{name} is neither a session's directory nor a bundle that sagent has exported.")
+    settings = load_settings({"cwd": cwd})
+    return find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
+
+
+@contextmanager
+def _sharing(path: Path) -> Generator[Each]:
+    """How the work is shared: among processes where there is much of it."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    size = path.stat().st_size if path.is_file() else 0
+    size = size or sum(file.stat().st_size for file in path.rglob("*.jsonl"))
+    if count == 1 or size < LARGE:
+        yield map
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    pool = ProcessPoolExecutor(count, get_context("fork"), initializer=_ignore_interrupts)  # nothing else runs here
+    try:
+        yield pool.map
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C is for the process that waits."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _told(path: Path, proof: Proof, signed: str) -> Iterator[str]:
+    yield f"session {proof.session}  {path}"
+    width = max(len(part.name) for part in proof.parts)
+    for part in proof.parts:
+        yield f"{'✗' if part.problems else '✓'} {part.name:{width}}  {part.checked}"
+        yield from (f"  {problem}" for problem in part.problems)
+    yield from (f"- {note}" for note in proof.notes)
+    yield "- The file `lock` says who writes and is no part of the record; it is not checked."
+    if signed:
+        yield f"signed: {signed}"
+    if proof.problems:
+        count = len(proof.problems)
+        yield f"NOT OK: {count} {'problem' if count == 1 else 'problems'}"
+        if not _is_bundle(path):
+            yield f"`sagent sessions repair {path}` keeps the good beginning of a damaged log."
+    else:
+        but = f", but for {proof.redacted} redacted" if proof.redacted else ""
+        yield f"OK: what is checked above is as it was written{but}"
+
+
+def _is_bundle(path: Path) -> bool:
+    """Whether it is a bundle, packed or not: what is damaged in one is damaged."""
+    return path.is_file() or unpacked(path)
+
+
+def _as_json(path: Path, proof: Proof, signed: str) -> dict[str, object]:
+    parts = [{"name": part.name, "checked": part.checked, "problems": list(part.problems)} for part in proof.parts]
+    return {
+        "ok": not proof.problems,
+        "session": proof.session,
+        "path": str(path),
+        "head": proof.heads.get("root", ""),
+        "heads": dict(proof.heads),
+        "entries": proof.entries,
+        "blobs": proof.blobs,
+        "redacted": proof.redacted,
+        "signer": proof.signer,
+        "signed": signed,
+        "parts": parts,
+        "problems": list(proof.problems),
+        "notes": [*proof.notes],
+    }

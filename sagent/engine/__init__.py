@@ -1,0 +1,1 @@
+"""One agent: the loop and what it needs. It knows no tree, no disk, no advisor and no vendor."""

@@ -1,0 +1,321 @@
+"""From calls to results. What all tools need is done here, once: validate, judge, order, bound, record, answer.
+
+A call that is still running when a message arrives, when somebody says so or after a time goes on as a job.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import assert_never
+
+from sagent.context.truncation import bound_output
+from sagent.engine.jobs import Job, Ongoing, job_body, news_of
+from sagent.engine.state import AgentState
+from sagent.errors import ToolError
+from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, JsonObject, as_object
+from sagent.lib.schema import coerce, violations
+from sagent.messages import Message, Text, ToolCall, ToolResult
+from sagent.peer import JobState
+from sagent.policy import Allow, Ask, Deny, Hold
+from sagent.tool import Effect, RunContext, Tool, ToolOutput, conflict, foresee
+
+INTERRUPTED = "interrupted before it ended"
+MOST_SHOWN = 4_000  # characters of what an interrupted call had shown that its result keeps
+GRACE = 0.02  # seconds that running calls have to end when a message arrives, before they go on as jobs
+LONGEST_DELAY = 86_400.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A call that may be made; in the `background` from the start, and after a `delay` in seconds, where asked for."""
+
+    call: ToolCall
+    tool: Tool
+    arguments: JsonObject
+    effect: Effect
+    background: bool = False
+    delay: float = 0.0
+
+
+async def run_calls(state: AgentState, reply: Message) -> Message:
+    """Run a reply's calls together, those that touch the same thing in order; their results enter the history.
+
+    When cancelled, running tools are stopped, every open call is answered as interrupted, and the history is valid.
+    """
+    results: dict[str, ToolResult] = {}
+    tasks: dict[str, asyncio.Task[None]] = {}
+    ready: list[Ready] = []
+    state.take_background()  # what was said of earlier calls
+    try:
+        for call in reply.calls:
+            item = await _prepare(state, call, reply)
+            if isinstance(item, ToolOutput):
+                state.emit(ToolStarted(state.path, call))
+                _answer(state, call, item, 0.0, results)
+                continue
+            before = [tasks[other.call.id] for other in ready if conflict(other.effect, item.effect)]
+            task = asyncio.create_task(_run_one(state, item, before, results))
+            tasks[call.id] = task
+            if item.background or item.delay:
+                _go_on(state, call, task, results, "was started in the background")
+            else:
+                ready.append(item)
+        await _until_answered(state, {item.call.id: tasks[item.call.id] for item in ready}, reply, results)
+    finally:
+        try:
+            await _stop([task for task in tasks.values() if state.jobs.of(task) is None])
+        finally:
+            message = _close(state, reply, results, INTERRUPTED)
+    return message
+
+
+async def _until_answered(
+    state: AgentState, tasks: Mapping[str, asyncio.Task[None]], reply: Message, results: dict[str, ToolResult]
+) -> None:
+    """Wait for the calls; those that may not be waited for any longer are answered as jobs."""
+    clock = asyncio.get_running_loop().time
+    limit = state.limits.foreground_seconds
+    deadline = None if limit is None else clock() + limit
+    while open_calls := {call: task for call, task in tasks.items() if not task.done() and call not in results}:
+        arrival = asyncio.create_task(state.inbox.arrival("now"))
+        try:
+            left = None if deadline is None else max(0.0, deadline - clock())
+            once = asyncio.FIRST_COMPLETED
+            done, _ = await asyncio.wait({*open_calls.values(), arrival}, timeout=left, return_when=once)
+            if arrival in done:
+                await asyncio.wait(open_calls.values(), timeout=GRACE)
+        finally:
+            arrival.cancel()
+        for call_id in state.take_cancelled():
+            if call_id in open_calls:
+                open_calls[call_id].cancel()
+                await asyncio.wait([open_calls[call_id]])
+        asked = state.take_background()
+        why = "goes on in the background" if done else f"has run for {limit:g} s and goes on in the background"
+        every = not done or "" in asked or state.inbox.holds("now")
+        for call in reply.calls:
+            task = open_calls.get(call.id)
+            chosen = every or call.id in asked
+            if task is not None and not task.done() and chosen:
+                _go_on(state, call, task, results, why)
+    for task in tasks.values():
+        if state.jobs.of(task) is None and not task.cancelled():
+            await task
+
+
+def _go_on(
+    state: AgentState, call: ToolCall, task: asyncio.Task[None], results: dict[str, ToolResult], why: str
+) -> None:
+    """Answer a call that runs by the name of the job that it is from now on."""
+    job = state.jobs.begin(call, task)
+    task.add_done_callback(lambda _: _close_job(state, job))
+    state.record("job", job_body(job))
+    text = f"{call.name} {why} as {job.name}. Its result arrives as a message; go on with other work, or end your turn."
+    _answer(state, call, ToolOutput.of(text, summary=f"goes on as {job.name}"), 0.0, results, job.name)
+
+
+def decline_calls(state: AgentState, reply: Message, reason: str) -> None:
+    """Answer every call of a reply with an error result without running it."""
+    _close(state, reply, {}, reason)
+
+
+def _close(state: AgentState, reply: Message, results: dict[str, ToolResult], reason: str) -> Message:
+    """Answer the calls that are still open, and let the results enter the history in the order of the calls."""
+    for call in reply.calls:
+        if call.id not in results:
+            _answer(state, call, _error(reason), 0.0, results)
+    message = Message("user", tuple(results[call.id] for call in reply.calls))
+    state.history.append(message)
+    return message
+
+
+async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _prepare(state: AgentState, call: ToolCall, reply: Message) -> Ready | ToolOutput:
+    """Check and judge a call: ready to run, or the error result it gets instead."""
+    tool = state.tools.get(call.name)
+    if tool is None:
+        return _error(_unknown_tool(call.name, state.tools))
+    lenient = getattr(tool, "lenient", False)  # what it does not understand it ignores
+    if call.malformed is not None and not lenient:
+        cut = " The reply was cut at its length limit." if reply.stop == "max_tokens" else ""
+        raw = call.malformed[:500]
+        return _error(f"The arguments of {call.name} are not a JSON object: {raw!r}.{cut} Call it again.")
+    try:
+        given, background, delay = _set_apart(tool, call.arguments)
+    except ToolError as error:
+        return _error(f"Invalid arguments for {call.name}: {error}. Call it again with corrected arguments.")
+    arguments = coerce(tool.parameters, given)
+    wrong = [] if lenient else violations(tool.parameters, arguments)
+    if lenient and not isinstance(arguments, JsonObject):
+        arguments = EMPTY
+    if wrong or not isinstance(arguments, JsonObject):
+        return _error(f"Invalid arguments for {call.name}: {'; '.join(wrong)}. Call it again with corrected arguments.")
+    try:
+        effect = foresee(tool, arguments, state.workspace)
+        reason = await _judge(state, call, effect)
+    except _HeldError as held:
+        return _error(str(held))
+    except ToolError as error:
+        return _error(str(error))
+    except Exception as error:  # neither a tool nor a policy may end a run; what cannot be judged is not done
+        return _error(f"{call.name} was not run: {type(error).__name__}: {error}")
+    if reason is None:
+        return Ready(call, tool, arguments, effect, background, delay)
+    denial = Denial(call.name, call.id, reason)
+    state.run.denials.append(denial)
+    state.emit(Denied(state.path, denial))
+    return _error(f"Permission denied: {reason}")
+
+
+class _HeldError(Exception):
+    """A call is to wait; the message is what the model reads."""
+
+
+async def _judge(state: AgentState, call: ToolCall, effect: Effect) -> str | None:
+    """Why the call may not be made, or None. Raises _HeldError for one that is not made yet."""
+    verdict = await state.policy.before_tool(call, effect, state.workspace)
+    match verdict:
+        case Allow():
+            return None
+        case Deny(reason):
+            return reason
+        case Hold(reason):
+            raise _HeldError(reason)
+        case Ask(reason, remedy):
+            if state.ask is not None:
+                return await state.ask(call, replace(verdict, agent=state.path))
+            return f"{reason} Nobody can be asked in this run. {remedy}".rstrip()
+        case _:
+            assert_never(verdict)
+
+
+def _set_apart(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, float]:
+    """A call's own arguments, and what every call may say besides: `background` and `delay`."""
+    own = as_object(tool.parameters.get("properties"))
+    background, delay = arguments.get("background"), arguments.get("delay")
+    extra = [name for name in ("background", "delay") if name in arguments and name not in own]
+    if not extra:
+        return arguments, False, 0.0
+    seconds = float(delay) if isinstance(delay, int | float) and "delay" in extra else 0.0
+    if "delay" in extra and not isinstance(delay, int | float):
+        raise ToolError(f"delay: a number of seconds is needed, not {delay!r:.40}")
+    rest = JsonObject({name: value for name, value in arguments.items() if name not in extra})
+    return rest, "background" in extra and background in (True, "true"), min(max(seconds, 0.0), LONGEST_DELAY)
+
+
+async def _run_one(
+    state: AgentState, item: Ready, before: Sequence[asyncio.Task[None]], results: dict[str, ToolResult]
+) -> None:
+    """Run one call after those it must wait for; its outcome is the call's answer, or a message when it is a job."""
+    started = time.monotonic()
+    running: asyncio.Task[None] | None = asyncio.current_task()
+    assert running is not None
+    ongoing = state.jobs.ongoing(running)
+    try:
+        if item.delay:
+            await asyncio.sleep(item.delay)
+        if before:
+            await asyncio.wait(before)
+        state.emit(ToolStarted(state.path, item.call))
+        started = time.monotonic()
+        output = await _invoke(state, item, running, ongoing)
+    except asyncio.CancelledError:
+        shown = f"\nThe end of what it had shown:\n{ongoing.tail[-MOST_SHOWN:]}" if ongoing.tail else ""
+        if job := state.jobs.of(running):
+            _end_job(state, job, _error(f"cancelled{shown}"), "cancelled")
+        elif shown:
+            _answer(state, item.call, _error(INTERRUPTED + shown), time.monotonic() - started, results)
+        raise
+    finally:
+        ongoing.let_go = None
+    if job := state.jobs.of(running):
+        _end_job(state, job, output, "failed" if output.is_error else "done")
+    else:
+        _answer(state, item.call, output, time.monotonic() - started, results)
+
+
+def _end_job(state: AgentState, job: Job, output: ToolOutput, how: JobState) -> None:
+    """A job has ended: its result becomes a message. Of one that was let go, everything was said when it was."""
+    if job.state == "detached":
+        output, how = job.output or output, "detached"
+    job.state, job.output, job.ended = how, output, time.monotonic()
+    state.record("job", job_body(job))
+    result = ToolResult(job.call.id, output.content, output.is_error)
+    state.emit(ToolFinished(state.path, job.call, result, job.ended - job.started, output.summary, output.diff))
+    if how == "detached" or (how == "cancelled" and not state.jobs.stopping):
+        state.inbox.nudge("next")  # who did that knows; a run that waits for it may end
+    else:
+        state.receive(news_of(job), "next")
+    state.stir()
+
+
+def _close_job(state: AgentState, job: Job) -> None:
+    """See to the end of a job that was cancelled before its first step, in which nothing of it ran."""
+    if job.state == "running":
+        _end_job(state, job, _error("cancelled before it began"), "cancelled")
+
+
+async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], ongoing: Ongoing) -> ToolOutput:
+    """The tool's own output; whatever it raises is an error result, for a failing tool never ends a run."""
+    call = item.call
+
+    def progress(text: str) -> None:
+        ongoing.tail = text
+        state.emit(ToolProgress(state.path, call.id, text))
+
+    def is_job() -> bool:
+        return state.jobs.of(running) is not None
+
+    def offer_detach(let_go: Callable[[], str]) -> None:
+        ongoing.let_go = let_go
+
+    blobs = state.log.blobs
+    context = RunContext(state.path, call.id, state.workspace, blobs, progress, state.caller, is_job, offer_detach)
+    try:
+        if item.effect.kind in ("none", "read"):
+            output = await item.tool(item.arguments, context)
+        else:
+            work = partial(item.tool, item.arguments, context)
+            output = await state.checkpoints().around(state, call, item.effect, work)
+        output = ToolOutput.of(output) if isinstance(output, str) else output
+        return bound_output(output, blobs)
+    except ToolError as error:
+        return _error(str(error))
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise
+        return _error(f"{call.name} was cancelled from within")
+    except (Exception, SystemExit) as error:  # the tool is not ours; its failure is the model's to read
+        return _error(f"{call.name} failed: {type(error).__name__}: {error}")
+
+
+def _answer(
+    state: AgentState, call: ToolCall, output: ToolOutput, seconds: float, results: dict[str, ToolResult], job: str = ""
+) -> None:
+    """Record a call's result and tell of it."""
+    result = ToolResult(call.id, output.content, output.is_error)
+    results[call.id] = result
+    state.add_result(result, seconds, output.diff)
+    state.emit(ToolFinished(state.path, call, result, seconds, output.summary, output.diff, job))
+
+
+def _error(text: str) -> ToolOutput:
+    line = text.split("\n", 1)[0]
+    return ToolOutput((Text(text),), is_error=True, summary=line if len(line) <= 200 else line[:199] + "…")
+
+
+def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, tools, 1, 0.5)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"There is no tool named {name!r}.{hint} The tools are: {', '.join(tools) or 'none'}."

@@ -1,0 +1,1 @@
+"""Sessions run again, compared and measured: replay, compare, sweep, gate, bench-advisor."""

@@ -1,0 +1,54 @@
+"""A command that decides whether what a run left is good, run where it left it."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from sagent.lab.sessiondiff import Outcome
+from sagent.lib.process import ProcessGroup
+
+PATIENCE = 600.0  # seconds
+SAID = 4_096  # bytes of its output that are looked at
+LINES = 20  # of them that are told
+
+
+async def run_check(
+    command: str, directory: Path, patience: float = PATIENCE, environment: Mapping[str, str] | None = None
+) -> Outcome:
+    """Run a shell command in a directory, with more in its `environment`; what it began ends with it, and with this
+    process. One that does not end within `patience` seconds, and a directory that is not there, have no exit code."""
+    where = str(directory)
+    if not directory.is_dir():
+        return Outcome(command, None, f"{directory} is no longer there", where)
+    custody = ProcessGroup()
+    with tempfile.TemporaryFile() as output:
+        try:
+            ward = custody.start(
+                ["/bin/sh", "-c", command],
+                env={**os.environ, **(environment or {})},
+                cwd=directory,
+                output=output.fileno(),
+            )
+            try:
+                async with asyncio.timeout(patience):
+                    await ward.ended()
+            except TimeoutError:
+                return Outcome(command, None, f"it did not end within {patience:g} s", where)
+            finally:
+                try:
+                    await ward.kill()
+                    code = ward.code
+                finally:
+                    ward.close()
+        finally:
+            await custody.aclose()
+        return Outcome(command, code, _end_of(output), where)
+
+
+def _end_of(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - SAID))
+    return "\n".join(output.read().decode("utf-8", "replace").strip().splitlines()[-LINES:])

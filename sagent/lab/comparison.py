@@ -1,0 +1,243 @@
+"""What trials with an advisor came to beside those without: figures, differences, and how sure they are."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from statistics import fmean
+
+from sagent.lab.stats import LEVEL, PAIRS, Difference, Interval, paired_mean, paired_shares, wilson
+from sagent.lab.trials import ARMS, Arm, Trial, latest
+from sagent.lib.dataclass import dataclass
+
+MEASURES: Mapping[str, Callable[[Trial], float | None]] = {
+    "usd": lambda trial: None if trial.usd is None else float(trial.usd),
+    "turns": lambda trial: float(trial.turns),
+    "seconds": lambda trial: trial.seconds,
+}
+UNTOLD = "no difference can be told"
+HOW = f"""\
+How: intervals at {LEVEL:.0%}, for these tasks and no others. Rates: Wilson's. Differences are of pairs, the same task
+and repeat without and with. Solved: Newcombe's interval, told where McNemar's exact test agrees. Cost, turns, seconds:
+Student's t, told from {PAIRS} pairs on, with few of them where flipped signs (p) agree. Each by itself: where nothing
+differs, one in twenty is told all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one arm came to. Means are over the `judged` trials; None where nothing was, or of USD where a price is not
+    known. `apart` counts the trials that say nothing about the task, by outcome; `reasons` says why."""
+
+    trials: int
+    judged: int
+    solved: int
+    rate: Interval
+    means: Mapping[str, float | None]
+    apart: Mapping[str, int]
+    reasons: Mapping[str, int]
+    usd: Decimal | None
+    advisor_usd: Decimal | None
+    turns: int
+    consultations: int
+    consulted: int  # trials in which there was one
+    answered: int
+    declined: int
+    failed: int
+    withheld: int
+
+    @property
+    def consult_rate(self) -> float | None:
+        """Consultations for each turn."""
+        return self.consultations / self.turns if self.turns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The two arms, and "solved", "usd", "turns" and "seconds" as differences: with less without. `tasks` has the arms
+    of each task; of one that was never judged there is nothing to compare."""
+
+    sides: Mapping[Arm, Side]
+    tasks: Mapping[str, Mapping[Arm, Side]]
+    differences: Mapping[str, Difference]
+
+
+def compare(trials: Sequence[Trial]) -> Comparison:
+    """Put the two arms beside each other; of trials of the same task and number the last counts."""
+    last = latest(trials)
+    names = dict.fromkeys(task for task, _, _ in last)
+    pairs = [
+        (trial, last[task, "with", number])
+        for (task, arm, number), trial in last.items()
+        if arm == "without" and (task, "with", number) in last
+    ]
+    judged = [(one, other) for one, other in pairs if one.is_judged and other.is_judged]
+    cells = Counter((one.outcome == "solved", other.outcome == "solved") for one, other in judged)
+    shares = paired_shares(cells[True, True], cells[False, True], cells[True, False], cells[False, False])
+    differences = {"solved": shares}
+    for name, measure in MEASURES.items():
+        both = [(measure(one), measure(other)) for one, other in judged]
+        differences[name] = paired_mean(
+            [after - before for before, after in both if before is not None and after is not None]
+        )
+    return Comparison(
+        {arm: _side(trial for trial in last.values() if trial.arm == arm) for arm in ARMS},
+        {
+            name: {
+                arm: _side(trial for trial in last.values() if (trial.task, trial.arm) == (name, arm)) for arm in ARMS
+            }
+            for name in names
+        },
+        differences,
+    )
+
+
+def _side(found: Iterable[Trial]) -> Side:
+    trials = list(found)
+    judged = [trial for trial in trials if trial.is_judged]
+    solved = sum(trial.outcome == "solved" for trial in judged)
+    means: dict[str, float | None] = {}
+    for name, measure in MEASURES.items():
+        values = [measure(trial) for trial in judged]
+        known = [value for value in values if value is not None]
+        means[name] = fmean(known) if known and len(known) == len(values) else None
+    apart = [trial for trial in trials if not trial.is_judged]
+    return Side(
+        len(trials),
+        len(judged),
+        solved,
+        wilson(solved, len(judged)),
+        means,
+        dict(Counter(trial.outcome for trial in apart).most_common()),
+        dict(Counter(trial.reason or trial.stop for trial in apart if trial.outcome == "failed").most_common()),
+        _sum(trial.usd for trial in judged),
+        _sum(trial.advisor_usd for trial in judged),
+        sum(trial.turns for trial in judged),
+        sum(trial.consultations for trial in judged),
+        sum(trial.consultations > 0 for trial in judged),
+        sum(trial.answered for trial in judged),
+        sum(trial.declined for trial in judged),
+        sum(trial.undone for trial in judged),
+        sum(trial.withheld for trial in judged),
+    )
+
+
+def _sum(usd: Iterable[Decimal | None]) -> Decimal | None:
+    found = list(usd)
+    known = [each for each in found if each is not None]
+    return sum(known, Decimal(0)) if len(known) == len(found) else None
+
+
+# -- as lines ----------------------------------------------------------------------------------------------------------
+
+
+def tell(found: Comparison) -> Iterator[str]:
+    """The tables. They hold names and reasons from outside: make them safe to print."""
+    yield from _by_task(found)
+    yield ""
+    yield from _arms(found)
+    yield ""
+    advised = found.sides["with"]
+    rate = "" if advised.consult_rate is None else f", {advised.consult_rate:.2f} per turn"
+    usd = "unknown" if advised.advisor_usd is None else f"{advised.advisor_usd:.6f} USD"
+    yield (
+        f"consultations  {advised.consultations} in {advised.consulted} of {_count(advised.judged, 'run')}{rate}: "
+        f"{advised.answered} answered, {advised.declined} declined, {advised.failed} failed; {advised.withheld} "
+        f"withheld; {usd}"
+    )
+    yield from _apart(found)
+    yield from HOW.splitlines()
+
+
+def _by_task(found: Comparison) -> Iterator[str]:
+    rows = [("task", "arm", "solved", "cost, USD", "turns", "seconds", "consultations per turn")]
+    for name, sides in found.tasks.items():
+        for arm, side in sides.items():
+            asked = "-" if arm == "without" or side.consult_rate is None else f"{side.consult_rate:.2f}"
+            rows.append((name, arm, f"{side.solved}/{side.judged}", *_means(side), asked))
+    return aligned(rows)
+
+
+def _arms(found: Comparison) -> Iterator[str]:
+    rows = [("", "without", "with", "difference")]
+    shares = found.differences["solved"]
+    rows.append(("solved", _rate(found.sides["without"]), _rate(found.sides["with"]), _points(shares)))
+    columns = [_means(found.sides[arm]) for arm in ARMS]
+    for place, (name, digits) in enumerate((("usd", 6), ("turns", 1), ("seconds", 1))):
+        title = "cost, USD" if name == "usd" else name
+        difference = found.differences[name]
+        unknown = name == "usd" and any(side.usd is None for side in found.sides.values())
+        told = "unknown" if unknown else _difference(difference, digits)
+        rows.append((title, columns[0][place], columns[1][place], told))
+    return aligned(rows)
+
+
+def _means(side: Side) -> tuple[str, str, str]:
+    usd, turns, seconds = (side.means[name] for name in ("usd", "turns", "seconds"))
+    lacking = "unknown" if side.judged else "-"
+    return (
+        lacking if usd is None else f"{usd:.6f}",
+        "-" if turns is None else f"{turns:.1f}",
+        "-" if seconds is None else f"{seconds:.1f}",
+    )
+
+
+def _rate(side: Side) -> str:
+    if not side.judged:
+        return "-"
+    low, high = side.rate
+    return f"{side.solved}/{side.judged}, {side.solved / side.judged:.0%} ({low:.0%} to {high:.0%})"
+
+
+def _points(shares: Difference) -> str:
+    if shares.interval is None or shares.p is None:
+        return f"{UNTOLD}: no pairs"
+    low, high = (100 * bound for bound in shares.interval)
+    told = "" if shares.is_told else f": {UNTOLD}"
+    return (
+        f"{100 * shares.mean:+.0f} points ({low:+.0f} to {high:+.0f}), {_count(shares.pairs, 'pair')}, "
+        f"p = {shares.p:.2g}{told}"
+    )
+
+
+def _difference(difference: Difference, digits: int) -> str:
+    pairs = _count(difference.pairs, "pair")
+    if difference.interval is None:
+        return f"{UNTOLD}: {pairs}"
+    low, high = difference.interval
+    told = "" if difference.is_told else f": {UNTOLD}"
+    p = "" if difference.p is None else f", p = {difference.p:.2g}"
+    return f"{difference.mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f}), {pairs}{p}{told}"
+
+
+def _apart(found: Comparison) -> Iterator[str]:
+    for arm, side in found.sides.items():
+        if side.apart:
+            counts = ", ".join(f"{count} {_WORDS.get(name, name)}" for name, count in side.apart.items())
+            yield f"apart          {arm}: {counts}; counted neither as solved nor as unsolved"
+        for reason, times in list(side.reasons.items())[:3]:
+            yield f"               {times} × {_line(reason)}"
+    ended = {arm: side.apart.get("budget", 0) for arm, side in found.sides.items()}
+    if any(ended.values()):
+        counts = (
+            f"{arm} {side.solved}/{side.judged + ended[arm]}"
+            for arm, side in found.sides.items()
+        )  # fmt: skip
+        yield f"               With those that the budget ended as unsolved: {', '.join(counts)} solved."
+
+
+_WORDS = {"failed": "failed (not the task's doing)", "budget": "ended by the budget"}
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """The rows of a table as lines, each column as wide as its widest cell."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 160 else line[:159] + "…"

@@ -1,0 +1,227 @@
+"""Where the trials of a benchmark are kept, so that it can be gone on with: one line for each that has ended."""
+
+import os
+import re
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Protocol
+
+from sagent.errors import SessionBusy, UsageError
+from sagent.lab.trials import ARMS, Arm, Task, Trial, decode_trial, encode_trial
+from sagent.lib.json import JsonObject, as_object, json_dump, json_load, wire_bytes
+from sagent.session.blobs import sync_path
+from sagent.session.lock import Lock
+from sagent.session.log import make_directory
+
+PREFIX = "sagent-bench-"
+
+
+class Notes(Protocol):
+    """Where trials are kept, or nowhere."""
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """Those that have ended, in that order."""
+        ...
+
+    @property
+    def lost(self) -> int:
+        """Runner that were begun and of which nothing is known, as when their process was killed."""
+        ...
+
+    def session(self, task: str, arm: str, number: int) -> Path | None:
+        """Where the session of a new run is to be; None where none is kept."""
+        ...
+
+    def keep(self, trial: Trial) -> None:
+        """Add a trial. Raises OSError."""
+        ...
+
+    @property
+    def workplace(self) -> Path:
+        """A directory for the runs to work in, for this user alone."""
+        ...
+
+    def close(self) -> None:
+        """End it, and the workplace."""
+        ...
+
+
+class Memory:
+    """Notes that end with the process."""
+
+    def __init__(self) -> None:
+        self.trials: list[Trial] = []
+        self.lost = 0
+        self._place = TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+
+    @property
+    def workplace(self) -> Path:
+        """Where temporary files go."""
+        return Path(self._place.name)
+
+    def session(self, task: str, arm: str, number: int) -> Path | None:
+        """Nowhere."""
+        del task, arm, number
+        return None
+
+    def keep(self, trial: Trial) -> None:
+        """Keep it until the end."""
+        self.trials.append(trial)
+
+    def close(self) -> None:
+        """Remove the workplace."""
+        self._place.cleanup()
+
+
+class Notebook:
+    """Notes in a directory: `setup.json`, `runs.jsonl`, the runs' sessions. One process at a time has it.
+
+    A last line that a killed process left without its end is cut off. `flag` is what named the directory. Raises
+    UsageError for a directory of something else, of another setup, or in use; and OSError.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        setup: Mapping[str, object],
+        tasks: Sequence[Task],
+        arms: Collection[Arm] = ARMS,
+        *,
+        flag: str = "--out",
+    ) -> None:
+        self._directory, self._flag = directory.absolute(), flag
+        self._file, self._setup = self._directory / "runs.jsonl", self._directory / "setup.json"
+        self._left = self._directory / "workplace"
+        if self._directory.exists() and not self._setup.exists() and any(self._strangers()):
+            raise UsageError(f"{flag} {directory}: it holds something else: name a new directory.")
+        make_directory(self._directory)
+        try:
+            self._lock = Lock(self._directory)
+        except SessionBusy as error:
+            raise UsageError(f"{flag} {directory}: another benchmark is at work there: {error}") from error
+        try:
+            self._check(setup)
+            self.trials = self._read(tasks, arms)
+            self._fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._place = self._make_workplace()
+        self._begun = {path.name for path in self._sessions()}
+        self.lost = len(self._begun - {Path(trial.session).name for trial in self.trials})
+
+    def session(self, task: str, arm: str, number: int) -> Path | None:
+        """A directory that is not there yet, named for the run."""
+        slug, way = _slug(task, 40) or "task", _slug(arm, 80)
+        name, tries = f"{slug}-{number}-{way}", 1
+        while name in self._begun:
+            tries += 1
+            name = f"{slug}-{number}-{way}.{tries}"
+        self._begun.add(name)
+        return self._directory / "sessions" / name
+
+    def keep(self, trial: Trial) -> None:
+        """One line, on the disk when this returns."""
+        line = wire_bytes(json_load(encode_trial(trial))) + b"\n"
+        size = os.fstat(self._fd).st_size
+        try:
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+            os.fsync(self._fd)
+        except OSError:
+            os.ftruncate(self._fd, size)
+            raise
+        self.trials.append(trial)
+
+    @property
+    def workplace(self) -> Path:
+        """Where temporary files go, and not in this directory: a project above it would have its say in the runs."""
+        return Path(self._place.name)
+
+    def close(self) -> None:
+        """Close the file, remove the workplace and free the directory."""
+        os.close(self._fd)
+        self._place.cleanup()
+        self._left.unlink(missing_ok=True)
+        self._lock.close()
+
+    def _make_workplace(self) -> TemporaryDirectory[str]:
+        """A new one, written down for the next process: where this one is killed, that one removes what it left."""
+        if self._left.exists():
+            left = Path(self._left.read_text("utf-8", "replace"))
+            ours = left.parent == Path(gettempdir()) and left.name.startswith(PREFIX) and not left.is_symlink()
+            if ours and left.is_dir() and left.stat().st_uid == os.getuid():
+                shutil.rmtree(left, ignore_errors=True)
+        place = TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+        self._left.write_text(place.name, "utf-8")
+        return place
+
+    def _strangers(self) -> Iterator[Path]:
+        """What is not of the moment before there is a setup, in which another process was killed."""
+        return (path for path in self._directory.iterdir() if path.name not in ("lock", "setup.partial"))
+
+    def _sessions(self) -> Sequence[Path]:
+        home = self._directory / "sessions"
+        return [path for path in home.iterdir() if path.is_dir()] if home.is_dir() else []
+
+    def _check(self, setup: Mapping[str, object]) -> None:
+        told = as_object(json_load(json_dump(setup)))
+        if not self._setup.exists():
+            partial = self._setup.with_suffix(".partial")
+            partial.write_bytes(wire_bytes(setup) + b"\n")
+            partial.replace(self._setup)
+            sync_path(self._directory)
+            return
+        try:
+            known = as_object(json_load(self._setup.read_bytes()))
+        except ValueError as error:
+            raise UsageError(
+                f"{self._setup} cannot be read: {error}. Name another directory with {self._flag}."
+            ) from error
+        if differing := _differing(known, told):
+            name, before, now = differing[0], *map(json_dump, differing[1:])
+            raise UsageError(
+                f"{self._flag} {self._directory}: its runs were made with {name} = {before}, not {now}: what is to be "
+                "compared has to be alike. Name another directory."
+            )
+
+    def _read(self, tasks: Sequence[Task], arms: Collection[Arm]) -> list[Trial]:
+        digests = {task.name: task.digest for task in tasks}
+        found: list[Trial] = []
+        data = self._file.read_bytes() if self._file.exists() else b""
+        lines = data.splitlines(keepends=True)
+        for number, line in enumerate(lines, 1):
+            try:
+                if not line.endswith(b"\n"):
+                    raise ValueError("it has no end")
+                trial = decode_trial(line, arms)
+            except ValueError as error:
+                if number == len(lines):
+                    os.truncate(self._file, len(data) - len(line))
+                    break
+                raise UsageError(f"{self._file}, line {number}: not what was written: {error}. Remove it.") from error
+            if digests.get(trial.task, trial.digest) != trial.digest:
+                raise UsageError(
+                    f"{self._flag} {self._directory}: task {trial.task!r} has changed since its runs were "
+                    "made: rename it, or name another directory."
+                )
+            found.append(trial)
+        return found
+
+
+def _slug(name: str, most: int) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:most]
+
+
+def _differing(known: Mapping[str, object], told: Mapping[str, object]) -> tuple[str, object, object] | None:
+    """The first member that differs: the way to it, what it was and what it is; None where all are alike."""
+    for name in {**known, **told}:
+        before, now = known.get(name), told.get(name)
+        if before != now:
+            inner = _differing(before, now) if isinstance(before, JsonObject) and isinstance(now, JsonObject) else None
+            return (name, before, now) if inner is None else (f"{name}.{inner[0]}", *inner[1:])
+    return None

@@ -1,0 +1,311 @@
+"""A recorded request built again, without a network: what its bytes would be now, and whether they are what was sent.
+
+A log keeps a request's sha256 and not its body. What the log does not say outright (the effort a session began with,
+the order of keys in a tool's schema) is tried; a hash that fits proves the guess, and nothing else counts as equal.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from functools import cache
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from sagent import tools
+from sagent.engine.prompts import specs_of
+from sagent.errors import SagentError
+from sagent.lab.recording import Prompt, Sent
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import Json, JsonObject, as_array, as_int, as_object, canonical_bytes
+from sagent.model import EFFORTS, Effort, Model, Request, RequestDigest, ToolSpec
+from sagent.providers.registry import provider_named, row_named
+from sagent.providers.rows import Row
+from sagent.providers.wire.transport import Answer
+
+NOWHERE = "http://127.0.0.1:9/v1"  # an address for providers that have none of their own; nothing is ever sent
+_LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "maxOutputTokens")
+_ASIDE = ("background", "delay")  # what our engine adds to a tool's own parameters, at the end
+_ORDER = ("$schema", "type", "title", "description", "properties", "required")  # as people write schemas
+
+
+class Prepared(Protocol):
+    """A request as it would go out."""
+
+    @property
+    def witness(self) -> RequestDigest:
+        """Its sha256, size and parameters."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Model, Protocol):
+    """A model that can say what it would send, without a network: that of every wire family can."""
+
+    def prepare(self, request: Request) -> Prepared:
+        """The request as it goes out."""
+        ...
+
+
+Find: TypeAlias = Callable[[str], "Preparing | str"]
+"""The model of a name, "provider/id"; or why its requests cannot be built here."""
+
+
+class Unplugged:
+    """A transport that leads nowhere: models that only prepare need none."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
+        """Never."""
+        del headers, body
+        raise AssertionError(f"a replay sends nothing, and this was to go to {url}")
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        """Never."""
+        del headers
+        raise AssertionError(f"a replay asks for nothing, and this was to come from {url}")
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+def adapters(rows: Mapping[str, Row] | None = None) -> Find:
+    """Models by name, of the providers that are installed and of a person's own `rows`; no key is needed."""
+    providers: dict[str, object] = {}
+
+    def find(name: str) -> Preparing | str:
+        provider, _, model = name.partition("/")
+        try:
+            if provider not in providers:
+                row = row_named(provider, rows)
+                address = None if row.base_url else NOWHERE
+                providers[provider] = provider_named(
+                    provider, key="replay", base_url=address, rows=rows, transport=Unplugged()
+                )
+            found: object = providers[provider].model(model)  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownVariableType] -- a Provider
+        except (SagentError, ImportError) as error:
+            return f"there is no adapter for {provider} here ({error})"
+        return found if isinstance(found, Preparing) else f"{provider} does not say what it sends"
+
+    return find
+
+
+Outcome: TypeAlias = Literal["same", "parameters", "size", "bytes"]
+"""What a request that was built again is beside the recorded one: the same, or what differs first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A request built again beside the recorded one. `ours` is what it would be now."""
+
+    outcome: Outcome
+    ours: RequestDigest
+    limit_taken: bool = False  # the output limit was taken from the record
+
+
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    """What the log does not say of a request."""
+
+    effort: Effort | None = None
+    session: str = ""
+    order: int = 0  # of the keys in tools' schemas
+    options: JsonObject = field(default_factory=JsonObject)
+
+
+class Rebuilder:
+    """Builds the requests of one agent's recording again, one after the other.
+
+    `sessions` are ids that the session may have had (copies have others), `options` members that a provider's own
+    advisor may have added.
+    """
+
+    def __init__(self, agent: str, prompt: Prompt, sessions: Sequence[str], options: Sequence[JsonObject] = ()) -> None:
+        self._agent = agent
+        self._sessions = tuple(dict.fromkeys(sessions)) or ("",)
+        self._orders = tuple(_orders(prompt))  # equal as values: schemas that differ in the order of their keys
+        self._options = (JsonObject(), *options)
+        self._guess = _Guess(session=self._sessions[0])
+        self._knows_order = False
+        self._proven: tuple[JsonObject, ...] = ()  # options of requests that were the same, and none
+        self._advised = any(tool.name == "advisor" for tool in prompt.tools)
+        self.ordered = set(prompt.ordered) | {tool.name for tool in prompt.tools if _known(tool) is not None}
+        self.unordered = tuple(tool.name for tool in prompt.tools if tool.name not in self.ordered)
+
+    def may_be_advised(self, model: str) -> bool:
+        """Whether its provider may have been told to ask an advisor by itself, with a tool that no entry names."""
+        return self._advised and model.startswith("claude")
+
+    def schema(self, name: str) -> JsonObject:
+        """A tool's parameters, as they are most likely to have gone out by what is known so far."""
+        return next((spec.parameters for spec in self._orders[self._guess.order] if spec.name == name), JsonObject())
+
+    @property
+    def orders(self) -> Sequence[tuple[ToolSpec, ...]]:
+        """The tools, their schemas written as they may have been; the likeliest way first."""
+        return self._orders
+
+    def effort_of(self, model: Preparing, request: Request, sent: Sent) -> Effort | None:
+        """The effort by which a request has the recorded parameters; None where that is no effort, or none fits."""
+        self.compare(model, request, sent)
+        wanted = canonical_bytes(sent.parameters)
+        limit = output_limit(sent.parameters)
+        for guess in self._guesses(request):
+            if canonical_bytes(model.prepare(self._made(request, guess, limit)).witness.parameters) == wanted:
+                return guess.effort
+        return None
+
+    def sent_as(self, request: Request) -> Request:
+        """The request as it goes to the adapter, by what is known so far."""
+        return self._made(request, self._guess, request.max_output)
+
+    def compare(self, model: Preparing, request: Request, sent: Sent) -> Compared:
+        """Build it and compare. What fits is kept for the next one."""
+        wanted = canonical_bytes(sent.parameters)
+        nearest: Compared | None = None
+        for limit in dict.fromkeys((request.max_output, output_limit(sent.parameters))):
+            taken = limit != request.max_output
+            for guess in self._guesses(request):
+                ours = model.prepare(self._made(request, guess, limit)).witness
+                if ours.sha256 == sent.sha256:
+                    self._keep(guess)
+                    return Compared("same", ours, taken)
+                if canonical_bytes(ours.parameters) != wanted:
+                    nearest = nearest or Compared("parameters", ours, taken)
+                    continue
+                if (found := self._among_orders(model, request, sent, guess, limit)) is not None:
+                    return replace(found, limit_taken=taken)
+                how: Outcome = "size" if ours.size != sent.size else "bytes"
+                if nearest is None or nearest.outcome == "parameters":
+                    nearest = Compared(how, ours, taken)
+        return nearest or Compared("parameters", RequestDigest("", 0, model.id))
+
+    def _among_orders(
+        self, model: Preparing, request: Request, sent: Sent, guess: _Guess, limit: int | None
+    ) -> Compared | None:
+        """With the tools' schemas written as they may have been."""
+        for order in range(len(self._orders)):
+            made = replace(guess, order=order)
+            ours = model.prepare(self._made(request, made, limit)).witness
+            if ours.sha256 == sent.sha256:
+                self._keep(made)
+                return Compared("same", ours)
+        return None
+
+    def _guesses(self, request: Request) -> Iterator[_Guess]:
+        """What was right for the last request comes first."""
+        yield self._guess
+        for options in self._proven or self._options:
+            for session in self._sessions:
+                for effort in dict.fromkeys((self._guess.effort, request.effort, None, *EFFORTS)):
+                    guess = _Guess(effort, session, self._guess.order, options)
+                    if guess != self._guess:
+                        yield guess
+
+    @property
+    def order(self) -> int:
+        """The likeliest of `orders`."""
+        return self._guess.order
+
+    @property
+    def knows_order(self) -> bool:
+        """Whether a request with these tools was the same."""
+        return self._knows_order
+
+    @property
+    def knows_options(self) -> bool:
+        """Whether a request of this process was the same."""
+        return bool(self._proven)
+
+    def follow(self, before: "Rebuilder") -> None:
+        """Take over what was found out of the same tools."""
+        self._guess, self._knows_order = replace(self._guess, order=before.order), before.knows_order
+
+    def _keep(self, guess: _Guess) -> None:
+        """A request was the same by what is guessed."""
+        self._guess, self._knows_order = guess, True
+        self._proven = tuple(dict.fromkeys((guess.options, *self._proven, JsonObject())))
+
+    def _made(self, request: Request, guess: _Guess, limit: int | None) -> Request:
+        specs = self._orders[guess.order]
+        brought = {as_object(tool).get("name") for tool in as_array(guess.options.get("tools"))}
+        # the session's id comes first: caches are named by it. The rest keeps what was encoded otherwise apart.
+        return replace(
+            request,
+            conversation=f"{guess.session}:{self._agent}:{guess.order}:{len(brought)}",
+            tools=tuple(spec for spec in specs if spec.name not in brought) if brought else specs,
+            max_output=limit,
+            effort=guess.effort,
+            options=guess.options,
+        )
+
+
+def output_limit(parameters: Mapping[str, object]) -> int | None:
+    """The output limit that a request's parameters tell."""
+    inner = as_object(parameters.get("generationConfig"))
+    found = (as_int(place.get(name)) for place in (parameters, inner) for name in _LIMITS)
+    return next((limit for limit in found if limit), None)
+
+
+# -- the keys of schemas -----------------------------------------------------------------------------------------------
+
+
+def _orders(prompt: Prompt) -> Iterator[tuple[ToolSpec, ...]]:
+    """The tools with their schemas' keys as they may have gone out: those known as they are known, others as pydantic
+    writes them, as people do, as the log has them."""
+    for rule in (_as_pydantic, _as_people, _as_it_is):
+        yield tuple(
+            tool
+            if tool.name in prompt.ordered
+            else replace(tool, parameters=known if (known := _known(tool)) is not None else rule(tool.parameters))
+            for tool in prompt.tools
+        )
+
+
+@cache
+def _schemas() -> Mapping[tuple[str, bytes], JsonObject]:
+    """The schemas of our own tools, as they go out beside a tool for jobs and without it."""
+    from sagent.advisor.tool import AdvisorTool
+    from sagent.tools.ask import AskUser
+
+    every = (*tools.coding_tools(), *tools.agent_tools(), AdvisorTool(("advisor",)), AskUser())
+    alone = tuple(tool for tool in every if tool.name != "BackgroundTask")
+    specs = (*specs_of(every), *specs_of(alone))
+    return {(spec.name, canonical_bytes(spec.parameters)): spec.parameters for spec in specs}
+
+
+def _known(tool: ToolSpec) -> JsonObject | None:
+    """Its schema with the keys in our own order, where it is one of ours."""
+    return _schemas().get((tool.name, canonical_bytes(tool.parameters)))
+
+
+def _as_it_is(schema: JsonObject) -> JsonObject:
+    return schema
+
+
+def _as_pydantic(schema: JsonObject) -> JsonObject:
+    """Keys sorted, but for properties, of which the required ones come first as they are listed."""
+    return _ordered(schema, ())
+
+
+def _as_people(schema: JsonObject) -> JsonObject:
+    return _ordered(schema, _ORDER)
+
+
+def _ordered(schema: JsonObject, first: Sequence[str]) -> JsonObject:
+    names = [name for name in first if name in schema]
+    names += [name for name in sorted(schema) if name not in names]
+    required = [str(name) for name in as_array(schema.get("required"))]
+    made: dict[str, Json] = {}
+    for name in names:
+        value = schema[name]
+        if name == "properties" and isinstance(value, JsonObject):
+            inner = [key for key in required if key in value]
+            inner += [key for key in value if key not in (*inner, *_ASIDE)]
+            inner += [key for key in _ASIDE if key in value and key not in inner]
+            made[name] = JsonObject({key: _ordered_value(value[key], first) for key in inner})
+        else:
+            made[name] = _ordered_value(value, first)
+    return JsonObject(made)
+
+
+def _ordered_value(value: Json, first: Sequence[str]) -> Json:
+    if isinstance(value, JsonObject):
+        return _ordered(value, first)
+    return tuple(_ordered_value(item, first) for item in value) if isinstance(value, tuple) else value

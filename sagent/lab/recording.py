@@ -1,0 +1,396 @@
+"""A log as a list of turns: what came in, what was sent, what was answered. What a replay and a comparison go by."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from sagent.codec import Fetch, decode_message, decode_result_part
+from sagent.errors import SessionCorrupt
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze, json_load
+from sagent.messages import Message, ToolResult
+from sagent.model import ToolSpec
+from sagent.session.bundle import SESSION
+from sagent.session.entries import Bill, Entry, read_spent
+from sagent.session.folds import origin
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """A message that entered the conversation from outside. `received` is the entry by which it had arrived, "" for the
+    prompt of a run and for what the engine itself adds."""
+
+    entry: str
+    message: Message
+    received: str = ""
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether a person said it as the prompt of a run."""
+        return not self.received and not self.message.sender
+
+    @property
+    def is_spoken(self) -> bool:
+        """Whether a person said it, at whatever moment."""
+        return not self.message.sender
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """A message that was taken over from another agent's conversation."""
+
+    entry: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """Another model, effort or limits; `reason` is "" where somebody asked for it. `advisor` says what became of
+    advisors."""
+
+    entry: str
+    model: str = ""
+    effort: str = ""
+    limits: Mapping[str, object] = field(default_factory=dict[str, object])
+    advisor: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Something gave way in the history."""
+
+    entry: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """The conversation went on from an earlier entry."""
+
+    entry: str
+
+
+Step: TypeAlias = Came | Inherited | Switched | Compacted | Rewound
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The system prompt and the tools as sent. `ordered` names the tools whose schema is known key by key in the order
+    in which it went out: a log sorts the keys of objects."""
+
+    entry: str
+    system: str
+    tools: tuple[ToolSpec, ...]
+    ordered: frozenset[str] = frozenset()
+
+    def has(self, name: str) -> bool:
+        """Whether a tool of this name was offered."""
+        return any(tool.name == name for tool in self.tools)
+
+    def same(self, other: "Prompt | None") -> bool:
+        """Whether they say the same."""
+        return other is not None and (self.system, self.tools) == (other.system, other.tools)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request: sha256 and size in bytes of its exact body, the model's id, the parameters."""
+
+    entry: str
+    at: str
+    sha256: str
+    size: int
+    model: str
+    parameters: JsonObject = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A call's result, as it was known; it took so many seconds."""
+
+    entry: str
+    result: ToolResult
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a run ended early."""
+
+    entry: str
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One model call and what came of it. `before` is what happened since the turn before it; `place` counts the
+    entries of the log before its request.
+
+    `sent` is None where no whole reply came, so that no request was logged; `reply` where nothing was said; `failed` is
+    why the run ended with this turn, if something went wrong. `bills` are all charges since the turn before. Times are
+    UTC, ISO 8601: the entry before its request, and its last one.
+    """
+
+    number: int
+    place: int
+    before: tuple[Step, ...]
+    prompt: Prompt | None
+    sent: Sent | None = None
+    said: str = ""  # the entry of the reply
+    reply: Message | None = None
+    answers: tuple[Answer, ...] = ()
+    bills: tuple[Bill, ...] = ()
+    failed: Failed | None = None
+    began: str = ""
+    ended: str = ""
+
+    @property
+    def entry(self) -> str:
+        """The entry to name when this turn is meant."""
+        named = (self.sent and self.sent.entry, self.said, self.failed and self.failed.entry)
+        return next((name for name in named if name), self.before[-1].entry if self.before else "")
+
+    @property
+    def came(self) -> tuple[Came, ...]:
+        """The messages that were read before it."""
+        return tuple(step for step in self.before if isinstance(step, Came))
+
+    @property
+    def prompted(self) -> bool:
+        """Whether a run begins with it."""
+        return any(came.is_prompt for came in self.came)
+
+    @property
+    def results(self) -> Message | None:
+        """The message that carries the results, in the order of the calls; None where there are none."""
+        known = {answer.result.call_id: answer.result for answer in self.answers}
+        found = tuple(known[call.id] for call in self.reply.calls if call.id in known) if self.reply else ()
+        return Message("user", found) if found else None
+
+    @property
+    def open_calls(self) -> tuple[str, ...]:
+        """Calls that the log has no result of."""
+        known = {answer.result.call_id for answer in self.answers}
+        return tuple(call.id for call in self.reply.calls if call.id not in known) if self.reply else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One agent's log. `origin` is the body of its first entry; `counts` of what stood beside its conversation, by
+    kind: "job", "advice", "spawned". `pending` came in after the last
+    turn."""
+
+    agent: str
+    origin: Mapping[str, object]
+    turns: tuple[Turn, ...]
+    counts: Mapping[str, int]
+    pending: tuple[Step, ...] = ()
+    bills: tuple[Bill, ...] = ()  # every charge of the log
+    first: str = ""  # times of the first and the last entry
+    last: str = ""
+    head: str = ""
+
+    @property
+    def spoken(self) -> tuple[Message, ...]:
+        """What a person said, in order, on the branches that were left too."""
+        steps = (step for turn in self.turns for step in turn.before)
+        return tuple(step.message for step in (*steps, *self.pending) if isinstance(step, Came) and step.is_spoken)
+
+
+def read_recording(agent: str, entries: Sequence[Entry], fetch: Fetch) -> Recording:
+    """The turns of a log. Raises SessionCorrupt for a message that cannot be read."""
+    reader = _Reader(entries, fetch)
+    for place, entry in enumerate(entries):
+        try:
+            reader.read(place, entry, entry.body)
+        except ValueError as error:
+            raise SessionCorrupt(
+                f"entry {entry.id} ({entry.kind}, {entry.at}) cannot be read: {error}. "
+                "It was written by another version of sagent: use that one, or a newer one."
+            ) from error
+    reader.close()
+    return Recording(
+        agent,
+        origin(entries),
+        tuple(reader.turns),
+        dict(reader.counts),
+        tuple(reader.before),
+        tuple(reader.bills),
+        entries[0].at if entries else "",
+        entries[-1].at if entries else "",
+        entries[-1].id if entries else "",
+    )
+
+
+class _Reader:
+    """Puts entries together to turns."""
+
+    def __init__(self, entries: Sequence[Entry], fetch: Fetch) -> None:
+        self.turns: list[Turn] = []
+        self.before: list[Step] = []
+        self.counts: Counter[str] = Counter()
+        self.bills: list[Bill] = []
+        self._fetch = fetch
+        self._prompt: Prompt | None = None
+        self._turn: Turn | None = None  # the one that is open
+        self._at = ""
+        self._loose: list[Bill] = []  # charges since the last turn was opened
+        self._inherited = _last_inherited(entries)
+
+    def read(self, place: int, entry: Entry, body: Mapping[str, object]) -> None:
+        """Take an entry."""
+        match entry.kind:
+            case "message":
+                self._message(place, entry, body)
+            case "request" if not body.get("role"):
+                self._open(place, entry.at)
+                self._put(sent=read_sent(entry, body))
+            case "result":
+                result = decode_result_part(body.get("result"), self._fetch)
+                seconds = body.get("seconds")
+                answer = Answer(entry.id, result, float(seconds) if isinstance(seconds, int | float) else 0.0)
+                if self._turn is not None:
+                    self._put(answers=(*self._turn.answers, answer))
+            case "prompt":
+                self.close()
+                self._prompt = read_prompt(entry, body)
+            case "failed":
+                if self._turn is None:
+                    self._open(place, entry.at)
+                self._put(failed=Failed(entry.id, as_str(body.get("kind")), as_str(body.get("message"))))
+            case "spent":
+                self._bill(read_spent(body))
+            case _:
+                self._other(entry, body)
+        self._at = entry.at
+        if self._turn is not None:
+            self._put(ended=entry.at)
+
+    def close(self) -> None:
+        """The turn that is open ends here."""
+        if self._turn is not None:
+            self.turns.append(self._turn)
+            self._turn = None
+
+    def _message(self, place: int, entry: Entry, body: Mapping[str, object]) -> None:
+        message = decode_message(body, self._fetch)
+        if place <= self._inherited:
+            self._step(Inherited(entry.id, message))
+        elif message.role == "user":
+            self._step(Came(entry.id, message, as_str(body.get("received"))))
+        else:
+            if self._turn is None or self._turn.reply is not None or self._turn.failed is not None:
+                self._open(place, entry.at)
+            self._put(reply=message, said=entry.id)
+
+    def _other(self, entry: Entry, body: Mapping[str, object]) -> None:
+        match entry.kind:
+            case "switched":
+                self._step(_switched(entry, body))
+            case "compacted":
+                self._step(Compacted(entry.id, as_str(body.get("reason"))))
+            case "forked":
+                self._step(Rewound(entry.id))
+            case "job" if body.get("state") == "running":
+                self.counts["job"] += 1
+            case "advice" if "outcome" not in body:
+                self.counts["advice"] += 1
+            case "spawned":
+                self.counts["spawned"] += 1
+            case _:
+                pass
+
+    def _open(self, place: int, at: str) -> None:
+        """Begin a turn with what came before it."""
+        self.close()
+        number = len(self.turns) + 1
+        began = self._at or at
+        self._turn = Turn(number, place, tuple(self.before), self._prompt, began=began, bills=tuple(self._loose))
+        self.before.clear()
+        self._loose.clear()
+
+    def _step(self, step: Step) -> None:
+        """What belongs to the next turn."""
+        self.close()
+        self.before.append(step)
+
+    def _bill(self, bill: Bill) -> None:
+        self.bills.append(bill)
+        if self._turn is not None:
+            self._put(bills=(*self._turn.bills, bill))
+        elif self.turns and not self.before:
+            last = self.turns[-1]
+            self.turns[-1] = replace(last, bills=(*last.bills, bill))
+        else:
+            self._loose.append(bill)
+
+    def _put(self, **changed: object) -> None:
+        if self._turn is not None:
+            self._turn = replace(self._turn, **changed)
+
+
+def _last_inherited(entries: Iterable[Entry]) -> int:
+    """The place of the last message that was taken over from another agent: replies and results that are there before
+    anything was ever sent. -1 where there is none."""
+    last = -1
+    for place, entry in enumerate(entries):
+        if entry.kind in ("prompt", "request"):
+            break
+        if entry.kind == "message":
+            body = entry.body
+            parts = map(as_object, as_array(body.get("parts")))
+            if body.get("role") == "assistant" or any(part.get("type") == "tool_result" for part in parts):
+                last = place
+    return last
+
+
+def read_sent(entry: Entry, body: Mapping[str, object]) -> Sent:
+    """The request of an entry."""
+    parameters = json_freeze(as_object(body.get("parameters")))
+    return Sent(
+        entry.id,
+        entry.at,
+        as_str(body.get("sha256")),
+        as_int(body.get("size")),
+        as_str(body.get("model")),
+        parameters if isinstance(parameters, JsonObject) else EMPTY,
+    )
+
+
+def read_prompt(entry: Entry, body: Mapping[str, object]) -> Prompt:
+    """The prompt of an entry. `schema`, where a tool has it, is its parameters as the JSON text that went out."""
+    tools: list[ToolSpec] = []
+    ordered: list[str] = []
+    for tool in map(as_object, as_array(body.get("tools"))):
+        name, text = as_str(tool.get("name")), tool.get("schema")
+        parameters = json_load(text) if isinstance(text, str) else json_freeze(as_object(tool.get("parameters")))
+        if isinstance(text, str):
+            ordered.append(name)
+        schema = parameters if isinstance(parameters, JsonObject) else EMPTY
+        tools.append(ToolSpec(name, as_str(tool.get("description")), schema))
+    return Prompt(entry.id, as_str(body.get("system")), tuple(tools), frozenset(ordered))
+
+
+def _switched(entry: Entry, body: Mapping[str, object]) -> Switched:
+    return Switched(
+        entry.id,
+        as_str(body.get("model")),
+        as_str(body.get("effort")),
+        as_object(body.get("limits")),
+        as_str(body.get("advisor")),
+        as_str(body.get("reason")),
+    )
+
+
+def name_of(session: Path, opened: Mapping[str, object]) -> str:
+    """What a session is called: by its directory, which a copy has of its own; in a bundle by what its log says."""
+    return session.name if session.name != SESSION.rstrip("/") else as_str(opened.get("session"), session.name)
+
+
+def models_of(recording: Recording) -> Iterator[str]:
+    """Every model that answered, as "provider/id", in order, each once."""
+    yield from dict.fromkeys(turn.reply.model for turn in recording.turns if turn.reply and turn.reply.model)

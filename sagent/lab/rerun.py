@@ -1,0 +1,323 @@
+"""What was asked in a session, asked of another model: at its settings, with its prompts, in a session of its own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import field, replace
+from pathlib import Path
+
+from sagent.agent import Agent
+from sagent.app.assembly import open_agent
+from sagent.config import Settings
+from sagent.errors import BudgetExceeded, ModelError, UsageError
+from sagent.events import Event, Failure, Result
+from sagent.lab.check import run_check
+from sagent.lab.rebuild import Preparing, Rebuilder, adapters
+from sagent.lab.recording import Inherited, Prompt, Recording, name_of, read_recording
+from sagent.lab.sessiondiff import Outcome
+from sagent.lab.workcopy import Scratch, scratch_of
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, as_object, as_str, canonical_bytes
+from sagent.lib.schema import coerce
+from sagent.messages import Message, Text, ToolCall, ToolResult
+from sagent.model import Effort, Request
+from sagent.policy import Deny, Verdict
+from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.rules import Rules
+from sagent.session.blobs import BlobDirectory
+from sagent.session.entries import Entry, opened
+from sagent.session.log import read_log
+from sagent.session.names import agent_of
+from sagent.session.store import Session, delete, log_files
+from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace
+from sagent.tools import BUILTIN
+
+MISSING = (
+    "This call is not in the recording: tools are answered from a recorded session here, and nothing is run. Go on "
+    "with what the other results say, or end your turn."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """How prompts are asked again. `live`: tools run, in a copy of the directory, which `keep` keeps; else they are
+    answered from the recording. `check` is run in the copy before it is gone."""
+
+    live: bool = False
+    keep: Path | None = None
+    check: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """What came of it. `answered` calls had an answer in the recording, `missing` had none; `how` says where tools ran,
+    `notes` what is not as it was recorded."""
+
+    source: str
+    session: Path | None
+    result: Result
+    answered: int = 0
+    missing: int = 0
+    directory: str = ""
+    how: str = ""
+    outcome: Outcome | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A recorded session as it is asked again: by whom it was, what was said, with which prompt, effort and results."""
+
+    session: str
+    head: str
+    cwd: Path
+    commit: str  # "" where there is none, or there were changes beside it
+    prompt: Prompt
+    effort: Effort | None
+    spoken: tuple[Message, ...]
+    calls: tuple[tuple[ToolCall, ToolResult], ...] = field(repr=False)
+
+
+async def rerun(
+    session: Path,
+    settings: Settings,
+    conditions: Conditions | None = None,
+    *,
+    listener: Callable[[Event], None] = lambda event: None,
+    begun: Callable[[Agent], None] = lambda agent: None,
+) -> Rerun:
+    """Ask what a person asked in a session of the model that the settings name, prompt by prompt, until one fails. What
+    the recording does not tell (limits, permissions, prices) is as the settings say. `begun` is told of the agent.
+
+    Raises UsageError, SessionCorrupt and OSError; what goes wrong in a run is in its result.
+    """
+    given = conditions or Conditions()
+    asked = read_asked(session, settings)
+    async with AsyncExitStack() as stack:
+        scratch = None
+        if given.live:
+            scratch = await stack.enter_async_context(scratch_of(asked.cwd, asked.commit, given.keep))
+        answers = Answers(asked.prompt, asked.calls)
+        result, made, notes = await _ask(asked, settings, scratch, answers, listener, begun)
+        outcome = None
+        if given.check:
+            outcome = await _checked(given.check, scratch)
+        directory, how = ("", "") if scratch is None else (str(scratch.directory), scratch.how)
+        return Rerun(asked.session, made, result, answers.answered, answers.missing, directory, how, outcome, notes)
+
+
+async def _checked(command: str, scratch: Scratch | None) -> Outcome:
+    if scratch is None:
+        return Outcome(command, None, "its tools were answered from the recording: there is no directory to look at")
+    return await run_check(command, scratch.directory)
+
+
+def read_asked(session: Path, settings: Settings) -> Asked:
+    """What there is to ask again. Raises UsageError for a session in which nobody asked anything."""
+    fetch = BlobDirectory(session / "blobs").get
+    calls: list[tuple[ToolCall, ToolResult]] = []
+    logs: dict[str, tuple[Recording, tuple[Entry, ...]]] = {}
+    for file in log_files(session):
+        entries = tuple(read_log(file))
+        recording = read_recording(agent_of(session, file), entries, fetch)
+        logs[recording.agent] = recording, entries
+        calls += _calls(recording)
+    root, entries = logs["root"]
+    prompt = next((turn.prompt for turn in root.turns if turn.prompt is not None), None)
+    if prompt is None or not root.spoken:
+        raise UsageError(f"session {session.name} has no prompt that was answered: there is nothing to ask again.")
+    git: Mapping[str, object] = next((entry.body for entry in entries if entry.kind == "environment"), as_object(None))
+    commit = as_str(git.get("git_commit")) if git.get("git_dirty") is False else ""
+    rows = {name: own.row for name, own in settings.providers.items()}
+    name = name_of(session, root.origin)
+    cwd, effort = Path(as_str(root.origin.get("cwd"))), effort_of(root, adapters(rows))
+    return Asked(name, root.head, cwd, commit, prompt, effort, root.spoken, tuple(calls))
+
+
+def _calls(recording: Recording) -> list[tuple[ToolCall, ToolResult]]:
+    found: list[tuple[ToolCall, ToolResult]] = []
+    for turn in recording.turns:
+        known = {answer.result.call_id: answer.result for answer in turn.answers}
+        found += [(call, known[call.id]) for call in (turn.reply.calls if turn.reply else ()) if call.id in known]
+    return found
+
+
+def effort_of(recording: Recording, find: Callable[[str], object]) -> Effort | None:
+    """The effort of the first request, which no entry names: the one whose request has the recorded parameters."""
+    turn = next((turn for turn in recording.turns if turn.sent is not None and turn.reply is not None), None)
+    if turn is None or turn.prompt is None or turn.sent is None or turn.reply is None:
+        return None
+    model = find(turn.reply.model)
+    if not isinstance(model, Preparing) or turn.number != 1:
+        return None
+    said = [step.message for step in turn.before if isinstance(step, Inherited)]
+    said += [came.message for came in turn.came]
+    rebuilder = Rebuilder(recording.agent, turn.prompt, (as_str(recording.origin.get("session")),))
+    return rebuilder.effort_of(model, Request("", said, turn.prompt.system), turn.sent)
+
+
+# -- the run -----------------------------------------------------------------------------------------------------------
+
+
+async def _ask(
+    asked: Asked,
+    settings: Settings,
+    scratch: Scratch | None,
+    answers: "Answers",
+    listener: Callable[[Event], None],
+    begun: Callable[[Agent], None],
+) -> tuple[Result, Path | None, tuple[str, ...]]:
+    """Prompt by prompt, in a new session: the last result, where that session is, and what is not as it was."""
+    names = [tool.name for tool in asked.prompt.tools if tool.name != "advisor"]
+    builtin = tuple(name for name in names if name in BUILTIN)
+    notes = [f"{name} is no tool of sagent's own, and was not offered." for name in names if name not in builtin]
+    system = asked.prompt.system if scratch is None else _moved(asked.prompt.system, asked.cwd, scratch)
+    own = replace(
+        settings,
+        effort=settings.effort if settings.origins.get("effort", "").startswith("--") else asked.effort,
+        cwd=settings.cwd if scratch is None else scratch.directory,
+        add_dirs=() if scratch is not None else settings.add_dirs,
+        tools=builtin if scratch is not None else (),
+        mcp={} if scratch is None else settings.mcp,
+        system=None,
+        append_system="",
+        continue_session=False,
+        fork=None,
+        ephemeral=False,
+        session=_begin(asked, settings, system, scratch),
+    )
+    more = () if scratch is not None else answers.tools
+    policy = None if scratch is None else _Fenced(own, asked.cwd)
+    result = Result("", (), "error", Failure("error", "nothing was asked"))
+    try:
+        async with open_agent(own, listener, None, policy, more) as agent:
+            begun(agent)
+            for message in asked.spoken:
+                moved = message if scratch is None else _moved_message(message, asked.cwd, scratch)
+                result = await _answer(agent, moved)
+                if result.error is not None:
+                    break
+    except UsageError:  # no such model, no key: nothing was asked
+        if own.session is not None:
+            delete(own.session)
+        raise
+    return result, own.session, tuple(notes) if scratch is not None and not settings.mcp else ()
+
+
+async def _answer(agent: Agent, message: Message) -> Result:
+    try:
+        return await agent.run(message)
+    except (ModelError, BudgetExceeded) as error:
+        try:
+            return await agent.wait()
+        except UsageError:
+            return Result("", (), "error", Failure(error.kind, str(error)))
+
+
+def _begin(asked: Asked, settings: Settings, system: str, scratch: Scratch | None) -> Path:
+    """A new session that has the recorded prompt, and says of which session it is a replay."""
+    import sys
+
+    from sagent import __version__
+
+    environment = {"sagent": __version__, "python": sys.version.split()[0], "platform": sys.platform}
+    environment |= {"replay_of": asked.session, "replay_of_head": asked.head}
+    environment["tools"] = "answered from the recording" if scratch is None else scratch.how
+    cwd = settings.cwd if scratch is None else scratch.directory
+    with Session.create(settings.state_dir, settings.cwd) as made:
+        log = made.log()
+        log.append("opened", opened(made.id, "root", str(cwd), environment))
+        log.append("prompt", {"system": system, "tools": []})
+    return made.path
+
+
+def _moved(text: str, origin: Path, scratch: Scratch) -> str:
+    """A text in which the person's own directory is the copy."""
+    return text.replace(str(origin), str(scratch.directory))
+
+
+def _moved_message(message: Message, origin: Path, scratch: Scratch) -> Message:
+    parts = tuple(
+        replace(part, text=_moved(part.text, origin, scratch)) if isinstance(part, Text) else part
+        for part in message.parts
+    )
+    return replace(message, parts=parts)
+
+
+class _Fenced(PermissionPolicy):
+    """The settings' policy, and besides: nothing in the directory that was copied is touched."""
+
+    def __init__(self, settings: Settings, origin: Path) -> None:
+        rules = Rules.parse(settings.allow, settings.deny)
+        super().__init__(settings.permission_mode, rules, private=(settings.config_dir,))
+        self._origin = origin.resolve()
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        """A denial for what names that directory, else the policy's word."""
+        named = str(self._origin) in effect.command
+        if named or any(self._is_own(path) for path in effect.paths):
+            return Deny(f"{self._origin} is the person's own directory; work in the copy of it, {workspace.cwd}.")
+        return await super().before_tool(call, effect, workspace)
+
+    def _is_own(self, path: Path) -> bool:
+        real = path.resolve()
+        return real == self._origin or self._origin in real.parents
+
+
+# -- answers from a recording ------------------------------------------------------------------------------------------
+
+
+class Answers:
+    """The results of a recording, each given out once: to the first call of the same tool with the same arguments."""
+
+    def __init__(self, prompt: Prompt, calls: Sequence[tuple[ToolCall, ToolResult]]) -> None:
+        self.answered = self.missing = 0
+        self._specs = {spec.name: spec for spec in Rebuilder("root", prompt, ()).orders[0]}
+        self._left: dict[tuple[str, bytes], list[ToolResult]] = {}
+        for call, result in calls:
+            spec = self._specs.get(call.name)
+            arguments = (
+                call.arguments if spec is None else coerce(spec.parameters, call.arguments)
+            )  # as a tool is given
+            self._left.setdefault((call.name, canonical_bytes(arguments)), []).append(result)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools of the prompt, answered from here; advisors are asked anew."""
+        return tuple(
+            AnsweredTool(self, spec.name, spec.description, spec.parameters)
+            for spec in self._specs.values()
+            if spec.name != "advisor"
+        )
+
+    def take(self, name: str, arguments: JsonObject) -> ToolResult | None:
+        """The first result that is left; None where there is none."""
+        left = self._left.get((name, canonical_bytes(arguments)))
+        if not left:
+            self.missing += 1
+            return None
+        self.answered += 1
+        return left.pop(0)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredTool:
+    """A tool whose calls are answered from a recording, and which does nothing."""
+
+    answers: Answers
+    name: str
+    description: str
+    parameters: JsonObject
+    quick: bool = True
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        """None."""
+        del arguments, workspace
+        return Effect("none")
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """The recorded result, or an error that says there is none."""
+        del run
+        found = self.answers.take(self.name, arguments)
+        if found is None:
+            return ToolOutput((Text(MISSING),), is_error=True, summary="not in the recording")
+        return ToolOutput(found.content, found.is_error)

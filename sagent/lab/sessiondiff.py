@@ -1,0 +1,409 @@
+"""Two sessions side by side: turn by turn whether the same was sent, called and said, and what each came to."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import datetime
+from decimal import Decimal
+from itertools import zip_longest
+from pathlib import Path
+
+from sagent.lab.recording import Recording, Turn, models_of, name_of, read_recording
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import Thawed, as_object, as_str, canonical_bytes
+from sagent.messages import Message
+from sagent.session.entries import Bill, Entry
+from sagent.session.folds import bills
+from sagent.session.log import read_log
+from sagent.session.names import agent_of
+from sagent.session.store import log_files
+from sagent.transcript.entries import DENIED
+from sagent.usage import Usage
+
+BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What some charges came to. `usd` is a minimum where `unpriced` of them have no known price."""
+
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    usd: Decimal = Decimal(0)
+    unpriced: int = 0
+
+    def add(self, bill: Bill) -> "Spent":
+        """With one charge more."""
+        usd = self.usd + (bill.usd or Decimal(0))
+        return Spent(self.calls + 1, self.usage + bill.usage, usd, self.unpriced + (bill.usd is None))
+
+    @property
+    def told(self) -> str:
+        """In words, to the last digit."""
+        if self.unpriced and not self.usd:
+            return "price unknown"
+        return f"{'≥ ' if self.unpriced else ''}{self.usd:f} USD"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a check came to in a session's directory: its exit code, None where it did not end or there was nowhere to
+    run it; `said` are its last lines, or why there is none."""
+
+    command: str
+    code: int | None
+    said: str = ""
+    directory: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two. `seconds` are those in turns of the root agent; times between prompts do not count."""
+
+    session: str
+    path: str
+    cwd: str
+    commit: str
+    dirty: bool
+    recorded_by: str
+    head: str
+    models: tuple[str, ...]
+    by_role: Mapping[str, Spent]
+    turns: int
+    calls: int
+    errors: int
+    denials: int
+    seconds: float
+    final: str
+    outcome: Outcome | None = None
+
+    @property
+    def total(self) -> Spent:
+        """Of all roles."""
+        total = Spent()
+        for each in self.by_role.values():
+            total = Spent(
+                total.calls + each.calls, total.usage + each.usage, total.usd + each.usd, total.unpriced + each.unpriced
+            )
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A turn of one side: its number in its log, the request's sha256, the calls by name, how it ended."""
+
+    turn: int
+    sha256: str
+    model: str
+    calls: tuple[str, ...]
+    stop: str
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Two turns side by side; one is None where the other run had more. `prompt` is what they answer."""
+
+    agent: str
+    prompt: str
+    left: Move | None
+    right: Move | None
+    same_request: bool | None  # None where one of them is not known
+    same_calls: bool | None  # by name and arguments
+    same_reply: bool | None  # by text
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Both sessions and their turns. `notes` say what the figures do not."""
+
+    left: Side
+    right: Side
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_same(self) -> bool:
+        """Whether every turn of one is, in request, calls and reply, a turn of the other."""
+        return all(row.same_request is not False and row.same_calls and row.same_reply for row in self.rows)
+
+    def checked(self, left: Outcome, right: Outcome, *notes: str) -> "Beside":
+        """With what a check said of each."""
+        sides = replace(self.left, outcome=left), replace(self.right, outcome=right)
+        return replace(self, left=sides[0], right=sides[1], notes=(*self.notes, *notes))
+
+
+def put_beside(left: Path, right: Path) -> Beside:
+    """Two sessions, by their directories. Raises SessionCorrupt and OSError."""
+    one, other = _read(left), _read(right)
+    rows = [
+        row
+        for agent in dict.fromkeys((*one.logs, *other.logs))
+        for row in _rows(agent, one.logs.get(agent), other.logs.get(agent))
+    ]
+    notes = [f"{each.session}: a price is unknown, so that its cost is at least what is shown."
+             for each in (one.side, other.side) if each.total.unpriced]  # fmt: skip
+    strangers = [agent for agent in (*one.logs, *other.logs) if (agent in one.logs) != (agent in other.logs)]
+    if strangers:
+        notes.append(f"Only one of them has {', '.join(dict.fromkeys(strangers))}.")
+    return Beside(one.side, other.side, tuple(rows), tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    side: Side
+    logs: Mapping[str, Recording]
+
+
+def _read(session: Path) -> _Session:
+    logs: dict[str, Recording] = {}
+    every: list[Entry] = []
+    by_role: dict[str, Spent] = {}
+    for file in log_files(session):
+        entries = tuple(read_log(file))
+        every += entries
+        agent = agent_of(session, file)
+        logs[agent] = read_recording(agent, entries, lambda _: b"")
+        for bill in bills(entries):
+            by_role[bill.role] = by_role.get(bill.role, Spent()).add(bill)
+    root = logs["root"]
+    git = next((entry.body for entry in every if entry.kind == "environment"), as_object(None))
+    answers = [answer.result for each in logs.values() for turn in each.turns for answer in turn.answers]
+    failed = [result for result in answers if result.is_error]
+    denied = sum(result.text.startswith(DENIED) for result in failed)
+    models = dict.fromkeys(model for each in logs.values() for model in models_of(each))
+    side = Side(
+        session=name_of(session, root.origin),
+        path=str(session),
+        cwd=as_str(root.origin.get("cwd")),
+        commit=as_str(git.get("git_commit")),
+        dirty=git.get("git_dirty") is True,
+        recorded_by=as_str(as_object(root.origin.get("environment")).get("sagent")),
+        head=root.head,
+        models=tuple(models),
+        by_role=by_role,
+        turns=sum(turn.reply is not None for each in logs.values() for turn in each.turns),
+        calls=sum(len(turn.reply.calls) for each in logs.values() for turn in each.turns if turn.reply),
+        errors=len(failed) - denied,
+        denials=denied,
+        seconds=round(sum(map(_seconds, root.turns)), 3),
+        final=next((turn.reply.content for turn in reversed(root.turns) if turn.reply and turn.reply.content), ""),
+    )
+    return _Session(side, logs)
+
+
+def _seconds(turn: Turn) -> float:
+    try:
+        return max(0.0, (datetime.fromisoformat(turn.ended) - datetime.fromisoformat(turn.began)).total_seconds())
+    except ValueError:
+        return 0.0
+
+
+# -- what stands beside what -------------------------------------------------------------------------------------------
+
+
+def _rows(agent: str, left: Recording | None, right: Recording | None) -> Iterator[Row]:
+    """Prompts that are the same stand beside each other, and their turns one by one."""
+    one, other = _runs(left), _runs(right)
+    prompts = [[prompt for prompt, _ in runs] for runs in (one, other)]
+    matcher = difflib.SequenceMatcher(None, prompts[0], prompts[1], autojunk=False)
+    for kind, from_left, to_left, from_right, to_right in matcher.get_opcodes():
+        if kind == "equal":
+            for mine, theirs in zip(one[from_left:to_left], other[from_right:to_right], strict=True):
+                yield from _paired(agent, mine[0], mine[1], theirs[1])
+        else:
+            for prompt, turns in one[from_left:to_left]:
+                yield from _paired(agent, prompt, turns, ())
+            for prompt, turns in other[from_right:to_right]:
+                yield from _paired(agent, prompt, (), turns)
+
+
+def _runs(recording: Recording | None) -> list[tuple[str, tuple[Turn, ...]]]:
+    """The turns by the prompt that they answer. In an agent that was spawned the one above it prompts."""
+    runs: list[tuple[str, list[Turn]]] = []
+    for turn in recording.turns if recording is not None else ():
+        said = [came.message.content for came in turn.came if came.is_prompt or (not runs and came.message.sender)]
+        if said or not runs:
+            runs.append(("\n".join(said), []))
+        runs[-1][1].append(turn)
+    return [(prompt, tuple(turns)) for prompt, turns in runs]
+
+
+def _paired(agent: str, prompt: str, left: Sequence[Turn], right: Sequence[Turn]) -> Iterator[Row]:
+    for one, other in zip_longest(left, right):
+        mine, theirs = _move(one), _move(other)
+        request = calls = reply = None
+        if one is not None and other is not None:
+            calls, reply = _calls(one.reply) == _calls(other.reply), _text(one) == _text(other)
+        if mine is not None and theirs is not None and mine.sha256 and theirs.sha256:
+            request = mine.sha256 == theirs.sha256
+        yield Row(agent, prompt, mine, theirs, request, calls, reply)
+
+
+def _move(turn: Turn | None) -> Move | None:
+    if turn is None:
+        return None
+    reply = turn.reply
+    return Move(
+        turn.number,
+        turn.sent.sha256 if turn.sent else "",
+        reply.model if reply else "",
+        tuple(call.name for call in reply.calls) if reply else (),
+        (reply.stop or "") if reply else "",
+        turn.failed.kind if turn.failed else "",
+    )
+
+
+def _calls(reply: Message | None) -> list[tuple[str, bytes]]:
+    return [(call.name, canonical_bytes(call.arguments)) for call in reply.calls] if reply else []
+
+
+def _text(turn: Turn) -> str:
+    return turn.reply.content if turn.reply else ""
+
+
+# -- as JSON and as text -----------------------------------------------------------------------------------------------
+
+
+def as_json(beside: Beside) -> dict[str, Thawed]:
+    """Plain keys that stay. USD are strings of decimals; a cost with `unpriced` above 0 is a minimum."""
+    return {
+        "same": beside.is_same,
+        "a": _side_json(beside.left),
+        "b": _side_json(beside.right),
+        "turns": [_row_json(row) for row in beside.rows],
+        "notes": list(beside.notes),
+    }
+
+
+def _side_json(side: Side) -> dict[str, Thawed]:
+    outcome = side.outcome
+    shown: dict[str, Thawed] = {
+        "session": side.session,
+        "path": side.path,
+        "head": side.head,
+        "cwd": side.cwd,
+        "git_commit": side.commit,
+        "git_dirty": side.dirty,
+        "recorded_by": side.recorded_by,
+        "models": list(side.models),
+        "turns": side.turns,
+        "tool_calls": side.calls,
+        "errors": side.errors,
+        "denials": side.denials,
+        "seconds": side.seconds,
+        "cost": _spent_json(side.total),
+        "cost_by_role": {role: _spent_json(each) for role, each in sorted(side.by_role.items())},
+        "result": side.final,
+        "outcome": None,
+    }
+    if outcome is not None:
+        told: dict[str, Thawed] = {"command": outcome.command, "exit_code": outcome.code, "said": outcome.said}
+        shown["outcome"] = {**told, "directory": outcome.directory}
+    return shown
+
+
+def _spent_json(spent: Spent) -> dict[str, Thawed]:
+    tokens: dict[str, Thawed] = {bucket: getattr(spent.usage, bucket) for bucket in BUCKETS}
+    fees: dict[str, Thawed] = dict(spent.usage.fees)
+    return {"usd": f"{spent.usd:f}", "unpriced": spent.unpriced, "calls": spent.calls, "tokens": tokens, "fees": fees}
+
+
+def _row_json(row: Row) -> dict[str, Thawed]:
+    return {
+        "agent": row.agent,
+        "prompt": row.prompt,
+        "a": _move_json(row.left),
+        "b": _move_json(row.right),
+        "same_request": row.same_request,
+        "same_calls": row.same_calls,
+        "same_reply": row.same_reply,
+    }
+
+
+def _move_json(move: Move | None) -> Thawed:
+    if move is None:
+        return None
+    return {
+        "turn": move.turn,
+        "request": move.sha256,
+        "model": move.model,
+        "calls": list(move.calls),
+        "stop": move.stop,
+        "failed": move.failed,
+    }
+
+
+def figures(beside: Beside) -> Iterator[tuple[str, str, str]]:
+    """What both came to: a name, and a text for each."""
+    one, other = beside.left, beside.right
+    yield "session", one.session, other.session
+    yield "models", ", ".join(one.models), ", ".join(other.models)
+    yield "commit", _commit(one), _commit(other)
+    yield "turns", str(one.turns), str(other.turns)
+    yield "tool calls", str(one.calls), str(other.calls)
+    yield "errors", str(one.errors), str(other.errors)
+    yield "denials", str(one.denials), str(other.denials)
+    yield "seconds", f"{one.seconds:.1f}", f"{other.seconds:.1f}"
+    for bucket in BUCKETS:
+        mine, theirs = getattr(one.total.usage, bucket), getattr(other.total.usage, bucket)
+        if mine or theirs:
+            yield f"tokens: {bucket.replace('_', ' ')}", str(mine), str(theirs)
+    for role in sorted({*one.by_role, *other.by_role}):
+        yield f"cost: {role}", one.by_role.get(role, Spent()).told, other.by_role.get(role, Spent()).told
+    yield "cost", one.total.told, other.total.told
+    if one.outcome is not None and other.outcome is not None:
+        yield "outcome", outcome_text(one.outcome), outcome_text(other.outcome)
+
+
+def _commit(side: Side) -> str:
+    return f"{side.commit[:12]}{' and changes' if side.dirty else ''}" if side.commit else "unknown"
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """An outcome in a few words."""
+    return f"not known: {outcome.said}" if outcome.code is None else f"exit {outcome.code}"
+
+
+def marks(row: Row) -> tuple[str, str, str]:
+    """Request, calls and reply: same, different, or not known."""
+    told = {True: "same", False: "different", None: "-"}
+    return told[row.same_request], told[row.same_calls], told[row.same_reply]
+
+
+def move_text(move: Move | None) -> str:
+    """A turn in a few words."""
+    if move is None:
+        return "no turn"
+    calls = f" [{', '.join(move.calls)}]" if move.calls else ""
+    return f"{move.turn}: {move.failed or move.stop or 'nothing said'}{calls}"
+
+
+def text_lines(beside: Beside) -> Iterator[str]:
+    """Both as lines of text."""
+    rows = list(figures(beside))
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for name, mine, theirs in rows:
+        yield f"{name:{widths[0]}}  {mine:{widths[1]}}  {theirs}"
+    agent = prompt = None
+    for row in beside.rows:
+        if (row.agent, row.prompt) != (agent, prompt):
+            agent, prompt = row.agent, row.prompt
+            yield ""
+            yield f"{agent} > {_line(prompt)}"
+        request, calls, reply = marks(row)
+        mine, theirs = move_text(row.left), move_text(row.right)
+        yield f"  request {request:9}  calls {calls:9}  reply {reply:9}  {mine}  |  {theirs}"
+    for side, name in ((beside.left, "A"), (beside.right, "B")):
+        if side.outcome is not None and side.outcome.said:
+            yield ""
+            yield f"{name} in {side.outcome.directory or 'no directory'}, `{side.outcome.command}`:"
+            yield from (f"  {line}" for line in side.outcome.said.splitlines())
+    yield ""
+    yield "every request, call and reply is the same" if beside.is_same else "they differ"
+    yield from (f"note: {note}" for note in beside.notes)
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 100 else f"{line[:99]}…"

@@ -1,0 +1,230 @@
+"""Tasks that are carried out in several ways (arms), and the record of each time one was."""
+
+import json
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_int, as_object, as_str, canonical_bytes, json_dump, sha256_hex
+from sagent.transcript.steps import as_number, as_usd
+
+Arm: TypeAlias = str
+"""The name of a way in which a task was carried out."""
+ARMS: tuple[Arm, Arm] = ("without", "with")
+"""Those of `bench-advisor`: without an advisor, and with it."""
+Outcome: TypeAlias = Literal["solved", "unsolved", "failed", "budget", "interrupted"]
+JUDGED: tuple[Outcome, ...] = ("solved", "unsolved")
+"""Outcomes that the check decided. The others say nothing about the task."""
+FINISHED: tuple[Outcome, ...] = (*JUDGED, "budget")
+"""Outcomes that would be the same another time: such a trial is not made again."""
+TIMEOUT = 1800.0  # seconds, where a task gives none
+_MEMBERS = ("name", "prompt", "check", "directory", "timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be done, in a copy of `directory`, or where that is None in an empty one. `check` is a shell command
+    that exits with 0 there when it is done; `timeout` is in seconds, for the work and again for the check.
+
+    What was asked in a recorded `session` is asked again in a clone of its directory at `commit`, where that is known;
+    `then` are the prompts after the first, one after the other.
+    """
+
+    name: str
+    prompt: str
+    check: str
+    directory: Path | None = None
+    timeout: float = TIMEOUT
+    session: str = ""
+    commit: str = ""
+    then: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Changes whenever the task does; files in its directory are not looked at."""
+        members = {**asdict(self), "directory": str(self.directory or "")}
+        if not self.session:  # as it was before sessions could be tasks
+            members = {name: members[name] for name in _MEMBERS}
+        return sha256_hex(canonical_bytes(members))[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One run of a task in one arm; `number` counts its repeats from 1, `at` is when it ended (UTC, ISO 8601).
+
+    "failed" is a provider, or anything else beside the task, that broke; "budget" a run that its budget ended. `stop`
+    is why the work ended, `reason` says what went wrong, `check` is the exit code of the check. `usd` is what it cost,
+    None where a price is not known; `least` is the part of it that is known, `most` what it cost at most, where a bill
+    never came; `turns` are model calls; `read` and `written` are tokens, None in notes from before these were kept.
+    """
+
+    task: str
+    digest: str
+    arm: Arm
+    number: int
+    outcome: Outcome
+    stop: str = ""
+    reason: str = ""
+    check: int | None = None
+    usd: Decimal | None = None
+    least: Decimal = Decimal(0)
+    most: Decimal | None = None
+    advisor_usd: Decimal | None = None
+    turns: int = 0
+    read: int | None = None
+    written: int | None = None
+    seconds: float = 0.0
+    answered: int = 0
+    declined: int = 0
+    undone: int = 0  # consultations that failed
+    withheld: int = 0
+    session: str = ""
+    at: str = ""
+
+    @property
+    def key(self) -> tuple[str, Arm, int]:
+        """What it was a try of."""
+        return self.task, self.arm, self.number
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the check decided."""
+        return self.outcome in JUDGED
+
+    @property
+    def consultations(self) -> int:
+        """Those that were made."""
+        return self.answered + self.declined + self.undone
+
+
+def encode_trial(trial: Trial) -> str:
+    """A line, without its end."""
+    return json_dump(
+        {name: str(value) if isinstance(value, Decimal) else value for name, value in asdict(trial).items()}
+    )
+
+
+def decode_trial(line: bytes | str, arms: Collection[Arm] = ARMS) -> Trial:
+    """The trial of a line. Raises ValueError for what is none, or is of none of the arms."""
+    body = as_object(json.loads(line))
+    arm, outcome = as_str(body.get("arm")), as_str(body.get("outcome"))
+    number, check = as_int(body.get("number")), body.get("check")
+    known_outcome: Outcome | None = next((each for each in get_args(Outcome) if each == outcome), None)
+    if arm not in arms or known_outcome is None or number < 1 or not body.get("task"):
+        raise ValueError("not the line of a run")
+    return Trial(
+        task=as_str(body.get("task")),
+        digest=as_str(body.get("digest")),
+        arm=arm,
+        number=number,
+        outcome=known_outcome,
+        stop=as_str(body.get("stop")),
+        reason=as_str(body.get("reason")),
+        check=check if isinstance(check, int) else None,
+        usd=as_usd(body.get("usd")),
+        least=as_usd(body.get("least")) or Decimal(0),
+        most=as_usd(body.get("most")),
+        advisor_usd=as_usd(body.get("advisor_usd")),
+        turns=as_int(body.get("turns")),
+        read=as_int(body["read"]) if body.get("read") is not None else None,
+        written=as_int(body["written"]) if body.get("written") is not None else None,
+        seconds=as_number(body.get("seconds")),
+        answered=as_int(body.get("answered")),
+        declined=as_int(body.get("declined")),
+        undone=as_int(body.get("undone")),
+        withheld=as_int(body.get("withheld")),
+        session=as_str(body.get("session")),
+        at=as_str(body.get("at")),
+    )
+
+
+def latest(trials: Sequence[Trial]) -> Mapping[tuple[str, Arm, int], Trial]:
+    """The last trial of each kind: an earlier one that came to nothing gives way."""
+    return {trial.key: trial for trial in trials}
+
+
+# -- the file of tasks -------------------------------------------------------------------------------------------------
+
+
+def read_tasks(file: Path) -> tuple[Task, ...]:
+    """The tasks of a TOML file (`[[tasks]]`), or of one with a JSON object a line. Raises UsageError naming the place.
+
+    Directories start where the file is.
+    """
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: the tasks cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    tasks = place_tasks(file, _lines(file, text) if file.suffix in (".jsonl", ".ndjson") else _tables(file, text))
+    if not tasks:
+        raise UsageError(f"{file} holds no tasks: write [[tasks]] with name, prompt and check.")
+    return tasks
+
+
+def place_tasks(file: Path, rows: Iterable[tuple[str, object]]) -> tuple[Task, ...]:
+    """The tasks of rows, each with the words that tell where it stands. Raises UsageError with these."""
+    tasks: dict[str, Task] = {}
+    for where, row in rows:
+        task = _task(file, where, row)
+        if task.name in tasks:
+            raise UsageError(f"{where}: there is a task {task.name!r} already: name each apart.")
+        tasks[task.name] = task
+    return tuple(tasks.values())
+
+
+def _tables(file: Path, text: str) -> Iterator[tuple[str, object]]:
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{file}: not TOML: {error}.") from error
+    if stranger := next((name for name in found if name != "tasks"), None):
+        raise UsageError(f"{file}: {stranger!r} means nothing here: write [[tasks]] for each task.")
+    rows: object = found.get("tasks", [])
+    if not isinstance(rows, list):
+        raise UsageError(f"{file}: tasks is to be a list: write [[tasks]] for each task.")
+    for number, row in enumerate(rows, 1):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        yield f"{file}, task {number}", row
+
+
+def _lines(file: Path, text: str) -> Iterator[tuple[str, object]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                yield f"{file}, line {number}", json.loads(line)
+            except ValueError as error:
+                raise UsageError(f"{file}, line {number}: not JSON: {error}.") from error
+
+
+def _task(file: Path, where: str, row: object) -> Task:
+    if not isinstance(row, Mapping):
+        raise UsageError(f"{where}: a task is a table with {', '.join(_MEMBERS)}.")
+    body = as_object(row)  # pyright: ignore[reportUnknownArgumentType]
+    if stranger := next((name for name in body if name not in _MEMBERS), None):
+        raise UsageError(f"{where}: {stranger!r} means nothing; a task has {', '.join(_MEMBERS)}.")
+    for name in ("name", "prompt", "check"):
+        if not as_str(body.get(name)).strip():
+            raise UsageError(f"{where}: {name} is missing: give it as a text.")
+    name, timeout = as_str(body.get("name")), body.get("timeout", TIMEOUT)
+    if len(name) > 100 or not name.isprintable():
+        raise UsageError(f"{where}: a name has at most 100 characters, all of them printable.")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+        raise UsageError(f"{where}: timeout is to be a number of seconds above 0.")
+    directory = _directory(file, where, body["directory"]) if "directory" in body else None
+    return Task(name, as_str(body.get("prompt")), as_str(body.get("check")), directory, float(timeout))
+
+
+def _directory(file: Path, where: str, given: object) -> Path:
+    path = (file.absolute().parent / Path(as_str(given)).expanduser()).resolve()
+    if not as_str(given) or not path.is_dir():
+        raise UsageError(f"{where}: there is no directory {path}.")
+    if path.joinpath(".git").is_file():
+        raise UsageError(
+            f"{where}: {path} is a linked worktree, or a submodule: a copy of it would share the original's "
+            "repository. Name a clone."
+        )
+    return path

@@ -1,0 +1,354 @@
+"""Child processes that do not outlive this process, however it ends, but for those that were released."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+MARK = "SAGENT_CUSTODY"
+"""The environment variable that carries the mark of the call which started a process."""
+
+SHELVED = 219
+"""Where a command should move its standard input (its notes), so that its children inherit it: a second mark.
+
+The environment is lost by `env -i` and overwritten by daemons that set their title; open files are closed by programs
+that close what they did not open. Hardly a program does both. process.sh knows this number too.
+"""
+
+_REAPER = Path(__file__).with_name("process.sh")
+_POLL = 0.01  # seconds, where the system has no handle for a process's end
+_PATIENCE = 15.0  # seconds for a reaper, which gives up by itself after about ten
+
+
+class ProcessGroup:
+    """Starts processes and sees to it that they, and all they start in turn, die with this process, or at `close`.
+
+    A watchdog, one small shell in a session of its own, waits on a pipe that only this process holds open: when this
+    process ends, by SIGKILL too, the kernel ends the pipe and the watchdog kills whatever carries the custody's mark:
+    background jobs, `setsid` and `nohup` children, double forks. On systems without /proc it goes by process groups
+    and by what `ps` shows of environments. Out of reach: a daemon that drops both marks and leaves its group, what
+    changed its user or hides from /proc (as ssh-agent does), and the time while a fork of this process lives on
+    without an exec, since it holds the pipe too.
+    The watchdog starts with the first process. Not for use from several threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._token, self._pid = "", 0
+        self._count = 0
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._lifeline = -1
+        self._groups: set[int] = set()
+        self._spared: list[str] = []  # the numbers of marks that were released
+        self._attendants: list[subprocess.Popen[bytes]] = []
+        self._strangers: list[int] = []  # our children no less, but nothing of ours waits for them
+
+    def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, output: int) -> "Process":
+        """Start a process in a session of its own, without a terminal, both output streams into the descriptor.
+
+        Its standard input is a private empty file that it may write to: `Process.notes` reads it. Raises OSError;
+        ValueError for arguments that hold a NUL.
+        """
+        self._reap()
+        self._guard()
+        self._count += 1
+        mark = f"{self._token}.{self._count}."
+        notes = _private_file(mark)
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=notes,
+                stdout=output,
+                stderr=output,
+                cwd=cwd,
+                env={**env, MARK: mark},
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(notes)
+            raise
+        self._groups.add(process.pid)
+        self._tell()
+        return Process(self, process, mark, notes)
+
+    def drain(self, source: int, path: Path, *, limit: int) -> None:
+        """Let a process of its own copy a pipe to the end of a file until its writers are gone, at most `limit` bytes.
+
+        Raises OSError.
+        """
+        script = 'ulimit -f "$1"; exec cat >>"$2"'
+        argv = ["/bin/sh", "-c", script, "sh", str(limit // 512), str(path)]
+        self._attendants.append(_spawn_aside(argv, source))
+
+    def drain_for_good(self, source: int, before: int, path: Path, *, limit: int) -> None:
+        """The same for a process that is released: what another descriptor holds comes first, and the copying outlives
+        us. What the file cannot take is lost, for who writes is not to be ended by that. Raises OSError.
+        """
+        script = (
+            'ulimit -f "$1"; trap "" XFSZ; '
+            '{ cat <&2; copied=$?; exec 2>/dev/null; [ $copied = 0 ] && cat; } >>"$2" || exec cat >/dev/null'
+        )
+        argv = ["/bin/sh", "-c", script, "sh", str(limit // 512), str(path)]
+        self._disown(_spawn_aside(argv, source, before))
+
+    def spare(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
+        """Kill neither a process nor what carries its mark any more. Raises OSError: then nothing has changed."""
+        self._guard()
+        number, groups = mark.removeprefix(f"{self._token}."), set(self._groups)
+        self._spared.append(number)
+        self._groups.discard(process.pid)
+        try:
+            self._report()
+        except OSError:
+            self._spared.remove(number)
+            self._groups = groups
+            raise
+        self._disown(process)
+
+    async def aclose(self) -> None:
+        """Kill everything that was started here and still runs, SIGTERM first, and end the watchdog. Idempotent."""
+        watchdog = self._let_go()
+        if watchdog:
+            self._attendants.append(watchdog)
+            await _settle(watchdog)
+        for attendant in self._attendants:
+            await _settle(attendant)
+        self._reap()
+
+    def close(self) -> None:
+        """The same without an event loop: blocks until it is done."""
+        watchdog = self._let_go()
+        for process in ([watchdog] if watchdog else []) + self._attendants:
+            try:
+                process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._attendants.clear()
+
+    def __del__(self) -> None:
+        self.close()
+
+    async def sweep(self, mark: str, group: int) -> None:
+        """Kill a process group and whatever carries the mark: SIGTERM, then SIGKILL after 0.4 s, until none is left."""
+        try:
+            reaper, lifeline = _start_reaper(mark)
+        except OSError:  # out of processes, say: the blunt way then
+            _signal_group(group, signal.SIGKILL)
+            return
+        self._attendants.append(reaper)  # reaped later, should we be cancelled here
+        try:
+            os.write(lifeline, b"%d\n" % group)
+        finally:
+            os.close(lifeline)
+        await _settle(reaper)
+
+    def release(self, group: int) -> None:
+        """Forget a group whose leader was reaped, so that its number may be used again by somebody else.
+
+        Where marks are not seen, it is kept as long as it has members.
+        """
+        if group in self._groups and (_sees_marks() or not _is_populated(group)):
+            self._groups.discard(group)
+            self._tell()
+
+    def _guard(self) -> None:
+        if self._watchdog and self._watchdog.poll() is None:
+            return
+        self._let_go()
+        if self._pid != os.getpid():  # a fork of the process that had the old one must not answer for its children
+            self._pid, self._token = os.getpid(), f"sagent-{os.urandom(12).hex()}"
+        self._watchdog, self._lifeline = _start_reaper(f"{self._token}.")
+        os.set_blocking(self._lifeline, False)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell the watchdog which groups there are, and which marks are spared. Should it be gone or asleep, the marks
+        must do."""
+        if self._watchdog and self._watchdog.poll() is None:
+            with contextlib.suppress(OSError):
+                self._report()
+
+    def _report(self) -> None:
+        self._groups = {group for group in self._groups if _is_populated(group)}
+        os.write(self._lifeline, " ".join([*map(str, self._groups), *self._spared]).encode() + b"\n")
+
+    def _let_go(self) -> subprocess.Popen[bytes] | None:
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog:
+            os.close(self._lifeline)
+            self._lifeline = -1
+        return watchdog
+
+    def _reap(self) -> None:
+        self._attendants = [process for process in self._attendants if process.poll() is None]
+        self._strangers = [pid for pid in self._strangers if _is_child(pid)]
+
+    def _disown(self, process: "subprocess.Popen[bytes]") -> None:
+        """What is left to do is to bury it, should it end before us."""
+        if process.poll() is None:
+            process.returncode = 0  # without one it would complain that nobody has waited for it
+            self._strangers.append(process.pid)
+
+
+class Process:
+    """One process in custody. Close it in every case: that kills its group if it still runs, unless it was released."""
+
+    def __init__(self, custody: ProcessGroup, process: subprocess.Popen[bytes], mark: str, notes: int) -> None:
+        self._custody = custody
+        self._process = process
+        self._mark = mark
+        self._notes = notes
+        self.released = False
+
+    @property
+    def pid(self) -> int:
+        """The process, and its group."""
+        return self._process.pid
+
+    async def ended(self) -> None:
+        """Return when the process itself has ended, whatever its children do. May be cancelled and awaited again."""
+        while not await _await_exit(self._process.pid):
+            if self._process.poll() is not None:
+                return
+            await asyncio.sleep(_POLL)  # no thread: one that waited for a released process would hold up our own end
+
+    def release(self) -> None:
+        """Out of custody: it and all it has started and will start may outlive this process, and nothing here ends it
+        any more. Raises OSError: then it is in custody as before.
+        """
+        self._custody.spare(self._mark, self._process)
+        self.released = True
+
+    @property
+    def code(self) -> int:
+        """The exit code of the ended process, or minus the signal that killed it."""
+        code = self._process.wait()
+        self._custody.release(self._process.pid)
+        return code
+
+    def notes(self) -> bytes:
+        """What it wrote into the file it was given as standard input."""
+        return os.pread(self._notes, os.fstat(self._notes).st_size, 0)
+
+    def strike(self) -> None:
+        """SIGKILL for its process group, at once, unless it has ended."""
+        if not self.released and self._process.poll() is None:
+            _signal_group(self._process.pid, signal.SIGKILL)
+
+    async def kill(self) -> None:
+        """Kill it and everything it started, SIGTERM first; returns when they are gone."""
+        if self.released:
+            return
+        await self._custody.sweep(self._mark, self._process.pid)
+        self.strike()
+        await self.ended()
+
+    def close(self) -> None:
+        """Release what is held; a process that still runs is killed with its group."""
+        if not self.released:
+            self.strike()
+            _ = self.code
+        os.close(self._notes)
+
+
+async def _await_exit(pid: int) -> bool:
+    """Wait for the end of a child without reaping it; False at once where the system has no handle for that."""
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return False
+    loop = asyncio.get_running_loop()
+    try:
+        ended = loop.create_future()
+        loop.add_reader(handle, lambda: ended.done() or ended.set_result(None))
+        try:
+            await ended
+        finally:
+            loop.remove_reader(handle)
+    finally:
+        os.close(handle)
+    return True
+
+
+async def _settle(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a helper process and reap it; one that does not end is killed."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            while process.poll() is None:
+                if not await _await_exit(process.pid):
+                    await asyncio.sleep(0.01)
+    except TimeoutError:
+        process.kill()
+        process.wait()
+
+
+def _start_reaper(mark: str) -> tuple[subprocess.Popen[bytes], int]:
+    """The process that kills what carries the mark once the returned descriptor is closed everywhere."""
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, f"{mark}\n".encode())
+        return _spawn_aside(["/bin/sh", str(_REAPER)], reading), writing
+    except BaseException:
+        os.close(writing)
+        raise
+    finally:
+        os.close(reading)
+
+
+def _spawn_aside(argv: list[str], stdin: int, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """A helper that shares nothing with us: no group, no directory, no stream, no environment, so no mark either."""
+    return subprocess.Popen(
+        argv,
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        cwd="/",
+        env={"PATH": os.environ.get("PATH", os.defpath) + os.pathsep + os.defpath},
+        start_new_session=True,
+    )
+
+
+def _private_file(name: str) -> int:
+    """An empty file without a path; where /proc can show it, it goes by the name."""
+    try:
+        descriptor = os.memfd_create(name)
+    except (AttributeError, OSError):
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    if descriptor != SHELVED:
+        return descriptor
+    elsewhere = os.dup(descriptor)  # held under that number it would mark ourselves
+    os.close(descriptor)
+    return elsewhere
+
+
+def _sees_marks() -> bool:
+    return Path("/proc/self/environ").exists()
+
+
+def _is_populated(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _is_child(pid: int) -> bool:
+    """Whether it still runs; reaps it otherwise."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
+    except ChildProcessError:
+        return False
+
+
+def _signal_group(group: int, signal_number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal_number)

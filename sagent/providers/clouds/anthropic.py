@@ -1,0 +1,99 @@
+"""The anthropic SDK's clients: the API itself with the logins that the SDK finds, Bedrock, Foundry, Vertex AI."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, cast
+
+import anthropic
+import httpx2
+from anthropic._types import Omit
+from anthropic.lib.bedrock import AsyncAnthropicBedrock
+from anthropic.lib.vertex import AsyncAnthropicVertex
+
+from sagent.providers.clouds.sdk import Reach
+
+if TYPE_CHECKING:
+    from anthropic.lib.bedrock._stream_decoder import AWSEventStreamDecoder
+
+_Client = anthropic.AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
+
+
+class AnthropicClient:
+    """One of the SDK's clients, by the cloud's name. Raises AnthropicError or ValueError for a login it lacks."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._client = _open(reach)
+        self._own_key = reach.key is not None and not reach.via
+        if reach.own:
+            self._client._custom_headers = {}  # noqa: SLF001 -- ANTHROPIC_CUSTOM_HEADERS, which it has no switch for
+        self._timeout = httpx2.Timeout(None, connect=reach.connect)
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx2.Response:
+        """Make one request, with the place filled in that only the client knows."""
+        if "{project}" in url:
+            url = await self._placed(url)
+        held: dict[str, str | Omit] = dict(headers)
+        if self._own_key and "authorization" not in headers:
+            held["authorization"] = anthropic.omit  # the key is in our own header, where every such service looks
+        try:
+            return await self._request(method, url, held, body)
+        except anthropic.APIStatusError as error:
+            return error.response
+
+    async def _request(
+        self, method: str, url: str, headers: Mapping[str, str | Omit], body: bytes | None
+    ) -> httpx2.Response:
+        options: anthropic.RequestOptions = {"headers": headers, "timeout": self._timeout, "follow_redirects": False}
+        if method == "GET":
+            return await self._client.get(url, cast_to=httpx2.Response, options=options)
+        kind = anthropic.AsyncStream[object]
+        response = await self._client.post(
+            url, cast_to=httpx2.Response, content=body, options=options, stream=True, stream_cls=kind
+        )
+        return cast("httpx2.Response", response)
+
+    def decode(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """The body; Bedrock's event stream as the events that it carries."""
+        if "vnd.amazon.eventstream" in response.headers.get("content-type", ""):
+            from anthropic.lib.bedrock._stream_decoder import AWSEventStreamDecoder
+
+            return _events(AWSEventStreamDecoder(), response)
+        return response.aiter_bytes()
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._client.close()
+
+    async def _placed(self, url: str) -> str:
+        client = self._client
+        assert isinstance(client, AsyncAnthropicVertex)
+        if not client.project_id:
+            await client._ensure_access_token()  # noqa: SLF001 -- the project is known with the credentials only
+        if not client.project_id:
+            raise ValueError("no project is known: set ANTHROPIC_VERTEX_PROJECT_ID")
+        return url.replace("{project}", client.project_id).replace("{region}", client.region)
+
+
+def _open(reach: Reach) -> _Client:
+    match reach.via:
+        case "bedrock":
+            return AsyncAnthropicBedrock(api_key=reach.key, max_retries=0, base_url=reach.base_url)
+        case "vertex":
+            return AsyncAnthropicVertex(access_token=reach.key, max_retries=0, base_url=reach.base_url)
+        case "foundry" if reach.base_url:
+            return anthropic.AsyncAnthropicFoundry(api_key=reach.key, base_url=reach.base_url, max_retries=0)
+        case "foundry":
+            return anthropic.AsyncAnthropicFoundry(api_key=reach.key, max_retries=0)
+        case _:
+            client = anthropic.AsyncAnthropic(api_key=reach.key, base_url=reach.base_url, max_retries=0)
+            if not (reach.key or client.api_key or client.auth_token or client.credentials):
+                raise ValueError(
+                    "it finds no login for Anthropic: set ANTHROPIC_PROFILE, or the variables of workload identity "
+                    "(ANTHROPIC_FEDERATION_RULE_ID, ANTHROPIC_ORGANIZATION_ID, ANTHROPIC_IDENTITY_TOKEN_FILE), or a key"
+                )
+            return client
+
+
+async def _events(decoder: "AWSEventStreamDecoder", response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Bedrock's frames as server-sent events."""
+    async for event in decoder.aiter_bytes(response.aiter_bytes()):
+        yield f"event: {event.event}\ndata: {event.data}\n\n".encode()

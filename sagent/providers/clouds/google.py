@@ -1,0 +1,62 @@
+"""The google-genai SDK's client: the Gemini API with a key, and Vertex AI with Google's own credentials."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from typing import cast
+
+import google.auth
+import httpx2
+from google import genai
+from google.genai import errors, types
+
+from sagent.providers.clouds.sdk import Reach
+
+
+class GoogleClient:
+    """The SDK's client. Raises ValueError for a login it lacks."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._timeout = httpx2.Timeout(None, connect=reach.connect)
+        self._http = httpx2.AsyncClient(timeout=self._timeout)
+        options = types.HttpOptions(
+            base_url=reach.base_url, httpx_async_client=self._http, api_version="v1" if reach.via else "v1beta"
+        )
+        client = _vertex(options) if reach.via and not reach.key else _keyed(reach, options)
+        # The client's own raw requests are its private part; what is public parses every answer.
+        self._client = client._api_client  # noqa: SLF001
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx2.Response:
+        """Make one request."""
+        client = self._client
+        request = client._build_request(method.lower(), url, {})  # noqa: SLF001
+        if "://" in url:
+            request.url = url
+        request.headers = {name.lower(): value for name, value in request.headers.items()} | dict(headers)
+        request.data = body or b""
+        try:
+            answer = await client._async_request_once(request, stream=True, implicit_retry=False)  # noqa: SLF001
+        except errors.APIError as error:
+            return cast("httpx2.Response", error.response)  # pyright: ignore[reportUnknownMemberType] -- a union of theirs
+        return cast("httpx2.Response", answer.response_stream)
+
+    def decode(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        return response.aiter_bytes()
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._http.aclose()
+
+
+def _keyed(reach: Reach, options: types.HttpOptions) -> genai.Client:
+    return genai.Client(api_key=reach.key, vertexai=bool(reach.via), http_options=options)
+
+
+def _vertex(options: types.HttpOptions) -> genai.Client:
+    """By the application default credentials. Told neither project nor place, the SDK forgets them at an address of
+    one's own."""
+    project = os.environ.get("GOOGLE_CLOUD_PROJECT") or google.auth.default()[1]  # pyright: ignore[reportUnknownMemberType] -- it has no types
+    if not project:
+        raise ValueError("no project is known: set GOOGLE_CLOUD_PROJECT")
+    location = os.environ.get("GOOGLE_CLOUD_LOCATION") or "global"
+    return genai.Client(vertexai=True, project=project, location=location, http_options=options)

@@ -1,0 +1,85 @@
+"""The openai SDK's client: OpenAI with a key or a workload's identity, and Azure."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from typing import cast
+
+import httpx2
+import openai
+from openai.auth import WorkloadIdentity, k8s_service_account_token_provider
+
+from sagent.providers.clouds.sdk import Reach
+
+_IDENTITY = ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID")
+
+
+class OpenAIClient:
+    """The SDK's client. Raises OpenAIError or ValueError for a login it lacks."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._client = _azure(reach) if reach.via == "azure" else _openai(reach)
+        if reach.own:
+            self._client.organization = self._client.project = None
+            self._client._custom_headers = {}  # noqa: SLF001 -- OPENAI_CUSTOM_HEADERS, which it has no switch for
+        self._timeout = httpx2.Timeout(None, connect=reach.connect)
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx2.Response:
+        """Make one request."""
+        options: openai.RequestOptions = {"headers": headers, "timeout": self._timeout, "follow_redirects": False}
+        try:
+            if method == "GET":
+                return await self._client.get(url, cast_to=httpx2.Response, options=options)
+            response = await self._client.post(
+                url,
+                cast_to=httpx2.Response,
+                content=body,
+                options=options,
+                stream=True,
+                stream_cls=openai.AsyncStream[object],
+            )
+            return cast("httpx2.Response", response)
+        except openai.OAuthError:  # the answer of whoever exchanges tokens, not of the API
+            raise
+        except openai.APIStatusError as error:
+            return error.response
+
+    def decode(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        return response.aiter_bytes()
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._client.close()
+
+
+def _openai(reach: Reach) -> openai.AsyncOpenAI:
+    provider, account = map(os.environ.get, _IDENTITY)
+    if reach.key is None and provider and account:
+        identity = WorkloadIdentity(
+            identity_provider_id=provider,
+            service_account_id=account,
+            provider=k8s_service_account_token_provider(
+                os.environ.get("OPENAI_IDENTITY_TOKEN_FILE", "/var/run/secrets/kubernetes.io/serviceaccount/token")
+            ),
+        )
+        return openai.AsyncOpenAI(workload_identity=identity, base_url=reach.base_url, max_retries=0)
+    if reach.key is None and not os.environ.get("OPENAI_API_KEY"):
+        names = ", ".join((*_IDENTITY, "OPENAI_IDENTITY_TOKEN_FILE"))
+        raise ValueError(f"it finds no login for OpenAI: set the variables of workload identity ({names}), or a key")
+    return openai.AsyncOpenAI(api_key=reach.key, base_url=reach.base_url, max_retries=0)
+
+
+def _azure(reach: Reach) -> openai.AsyncOpenAI:
+    """Azure by the version that OPENAI_API_VERSION names, or by its v1 API, which has none.
+
+    (learn.microsoft.com, Azure OpenAI API version lifecycle)
+    """
+    endpoint = (reach.base_url or os.environ.get("AZURE_OPENAI_ENDPOINT", "")).rstrip("/").removesuffix("/openai/v1")
+    if not endpoint:
+        raise ValueError("Azure has no address: set AZURE_OPENAI_ENDPOINT, or give --base-url")
+    if version := os.environ.get("OPENAI_API_VERSION"):
+        return openai.AsyncAzureOpenAI(api_key=reach.key, azure_endpoint=endpoint, api_version=version, max_retries=0)
+    key = reach.key or os.environ.get("AZURE_OPENAI_AD_TOKEN") or os.environ.get("AZURE_OPENAI_API_KEY")
+    if not key:
+        raise ValueError("Azure has no key: set AZURE_OPENAI_API_KEY, or AZURE_OPENAI_AD_TOKEN to a token of Entra ID")
+    return openai.AsyncOpenAI(api_key=key, base_url=f"{endpoint}/openai/v1", max_retries=0)

@@ -1,0 +1,187 @@
+"""The official SDKs as a transport: theirs are the addresses, signatures and logins of the clouds; the bytes stay ours.
+
+Each SDK's raw request method sends the body as it is and gives the response back unread, so that one encoder and one
+reader of events serve both transports.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from re import match
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+from sagent.lib.dataclass import dataclass
+from sagent.providers.access import NO_KEY, Access
+from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.transport import Answer, nobody, refused_by_proxy, unreachable
+
+if TYPE_CHECKING:
+    import httpx2
+
+_EXTRAS: Mapping[str, str] = {"bedrock": "bedrock"}  # what a cloud needs installed besides
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a client is opened for. `base_url` and `key` are None where the SDK finds its own; `connect` is seconds.
+
+    With an `own` login nothing that the environment holds for the SDK's vendor may go out: this may be somebody else.
+    """
+
+    via: str
+    base_url: str | None
+    key: str | None
+    own: bool
+    connect: float
+
+
+class SdkClient(Protocol):
+    """One vendor's client. `send` gives a response of any status, its body unread or read whole."""
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> "httpx2.Response":
+        """Make one request. A URL without a host is below the SDK's own. May raise whatever the SDK does."""
+        ...
+
+    def decode(self, response: "httpx2.Response") -> AsyncIterator[bytes]:
+        """The body as it comes, as the server of the API itself would have sent it."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        ...
+
+
+class SdkTransport:
+    """A Transport through an official SDK, which is imported in a thread when the first request goes out.
+
+    The SDK makes no second try of its own: tries are the engine's, which reserves money for each.
+    """
+
+    def __init__(self, family: str, via: str, access: Access, *, connect: float = 10.0) -> None:
+        self._family = family
+        # Where the login is ours and there is no key, the SDK must not look for one: it would find another provider's.
+        found = access.key if access.given else ""
+        key = (found or None) if access.delegated else (access.key or NO_KEY)
+        self._reach = Reach(via, access.base_url or None, key, own=not access.delegated, connect=connect)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: asyncio.Task[SdkClient] | None = None
+        self._answered = False  # a server was seen to run
+
+    async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
+        """Send a body, given in parts; returns when the response's headers are there."""
+        return await self._send("POST", url, headers, b"".join(body))
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        """Ask for something; returns when the response's headers are there."""
+        return await self._send("GET", url, headers, None)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        opened, self._client = self._client, None
+        if opened is None or self._loop is not asyncio.get_running_loop():
+            return
+        opened.cancel()
+        if opened.done() and not opened.cancelled() and opened.exception() is None:
+            await opened.result().aclose()
+
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        client = await self._opened()
+        try:
+            response = await client.send(method, url, {"accept-encoding": "identity", **headers}, body)
+        except ImportError as error:  # some parts are only looked for when a request is signed
+            raise self._lacking(error) from error
+        except Exception as error:
+            place = url if "://" in url else self._reach.base_url or ""
+            raise _disrupted(error, place, silent=not self._answered) from error
+        self._answered = True
+        found = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status_code, found, _chunks(client, response), _closer(response))
+
+    async def _opened(self) -> SdkClient:
+        """The client of this event loop; opened once, however many ask at the same time."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop or _failed(self._client):
+            self._loop = loop
+            self._client = loop.create_task(asyncio.to_thread(_open_client, self._family, self._reach))
+        try:
+            return await asyncio.shield(self._client)
+        except ImportError as error:
+            raise self._lacking(error) from error
+        except Exception as error:
+            raise Disrupted("auth", f"the SDK cannot be used: {_words(error)}") from error
+
+    def _lacking(self, error: ImportError) -> Disrupted:
+        extra = _EXTRAS.get(self._reach.via, "")
+        needed = f"pip install 'sagent[{extra}]'" if extra else f"{error.name} cannot be imported: install it"
+        return Disrupted("auth", f"the SDK lacks a part that {self._reach.via or self._family} needs: {needed}")
+
+
+def _open_client(family: str, reach: Reach) -> SdkClient:
+    match family:
+        case "anthropic":
+            from sagent.providers.clouds.anthropic import AnthropicClient
+
+            return AnthropicClient(reach)
+        case "google":
+            from sagent.providers.clouds.google import GoogleClient
+
+            return GoogleClient(reach)
+        case _:
+            from sagent.providers.clouds.openai import OpenAIClient
+
+            return OpenAIClient(reach)
+
+
+def _failed(opened: "asyncio.Task[SdkClient]") -> bool:
+    return opened.done() and (opened.cancelled() or opened.exception() is not None)
+
+
+async def _chunks(client: SdkClient, response: "httpx2.Response") -> AsyncGenerator[bytes]:
+    import httpx2
+
+    if response.is_stream_consumed:  # the SDK has read the body of an error
+        yield response.content
+        return
+    try:
+        async for chunk in client.decode(response):
+            yield chunk
+    except httpx2.DecodingError as error:
+        raise Disrupted("protocol", f"the compressed answer is damaged: {error}") from error
+    except httpx2.HTTPError as error:
+        raise Disrupted("cut", f"the connection broke in the middle of the answer: {_words(error)}") from error
+
+
+def _closer(response: "httpx2.Response") -> Callable[[], Awaitable[None]]:
+    async def close() -> None:
+        await response.aclose()
+
+    return close
+
+
+def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
+    """An SDK's exception as what it says about the request. One that is about no connection is about the login.
+
+    `silent` is that nobody has ever answered at `url`.
+    """
+    import httpx2
+
+    if isinstance(error, Disrupted):
+        return error
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
+        causes.append(cause)
+    for cause in causes:
+        if isinstance(cause, OSError) and cause.filename:  # a file, and no connection
+            return Disrupted("auth", f"the login cannot be read: {_words(cause)}")
+        if isinstance(cause, httpx2.HTTPError | OSError):
+            where = urlsplit(url).netloc.rpartition("@")[2]
+            failed = unreachable(f"no answer from {where}" if where else "no answer", cause)
+            if isinstance(cause, httpx2.ProxyError):
+                return refused_by_proxy(failed.reason, int(told[1]) if (told := match(r"(\d{3}) ", str(cause))) else 0)
+            refused = isinstance(cause, httpx2.ConnectError) and not failed.final
+            return nobody(failed, url) if silent and refused else failed
+    return Disrupted("auth", f"the SDK could not make the request: {_words(error)}")
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

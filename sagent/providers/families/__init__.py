@@ -1,0 +1,1 @@
+"""The four wire families: requests out, events in."""

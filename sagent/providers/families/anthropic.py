@@ -1,0 +1,421 @@
+"""Anthropic Messages: requests out, events in, errors mapped. Also for services that speak the same wire.
+
+The wire is that of `anthropic-version: 2023-06-01`, which compatible services follow too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import ClassVar, assert_never
+from urllib.parse import quote
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
+from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
+from sagent.model import Effort, ModelInfo, ModelLimits, Request, RequestDigest, ToolSpec
+from sagent.providers.access import NO_KEY
+from sagent.providers.families.anthropic_events import MessagesReplyReader
+from sagent.providers.families.endpoint import Endpoint
+from sagent.providers.families.media import IMAGES, base64_text, media_weight, stand_in
+from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
+from sagent.providers.limits import limits_of, output_limit, usual_output
+from sagent.providers.wire.encoding import EncodedConversation, EncodingCache, Piece, schema_weight
+from sagent.providers.wire.exchange import Call, fetch
+from sagent.providers.wire.model import WireModel
+from sagent.providers.wire.reply import frozen
+
+VERSION = "2023-06-01"
+_UNKNOWN_OUTPUT = 8_192  # max_tokens of a model we know nothing of, where nobody asked for a number
+_IMAGE_TOKENS = 5_000  # an image of the largest size kept, 2576 px on the long edge, counts 4,784 (vision guide)
+_PAGE_TOKENS = 5_000  # a PDF page counts as its text, up to 3,000, and as an image (PDF guide)
+_OVERHEAD = 1_000  # the system prompt that the API adds when there are tools, and what frames messages
+_BREAKPOINT = b',"cache_control":{"type":"ephemeral"}'
+_THOUGHT = b'{"role":"assistant","content":[{"type":"thinking"'
+_REDACTED = b'{"role":"assistant","content":[{"type":"redacted_thinking"'
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Request out
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesDialect:
+    """How turns are written for the Messages API; `family` labels private data."""
+
+    family: str = "anthropic"
+
+    @property
+    def rules(self) -> Rules:
+        """Ids match ^[a-zA-Z0-9_-]+$, 64 characters at most."""
+        return Rules(self.family)
+
+    def head(self, request: Request) -> bytes:
+        """Tools and system prompt, each with a cache breakpoint; a server tool comes in the option `tools`."""
+        return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
+
+    def encode(self, turn: Turn) -> Piece:
+        """One JSON message."""
+        match turn:
+            case ModelTurn(parts):
+                data = wire_bytes({"role": "assistant", "content": [_said_block(part) for part in parts]})
+                return Piece(data, len(data))
+            case UserTurn(answers, parts):
+                blocks = [_answer_block(answer) for answer in answers] + [_shown_block(part) for part in parts]
+                data = wire_bytes({"role": "user", "content": blocks})
+                shown = (*(part for answer in answers for part in answer.content), *parts)
+                return Piece(data, len(data) + sum(media_weight(part, _IMAGE_TOKENS, _PAGE_TOKENS) for part in shown))
+            case _:
+                assert_never(turn)
+
+    def mark(self, data: bytes) -> bytes:
+        """With a cache breakpoint on the last block."""
+        return data[:-3] + _BREAKPOINT + data[-3:]
+
+
+def _said_block(part: Said) -> object:
+    match part:
+        case Text(text, private):
+            return {"type": "text", "text": text, **(as_object(private.data) if private else {})}
+        case Thinking(text, private):
+            data = as_object(private.data) if private else EMPTY
+            return (
+                data
+                if as_str(data.get("type")) == "redacted_thinking"
+                else {"type": "thinking", "thinking": text, **data}
+            )
+        case ToolCall(call_id, name, arguments, _, private):
+            block = {"type": "tool_use", "id": call_id, "name": name, "input": _sendable(arguments)}
+            return {**block, **as_object(private.data)} if private else block
+        case Opaque(_, private):
+            return private.data
+        case _:
+            assert_never(part)
+
+
+def _sendable(arguments: JsonObject) -> object:
+    """Arguments as they were, unless JSON cannot say them (an infinite number)."""
+    try:
+        wire_bytes(arguments)
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return arguments
+
+
+def _answer_block(answer: Answered) -> object:
+    block: dict[str, object] = {"type": "tool_result", "tool_use_id": answer.call_id}
+    texts = [part.text for part in answer.content if isinstance(part, Text)]
+    if len(texts) == len(answer.content) == 1:
+        block["content"] = texts[0]
+    else:
+        block["content"] = [_shown_block(part) for part in answer.content]
+    if answer.is_error:
+        block["is_error"] = True
+    return block
+
+
+def _shown_block(part: Shown) -> object:
+    match part:
+        case Text(text, _):
+            return {"type": "text", "text": text}
+        case Image(media_type, data) if media_type in IMAGES and data:
+            return {"type": "image", "source": _source(media_type, data)}
+        case Document("application/pdf", data, name) if data:
+            return {"type": "document", "source": _source("application/pdf", data), **({"title": name} if name else {})}
+        case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
+            source = {"type": "text", "media_type": "text/plain", "data": data.decode("utf-8", "replace")}
+            return {"type": "document", "source": source, **({"title": name} if name else {})}
+        case Image() | Document():
+            return {"type": "text", "text": stand_in(part)}
+        case _:
+            assert_never(part)
+
+
+def _source(media_type: str, data: bytes) -> object:
+    return {"type": "base64", "media_type": media_type, "data": base64_text(data)}
+
+
+def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[object] = ()) -> bytes:
+    """The beginning of a body: tools and system prompt, each with a cache breakpoint at its end, and `messages`."""
+    listed: list[object] = [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.parameters} for tool in tools
+    ]
+    parts: list[bytes] = []
+    if listed or more_tools:
+        parts.append(b'"tools":' + wire_bytes([*listed, *more_tools])[:-2] + _BREAKPOINT + b"}]")
+    if system.strip():
+        block = wire_bytes([{"type": "text", "text": system}])
+        parts.append(b'"system":' + block[:-2] + _BREAKPOINT + b"}]")
+    parts.append(b'"messages":[')
+    return b"{" + b",".join(parts)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How hard a model thinks
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What an effort comes to in a body, the beta features it needs, and what of the wish could not be met."""
+
+    members: Mapping[str, object] = field(default_factory=dict[str, object])
+    betas: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+_BUDGETS: Mapping[Effort, int] = {
+    "minimal": 1_024,
+    "low": 4_096,
+    "medium": 10_000,
+    "high": 20_000,
+    "xhigh": 32_000,
+    "max": 48_000,
+}
+# Since 5.1 a thinking block is bound to the conversation before it, and a request that edits that conversation (by
+# compaction, say) is refused unless it asks for such blocks to be dropped (platform.claude.com, preserved thinking).
+_BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_BINDING = {"prefix_mismatch_behavior": "drop_block"}
+
+
+def generation(model: str) -> tuple[str, tuple[int, int]]:
+    """Family and version of a Claude model's id, by its numbers; ("", (0, 0)) for any other model.
+
+    "claude-sonnet-4-5-20250929" is ("sonnet", (4, 5)), "claude-3-7-sonnet-latest" is ("sonnet", (3, 7)).
+    """
+    words = model.lower().rpartition("/")[2].replace(".", "-").replace("@", "-").split("-")
+    if "claude" not in words:
+        return "", (0, 0)
+    words = words[words.index("claude") + 1 :]
+    numbers = [int(word) for word in words if word.isdecimal() and len(word) < 3]
+    family = next((word for word in words if word in ("opus", "sonnet", "haiku", "fable", "mythos")), "claude")
+    if not numbers:
+        return family, (5, 0) if family in ("fable", "mythos") else (0, 0)
+    return family, (numbers[0], numbers[1] if len(numbers) > 1 else 0)
+
+
+def think(model: str, effort: Effort | None, max_tokens: int) -> Thought:
+    """What a wish for effort means for this model: the one place that knows.
+
+    By platform.claude.com's guides (thinking, effort, migration, as of 2026-11): before 3.7 no thinking; before 4.6 a
+    budget; from 4.6 adaptive thinking and `output_config.effort`; Fable, Mythos and Opus 5.5 cannot stop thinking,
+    Sonnet 5.5 only between tools, and Opus 5, Sonnet 5 and Haiku 5.5 can.
+    """
+    family, version = generation(model)
+    binding = version >= (5, 1)
+    if effort is None and not binding:
+        return Thought()
+    if family and version >= (4, 6):
+        return _adaptive(model, family, version, effort, binding=binding)
+    if family and version < (3, 7):
+        wanted = effort not in (None, "none")
+        return Thought(notes=(f"{model} cannot think: effort {effort} was left out",) if wanted else ())
+    if effort in (None, "none"):
+        return Thought({"thinking": {"type": "disabled"}} if not family else {})
+    budget = min(_BUDGETS[effort], max_tokens * 3 // 4)
+    if budget < 1_024:
+        return Thought(notes=(f"no thinking: {max_tokens} tokens of output leave no room for it",))
+    clamped = f"thinking is limited to {budget} tokens by the output limit of {max_tokens}"
+    return Thought(
+        {"thinking": {"type": "enabled", "budget_tokens": budget}},
+        notes=(clamped,) if budget < _BUDGETS[effort] else (),
+    )
+
+
+def _adaptive(model: str, family: str, version: tuple[int, int], effort: Effort | None, *, binding: bool) -> Thought:
+    always = family in ("fable", "mythos") or (family == "opus" and version >= (5, 5))
+    level, notes = effort, ()
+    if effort == "none" and not always:
+        if version < (5, 0):
+            return Thought()  # off unless asked for
+        off = "between_tools" if family == "sonnet" and version >= (5, 5) else "disabled"
+        return Thought({"thinking": {"type": off}})
+    if effort in ("none", "minimal"):
+        level, notes = "low", (f"{model} has no effort {effort}: low is used",)
+    elif effort == "xhigh" and version < (4, 7):
+        level, notes = "high", (f"{model} has no effort xhigh: high is used",)
+    members: dict[str, object] = {"thinking": {"type": "adaptive", "display": "summarized"}}
+    if binding:
+        members["thinking"] = {"type": "adaptive", "display": "summarized", "block_binding": _BINDING}
+    if level is not None:
+        members["output_config"] = {"effort": level}
+    return Thought(members, (_BINDING_BETA,) if binding else (), notes)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Model and provider
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """How a cloud takes a message: at which path, and with which `anthropic_version` in the body in place of the model.
+
+    "{project}" and "{region}" in the path are the transport's to fill in. (docs.aws.amazon.com, InvokeModel;
+    cloud.google.com, Claude on Vertex AI)
+    """
+
+    path: str = ""
+    version: str = ""
+    betas: bool = False  # beta features are named in the body
+    streams: bool = True  # the body says that it wants a stream
+
+    def members(self, model: str, betas: Sequence[str]) -> Mapping[str, object]:
+        """The first members after the messages."""
+        held: dict[str, object] = {"anthropic_version": self.version} if self.version else {"model": model}
+        if self.streams:
+            held["stream"] = True
+        if self.betas and betas:
+            held["anthropic_beta"] = betas
+        return held
+
+    def url(self, base_url: str, model: str) -> str:
+        """Where to post; without a base URL, a path below the one that the transport knows."""
+        if not self.path:
+            return messages_url(base_url)
+        return base_url + self.path.replace("{model}", quote(model, safe=":@"))
+
+
+_SITES: Mapping[str, Site] = {
+    "bedrock": Site("/model/{model}/invoke-with-response-stream", "bedrock-2023-05-31", betas=True, streams=False),
+    "vertex": Site(
+        "/projects/{project}/locations/{region}/publishers/anthropic/models/{model}:streamRawPredict",
+        "vertex-2023-10-16",
+    ),
+}
+
+
+class AnthropicModel(WireModel):
+    """One model behind the Messages API."""
+
+    def __init__(self, provider: "Anthropic", model_id: str) -> None:
+        super().__init__(provider, model_id, listed_as="anthropic", known_as=_plain_id(model_id))
+        self._provider = provider
+
+    def max_input_tokens(self, request: Request) -> int:
+        """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
+        scroll = self._provider.scrolls.unroll(request)
+        return _OVERHEAD + schema_weight(request) + scroll.weight()
+
+    def structures(self, request: Request) -> bool:
+        """Whether the answer is held to the schema: by models from 4.5 on, where they can be told it."""
+        return self._format(request) is not None
+
+    def prepare(self, request: Request) -> Call:
+        """The request as it goes out, and what will read its answer. No network."""
+        provider = self._provider
+        scroll = provider.scrolls.unroll(request)
+        max_tokens, notes = self._max_tokens(request)
+        thought = think(self._id, request.effort, max_tokens)
+        if "budget_tokens" in as_object(thought.members.get("thinking")) and not _may_think(scroll):
+            thought = Thought(notes=("no thinking in this step: another model began it",))
+        betas = list(dict.fromkeys([*thought.betas, *map(str, as_array(request.options.get("betas")))]))
+        members: dict[str, object] = {
+            **provider.site.members(self._id, betas),
+            "max_tokens": max_tokens,
+            **thought.members,
+            **{name: value for name, value in request.options.items() if name not in ("tools", "betas")},
+        }
+        if schema := self._format(request):
+            form = {"type": "json_schema", "schema": schema}
+            members["output_config"] = {**as_object(members.get("output_config")), "format": form}
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
+        parameters = {name: value for name, value in members.items() if name not in ("model", "stream")}
+        witness = RequestDigest(body.sha256, body.size, self._id, frozen(parameters))
+        headers = {**provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
+        if betas:
+            headers["anthropic-beta"] = ",".join(betas)
+        origin = provider.origin(self._id)
+        return Call(
+            provider.site.url(provider.access.base_url, self._id),
+            headers,
+            body,
+            witness,
+            MessagesReplyReader(origin, provider.scrolls.family),
+            origin,
+            provider.timeouts,
+            (*notes, *thought.notes),
+        )
+
+    def _format(self, request: Request) -> JsonObject | None:
+        """The schema as it goes out (platform.claude.com, structured outputs: all models from 4.5 on)."""
+        if request.output_schema is None or generation(self._id)[1] < (4, 5):
+            return None
+        from sagent.providers.families.schemas import ANTHROPIC, fitted
+
+        return fitted(request.output_schema, ANTHROPIC)
+
+    def _max_tokens(self, request: Request) -> tuple[int, tuple[str, ...]]:
+        limit, notes = output_limit(self._id, self._limits, request.max_output, usual_output(request.effort))
+        return limit or _UNKNOWN_OUTPUT, notes
+
+
+def _may_think(scroll: EncodedConversation) -> bool:
+    """Whether a thinking budget may be set: a step that goes on after tool results must have begun with thinking."""
+    before, turn = scroll.ends()
+    if not isinstance(turn, UserTurn) or not turn.answers:
+        return True
+    return before.startswith((_THOUGHT, _REDACTED))
+
+
+class Anthropic(Endpoint):
+    """Anthropic, or a service or a cloud that speaks its Messages API. Its models share its connections."""
+
+    row_name: ClassVar[str] = "anthropic"
+
+    def _set_up(self) -> None:
+        self.site = _SITES.get(self.row.via, Site())
+        label = "anthropic" if self.name == "anthropic" else f"anthropic:{self.name}"
+        self.scrolls = EncodingCache(MessagesDialect(label))
+
+    def model(self, model_id: str) -> AnthropicModel:
+        """A model by id; any id is accepted."""
+        return AnthropicModel(self, model_id)
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The API's own listing. Raises ModelError."""
+        listing = messages_url(self.access.base_url).removesuffix("/messages") + "/models?limit=1000"
+        data = await fetch(self.transport, listing, self.headers(), self.origin(""), self.timeouts)
+        return tuple(_model_info(as_object(entry)) for entry in as_array(as_object(data).get("data")))
+
+    def headers(self) -> dict[str, str]:
+        """What every request carries."""
+        if self.access.delegated:
+            return {"anthropic-version": VERSION}
+        key = self.access.key or NO_KEY
+        held = {"authorization": f"Bearer {key}"} if self.access.bearer else {"x-api-key": key}
+        return {"anthropic-version": VERSION, **held}
+
+
+class Bedrock(Anthropic):
+    """Claude on Amazon Bedrock, by whatever AWS login there is, or AWS_BEARER_TOKEN_BEDROCK. Needs sagent[bedrock]."""
+
+    row_name: ClassVar[str] = "bedrock"
+
+
+class Foundry(Anthropic):
+    """Claude on Microsoft Foundry: ANTHROPIC_FOUNDRY_API_KEY and ANTHROPIC_FOUNDRY_RESOURCE."""
+
+    row_name: ClassVar[str] = "foundry"
+
+
+class VertexAnthropic(Anthropic):
+    """Claude on Google's Vertex AI, by Google's application default credentials: CLOUD_ML_REGION says where."""
+
+    row_name: ClassVar[str] = "vertex-anthropic"
+
+
+def _plain_id(model_id: str) -> str:
+    """A model's id without what clouds put around it: "us.anthropic.claude-opus-4-6-v1:0"."""
+    return model_id[max(0, model_id.find("claude")) :].replace("@", "-")
+
+
+def messages_url(base_url: str) -> str:
+    """Where to post, from a base URL with or without /v1."""
+    base = base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+    return f"{base}/v1/messages"
+
+
+def _model_info(entry: Mapping[str, object]) -> ModelInfo:
+    model_id = as_str(entry.get("id"))
+    known = limits_of("anthropic", model_id)
+    window, output = as_int(entry.get("max_input_tokens")), as_int(entry.get("max_tokens"))
+    return ModelInfo(
+        model_id, ModelLimits(window or known.window, output or known.max_output), as_str(entry.get("display_name"))
+    )

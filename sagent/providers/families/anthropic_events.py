@@ -1,0 +1,320 @@
+"""Anthropic Messages: events in. Pure reading of plain JSON: no clock, no network."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+
+from sagent.events import Advice, AdviceStatus
+from sagent.lib.json import (
+    EMPTY,
+    JsonObject,
+    as_array,
+    as_int,
+    as_object,
+    as_str,
+    mend_text,
+)
+from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
+from sagent.model import Billed, Delta, TextPart, ThinkingPart
+from sagent.providers.families.billing import count_of, count_on, own_price, tier_named
+from sagent.providers.handover import excerpt, words_in
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.reply import Bill, ReplyReader, frozen, parse_arguments
+from sagent.usage import Charge, Usage
+
+_ZERO = Decimal(0)
+_OWN_ROUNDS = ("message", "fallback_message")  # as against an advisor's, or those of a compaction
+_ENCRYPTED = "(The advice came encrypted: only the executor can read it.)"
+_READABLE = ("title", "url", "text", "stdout", "stderr", "error_code", "content", "source", "data")
+_STOPS: Mapping[str, StopReason] = {
+    "end_turn": "end",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+    "pause_turn": "pause",
+    "compaction": "pause",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "context_overflow",
+}
+
+_OF_DELTA = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "tool_use"}
+
+
+class _Block:
+    """A content block while it arrives."""
+
+    __slots__ = ("citations", "extra", "json", "pieces", "signature", "start", "type", "whole")
+
+    def __init__(self, kind: str, start: Mapping[str, object]) -> None:
+        self.type = kind
+        self.start = start
+        self.pieces: list[str] = []
+        self.json: list[str] = []
+        self.signature = ""
+        self.citations: list[object] = []
+        self.extra: dict[str, object] = {}
+        self.whole = False
+
+    def absorb(self, delta: Mapping[str, object]) -> None:
+        """A delta nobody has told us about: strings go on, lists grow, the rest is replaced."""
+        for name, value in delta.items():
+            before = self.extra.get(name, self.start.get(name))
+            if name == "type":
+                continue
+            if isinstance(value, str) and isinstance(before, str):
+                self.extra[name] = before + value
+            elif isinstance(before, list) and as_array(value):
+                self.extra[name] = [*as_array(self.extra.get(name, self.start.get(name))), *as_array(value)]
+            elif value is not None:
+                self.extra[name] = value
+
+    def input(self) -> tuple[JsonObject, str | None]:
+        """The arguments, or what was sent in their place."""
+        raw = "".join(self.json) or as_str(self.start.get("input"))
+        if not raw.strip():
+            return frozen(as_object(self.start.get("input"))), None
+        return parse_arguments(raw)
+
+    def data(self) -> Mapping[str, object] | None:
+        """The block as it would have come in one piece, to be sent back as it is; None where it is not whole."""
+        if not self.whole:
+            return None
+        data = {**self.start, **self.extra}
+        if self.json:
+            data["input"] = self.input()[0]
+        if self.pieces and isinstance(self.start.get("text"), str):
+            data["text"] = "".join(self.pieces)
+        return data
+
+
+class MessagesReplyReader(ReplyReader):
+    """A reply taking shape from the events of the Messages API. Pure: no clock, no network."""
+
+    def __init__(self, origin: Origin, family: str = "anthropic") -> None:
+        super().__init__(origin, family)
+        self._blocks: list[_Block] = []
+        self._by_index: dict[int, _Block] = {}
+        self._stop = ""
+        self._details: Mapping[str, object] = EMPTY
+        self._usage: dict[str, object] = {}
+
+    def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        """Take one event; append what it brings."""
+        kind = event.get("type")
+        if kind == "content_block_delta":
+            self._delta(as_int(event.get("index")), as_object(event.get("delta")), out)
+        elif kind == "content_block_start":
+            self._start(as_int(event.get("index")), as_object(event.get("content_block")), out)
+        elif kind == "content_block_stop":
+            if block := self._by_index.pop(as_int(event.get("index")), None):
+                block.whole = True
+                self.reasoning = block.type != "text"
+        elif kind == "message_start":
+            message = as_object(event.get("message"))
+            self.response_id = as_str(message.get("id"))
+            self._bill(message.get("usage"), out)
+        elif kind == "message_delta":
+            self._ended(as_object(event.get("delta")))
+            self._bill(event.get("usage"), out)
+        elif kind == "message_stop":
+            self.complete = self.closed = True
+
+    def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
+        """Take a reply that came in one piece."""
+        if body.get("type") != "message" and "content" not in body:
+            return
+        self.feed({"type": "message_start", "message": body}, [])
+        content = body.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_array(content)
+        for index, block in enumerate(blocks):
+            self._start(index, as_object(block), out)
+            self.feed({"type": "content_block_stop", "index": index}, out)
+        self._ended(body)
+        self.complete = self.closed = True
+
+    def done(self) -> None:
+        """`[DONE]`, which gateways append: an end where the reply has told why it stopped."""
+        if self._stop:
+            self.complete = self.closed = True
+
+    def message(self) -> Message:
+        """The finished message."""
+        parts = tuple(part for block in self._blocks if (part := self._part(block)) is not None)
+        calls = any(isinstance(part, ToolCall) for part in parts)
+        stop = _STOPS.get(self._stop, "tool_use" if calls else "end")
+        return Message(
+            "assistant",
+            parts,
+            model=f"{self._origin.provider}/{self._origin.model}",
+            stop="tool_use" if calls and stop == "end" else stop,
+        )
+
+    def bill(self) -> Bill:
+        """What it cost. Where the API ran several rounds or models, `iterations` tell each: their sum is the bill."""
+        if not self._usage:
+            return Bill(None, ())
+        whole = _charge(self._usage, self._origin.model, self._usage)
+        rounds = [as_object(entry) for entry in as_array(self._usage.get("iterations"))]
+        if not rounds:
+            return Bill(whole.usage, (whole,))
+        # Each is a call of its own: added up they might seem large enough for the price of a long context.
+        charges = [_charge(entry, as_str(entry.get("model")) or self._origin.model, self._usage) for entry in rounds]
+        own = [number for number, entry in enumerate(rounds) if as_str(entry.get("type"), "message") in _OWN_ROUNDS]
+        usage = whole.usage
+        if own:  # each round reads the context again: the last one tells its size
+            said = [charges[number].usage for number in own]
+            output, reasoning = sum(each.output for each in said), sum(each.reasoning for each in said)
+            reasoning = max(whole.usage.reasoning, reasoning)
+            usage = replace(said[-1], output=output, reasoning=reasoning, fees=whole.usage.fees)
+        payer = own[-1] if own else 0
+        paid = charges[payer].usage  # what no round tells of itself is told at its place
+        unsaid = whole.usage.reasoning - sum(charge.usage.reasoning for charge in charges)
+        thought = min(paid.output, paid.reasoning + max(0, unsaid))
+        charges[payer] = replace(charges[payer], usage=replace(paid, reasoning=thought, fees=whole.usage.fees))
+        if whole.usd is not None:  # a gateway's price is that of all rounds
+            charges = [replace(charge, usd=_ZERO if number else whole.usd) for number, charge in enumerate(charges)]
+        return Bill(usage, tuple(charges))
+
+    def advice(self) -> tuple[Advice, ...]:
+        """What an advisor said that the API asked by itself (platform.claude.com, advisor tool)."""
+        asked = [block for block in self._blocks if block.type == "advisor_tool_result"]
+        rounds = [as_object(entry) for entry in as_array(self._usage.get("iterations"))]
+        billed = [entry for entry in rounds if entry.get("type") == "advisor_message"]
+        found: list[Advice] = []
+        for block in asked:
+            content = as_object(block.start.get("content"))
+            kind, error = as_str(content.get("type")), as_str(content.get("error_code"))
+            entry = billed.pop(0) if billed and kind != "advisor_tool_result_error" else EMPTY
+            model = as_str(entry.get("model"))
+            usage = _charge(entry, model, self._usage).usage if entry else Usage()
+            if kind == "advisor_tool_result_error":
+                found.append(Advice("advisor", model, "asked", "failed", reason=error or "unavailable"))
+            elif kind == "advisor_redacted_result":
+                found.append(Advice("advisor", model, "asked", "answered", _ENCRYPTED, usage=usage, usd=None))
+            else:
+                cut: AdviceStatus = "cut" if content.get("stop_reason") == "max_tokens" else "answered"
+                text = as_str(content.get("text"))
+                found.append(Advice("advisor", model, "asked", cut, text, usage=usage, usd=None))
+        return tuple(found)
+
+    def notes(self) -> tuple[str, ...]:
+        """Why the provider refused, where it says so."""
+        if self._stop != "refusal":
+            return ()
+        said = [as_str(self._details.get("category")), as_str(self._details.get("explanation"))]
+        return (": ".join(("the provider refused to go on", *filter(None, said))),)
+
+    def _start(self, index: int, start: Mapping[str, object], out: list[Delta]) -> _Block:
+        block = _Block(as_str(start.get("type")), start)
+        self._blocks.append(block)
+        self._by_index[index] = block
+        self.reasoning = block.type != "text" and block.type != "tool_use"
+        if text := as_str(start.get("text")) if block.type == "text" else "":
+            self._text(block, text, out)
+        elif text := as_str(start.get("thinking")) if block.type == "thinking" else "":
+            self._thought(block, text, out)
+        return block
+
+    def _delta(self, index: int, delta: Mapping[str, object], out: list[Delta]) -> None:
+        kind = delta.get("type")
+        block = self._by_index.get(index)
+        if block is None:  # no start was sent: the delta tells what it belongs to
+            block = self._start(index, {"type": "thinking" if kind == "thinking_delta" else "text"}, out)
+        block.type = block.type or _OF_DELTA.get(as_str(kind), "")
+        if kind == "text_delta":
+            self._text(block, as_str(delta.get("text")), out)
+        elif kind == "input_json_delta":
+            piece = as_str(delta.get("partial_json"))
+            block.json.append(piece)
+            self.received += len(piece)
+        elif kind == "thinking_delta":
+            self._thought(block, as_str(delta.get("thinking")), out)
+        elif kind == "signature_delta":
+            block.signature += as_str(delta.get("signature"))
+        elif kind == "citations_delta":
+            block.citations.append(delta.get("citation"))
+        else:
+            block.absorb(delta)
+
+    def _text(self, block: _Block, text: str, out: list[Delta]) -> None:
+        if text:
+            block.pieces.append(text)
+            self.received += len(text)
+            out.append(TextPart(text))
+
+    def _thought(self, block: _Block, text: str, out: list[Delta]) -> None:
+        if text:
+            block.pieces.append(text)
+            self.received += len(text)
+            out.append(ThinkingPart(text))
+
+    def _ended(self, delta: Mapping[str, object]) -> None:
+        self._stop = as_str(delta.get("stop_reason")) or self._stop
+        self._details = as_object(delta.get("stop_details")) or self._details
+
+    def _bill(self, usage: object, out: list[Delta]) -> None:
+        """Counts are cumulative, and a later event may repeat or leave out what an earlier one said."""
+        told = as_object(usage)
+        if all(value is None for value in told.values()):
+            return
+        count_on(self._usage, told)
+        out.append(Billed(self.bill().charges))
+
+    def _part(self, block: _Block) -> Part | None:
+        text = mend_text("".join(block.pieces))
+        match block.type:
+            case "text":
+                cited = [*as_array(block.start.get("citations")), *block.citations]
+                private = self._private({"citations": cited}) if cited else None
+                return Text(text, private) if text else None
+            case "thinking":
+                signature = block.signature or as_str(block.start.get("signature"))
+                if signature:
+                    return Thinking(text, self._private({"signature": signature}))
+                if block.whole and self._family != "anthropic":  # services that sign nothing may want it back
+                    return Thinking(text, self._private({"type": "thinking"}))
+                return Thinking(text) if text else None
+            case "redacted_thinking":
+                return Thinking("", self._private(block.start))
+            case "tool_use":
+                return self._call(block)
+            case _:
+                data = block.data()
+                return Opaque(_told(data), self._private(data)) if data is not None and block.type else None
+
+    def _call(self, block: _Block) -> ToolCall:
+        arguments, malformed = block.input()
+        caller = as_object(block.start.get("caller"))
+        private = self._private({"caller": caller}) if caller and caller.get("type") != "direct" else None
+        return ToolCall(as_str(block.start.get("id")), as_str(block.start.get("name")), arguments, malformed, private)
+
+
+def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object]) -> Charge:
+    """One round's tokens. The API's input leaves cache reads and writes out, as our `Usage` does."""
+    written = count_of(counts.get("cache_creation_input_tokens"))
+    hour = count_of(as_object(counts.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    output = count_of(counts.get("output_tokens"))
+    searches = count_of(as_object(counts.get("server_tool_use")).get("web_search_requests"))
+    usage = Usage(
+        input=count_of(counts.get("input_tokens")),
+        cache_read=count_of(counts.get("cache_read_input_tokens")),
+        cache_write=max(0, written - hour),
+        cache_write_1h=hour,
+        output=output,
+        reasoning=min(output, count_of(as_object(counts.get("output_tokens_details")).get("thinking_tokens"))),
+        fees={"web_search": searches} if searches > 0 else {},
+    )
+    tier = tier_named(as_str(counts.get("service_tier")) or as_str(whole.get("service_tier")))
+    if as_str(counts.get("speed") or whole.get("speed")) == "fast":
+        tier = "fast"
+    if as_str(counts.get("inference_geo") or whole.get("inference_geo")) == "us":
+        tier = f"{tier}+us".lstrip("+")
+    role = "advisor" if counts.get("type") == "advisor_message" else ""
+    return Charge(model, usage, tier, own_price(counts, EMPTY) if counts is whole else None, role=role)
+
+
+def _told(block: Mapping[str, object]) -> str:
+    """What a server tool's result says, for a person and for other providers; "" for the call itself."""
+    if as_str(block.get("type")).endswith("tool_use"):
+        return ""
+    return excerpt(" ".join(words_in(block.get("content"), _READABLE)))

@@ -1,0 +1,327 @@
+"""OpenAI-compatible Chat Completions: requests out. What providers differ in is data (providers.toml)."""
+
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import ClassVar, assert_never
+
+from sagent.errors import ModelError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, as_object, as_str, json_dump, wire_bytes
+from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from sagent.model import Delta, Reply, Request, RequestDigest, ToolSpec
+from sagent.providers.families.chat_efforts import effort_members
+from sagent.providers.families.chat_events import REASONING, ChatReplyReader
+from sagent.providers.families.media import IMAGES, data_url, media_weight, stand_in
+from sagent.providers.families.openai_endpoint import OpenAIEndpoint
+from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key
+from sagent.providers.families.schemas import response_format
+from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, Turn, UserTurn
+from sagent.providers.limits import output_limit
+from sagent.providers.rows import Quirks
+from sagent.providers.wire.encoding import EncodingCache, Piece, schema_weight
+from sagent.providers.wire.exchange import Call
+from sagent.providers.wire.model import WireModel
+from sagent.providers.wire.reply import frozen
+
+_OVERHEAD = 500  # what frames messages and tools
+_OWN_ID = 64  # characters of an id that goes back to whoever gave it: signatures at OpenRouter refer to it
+# In these words servers say that a model sees no media: OpenAI, OpenRouter, Groq, Mistral, Ollama, llama.cpp, vLLM.
+_BLIND = (
+    r"(?=.*(image|vision|multi-?modal|file))(?=.*(n't|\bnot?\b|\bonly\b|unsupported))"
+    r"(?=.*(support|accept|allow|capab|multi-?modal|mmproj))"
+    r"|content\b.*must be a string|content\b.*should be a valid string|invalid content type|unknown variant"
+)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Request out
+
+
+@dataclass(frozen=True, slots=True)
+class ChatDialect:
+    """How turns are written for one provider; `own` is what the `model` of its messages begins with."""
+
+    family: str
+    own: str
+    quirks: Quirks
+
+    @property
+    def rules(self) -> Rules:
+        """A provider gets its own ids back as it gave them."""
+        return Rules(self.family, self.quirks.longest_id, self.own, _OWN_ID, self.quirks.id_length)
+
+    def head(self, request: Request) -> bytes:
+        """Tools, and the system prompt as the first message; a server tool comes in the option `tools`."""
+        return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
+
+    def encode(self, turn: Turn) -> Piece:
+        """One or more JSON messages, joined by commas."""
+        match turn:
+            case ModelTurn():
+                data = wire_bytes(self._assistant(turn))
+                return Piece(data, len(data))
+            case UserTurn(answers, parts):
+                messages = [_tool_message(answer) for answer in answers]
+                if user := self._user(answers, parts):
+                    if answers and self.quirks.bridge:
+                        messages.append({"role": "assistant", "content": self.quirks.bridge})
+                    messages.append({"role": "user", "content": user})
+                data = b",".join(map(wire_bytes, messages))
+                shown = (*(part for answer in answers for part in answer.content), *parts)
+                return Piece(data, len(data) + sum(self._weight(part) for part in shown))
+            case _:
+                assert_never(turn)
+
+    def mark(self, data: bytes) -> None:
+        """There are no breakpoints: these providers cache prefixes by themselves."""
+
+    def _assistant(self, turn: ModelTurn) -> Mapping[str, object]:
+        message: dict[str, object] = {"role": "assistant", "content": None}
+        texts: list[str] = []
+        thoughts: list[Thinking] = []
+        calls: list[object] = []
+        for part in turn.parts:
+            match part:
+                case Text(text, private):
+                    texts.append(text)
+                    if extra := as_object(private.data).get("extra_content") if private else None:
+                        message["extra_content"] = extra
+                case Thinking():
+                    thoughts.append(part)
+                case ToolCall():
+                    calls.append(_call(part))
+                case Opaque(text, _):
+                    texts.append(text)
+                case _:
+                    assert_never(part)
+        if text := "".join(texts):
+            message["content"] = text
+        if calls:
+            message["tool_calls"] = calls
+        message.update(self._reasoning(thoughts, with_calls=bool(calls)))
+        return message
+
+    def _reasoning(self, thoughts: Sequence[Thinking], *, with_calls: bool) -> Mapping[str, object]:
+        """The reasoning before a call, where the provider wants it back."""
+        private = [as_object(part.private.data) for part in thoughts if part.private]
+        wanted = self.quirks.reasoning_back
+        back: dict[str, object] = {}
+        if wanted in ("reasoning_details", "same"):
+            details = [detail for data in private for detail in as_array(data.get("details"))]
+            back = {"reasoning_details": details} if details else back
+        if wanted and wanted != "reasoning_details" and with_calls:
+            fields = [as_str(data.get("field")) for data in private]
+            if wanted == "same":
+                wanted = next((field for field in fields if field in REASONING), "")
+            said = "".join(part.text for part, field in zip(thoughts, fields, strict=False) if field == wanted)
+            if wanted and (said := said or self.quirks.reasoning_filler):
+                back[wanted] = said
+        return back
+
+    def _user(self, answers: Sequence[Answered], parts: Sequence[Shown]) -> object:
+        """The content of the user's message: media that results hold first (a tool's message takes text only)."""
+        blocks: list[Mapping[str, object]] = []
+        for answer in answers:
+            media = [part for part in answer.content if not isinstance(part, Text)]
+            if media:
+                blocks.append({"type": "text", "text": f"[from the result of {answer.name}, call {answer.call_id}]"})
+                blocks += [self._block(part) for part in media]
+        blocks += [self._block(part) for part in parts]
+        if all(block["type"] == "text" for block in blocks):
+            return "\n\n".join(as_str(block["text"]) for block in blocks)
+        return blocks
+
+    def _block(self, part: Shown) -> Mapping[str, object]:
+        match part:
+            case Text(text, _):
+                return {"type": "text", "text": text}
+            case Image(media_type, data) if self.quirks.images and data and media_type in IMAGES:
+                return {"type": "image_url", "image_url": {"url": data_url(media_type, data)}}
+            case Document("application/pdf", data, name) if self.quirks.documents == "file" and data:
+                file = {"filename": name or "document.pdf", "file_data": data_url("application/pdf", data)}
+                return {"type": "file", "file": file}
+            case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
+                return {"type": "text", "text": f"[{name or 'document'}]\n{data.decode('utf-8', 'replace')}"}
+            case Image() | Document():
+                return {"type": "text", "text": stand_in(part)}
+            case _:
+                assert_never(part)
+
+    def _weight(self, part: Shown) -> int:
+        sent = self._block(part)["type"] in ("image_url", "file") if not isinstance(part, Text) else False
+        return media_weight(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
+
+
+def _has_media(messages: Sequence[Message]) -> bool:
+    shown = (part for message in messages for part in message.parts if not isinstance(part, ToolResult))
+    found = (part for message in messages for result in message.results for part in result.content)
+    return any(isinstance(part, Image | Document) for parts in (shown, found) for part in parts)
+
+
+def _tool_message(answer: Answered) -> Mapping[str, object]:
+    texts = [part.text for part in answer.content if isinstance(part, Text)]
+    media = len(answer.content) - len(texts)
+    text = "\n".join(texts) or f"({media} of image or document, shown in the next message)"
+    if answer.is_error and not text.lower().startswith(("error", "[interrupted")):
+        text = f"Error: {text}"
+    return {"role": "tool", "tool_call_id": answer.call_id, "content": text}
+
+
+def _call(part: ToolCall) -> object:
+    try:
+        arguments = json_dump(part.arguments)
+    except (ValueError, TypeError, RecursionError):  # JSON cannot say them (an infinite number)
+        arguments = "{}"
+    function = {"name": part.name, "arguments": arguments}
+    call = {"id": part.id, "type": "function", "function": function}
+    return {**call, **as_object(part.private.data)} if part.private else call
+
+
+def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[object] = ()) -> bytes:
+    """The beginning of a body: tools, `messages`, and the system prompt as the first of them."""
+    listed = [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        }
+        for tool in tools
+    ]
+    head = b'{"messages":['
+    if listed or more_tools:
+        head = b'{"tools":' + wire_bytes([*listed, *more_tools]) + b',"messages":['
+    if system.strip():
+        head += wire_bytes({"role": "system", "content": system}) + b","
+    return head
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Model and provider
+
+
+class ChatModel(WireModel):
+    """One model behind a Chat Completions endpoint."""
+
+    def __init__(self, provider: "ChatProvider", model_id: str) -> None:
+        super().__init__(provider, model_id, listed_as=provider.name)
+        self._provider = provider
+
+    def max_input_tokens(self, request: Request) -> int:
+        """An upper bound of the input's tokens: its bytes, with an image as 8,000 and a page of a PDF as 10,000."""
+        scroll = self._provider.scrolls_for(self._id).unroll(request)
+        return _OVERHEAD + schema_weight(request) + scroll.weight()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Make the call; once more without media where the model refuses to be shown them."""
+        said = again = False
+        try:
+            async with aclosing(super().stream(request)) as items:
+                async for item in items:
+                    said = True
+                    yield item
+        except ModelError as error:
+            again = not said and self._provider.learn(error, self._id, request)
+            if not again:
+                raise
+        if again:
+            async with aclosing(super().stream(request)) as items:
+                async for item in items:
+                    yield item
+
+    def prepare(self, request: Request) -> Call:
+        """The request as it goes out, and what will read its answer. No network."""
+        quirks = self._provider.row.quirks
+        origin = self._provider.origin(self._id)
+        scroll = self._provider.scrolls_for(self._id).unroll(request)
+        effort, notes = effort_members(self._id, quirks, request.effort, with_tools=bool(request.tools))
+        members: dict[str, object] = {"model": self._id, "stream": True}
+        if quirks.stream_usage:
+            members["stream_options"] = {"include_usage": True}
+        limit, clamped = output_limit(self._id, self._limits, request.max_output)
+        if limit:
+            members[quirks.max_tokens] = limit
+        members |= {**effort, **quirks.body}
+        members |= response_format(request, quirks.structured, with_tools=quirks.structured_tools)
+        if quirks.cache_key:
+            members["prompt_cache_key"] = cache_key(request.conversation)
+        members |= {name: value for name, value in request.options.items() if name != "tools"}
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
+        parameters = {
+            name: value for name, value in members.items() if name not in ("model", "stream", "stream_options")
+        }
+        headers = {**self._provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
+        return Call(
+            f"{self._provider.url}/chat/completions",
+            headers,
+            body,
+            RequestDigest(body.sha256, body.size, self._id, frozen(parameters)),
+            ChatReplyReader(origin, self._provider.scrolls.family),
+            origin,
+            self._provider.timeouts,
+            (*clamped, *notes, *self._provider.lessons(self._id, request)),
+        )
+
+
+class ChatProvider(OpenAIEndpoint):
+    """A provider of the Chat Completions family, as its row describes it. Its models share its connections."""
+
+    row_name: ClassVar[str] = "openai-compatible"
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        self.scrolls = EncodingCache(ChatDialect(f"chat:{self.name}", f"{self.name}/", self.row.quirks))
+        in_words = replace(self.row.quirks, images=False, documents="")
+        self._wordy = EncodingCache(ChatDialect(self.scrolls.family, f"{self.name}/", in_words))
+        self._blind: set[str] = set()  # models that refused to be shown media
+
+    def model(self, model_id: str) -> ChatModel:
+        """A model by id; any id is accepted."""
+        return ChatModel(self, model_id)
+
+    def scrolls_for(self, model_id: str) -> EncodingCache:
+        """Where conversations are kept as this model may be shown them."""
+        return self._wordy if model_id in self._blind else self.scrolls
+
+    def learn(self, error: ModelError, model_id: str, request: Request) -> bool:
+        """Whether an error says that the model cannot be shown media, so that the call may succeed without them.
+
+        Media may be in the history since another model had the conversation.
+        """
+        refused = error.kind in ("invalid_request", "not_found", "server") and re.search(
+            _BLIND, str(error.args[0]), re.IGNORECASE
+        )
+        if not refused or model_id in self._blind or not _has_media(request.messages):
+            return False
+        self._blind.add(model_id)
+        return True
+
+    def lessons(self, model_id: str, request: Request) -> tuple[str, ...]:
+        """Notes on what is left out."""
+        if model_id in self._blind and _has_media(request.messages):
+            return (f"{model_id} cannot be shown images or documents: it reads in words that they were there",)
+        return ()
+
+
+class Moonshot(ChatProvider):
+    """Moonshot (Kimi): MOONSHOT_API_KEY, MOONSHOT_BASE_URL."""
+
+    row_name = "moonshot"
+
+
+class DashScope(ChatProvider):
+    """Alibaba's DashScope (Qwen): DASHSCOPE_API_KEY, DASHSCOPE_BASE_URL."""
+
+    row_name = "dashscope"
+
+
+class MiniMax(ChatProvider):
+    """MiniMax: MINIMAX_API_KEY, MINIMAX_BASE_URL."""
+
+    row_name = "minimax"
+
+
+class OpenAICompatible(ChatProvider):
+    """Any other compatible server: OPENAI_COMPATIBLE_BASE_URL, and OPENAI_COMPATIBLE_API_KEY where it wants a key."""
+
+    row_name = "openai-compatible"

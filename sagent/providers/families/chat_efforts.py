@@ -1,0 +1,102 @@
+"""How hard a model of Chat Completions thinks: what a wish for effort becomes in the body of each provider's requests.
+
+Which knob a provider's models have is data (providers.toml: `effort`, `efforts`); how each knob is written is here.
+"""
+
+from collections.abc import Mapping
+
+from sagent.lib.json import EMPTY
+from sagent.model import Effort
+from sagent.providers.families.openai_models import efforts_of, gpt_version, nearest
+from sagent.providers.rows import Knob, Quirks
+
+Told = tuple[Mapping[str, object], tuple[str, ...]]
+"""Body members, and notes on what of the wish could not be met."""
+
+_USUAL: tuple[Effort, ...] = ("low", "medium", "high")
+_BUDGETS: Mapping[Effort, int] = {
+    "minimal": 1_024,
+    "low": 4_096,
+    "medium": 10_000,
+    "high": 20_000,
+    "xhigh": 32_000,
+    "max": 38_000,
+}
+
+
+def effort_members(model: str, quirks: Quirks, effort: Effort | None, *, with_tools: bool) -> Told:
+    """The body members that tell an effort in a provider's way, and notes on what could not be told."""
+    knob = knob_of(model, quirks)
+    if knob.style == "openai":
+        return _openai(model, effort, with_tools=with_tools)
+    if effort is None:
+        return EMPTY, ()
+    thinks = effort != "none"
+    switch = "enabled" if thinks else "disabled"
+    match knob.style:
+        case "reasoning":  # OpenRouter
+            return {"reasoning": {"effort": "xhigh" if effort == "max" else effort}}, ()
+        case "level":
+            return _level(model, effort, knob)
+        case "switch":  # Groq's Qwen
+            told = {"reasoning_effort": "default" if thinks else "none"}
+            return told, _no_levels(model, effort)
+        case "thinking" if thinks and knob.levels:  # DeepSeek, z.ai
+            level, notes = _level(model, effort, knob)
+            return {"thinking": {"type": switch}, **level}, notes
+        case "thinking":
+            return {"thinking": {"type": switch}}, _no_levels(model, effort)
+        case "adaptive":  # MiniMax
+            return {"thinking": {"type": "adaptive" if thinks else "disabled"}}, _no_levels(model, effort)
+        case "enable_thinking":  # DashScope
+            return {"enable_thinking": thinks, **({"thinking_budget": _BUDGETS[effort]} if thinks else {})}, ()
+        case "template":  # servers that hand it to the model's chat template: vLLM, llama.cpp
+            return _template(model, effort)
+        case "always":
+            return EMPTY, (f"{model} always thinks, as hard as it does: effort {effort} was left out",)
+        case _:
+            return EMPTY, (f"effort {effort} was left out: it is not known how {model} takes it",)
+
+
+def knob_of(model: str, quirks: Quirks) -> Knob:
+    """The knob of a model: that with the longest beginning of its id, with or without a vendor's name before it."""
+    names = (model.lower(), model.lower().rpartition("/")[2])
+    fitting = [knob for knob in quirks.efforts if any(name.startswith(knob.of.lower()) for name in names)]
+    return max(fitting, key=lambda knob: len(knob.of), default=Knob("", quirks.effort))
+
+
+def _level(model: str, effort: Effort, knob: Knob) -> Told:
+    if not knob.levels and effort == "none":
+        return {"reasoning_effort": "none"}, ()
+    best, notes = nearest(model, effort, knob.levels or _USUAL)
+    return {"reasoning_effort": best}, notes
+
+
+def _template(model: str, effort: Effort) -> Told:
+    """Templates know a switch or levels, each under its usual name, and pass over what they do not know."""
+    if effort == "none":
+        return {"chat_template_kwargs": {"enable_thinking": False}}, ()
+    level, notes = nearest(model, effort, _USUAL)
+    return {"chat_template_kwargs": {"enable_thinking": True, "reasoning_effort": level}}, notes
+
+
+def _no_levels(model: str, effort: Effort) -> tuple[str, ...]:
+    if effort == "none":
+        return ()
+    return (f"{model} knows no levels of effort: thinking is on",)
+
+
+def _openai(model: str, effort: Effort | None, *, with_tools: bool) -> Told:
+    """OpenAI's `reasoning_effort`. From GPT-5.5 on this endpoint takes tools only with the effort none, said aloud."""
+    version = gpt_version(model.rpartition("/")[2])
+    if with_tools and version >= (5, 4):
+        if version >= (5, 5) or effort is not None:
+            note = f"{model} does not reason here: Chat Completions takes tools only without reasoning"
+            return {"reasoning_effort": "none"}, (note,) if effort not in (None, "none") else ()
+        return EMPTY, ()
+    if effort is None:
+        return EMPTY, ()
+    if accepted := efforts_of(model):
+        best, notes = nearest(model, effort, accepted)
+        return {"reasoning_effort": best}, notes
+    return EMPTY, (f"{model} does not reason: effort {effort} was left out",) if effort != "none" else ()

@@ -1,0 +1,384 @@
+"""Chat Completions: chunks in. Pure reading of plain JSON, of the many dialects that call themselves compatible."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, mend_text
+from sagent.messages import Message, Private, StopReason, Text, Thinking, ToolCall
+from sagent.model import Billed, Delta, TextPart, ThinkingPart
+from sagent.providers.families.billing import (
+    count_of,
+    count_on,
+    disjoint,
+    first_count,
+    own_price,
+    source_fees,
+    tier_named,
+)
+from sagent.providers.wire.faults import Origin, error_in, from_event
+from sagent.providers.wire.reply import Bill, ReplyReader, frozen, parse_arguments
+from sagent.usage import Charge, Usage
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from sagent.messages import Part
+
+_STOPS: Mapping[str, StopReason] = {
+    "stop": "end",
+    "eos": "end",
+    "end_turn": "end",
+    "stop_sequence": "stop_sequence",
+    "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "model_length": "context_overflow",
+    "model_context_window_exceeded": "context_overflow",
+    "tool_calls": "tool_use",
+    "tool_use": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "sensitive": "content_filter",
+    "refusal": "refusal",
+    "malformed_function_call": "error",
+}
+# Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
+_BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
+_CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
+_SOURCES = ("citations", "search_results")  # beside it: Perplexity's
+REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+
+
+class _Pending:
+    """A tool call while it arrives."""
+
+    __slots__ = ("arguments", "extra", "id", "name")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+        self.extra: Mapping[str, object] = EMPTY
+
+    def followed_by(self, call_id: str, name: str, *, more: bool) -> bool:
+        """Whether a delta that seems to go on with this call begins another one all the same."""
+        if call_id and self.id:
+            return call_id != self.id and bool(name)
+        if not name or not self.arguments:
+            return False
+        return name != self.name or (more and self.is_whole())
+
+    def is_whole(self) -> bool:
+        """Whether what has come is a JSON object: what follows belongs to another call."""
+        return bool(self.arguments) and parse_arguments("".join(self.arguments))[1] is None
+
+
+class ChatReplyReader(ReplyReader):
+    """A reply taking shape from chat completion chunks. `family` labels what only this provider may read back."""
+
+    def __init__(self, origin: Origin, family: str) -> None:
+        super().__init__(origin, family)
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._field = ""  # where the reasoning came from
+        self._details: list[dict[str, object]] = []
+        self._calls: list[_Pending] = []
+        self._by_index: dict[int, _Pending] = {}
+        self._extra: Mapping[str, object] = EMPTY
+        self._cited: dict[str, list[object]] = {}
+        self._refused = False
+        self._stop = ""
+        self._usage: dict[str, object] = {}
+        self._cost: Decimal | None = None
+        self._tier = ""
+
+    def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        """Take one chunk; append what it brings."""
+        choices = as_array(event.get("choices"))
+        if choices:
+            choice = as_object(choices[0])
+            if not choice.get("index"):  # only one was asked for
+                self._choice(choice, as_object(choice.get("delta")) or self._late_message(choice), out)
+        if not self.response_id:
+            self.response_id = as_str(event.get("id"))
+        for name in _SOURCES:
+            self._cite(name, event.get(name))
+        usage = event.get("usage") or as_object(event.get("x_groq")).get("usage")
+        if usage or "cost" in event:
+            self._bill(as_object(usage), event, out)
+        if tier := event.get("service_tier"):
+            self._tier = as_str(tier)
+
+    def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
+        """Take a reply that came in one piece."""
+        choices = as_array(body.get("choices"))
+        if not choices:
+            return
+        choice = as_object(choices[0])
+        message = as_object(choice.get("message")) or as_object(choice.get("delta"))
+        if calls := as_array(message.get("tool_calls")):  # each is one, whatever its id
+            message = {**message, "tool_calls": [{**as_object(call), "index": at} for at, call in enumerate(calls)]}
+        self.feed({**body, "choices": [{**choice, "index": 0, "delta": message}]}, out)
+        self.complete = self.closed = True
+
+    def done(self) -> None:
+        """`[DONE]`: an end where anything was said, with or without a finish reason."""
+        if self._stop or self._text or self._thoughts or self._calls or self._usage:
+            self.complete = self.closed = True
+
+    def message(self) -> Message:
+        """The finished message: thinking first, then text, then calls."""
+        parts: list[Part] = []
+        if thoughts := mend_text("".join(self._thoughts)):
+            parts.append(Thinking(thoughts, self._private({"field": self._field, "details": self._details})))
+        elif self._details:
+            parts.append(Thinking("", self._private({"field": "", "details": self._details})))
+        if text := mend_text("".join(self._text)):
+            kept = {"extra_content": self._extra, **self._cited}
+            parts.append(Text(text, self._private(kept) if any(kept.values()) else None))
+        calls = [self._call(pending) for pending in self._calls if pending.id or pending.name or pending.arguments]
+        stop = _STOPS.get(self._stop.lower(), "end")
+        if calls and stop in ("end", "stop_sequence"):
+            stop = "tool_use"
+        elif not calls and stop == "tool_use":
+            stop = "end"
+        if self._refused and stop == "end":
+            stop = "refusal"
+        model = f"{self._origin.provider}/{self._origin.model}"
+        return Message("assistant", (*parts, *calls), model=model, stop=stop)
+
+    def bill(self) -> Bill:
+        """What it cost."""
+        if not self._usage:
+            return Bill(None, ())
+        usage = _usage(self._usage, spoke=bool(self._text or self._calls))
+        return Bill(usage, (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),))
+
+    def notes(self) -> tuple[str, ...]:
+        """Nothing so far."""
+        return ()
+
+    def _choice(self, choice: Mapping[str, object], delta: Mapping[str, object], out: list[Delta]) -> None:
+        if delta:
+            content = delta.get("content")
+            if isinstance(content, str):
+                if content:
+                    self._say(content, out)
+            elif content is not None:
+                self._content(content, out)
+            if len(delta) > 1 or "content" not in delta:
+                self._beside(delta, out)
+        if reason := choice.get("finish_reason"):
+            self._finish(as_str(reason), choice)
+        if usage := choice.get("usage"):  # Moonshot
+            self._bill(as_object(usage), EMPTY, out)
+
+    def _late_message(self, choice: Mapping[str, object]) -> Mapping[str, object]:
+        """A whole message in place of a delta; some servers end a stream by repeating all they have said."""
+        said = self._text or self._thoughts or self._calls
+        return EMPTY if said else as_object(choice.get("message"))
+
+    def _beside(self, delta: Mapping[str, object], out: list[Delta]) -> None:
+        """What a chunk holds besides text."""
+        self._reason(delta, out)
+        if refusal := as_str(delta.get("refusal")):
+            self._refused = True
+            self._say(refusal, out)
+        calls = delta.get("tool_calls")
+        for call in as_array(calls) or ([calls] if as_object(calls) else ()):
+            self._call_delta(as_object(call))
+        if function := as_object(delta.get("function_call")):
+            self._call_delta({"index": 0, "function": function})
+        if extra := as_object(delta.get("extra_content")):  # Google's thought signatures
+            self._extra = {**self._extra, **extra}
+        for name in _CITED:
+            self._cite(name, delta.get(name))
+
+    def _cite(self, name: str, told: object) -> None:
+        """Keep citations with the text. Some servers repeat all they have so far in each chunk."""
+        before = self._cited.get(name, [])
+        if news := [item for item in as_array(told) if item not in before]:
+            self._cited[name] = [*before, *news]
+
+    def _say(self, text: str, out: list[Delta]) -> None:
+        self.reasoning = False
+        self._text.append(text)
+        self.received += len(text)
+        out.append(TextPart(text))
+
+    def _think(self, text: str, source: str, out: list[Delta]) -> None:
+        self.reasoning = True
+        self._field = self._field or source
+        self._thoughts.append(text)
+        self.received += len(text)
+        out.append(ThinkingPart(text))
+
+    def _content(self, content: object, out: list[Delta]) -> None:
+        """Content that is not a string: a list of parts (Mistral), or an object (Cloudflare's JSON mode)."""
+        if fields := as_object(content):
+            self._say(json_dump(fields), out)
+        for item in as_array(content):
+            part = as_object(item)
+            kind = as_str(part.get("type"))
+            if kind in ("thinking", "reasoning"):
+                for text in _texts(part.get("thinking") or part.get("reasoning") or part.get("text")):
+                    self._think(text, "content", out)
+            elif kind in ("text", "output_text", "") or "text" in part:
+                for text in _texts(part.get("text") if part else item):
+                    self._say(text, out)
+
+    def _reason(self, delta: Mapping[str, object], out: list[Delta]) -> None:
+        """Reasoning, under one of its names. Some gateways say it twice, as text and as details: it counts once."""
+        shown = False
+        for name in REASONING:
+            value = delta.get(name)
+            texts = _texts(value) if value else ()
+            for text in texts:
+                self._think(text, name, out)
+                shown = True
+            if shown:
+                break
+        for item in as_array(delta.get("reasoning_details")):
+            detail = as_object(item)
+            text = as_str(detail.get("text")) or as_str(detail.get("summary"))
+            if text and not shown:
+                text = self._news(text)
+                detail = {**detail, "text": text} if detail.get("text") else detail
+                if text:
+                    self._think(text, "reasoning_details", out)
+            self._detail(detail)
+
+    def _news(self, text: str) -> str:
+        """What is new in a text that may hold all of the reasoning so far again (MiniMax)."""
+        before = sum(map(len, self._thoughts))
+        if len(text) < before or before < 16:
+            return text
+        said = "".join(self._thoughts)
+        return text[before:] if text.startswith(said) else text
+
+    def _detail(self, detail: Mapping[str, object]) -> None:
+        """Join a detail to the last one where it goes on with it (OpenRouter's rule: same type and index)."""
+        last = self._details[-1] if self._details else None
+        same = last is not None and all(last.get(name) == detail.get(name) for name in ("type", "index", "format"))
+        if last is None or not same or detail.get("type") == "reasoning.encrypted":
+            self._details.append(dict(detail))
+            return
+        for name, value in detail.items():
+            before = last.get(name)
+            if name in ("text", "summary", "signature") and isinstance(before, str) and isinstance(value, str):
+                last[name] = before + value
+            elif value is not None:
+                last[name] = value
+
+    def _call_delta(self, delta: Mapping[str, object]) -> None:
+        function = as_object(delta.get("function")) or as_object(delta.get("custom"))
+        name, call_id = as_str(function.get("name")), as_str(delta.get("id"))
+        arguments = function.get("arguments", function.get("input"))
+        pending = self._pending(delta.get("index"), call_id, name, more=bool(arguments))
+        pending.id = pending.id or call_id
+        if name and name != pending.name and not pending.arguments:
+            pending.name += name
+        if isinstance(arguments, str):
+            if arguments:
+                pending.arguments.append(arguments)
+                self.received += len(arguments)
+        elif arguments is not None:  # an object where the wire has a string
+            pending.arguments = [json_dump(arguments)]
+        if extra := as_object(delta.get("extra_content")):
+            pending.extra = extra
+
+    def _pending(self, index: object, call_id: str, name: str, *, more: bool) -> _Pending:
+        """The call a delta belongs to: by index where that is to be trusted, else by id, else the last one.
+
+        Some servers number every call 0, some leave the index out, some repeat id and name in each delta. `more` says
+        that the delta brings arguments.
+        """
+        if isinstance(index, int) and not isinstance(index, bool):
+            known = self._by_index.get(index)
+            if known is None or known.followed_by(call_id, name, more=more):
+                known = self._by_index[index] = self._new_call()
+            return known
+        if call_id:
+            for pending in reversed(self._calls):
+                if pending.id == call_id and not (name and more and pending.is_whole()):
+                    return pending
+        elif self._calls and not self._calls[-1].followed_by(call_id, name, more=more):
+            return self._calls[-1]
+        return self._new_call()
+
+    def _new_call(self) -> _Pending:
+        pending = _Pending()
+        self._calls.append(pending)
+        self.reasoning = False
+        return pending
+
+    def _call(self, pending: _Pending) -> ToolCall:
+        raw = "".join(pending.arguments)
+        arguments, malformed = parse_arguments(raw) if raw.strip() else (frozen(EMPTY), None)
+        private = self._private({"extra_content": pending.extra}) if pending.extra else None
+        return ToolCall(pending.id, pending.name, arguments, malformed, private)
+
+    def _finish(self, reason: str, choice: Mapping[str, object]) -> None:
+        if reason == "error" or error_in(choice):
+            raise from_event(self._origin, {"error": choice.get("error") or "the provider broke the reply off"})
+        if kind := _BROKEN.get(reason):
+            raise from_event(self._origin, {"error": {"type": kind, "message": f"the reply broke off: {reason}"}})
+        self._stop = reason
+        self.complete = True
+
+    def _bill(self, usage: Mapping[str, object], event: Mapping[str, object], out: list[Delta]) -> None:
+        count_on(self._usage, usage)
+        if (usd := own_price(usage, event)) is not None:
+            self._cost = usd
+        if self._usage:
+            out.append(Billed(self.bill().charges))
+
+    def _private(self, data: Mapping[str, object]) -> Private:
+        return Private(self._family, json_freeze({name: value for name, value in data.items() if value}))
+
+
+def _texts(value: object) -> list[str]:
+    """The strings in a text given as a string, an object with one, or a list of these."""
+    if isinstance(value, str):
+        return [value] if value else []
+    if items := as_array(value):
+        return [text for item in items for text in _texts(item)]
+    fields = as_object(value)
+    return _texts(fields.get("text") or fields.get("content")) if fields else []
+
+
+def _usage(told: Mapping[str, object], *, spoke: bool) -> Usage:
+    """Tokens, from the names in use. `spoke` says that the completion is more than reasoning."""
+    details = as_object(told.get("prompt_tokens_details"))
+    prompt, completion = count_of(told.get("prompt_tokens")), count_of(told.get("completion_tokens"))
+    total = count_of(told.get("total_tokens"))
+    reasoning = first_count(
+        as_object(told.get("completion_tokens_details")).get("reasoning_tokens"), told.get("reasoning_tokens")
+    )
+    if (heard := count_of(details.get("audio_tokens"))) and total == prompt + completion + heard:
+        prompt += heard  # Mistral counts sound beside the prompt
+    if spoke and reasoning > completion and total == prompt + completion:
+        completion += reasoning  # Vercel's gateway counts Gemini's thoughts beside all of it, and bills them
+    return disjoint(
+        prompt,
+        completion,
+        total=total,
+        read=first_count(
+            details.get("cached_tokens"),
+            told.get("prompt_cache_hit_tokens"),
+            told.get("cached_tokens"),
+            told.get("cache_read_input_tokens"),
+            told.get("num_cached_tokens"),
+        ),
+        written=first_count(
+            details.get("cache_write_tokens"),
+            details.get("cache_creation_tokens"),
+            details.get("cache_creation_input_tokens"),
+            told.get("cache_creation_input_tokens"),
+        ),
+        hour=count_of(as_object(told.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+        reasoning=reasoning,
+        fees=source_fees(told),
+    )

@@ -1,0 +1,156 @@
+"""What the providers of every family are: a row of data, an access, and the connections that their models share."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Self, TypeAlias
+
+from sagent.errors import UsageError
+from sagent.providers.access import (
+    Access,
+    Variables,
+    access_from_env,
+    access_from_key,
+    check_url,
+    either,
+    first_set,
+    loopback,
+)
+from sagent.providers.rows import Row, built_in
+from sagent.providers.wire.exchange import Timeouts
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.transport import DirectTransport, Transport
+
+Way: TypeAlias = Literal["direct", "sdk"]
+"""How requests get out: over our own connections, or through the provider's official SDK."""
+
+_OWN_HEADER = ("anthropic", "google")  # families with a header of their own for keys
+AUTHS = ("key", "bearer", "credentials")
+LOGINS = ("anthropic", "openai")
+"""Providers outside the clouds for which the SDK finds a login. It would give any other address the same one."""
+
+
+class Endpoint:
+    """An endpoint of some family. `row_name` is the row of the class; a subclass adds models and their listing."""
+
+    row_name: ClassVar[str]
+
+    def __init__(
+        self,
+        row: Row,
+        access: Access,
+        *,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        self.row = row
+        self.access = access
+        self.timeouts = timeouts or Timeouts()
+        self.transport = _open(row, access, transport, self.timeouts)
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Make what the models of a family share; the end of construction."""
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        base_url: str | None = None,
+        auth: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """By the row's variables, NAME_API_KEY and NAME_BASE_URL where it names no others.
+
+        `auth` is "key", "bearer" or "credentials" (from_credentials). A server on this machine needs no key. Raises
+        UsageError naming the variable that is missing.
+        """
+        row = built_in()[cls.row_name]
+        access = read_access(row, base_url=base_url, auth=auth, environ=environ)
+        return cls(row, access, transport=transport, timeouts=timeouts)
+
+    @classmethod
+    def from_key(
+        cls,
+        key: str,
+        *,
+        base_url: str | None = None,
+        auth: str | None = None,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """With a key. Raises UsageError when it cannot be one, or when there is no address."""
+        row = built_in()[cls.row_name]
+        access = read_access(row, key=key, base_url=base_url, auth=auth)
+        return cls(row, access, transport=transport, timeouts=timeouts)
+
+    @classmethod
+    def from_credentials(
+        cls, *, base_url: str | None = None, environ: Mapping[str, str] | None = None, timeouts: Timeouts | None = None
+    ) -> Self:
+        """With what the official SDK finds by itself: a profile, a workload's identity, a cloud's login."""
+        return cls.from_env(base_url=base_url, auth="credentials", environ=environ, timeouts=timeouts)
+
+    @property
+    def name(self) -> str:
+        """The provider's name."""
+        return self.row.name
+
+    def origin(self, model_id: str) -> Origin:
+        """Who is named in errors."""
+        return Origin(self.row.name, model_id, self.access.key, self.access.variable)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.transport.aclose()
+
+
+def read_access(
+    row: Row,
+    *,
+    key: str | None = None,
+    base_url: str | None = None,
+    auth: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    source: str = "",
+) -> Access:
+    """The access to a row's provider: with the key given, else as the environment says. Raises UsageError.
+
+    `source` is where a key that is given comes from, where that is not the environment, for messages.
+    """
+    if auth not in (None, *AUTHS):
+        raise UsageError(f"auth is one of {', '.join(AUTHS)}, not {auth!r}.")
+    if auth == "credentials" and not row.via and row.name not in LOGINS:
+        raise UsageError(f"{row.name} has no login but its key: give the key, or set {either(row.key)}.")
+    if row.via or auth == "credentials":
+        found, value = first_set(row.key, environ)
+        url = base_url or ("" if row.via else first_set(row.base, environ)[1])
+        url = url and check_url(row.name, url)
+        return Access(row.name, url, key or value, found, delegated=True, given=key is not None)
+    own = row.family in _OWN_HEADER
+    if key is not None:
+        bearer, url = auth == "bearer" if own else True, base_url or row.base_url
+        if not url:
+            raise UsageError(f"{row.name} has no address of its own: give its base_url beside the key.")
+        if not key.strip() and not row.free and not loopback(url):
+            raise UsageError(f"The key for {row.name} is empty: is the variable set that it was read from?")
+        return access_from_key(row.name, key, url, variable=source or either(row.key), bearer=bearer)
+    variables = Variables(row.key, row.base, row.token)
+    auth = auth if own else "bearer"
+    return access_from_env(
+        row.name, variables, row.base_url, base_url=base_url, auth=auth, environ=environ, open_door=row.free
+    )
+
+
+def _open(row: Row, access: Access, transport: Transport | Way | None, timeouts: Timeouts) -> Transport:
+    if transport is not None and not isinstance(transport, str):
+        return transport
+    if transport not in (None, "direct", "sdk"):
+        raise UsageError(f"transport is direct or sdk, not {transport!r}.")
+    if not access.delegated and transport != "sdk":
+        return DirectTransport(connect=timeouts.connect)
+    if transport == "direct":
+        raise UsageError(f"{row.name} is reached by its own login, which only the sdk transport has: --transport sdk.")
+    from sagent.providers.clouds.sdk import SdkTransport
+
+    return SdkTransport(row.family, row.via, access, connect=timeouts.connect)

@@ -1,0 +1,411 @@
+"""Google's generateContent: requests out. The wire is that of `v1beta`: only there do aliases of models exist."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, assert_never
+from urllib.parse import quote, urlencode
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
+from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
+from sagent.model import Effort, ModelInfo, ModelLimits, Request, RequestDigest, ToolSpec
+from sagent.providers.access import NO_KEY
+from sagent.providers.families.endpoint import Endpoint
+from sagent.providers.families.google_events import NAMELESS, GenerateReplyReader
+from sagent.providers.families.media import base64_text, media_weight, stand_in
+from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
+from sagent.providers.limits import limits_of, output_limit, usual_output
+from sagent.providers.wire.encoding import EncodingCache, Piece, schema_weight
+from sagent.providers.wire.exchange import Call, fetch
+from sagent.providers.wire.model import WireModel
+from sagent.providers.wire.reply import frozen
+
+# What stands for the signature of a call that another model made: Gemini 3 refuses a first call without one
+# (ai.google.dev, thought signatures, "migrating from other models").
+FOREIGN = "skip_thought_signature_validator"
+
+_IMAGE_TOKENS = 5_000  # before Gemini 3 each tile of 768 pixels counts 258; later an image counts 2,240 at most
+_PAGE_TOKENS = 4_000  # a PDF page counts as an image
+_OVERHEAD = 500  # what frames contents and tools
+_IMAGES = ("image/png", "image/jpeg", "image/webp")
+_VERSIONS = ("v1", "v1alpha", "v1beta", "v1beta1")
+_PAGES = 20  # of a listing that are read
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Request out
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateDialect:
+    """How turns are written for generateContent; `family` labels private data, `own` is what its models begin with.
+
+    `recent` says that the models are of Gemini 3 or later: calls are signed, and results may hold media.
+    """
+
+    family: str = "google"
+    own: str = "google/"
+    recent: bool = True
+
+    @property
+    def rules(self) -> Rules:
+        """Google gets its own ids back as it gave them."""
+        return Rules(self.family, own_ids=self.own)
+
+    def head(self, request: Request) -> bytes:
+        """Tools and system prompt; a server tool comes in the option `tools`."""
+        return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
+
+    def encode(self, turn: Turn) -> Piece:
+        """One JSON content."""
+        match turn:
+            case ModelTurn(parts):
+                data = wire_bytes({"role": "model", "parts": self._said(parts)})
+                return Piece(data, len(data))
+            case UserTurn(answers, parts):
+                blocks = [self._answer(answer) for answer in answers]
+                if not self.recent:
+                    blocks += [block for answer in answers for block in _answer_media(answer)]
+                blocks += [_shown_block(part) for part in parts]
+                data = wire_bytes({"role": "user", "parts": blocks})
+                shown = (*(part for answer in answers for part in answer.content), *parts)
+                sent = filter(_is_media, shown)
+                return Piece(data, len(data) + sum(media_weight(part, _IMAGE_TOKENS, _PAGE_TOKENS) for part in sent))
+            case _:
+                assert_never(turn)
+
+    def mark(self, data: bytes) -> None:
+        """There are no breakpoints: prefixes are cached by themselves."""
+
+    def _said(self, parts: Sequence[Said]) -> list[Mapping[str, object]]:
+        blocks = [_said_block(part) for part in parts]
+        first = next((place for place, block in enumerate(blocks) if "functionCall" in block), None)
+        if self.recent and first is not None:
+            blocks[first] = {"thoughtSignature": FOREIGN, **blocks[first]}
+        return blocks
+
+    def _answer(self, answer: Answered) -> Mapping[str, object]:
+        """A result, paired by id where Google gave the call one, by name and order where it did not."""
+        texts = [_plain(part) for part in answer.content if not _is_media(part)]
+        response: dict[str, object] = {} if answer.call_id.startswith(NAMELESS) else {"id": answer.call_id}
+        response |= {"name": answer.name, "response": {"error" if answer.is_error else "output": "\n".join(texts)}}
+        media = [_shown_block(part) for part in answer.content if _is_media(part)]
+        if media and self.recent:
+            response["parts"] = media
+        return {"functionResponse": response}
+
+
+def _said_block(part: Said) -> Mapping[str, object]:
+    match part:
+        case Text(text):
+            return {"text": text, **_signature(part)}
+        case Thinking(text):
+            return {"text": text, "thought": True, **_signature(part)}
+        case ToolCall(call_id, name, arguments):
+            call: dict[str, object] = {} if call_id.startswith(NAMELESS) else {"id": call_id}
+            return {"functionCall": {**call, "name": name, "args": _sendable(arguments)}, **_signature(part)}
+        case Opaque(_, private):
+            return as_object(private.data)
+        case _:
+            assert_never(part)
+
+
+def _signature(part: Text | Thinking | ToolCall) -> Mapping[str, object]:
+    signature = as_object(part.private.data).get("thoughtSignature") if part.private else None
+    return {"thoughtSignature": signature} if signature else {}
+
+
+def _sendable(arguments: JsonObject) -> object:
+    """Arguments as they were, unless JSON cannot say them (an infinite number)."""
+    try:
+        wire_bytes(arguments)
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return arguments
+
+
+def _answer_media(answer: Answered) -> list[Mapping[str, object]]:
+    """What a result holds besides text, for models whose results take text only: it follows all results."""
+    media = [_shown_block(part) for part in answer.content if _is_media(part)]
+    return [{"text": f"[from the result of {answer.name}]"}, *media] if media else []
+
+
+def _shown_block(part: Shown) -> Mapping[str, object]:
+    if isinstance(part, Text) or not _is_media(part):
+        return {"text": _plain(part)}
+    return {"inlineData": {"mimeType": part.media_type, "data": base64_text(part.data)}}
+
+
+def _is_media(part: Shown) -> bool:
+    """Whether a part goes out as bytes."""
+    match part:
+        case Image(media_type, data):
+            return media_type in _IMAGES and bool(data)
+        case Document(media_type, data):
+            return media_type == "application/pdf" and bool(data)
+        case Text():
+            return False
+        case _:
+            assert_never(part)
+
+
+def _plain(part: Shown) -> str:
+    """A part in words."""
+    match part:
+        case Text(text):
+            return text
+        case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
+            return f"[{name or 'document'}]\n{data.decode('utf-8', 'replace')}"
+        case Image() | Document():
+            return stand_in(part)
+        case _:
+            assert_never(part)
+
+
+def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[object] = ()) -> bytes:
+    """The beginning of a body: tools, system prompt, and `contents`.
+
+    A tool's schema goes into `parametersJsonSchema`: the older `parameters` takes a subset of OpenAPI's schema, and
+    answers 400 to what is usual in JSON Schema ($ref, additionalProperties, lists of types).
+    """
+    listed: list[object] = []
+    if tools:
+        declarations = [
+            {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+            for tool in tools
+        ]
+        listed.append({"functionDeclarations": declarations})
+    parts: list[bytes] = []
+    if listed or more_tools:
+        parts.append(b'"tools":' + wire_bytes([*listed, *more_tools]))
+    if system.strip():
+        parts.append(b'"systemInstruction":' + wire_bytes({"parts": [{"text": system}]}))
+    parts.append(b'"contents":[')
+    return b"{" + b",".join(parts)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How hard a model thinks
+
+_LEVELS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_BUDGETS: Mapping[Effort, int] = {
+    "none": 0,
+    "minimal": 512,
+    "low": 2_048,
+    "medium": 8_192,
+    "high": 16_384,
+    "xhigh": 24_576,
+    "max": 32_768,
+}
+_NEWEST = (99, 0)
+
+
+def generation(model: str) -> tuple[str, tuple[int, int]]:
+    """Kind ("pro", "flash", "flash-lite", "gemma" or "") and version of a model; an alias ("-latest") is the newest.
+
+    "gemini-3.1-pro-preview" is ("pro", (3, 1)), "gemma-4-31b-it" ("gemma", (4, 0)); ("", (0, 0)) is no Gemini at all.
+    """
+    words = model.lower().rpartition("/")[2].split("-")
+    if words[0] not in ("gemini", "gemma"):
+        return "", (0, 0)
+    major, _, minor = next((word for word in words[1:] if word[:1].isdecimal()), "").partition(".")
+    version = (0, 0)
+    if major.isdecimal() and len(major) < 3:  # longer ones are dates
+        version = (int(major), int(minor) if minor.isdecimal() else 0)
+    if words[0] == "gemma":
+        return "gemma", version
+    kind = "flash-lite" if "lite" in words else "flash" if "flash" in words else "pro"
+    return kind, _NEWEST if "latest" in words and not version[0] else version
+
+
+def recent(model: str) -> bool:
+    """Whether a model is of Gemini 3 or later, or of a kind unknown to us."""
+    kind, version = generation(model)
+    return not kind or (kind != "gemma" and version >= (3, 0))
+
+
+def speaks(model: str, version: tuple[int, int]) -> bool:
+    """Whether a model speaks or draws, and does neither think nor write JSON."""
+    words = model.lower().split("-")
+    return "tts" in words or ("image" in words and version < (3, 0))
+
+
+def think(model: str, effort: Effort | None) -> tuple[Mapping[str, object], tuple[str, ...]]:
+    """The `thinkingConfig` that an effort comes to, and notes on what could not be met: the one place that knows.
+
+    By ai.google.dev's thinking guide (as of 2026-11): before 2.5 no thinking; 2.5 takes a budget (Pro 128 to 32,768,
+    Flash 24,576 at most, Flash-Lite 512 at least; only Pro cannot stop); from 3 on levels, and thinking never ends.
+    """
+    kind, version = generation(model)
+    if not kind or version < ((4, 0) if kind == "gemma" else (2, 5)) or speaks(model, version):
+        wanted = effort not in (None, "none")
+        return EMPTY, (f"it is not known that {model} can think: effort {effort} was left out",) if wanted else ()
+    if version < (3, 0):
+        return _budget(model, kind, effort)
+    if effort is None:
+        return {"includeThoughts": True}, ()
+    accepted = _levels(kind, version)
+    at = _LEVELS.index(effort)
+    level = min(accepted, key=lambda each: abs(_LEVELS.index(each) - at))
+    notes = (f"{model} has no effort {effort}: {level} is used",) if level != effort else ()
+    return {"includeThoughts": True, "thinkingLevel": level.upper()}, notes
+
+
+def _levels(kind: str, version: tuple[int, int]) -> Sequence[Effort]:
+    if kind == "gemma":
+        return ("minimal", "high")
+    if kind == "pro" and version < (3, 1):
+        return ("low", "high")
+    if kind == "flash-lite" or (kind == "flash" and version < (3, 7)):
+        return ("minimal", "low", "medium", "high")
+    return ("low", "medium", "high")
+
+
+def _budget(model: str, kind: str, effort: Effort | None) -> tuple[Mapping[str, object], tuple[str, ...]]:
+    if effort is None:
+        return {"includeThoughts": True}, ()
+    least, most = {"pro": (128, 32_768), "flash": (0, 24_576)}.get(kind, (512, 24_576))
+    wanted = _BUDGETS[effort]
+    if wanted == 0 and kind != "pro":
+        return {"includeThoughts": False, "thinkingBudget": 0}, ()
+    budget = max(least, min(most, wanted))
+    notes = (f"{model} cannot stop thinking: it may think {budget} tokens",) if wanted == 0 else ()
+    if budget < wanted:
+        notes = (f"{model} thinks at most {most} tokens: effort {effort} asks for {wanted}",)
+    return {"includeThoughts": True, "thinkingBudget": budget}, notes
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Model and provider
+
+
+class GoogleModel(WireModel):
+    """One model behind generateContent."""
+
+    def __init__(self, provider: "Google", model_id: str) -> None:
+        super().__init__(provider, model_id, listed_as="google")
+        self._provider = provider
+        self._scrolls = provider.scrolls if recent(model_id) else provider.older_scrolls
+
+    def max_input_tokens(self, request: Request) -> int:
+        """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 4,000."""
+        return _OVERHEAD + schema_weight(request) + self._scrolls.unroll(request).weight()
+
+    def structures(self, request: Request) -> bool:
+        """Whether the answer is held to the schema: by Gemini from 2.5 on, beside tools from 3 on."""
+        return self._format(request) is not None
+
+    def prepare(self, request: Request) -> Call:
+        """The request as it goes out, and what will read its answer. No network."""
+        origin = self._provider.origin(self._id)
+        scroll = self._scrolls.unroll(request)
+        limit, clamped = output_limit(self._id, self._limits, request.max_output, usual_output(request.effort))
+        thinking, notes = think(self._id, request.effort)
+        generated: dict[str, object] = {"maxOutputTokens": limit} if limit else {}
+        if thinking:
+            generated["thinkingConfig"] = thinking
+        if schema := self._format(request):
+            generated |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
+        options = {name: value for name, value in request.options.items() if name != "tools"}
+        generated |= as_object(options.pop("generationConfig", None))
+        members: dict[str, object] = {**options, "generationConfig": generated}
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
+        headers = {**self._provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
+        return Call(
+            f"{self._provider.url_of(self._id)}:streamGenerateContent?alt=sse",
+            headers,
+            body,
+            RequestDigest(body.sha256, body.size, self._id, frozen(members)),
+            GenerateReplyReader(origin, self._scrolls.family),
+            origin,
+            self._provider.timeouts,
+            (*clamped, *notes),
+        )
+
+    def _format(self, request: Request) -> JsonObject | None:
+        """The schema as it goes out (ai.google.dev, structured outputs)."""
+        if request.output_schema is None:
+            return None
+        from sagent.providers.families.schemas import GOOGLE, fitted
+
+        kind, version = generation(self._id)
+        tools = bool(request.tools or request.options.get("tools"))
+        held = kind in ("pro", "flash", "flash-lite") and version >= ((3, 0) if tools else (2, 5))
+        return fitted(request.output_schema, GOOGLE) if held and not speaks(self._id, version) else None
+
+
+class Google(Endpoint):
+    """Google's Gemini API, or a service or a cloud that speaks it. Its models share its connections."""
+
+    row_name: ClassVar[str] = "google"
+
+    def _set_up(self) -> None:
+        label = "google" if self.name == "google" else f"google:{self.name}"
+        self.scrolls = EncodingCache(GenerateDialect(label, f"{self.name}/"))
+        self.older_scrolls = EncodingCache(GenerateDialect(label, f"{self.name}/", recent=False))
+
+    def model(self, model_id: str) -> GoogleModel:
+        """A model by id; any id is accepted."""
+        return GoogleModel(self, model_id)
+
+    def url_of(self, model_id: str) -> str:
+        """Where a model is."""
+        if self.row.via == "vertex":  # the SDK puts its address, the project and the place before it
+            return model_id if "/" in model_id else f"publishers/google/models/{quote(model_id)}"
+        return model_url(self.access.base_url, model_id)
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The API's own listing, without models that generate no content. Raises ModelError."""
+        found: list[ModelInfo] = []
+        query = {"pageSize": "1000"}
+        root = "publishers/google" if self.row.via == "vertex" else api_root(self.access.base_url)
+        for _ in range(_PAGES):
+            listing = f"{root}/models?{urlencode(query)}"
+            data = as_object(await fetch(self.transport, listing, self.headers(), self.origin(""), self.timeouts))
+            listed = as_array(data.get("models")) or as_array(data.get("publisherModels"))
+            found += [_model_info(entry) for entry in map(as_object, listed) if _generates(entry)]
+            if not (token := as_str(data.get("nextPageToken"))):
+                break
+            query["pageToken"] = token
+        return tuple(found)
+
+    def headers(self) -> dict[str, str]:
+        """What every request carries."""
+        if self.access.delegated:
+            return {}
+        key = self.access.key or NO_KEY
+        return {"authorization": f"Bearer {key}"} if self.access.bearer else {"x-goog-api-key": key}
+
+
+class Vertex(Google):
+    """Gemini on Google's Vertex AI, by Google's application default credentials.
+
+    GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION say where.
+    """
+
+    row_name: ClassVar[str] = "vertex"
+
+
+def api_root(base_url: str) -> str:
+    """Where the API is, from a base URL with or without its version; v1beta unless the URL says otherwise."""
+    base = base_url.rstrip("/").removesuffix("/models")
+    return base if base.rpartition("/")[2] in _VERSIONS else f"{base}/v1beta"
+
+
+def model_url(base_url: str, model: str) -> str:
+    """Where a model is; an id with a "/" ("tunedModels/x") is a path of its own."""
+    path = quote(model if "/" in model else f"models/{model}", safe="/")
+    return f"{api_root(base_url)}/{path}"
+
+
+def _generates(entry: Mapping[str, object]) -> bool:
+    methods = as_array(entry.get("supportedGenerationMethods"))
+    return not methods or "generateContent" in methods
+
+
+def _model_info(entry: Mapping[str, object]) -> ModelInfo:
+    model_id = as_str(entry.get("name")).removeprefix("publishers/google/").removeprefix("models/")
+    known = limits_of("google", model_id)
+    window, output = as_int(entry.get("inputTokenLimit")), as_int(entry.get("outputTokenLimit"))
+    return ModelInfo(
+        model_id, ModelLimits(window or known.window, output or known.max_output), as_str(entry.get("displayName"))
+    )

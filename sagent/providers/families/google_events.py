@@ -1,0 +1,325 @@
+"""Google's generateContent: chunks in. Pure reading of plain JSON: no clock, no network."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, mend_text
+from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
+from sagent.model import Billed, Delta, TextPart, ThinkingPart
+from sagent.providers.families.billing import count_of, count_on
+from sagent.providers.handover import excerpt
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.reply import Bill, ReplyReader, frozen, parse_arguments
+from sagent.usage import Charge, Usage
+
+NAMELESS = "nameless_"  # what the ids begin with that we give to calls that came without one; they never go out
+
+_STOPS: Mapping[str, StopReason] = {
+    "STOP": "end",
+    "UNEXPECTED_TOOL_CALL": "end",  # a call of a tool that was not offered: the answer to it says so
+    "MAX_TOKENS": "max_tokens",
+    "CONTINUATION": "max_tokens",  # of one request; going on would take that request again, with a token
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "LANGUAGE": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "MODEL_ARMOR": "content_filter",
+    "ESCALATION": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+}
+# The model wrote a call or a reply that cannot be read, or none at all, as Gemini now and then does after results.
+# It is drawn anew each time: asking again is the remedy.
+_BROKEN = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE")
+_BROKEN_IF_EMPTY = ("UNEXPECTED_TOOL_CALL", "OTHER", "FINISH_REASON_UNSPECIFIED")
+_CITED = ("groundingMetadata", "urlContextMetadata", "citationMetadata")
+_COUNTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "totalTokenCount")
+
+
+class _Piece:
+    """A part of the reply while it arrives: text, a thought, a call, or something of Google's own (`part`)."""
+
+    __slots__ = ("arguments", "id", "kind", "name", "part", "signature", "texts")
+
+    def __init__(self, kind: str, signature: str = "", part: Mapping[str, object] = EMPTY) -> None:
+        self.kind = kind
+        self.signature = signature
+        self.part = part
+        self.texts: list[str] = []
+        self.id = ""
+        self.name = ""
+        self.arguments: object = None
+
+
+class GenerateReplyReader(ReplyReader):
+    """A reply taking shape from generateContent's chunks. `family` labels what only Google may read back.
+
+    Signatures stay on the part they came with. One that came without text becomes an Opaque of its own, for the API
+    wants it back in its place; parts are never merged across one (ai.google.dev, thought signatures).
+    """
+
+    def __init__(self, origin: Origin, family: str = "google") -> None:
+        super().__init__(origin, family)
+        self._pieces: list[_Piece] = []
+        self._unfinished: _Piece | None = None  # a call whose arguments come in pieces
+        self._stop = ""
+        self._why = ""
+        self._cited: dict[str, object] = {}
+        self._usage: dict[str, object] = {}
+        self._version = ""
+
+    def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        """Take one chunk; append what it brings."""
+        self.response_id = self.response_id or as_str(event.get("responseId"))
+        self._version = as_str(event.get("modelVersion")) or self._version
+        self._bill(as_object(event.get("usageMetadata")), out)
+        for item in as_array(event.get("candidates")):
+            candidate = as_object(item)
+            if not candidate.get("index"):  # only one was asked for
+                self._candidate(candidate, out)
+        feedback = as_object(event.get("promptFeedback"))
+        if reason := as_str(feedback.get("blockReason")):
+            self._why = f"the provider blocked the prompt: {_reason(reason, feedback.get('blockReasonMessage'))}"
+            self._stop, self.complete = "SAFETY", True
+
+    def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
+        """Take a reply that came in one piece."""
+        self.feed(body, out)
+        if as_array(body.get("candidates")):
+            self.complete = True
+        self.closed = self.complete
+
+    def done(self) -> None:
+        """`[DONE]`, which gateways append: an end where the reply has told why it stopped."""
+        self.closed = self.complete
+
+    def message(self) -> Message:
+        """The finished message."""
+        parts = [part for number, piece in enumerate(self._pieces) if (part := self._part(piece, number)) is not None]
+        self._cite(parts)
+        calls = any(isinstance(part, ToolCall) for part in parts)
+        stop = _STOPS.get(self._stop, "error") if self._stop else "end"
+        return Message(
+            "assistant",
+            tuple(parts),
+            model=f"{self._origin.provider}/{self._origin.model}",
+            stop="tool_use" if calls and stop == "end" else stop,
+        )
+
+    def bill(self) -> Bill:
+        """What it cost. A chunk repeats the counts so far: the last ones hold."""
+        if not any(name in self._usage for name in _COUNTS):
+            return Bill(None, ())
+        usage = replace(_usage(self._usage), fees=self._fees())
+        model = self._origin.model
+        if model.endswith("-latest"):  # an alias: the price is that of the model it stands for
+            model = self._version or model
+        return Bill(usage, (Charge(model, usage, _tier(self._usage)),))
+
+    def _fees(self) -> Mapping[str, int]:
+        """Searches: each query is billed, before Gemini 3 the request that searched (ai.google.dev, pricing)."""
+        grounded = as_object(self._cited.get("groundingMetadata"))
+        queries = sum(bool(as_str(query).strip()) for query in as_array(grounded.get("webSearchQueries")))
+        older = as_str(self._version or self._origin.model).rpartition("/")[2].startswith(("gemini-1", "gemini-2"))
+        fees = {"web_search": min(queries, 1) if older else queries}
+        if any("maps" in as_object(chunk) for chunk in as_array(grounded.get("groundingChunks"))):
+            fees["map_search"] = 1
+        return {kind: count for kind, count in fees.items() if count}
+
+    def notes(self) -> tuple[str, ...]:
+        """Why the provider stopped the model, where it did."""
+        return (self._why,) if self._why else ()
+
+    def _candidate(self, candidate: Mapping[str, object], out: list[Delta]) -> None:
+        for part in as_array(as_object(candidate.get("content")).get("parts")):
+            self._take(as_object(part), out)
+        for name in _CITED:
+            if told := as_object(candidate.get(name)):
+                self._cited[name] = told
+        if reason := as_str(candidate.get("finishReason")):
+            self._finish(reason, candidate)
+
+    def _finish(self, reason: str, candidate: Mapping[str, object]) -> None:
+        told = _reason(reason, candidate.get("finishMessage"))
+        if reason in _BROKEN or (reason in _BROKEN_IF_EMPTY and not self._pieces):
+            raise self._origin.error("protocol", f"the model's reply broke off: {told}")
+        if reason == "STOP" and not any(map(_says, self._pieces)):
+            raise self._origin.error("protocol", "the model ended its reply without saying or doing anything")
+        self._stop, self.complete = reason, True
+        if _STOPS.get(reason, "error") in ("content_filter", "error"):
+            self._why = f"the provider stopped the answer: {told}"
+
+    def _take(self, part: Mapping[str, object], out: list[Delta]) -> None:
+        signature = as_str(part.get("thoughtSignature"))
+        text, call = part.get("text"), part.get("functionCall")
+        if isinstance(call, Mapping):
+            self._call(as_object(cast("object", call)), signature)
+            self.reasoning = False
+        elif not isinstance(text, str):
+            if part:
+                self._pieces.append(_Piece("own", part=part))
+                self.reasoning = True  # a server tool is at work
+        else:
+            self._say(text, "thought" if part.get("thought") is True else "text", signature, out)
+            if signature and not text.strip():
+                self._pieces.append(_Piece("own", part={**part, "text": ""}))
+
+    def _say(self, text: str, kind: str, signature: str, out: list[Delta]) -> None:
+        if not text:
+            return
+        signature = signature if text.strip() else ""  # blank text is not kept: its signature stands alone
+        last = self._pieces[-1] if self._pieces else None
+        if last is None or last.kind != kind or last.signature or signature:
+            last = _Piece(kind, signature)
+            self._pieces.append(last)
+        last.texts.append(text)
+        self.received += len(text)
+        self.reasoning = kind == "thought"
+        out.append(ThinkingPart(text) if self.reasoning else TextPart(text))
+
+    def _call(self, call: Mapping[str, object], signature: str) -> None:
+        """A call, or a piece of one: with `willContinue` arguments follow, by their paths, until a piece lacks it."""
+        name, piece = as_str(call.get("name")), self._unfinished
+        if name or piece is None:
+            if not call:
+                return  # the end of a call that had no pieces
+            piece = _Piece("call")
+            piece.name = name
+            self._pieces.append(piece)
+        piece.id = as_str(call.get("id")) or piece.id
+        piece.signature = signature or piece.signature
+        if (arguments := call.get("args")) is not None:
+            piece.arguments = arguments
+            self.received += len(str(arguments))
+        for item in as_array(call.get("partialArgs")):
+            piece.arguments = _placed(piece.arguments, as_object(item))
+        self._unfinished = piece if call.get("willContinue") is True else None
+
+    def _part(self, piece: _Piece, number: int) -> Part | None:
+        signed = {"thoughtSignature": piece.signature} if piece.signature else None
+        private = self._private(signed) if signed else None
+        match piece.kind:
+            case "text":
+                return Text(mend_text("".join(piece.texts)), private)
+            case "thought":
+                return Thinking(mend_text("".join(piece.texts)), private)
+            case "call":
+                arguments, malformed = _arguments(piece.arguments)
+                call_id = piece.id or f"{NAMELESS}{self.response_id[:40]}_{number}"
+                return ToolCall(call_id, piece.name, arguments, malformed, private)
+            case _:
+                return Opaque(_told(piece.part), self._private(piece.part))
+
+    def _cite(self, parts: list[Part]) -> None:
+        """Put sources and citations, which tell of the whole reply, at its last text."""
+        for place in range(len(parts) - 1, -1, -1):
+            part = parts[place]
+            if isinstance(part, Text) and self._cited:
+                before = as_object(part.private.data) if part.private else EMPTY
+                parts[place] = Text(part.text, self._private({**before, **self._cited}))
+                return
+
+    def _bill(self, usage: Mapping[str, object], out: list[Delta]) -> None:
+        count_on(self._usage, usage)
+        if usage and (charges := self.bill().charges):
+            out.append(Billed(charges))
+
+
+def _says(piece: _Piece) -> bool:
+    """Whether a piece is more than a thought, blank text, or the signature that stands at a text's end."""
+    match piece.kind:
+        case "call":
+            return True
+        case "text":
+            return bool("".join(piece.texts).strip())
+        case "own":
+            return "text" not in piece.part
+        case _:
+            return False
+
+
+def _reason(reason: str, message: object) -> str:
+    return f"{reason}: {text}" if (text := as_str(message)) else reason
+
+
+def _json(value: object) -> str:
+    try:
+        return json_dump(value)
+    except (ValueError, RecursionError):  # an infinite number
+        return str(value)
+
+
+def _arguments(given: object) -> tuple[JsonObject, str | None]:
+    """A call's arguments; a string in their place, which no Gemini sends, is read as JSON."""
+    if isinstance(given, str) and given.strip():
+        return parse_arguments(given)
+    if as_array(given):
+        return EMPTY, _json(given)
+    return frozen(as_object(given)), None
+
+
+def _placed(arguments: object, piece: Mapping[str, object]) -> object:
+    """The arguments with one more piece in its place; strings go on where the piece before said that they do."""
+    value: object = None
+    for name in ("stringValue", "numberValue", "boolValue"):
+        if name in piece:
+            value = piece[name]
+    steps = as_str(piece.get("jsonPath")).removeprefix("$").replace("[", ".[").split(".")
+    return _with([step for step in steps if step], arguments, value)
+
+
+def _with(steps: list[str], before: object, value: object) -> object:
+    """A JSON value with `value` put at a path of member names and [numbers]."""
+    if not steps:
+        return before + value if isinstance(before, str) and isinstance(value, str) else value
+    step, *rest = steps
+    index = step[1:-1]
+    if step[:1] == "[" and index.isdecimal():
+        items = list(as_array(before))
+        place = min(int(index), len(items))  # they come in order
+        return [*items[:place], _with(rest, items[place] if place < len(items) else None, value), *items[place + 1 :]]
+    name = index.strip("'\"") if step[:1] == "[" else step
+    members = dict(as_object(before))
+    members[name] = _with(rest, members.get(name), value)
+    return members
+
+
+def _usage(told: Mapping[str, object]) -> Usage:
+    """Tokens. Cached ones are inside the prompt's; a server tool's input and thoughts stand beside the other counts."""
+    prompt = count_of(told.get("promptTokenCount"))
+    read = min(prompt, count_of(told.get("cachedContentTokenCount")))
+    thoughts = count_of(told.get("thoughtsTokenCount"))
+    return Usage(
+        input=prompt - read + count_of(told.get("toolUsePromptTokenCount")),
+        cache_read=read,
+        output=count_of(told.get("candidatesTokenCount")) + thoughts,
+        reasoning=thoughts,
+    )
+
+
+def _tier(told: Mapping[str, object]) -> str:
+    """The service tier: `serviceTier` ("flex") at the Gemini API, `trafficType` ("ON_DEMAND_FLEX") at Vertex."""
+    tier = as_str(told.get("serviceTier")) or as_str(told.get("trafficType")).removeprefix("ON_DEMAND").strip("_")
+    return "" if tier.lower() in ("standard", "traffic_type_unspecified") else tier.lower()
+
+
+def _told(part: Mapping[str, object]) -> str:
+    """What a part of Google's own says, for a person and for other providers."""
+    code, result = as_object(part.get("executableCode")), as_object(part.get("codeExecutionResult"))
+    media = as_object(part.get("inlineData")) or as_object(part.get("fileData"))
+    if code:
+        words = f"```{as_str(code.get('language')).lower()}\n{as_str(code.get('code')).strip()}\n```"
+    elif result:
+        outcome = as_str(result.get("outcome")).removeprefix("OUTCOME_").lower()
+        words = f"[code execution: {outcome}]\n{as_str(result.get('output'))}".strip()
+    elif media:
+        words = f"[{as_str(media.get('mimeType'), 'file')} {as_str(media.get('fileUri'))}".strip() + "]"
+    elif response := as_object(part.get("toolResponse")):
+        words = _json(response.get("response"))
+    else:
+        words = ""
+    return excerpt(words)

@@ -1,0 +1,40 @@
+"""Images and documents on the wire: base64, what they max_input_tokens, and the words for those that cannot be sent."""
+
+import re
+from binascii import b2a_base64
+
+from sagent.messages import Document, Image, Text
+
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+def base64_text(data: bytes) -> str:
+    """Base64 in one line."""
+    return b2a_base64(data, newline=False).decode()
+
+
+def data_url(media_type: str, data: bytes) -> str:
+    """Bytes as a URL."""
+    return f"data:{media_type};base64,{base64_text(data)}"
+
+
+def media_weight(part: Text | Image | Document, image: int, page: int) -> int:
+    """What to add to a part's encoded size so that the sum bounds its tokens, given what an image and a page count."""
+    if isinstance(part, Text):
+        return 0
+    encoded = -(-len(part.data) // 3) * 4
+    if isinstance(part, Image):
+        return image - encoded
+    return page * pdf_pages(part.data) - encoded if part.media_type == "application/pdf" else 0
+
+
+def pdf_pages(data: bytes) -> int:
+    """The pages of a PDF where its page objects can be seen; else a guess from its size, on the high side."""
+    seen = len(re.findall(rb"/Type\s*/Page(?![a-zA-Z])", data))
+    return seen or -(-len(data) // 4_000)
+
+
+def stand_in(part: Image | Document) -> str:
+    """What a model reads in place of something it cannot be shown."""
+    what = "image" if isinstance(part, Image) else part.name or "document"
+    return f"[{what}: {part.media_type}, {len(part.data)} bytes; it cannot be shown to this model]"

@@ -1,0 +1,50 @@
+"""What providers with an OpenAI-like endpoint share, whichever of its APIs they are spoken to through."""
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from sagent.lib.json import as_array, as_object, as_str
+from sagent.model import ModelInfo
+from sagent.providers.access import NO_KEY, Access
+from sagent.providers.families.endpoint import Endpoint
+from sagent.providers.limits import limits_of
+from sagent.providers.listings import limits_in, prices_in
+from sagent.providers.rows import Row, row_for_url
+from sagent.providers.wire.exchange import fetch
+
+
+class OpenAIEndpoint(Endpoint):
+    """An endpoint that speaks one of OpenAI's APIs."""
+
+    def _set_up(self) -> None:
+        self.row = settled(self.row, self.access)
+        self.url = api_root(self.access.base_url) if self.access.base_url else ""
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The server's own listing. Raises ModelError."""
+        data = await fetch(self.transport, f"{self.url}/models", self.headers(), self.origin(""), self.timeouts)
+        listed = as_array(as_object(data).get("data")) or as_array(as_object(data).get("models")) or as_array(data)
+        return tuple(self._info(as_object(entry)) for entry in listed)
+
+    def headers(self) -> dict[str, str]:
+        """What every request carries. A server on this machine that wants a key takes any."""
+        return {} if self.access.delegated else {"authorization": f"Bearer {self.access.key or NO_KEY}"}
+
+    def _info(self, entry: Mapping[str, object]) -> ModelInfo:
+        model_id = as_str(entry.get("id")) or as_str(entry.get("name"))
+        name = as_str(entry.get("name")) or as_str(entry.get("display_name"))
+        return ModelInfo(model_id, limits_in(entry, limits_of(self.name, model_id)), name, prices_in(entry))
+
+
+def settled(row: Row, access: Access) -> Row:
+    """The row to go by: the generic one takes over the quirks of a provider we know at that address."""
+    from dataclasses import replace
+
+    known = row_for_url(access.base_url) if row.name == "openai-compatible" else None
+    return replace(row, quirks=known.quirks) if known else row
+
+
+def api_root(base_url: str) -> str:
+    """The API's root, from a base URL with or without its last path; a bare host means /v1."""
+    base = base_url.rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
+    return f"{base}/v1" if urlsplit(base).path in ("", "/") else base

@@ -1,0 +1,400 @@
+"""OpenAI Responses: requests out. Nothing is stored at the provider: what it wants to know again, we send again."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import ClassVar, assert_never
+from urllib.parse import urlsplit
+
+from sagent.errors import ModelError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_load, wire_bytes
+from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
+from sagent.model import Delta, Reply, Request, RequestDigest, ToolSpec
+from sagent.providers.families.media import IMAGES, data_url, media_weight, stand_in
+from sagent.providers.families.openai_endpoint import OpenAIEndpoint
+from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest
+from sagent.providers.families.responses_events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
+from sagent.providers.families.schemas import CHAT, OPENAI, openai_form, openai_holds
+from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
+from sagent.providers.limits import output_limit
+from sagent.providers.wire.encoding import EncodingCache, Piece, schema_weight
+from sagent.providers.wire.exchange import Call, exchange
+from sagent.providers.wire.model import WireModel
+from sagent.providers.wire.reply import frozen
+
+_OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
+_LEAST_OUTPUT = 16  # max_output_tokens below it are refused
+_ENCRYPTED = "reasoning.encrypted_content"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Request out
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesDialect:
+    """How turns are written. `own` is what the `model` of the provider's own messages begins with.
+
+    `reasoning` goes to models that reason; others are not shown it.
+    """
+
+    family: str
+    own: str
+    reasoning: bool = True
+
+    @property
+    def rules(self) -> Rules:
+        """A provider gets its own ids back as it gave them."""
+        return Rules(self.family, LONGEST_ID, self.own)
+
+    def head(self, request: Request) -> bytes:
+        """Tools and instructions; a server tool comes in the option `tools`."""
+        return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
+
+    def encode(self, turn: Turn) -> Piece:
+        """One or more input items, joined by commas."""
+        match turn:
+            case ModelTurn():
+                thought = any(isinstance(part, Thinking) for part in turn.parts)
+                items = _model_items(turn if self.reasoning or not thought else _unreasoned(turn))
+                data = b",".join(map(wire_bytes, items))
+                return Piece(data, len(data))
+            case UserTurn(answers, parts):
+                inputs = [_answer_item(answer) for answer in answers]
+                if parts:
+                    inputs.append({"role": "user", "content": _content(parts)})
+                data = b",".join(map(wire_bytes, inputs))
+                shown = (*(part for answer in answers for part in answer.content), *parts)
+                return Piece(data, len(data) + sum(_weight(part) for part in shown))
+            case _:
+                assert_never(turn)
+
+    def mark(self, data: bytes) -> None:
+        """There are no breakpoints: prefixes are cached by themselves."""
+
+
+def _unreasoned(turn: ModelTurn) -> ModelTurn:
+    """The turn without its reasoning; and without ids, by which an item may be missed that belongs to another."""
+    return ModelTurn(
+        tuple(
+            part if isinstance(part, Opaque) else replace(part, private=None)
+            for part in turn.parts
+            if not isinstance(part, Thinking)
+        )
+    )
+
+
+def _model_items(turn: ModelTurn) -> Sequence[Mapping[str, object]]:
+    """What the model said, as the items it came in. A reasoning item must be followed by what was reasoned about."""
+    answered = {as_str(data.get("call_id")) for part in turn.parts if (data := _output(part))}
+    items: list[Mapping[str, object]] = []
+    open_message = ""  # the id of the message that the next text may still belong to
+    for part in turn.parts:
+        message_id = ""
+        match part:
+            case Text(text, private):
+                data = as_object(private.data) if private else EMPTY
+                message_id = as_str(data.get("id"))
+                if message_id and message_id == open_message:
+                    items[-1] = {**items[-1], "content": [*as_array(items[-1].get("content")), _said(text, data)]}
+                else:
+                    items.append(_message_item(text, data))
+            case Thinking():
+                items.append(_data(part))
+            case ToolCall():
+                items.append(_call_item(part))
+            case Opaque():
+                data = _data(part)
+                if data.get("type") not in CLIENT_CALLS or as_str(data.get("call_id")) in answered:
+                    items.append(data)
+            case _:
+                assert_never(part)
+        open_message = message_id
+    while items and items[-1].get("type") == "reasoning":
+        items.pop()
+    return items or [{"role": "assistant", "content": PAUSED}]
+
+
+def _message_item(text: str, data: Mapping[str, object]) -> Mapping[str, object]:
+    """The provider's own message as it came; anybody else's as plain text."""
+    if not data:
+        return {"role": "assistant", "content": text}
+    item: dict[str, object] = {"type": "message", "role": "assistant", "content": [_said(text, data)]}
+    item |= {name: data[name] for name in ("id", "phase") if name in data}
+    item["status"] = data.get("status", "completed")
+    return item
+
+
+def _said(text: str, data: Mapping[str, object]) -> Mapping[str, object]:
+    if data.get("refusal"):
+        return {"type": "refusal", "refusal": text}
+    return {"type": "output_text", "text": text, "annotations": data.get("annotations", ())}
+
+
+def _call_item(part: ToolCall) -> Mapping[str, object]:
+    data = _data(part)
+    item: dict[str, object] = {"type": "function_call", "call_id": part.id, "name": part.name}
+    item["arguments"] = _arguments(part, as_str(data.get("arguments")))
+    item |= {name: value for name, value in data.items() if name != "arguments"}
+    return item
+
+
+def _arguments(part: ToolCall, raw: str) -> str:
+    """As the model wrote them, while that is what they are: somebody may have changed the call."""
+    try:
+        return raw if raw and json_load(raw) == part.arguments else json_dump(part.arguments)
+    except (ValueError, TypeError, RecursionError):  # JSON cannot say them (an infinite number)
+        return "{}"
+
+
+def _answer_item(answer: Answered) -> Mapping[str, object]:
+    """A result: text alone as a string, else as a list of parts. The wire knows no error: the text says it."""
+    content = answer.content
+    error = "Error: " if answer.is_error else ""
+    first = content[0].text if isinstance(content[0], Text) else ""
+    if first.lower().startswith(("error", "[interrupted")):
+        error = ""
+    output: object
+    if all(isinstance(part, Text) for part in content):
+        output = error + "\n".join(part.text for part in content if isinstance(part, Text))
+    else:
+        output = [*([{"type": "input_text", "text": error.strip()}] if error else ()), *map(_block, content)]
+    return {"type": "function_call_output", "call_id": answer.call_id, "output": output}
+
+
+def _content(parts: Sequence[Shown]) -> object:
+    """A message's content: one text as a string, anything else as a list of parts."""
+    blocks = [_block(part) for part in parts]
+    return blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "input_text" else blocks
+
+
+def _block(part: Shown) -> Mapping[str, object]:
+    match part:
+        case Text(text, _):
+            return {"type": "input_text", "text": text}
+        case Image(media_type, data) if data and media_type in IMAGES:
+            return {"type": "input_image", "detail": "auto", "image_url": data_url(media_type, data)}
+        case Document("application/pdf", data, name) if data:
+            return {
+                "type": "input_file",
+                "filename": name or "document.pdf",
+                "file_data": data_url("application/pdf", data),
+            }
+        case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
+            return {"type": "input_text", "text": f"[{name or 'document'}]\n{data.decode('utf-8', 'replace')}"}
+        case Image() | Document():
+            return {"type": "input_text", "text": stand_in(part)}
+        case _:
+            assert_never(part)
+
+
+def _weight(part: Shown) -> int:
+    sent = not isinstance(part, Text) and _block(part)["type"] in ("input_image", "input_file")
+    return media_weight(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
+
+
+def _data(part: Thinking | ToolCall | Opaque) -> Mapping[str, object]:
+    return as_object(part.private.data) if part.private else EMPTY
+
+
+def _output(part: Said) -> Mapping[str, object]:
+    """A server tool's output; an empty object for any other part."""
+    data = _data(part) if isinstance(part, Opaque) else EMPTY
+    return data if as_str(data.get("type")).endswith("_output") else EMPTY
+
+
+def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[object] = ()) -> bytes:
+    """The beginning of a body: tools, instructions and `input`, in the order in which a cached prefix grows."""
+    listed = [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+            "strict": False,
+        }
+        for tool in tools
+    ]
+    parts: list[bytes] = []
+    if listed or more_tools:
+        parts.append(b'"tools":' + wire_bytes([*listed, *more_tools]))
+    if system.strip():
+        parts.append(b'"instructions":' + wire_bytes(system))
+    parts.append(b'"input":[')
+    return b"{" + b",".join(parts)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Model and provider
+
+
+class ResponsesModel(WireModel):
+    """One model behind a Responses endpoint."""
+
+    def __init__(self, provider: "ResponsesProvider", model_id: str) -> None:
+        super().__init__(provider, model_id, listed_as=provider.name)
+        self._limits = replace(self._limits, least_output=_LEAST_OUTPUT)
+        self._provider = provider
+
+    def max_input_tokens(self, request: Request) -> int:
+        """An upper bound of the input's tokens: its bytes, with an image as 8,000 and a page of a PDF as 10,000."""
+        scroll = self._provider.scrolls_for(self._id, request).unroll(request)
+        return _OVERHEAD + schema_weight(request) + scroll.weight()
+
+    def structures(self, request: Request) -> bool:
+        """Whether the answer is held to the schema: by OpenAI's models from GPT-4o on, where strict mode can say it."""
+        return self._format(request) is not None
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Make the call; once more where the provider refuses something that can be left out."""
+        provider = self._provider
+        said = again = False
+        try:
+            async with aclosing(exchange(provider.transport, lambda: self.prepare(request))) as items:
+                async for item in items:
+                    said = provider.proven = True
+                    yield item
+        except ModelError as error:
+            again = not said and provider.learn(error, request)
+            if not again and (hint := provider.hint(error)):
+                raise provider.origin(self._id).error(error.kind, hint, status=error.status) from error
+            if not again:
+                raise
+        if again:
+            async with aclosing(self.stream(request)) as items:
+                async for item in items:
+                    yield item
+
+    def prepare(self, request: Request) -> Call:
+        """The request as it goes out, and what will read its answer. No network."""
+        provider = self._provider
+        origin = provider.origin(self._id)
+        scroll = provider.scrolls_for(self._id, request).unroll(request)
+        limit, clamped = self._limit(request)
+        thinking, notes = self._reasoning(request)
+        members: dict[str, object] = {"model": self._id, "stream": True, "store": False}
+        if limit:
+            members["max_output_tokens"] = limit
+        members |= {**thinking, "prompt_cache_key": cache_key(request.conversation), **provider.row.quirks.body}
+        members |= {name: value for name, value in request.options.items() if name != "tools"}
+        if form := self._format(request):
+            members["text"] = {**as_object(members.get("text")), "format": form}
+        included = [*as_array(thinking.get("include")), *as_array(request.options.get("include"))]
+        if included:
+            members["include"] = list(dict.fromkeys(included))
+        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
+        parameters = {name: value for name, value in members.items() if name not in ("model", "stream")}
+        headers = {**provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
+        return Call(
+            f"{provider.url}/responses",
+            headers,
+            body,
+            RequestDigest(body.sha256, body.size, self._id, frozen(parameters)),
+            ResponsesReplyReader(origin, provider.scrolls.family),
+            origin,
+            provider.timeouts,
+            (*clamped, *notes, *provider.lessons(request)),
+        )
+
+    def _format(self, request: Request) -> Mapping[str, object] | None:
+        """What `text.format` is to be."""
+        if request.output_schema is None or not openai_holds(self._id):
+            return None
+        form = openai_form(request.output_schema, CHAT if self._provider.row.via else OPENAI)
+        return {"type": "json_schema", **form} if form else None
+
+    def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
+        limit, notes = output_limit(self._id, self._limits, request.max_output)
+        if limit and limit < _LEAST_OUTPUT:
+            return _LEAST_OUTPUT, (f"the least output that can be asked for is {_LEAST_OUTPUT} tokens, not {limit}",)
+        return limit, notes
+
+    def _reasoning(self, request: Request) -> tuple[Mapping[str, object], tuple[str, ...]]:
+        """What a model that reasons is told about it; others refuse every word of it."""
+        accepted = efforts_of(self._id)
+        effort = request.effort
+        if not accepted:
+            told = effort not in (None, "none")
+            return EMPTY, (f"{self._id} does not reason: effort {effort} was left out",) if told else ()
+        members: dict[str, object] = {}
+        notes: tuple[str, ...] = ()
+        if effort is not None:
+            members["effort"], notes = nearest(self._id, effort, accepted)
+        if self._provider.summaries and members.get("effort") != "none":
+            members["summary"] = "auto"
+        return {**({"reasoning": members} if members else {}), "include": [_ENCRYPTED]}, notes
+
+
+class ResponsesProvider(OpenAIEndpoint):
+    """A provider of the Responses family, as its row describes it."""
+
+    row_name: ClassVar[str] = "openai"
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        self.scrolls = EncodingCache(ResponsesDialect(f"responses:{self.name}", f"{self.name}/"))
+        self.summaries = True  # until this account is refused them
+        self.proven = False  # the endpoint has answered
+        self._unreasoned = EncodingCache(ResponsesDialect(self.scrolls.family, f"{self.name}/", reasoning=False))
+        self._bare = EncodingCache(ResponsesDialect("nobody's", f"{self.name}/"))  # with nothing private in them
+        self._strangers: set[str] = set()  # conversations whose reasoning this account cannot read
+
+    def model(self, model_id: str) -> ResponsesModel:
+        """A model by id; any id is accepted."""
+        return ResponsesModel(self, model_id)
+
+    def scrolls_for(self, model_id: str, request: Request) -> EncodingCache:
+        """Where the request's conversation is kept as this model may be shown it."""
+        if request.conversation in self._strangers:
+            return self._bare
+        return self.scrolls if efforts_of(model_id) else self._unreasoned
+
+    def learn(self, error: ModelError, request: Request) -> bool:
+        """Whether an error tells of something that can be left out, so that the call may succeed when made again.
+
+        Reasoning encrypted for another organisation cannot be read, and summaries want a verified organisation.
+        """
+        words = str(error).lower()
+        if error.kind not in ("invalid_request", "permission", "auth"):
+            return False
+        if "encrypted content" in words and "not supported" not in words:
+            known = request.conversation in self._strangers
+            self._strangers.add(request.conversation)
+            return not known
+        if "summar" in words and "verified" in words and self.summaries:
+            self.summaries = False
+            return True
+        return False
+
+    def lessons(self, request: Request) -> tuple[str, ...]:
+        """Notes on what is left out."""
+        if request.conversation in self._strangers:
+            return ("reasoning kept in this conversation was left out: the provider could not decrypt it",)
+        return ()
+
+    def hint(self, error: ModelError) -> str:
+        """What an error probably means where an address of the user's own has no such path; "" where it does not."""
+        words = str(error.args[0])
+        foreign = urlsplit(self.access.base_url).hostname not in (None, "api.openai.com")
+        if self.proven or not foreign or error.status not in (404, 405) or "model" in words.lower():
+            return ""
+        return (
+            f"{words.rstrip('.')}. {self.url}/responses is not there. It may be that"
+            " this server speaks Chat Completions only: use --provider openai-compatible."
+        )
+
+
+class OpenAI(ResponsesProvider):
+    """OpenAI: OPENAI_API_KEY, OPENAI_BASE_URL."""
+
+    row_name = "openai"
+
+
+class Azure(ResponsesProvider):
+    """OpenAI's models on Azure: AZURE_OPENAI_ENDPOINT, and AZURE_OPENAI_API_KEY or AZURE_OPENAI_AD_TOKEN.
+
+    A model's id is the name of its deployment.
+    """
+
+    row_name = "azure"

@@ -1,0 +1,354 @@
+"""OpenAI Responses: events in. Pure reading of plain JSON: no clock, no network."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, mend_text
+from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
+from sagent.model import Billed, Delta, TextPart, ThinkingPart
+from sagent.providers.families.billing import count_of, disjoint, first_count, own_price, source_fees, tier_named
+from sagent.providers.families.openai_models import efforts_of
+from sagent.providers.handover import excerpt, words_in
+from sagent.providers.wire.faults import Origin, from_event
+from sagent.providers.wire.reply import Bill, ReplyReader, frozen, parse_arguments
+from sagent.usage import Charge
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+LONGEST_ID = 64  # characters of an item's id or a call's: longer ones are refused
+CLIENT_CALLS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")  # whose outputs we would owe
+
+_READABLE = (
+    *("filename", "title", "text", "logs", "stdout", "stderr", "message"),
+    *("output", "outputs", "results", "error", "content"),
+)
+_GAP = "\n\n"  # between two parts of a summary
+_STOPS: Mapping[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
+_STREAMED = {
+    "response.output_text": "output_text",
+    "response.refusal": "refusal",
+    "response.reasoning_summary_text": "summary",
+    "response.reasoning_text": "reasoning_text",
+}
+_OWNERS = {
+    "output_text": "message",
+    "refusal": "message",
+    "function_call_arguments": "function_call",
+    "custom_tool_call_input": "custom_tool_call",
+}
+_FEES = {"web_search_call": "web_search", "file_search_call": "file_search"}
+_UNFINISHED = ("queued", "in_progress")
+_ID_STARTS = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
+
+
+class _Item:
+    """An output item while it arrives: as it began, what was streamed of it by part, and as it ended."""
+
+    __slots__ = ("annotations", "arguments", "parts", "said", "whole")
+
+    def __init__(self, start: Mapping[str, object]) -> None:
+        self.whole = start  # the newest form of the item
+        self.said = False  # that form is its last
+        self.parts: dict[tuple[str, int], list[str]] = {}  # streamed text by kind of part and its number
+        self.arguments: list[str] = []
+        self.annotations: dict[int, list[object]] = {}
+
+    @property
+    def type(self) -> str:
+        return as_str(self.whole.get("type"))
+
+    def raw_arguments(self) -> str:
+        member = "input" if self.type == "custom_tool_call" else "arguments"
+        value = self.whole.get(member)
+        if value is not None and not isinstance(value, str):  # an object where the wire has a string
+            return json_dump(value)
+        return as_str(value) or "".join(self.arguments)
+
+
+class ResponsesReplyReader(ReplyReader):
+    """A reply taking shape from the events of the Responses API. `family` labels what only it may read back."""
+
+    def __init__(self, origin: Origin, family: str) -> None:
+        super().__init__(origin, family)
+        self._items: dict[int, _Item] = {}
+        self._status = ""
+        self._reason = ""  # why it is incomplete
+        self._usage: Mapping[str, object] = EMPTY
+        self._cost: Decimal | None = None
+        self._tier = ""
+        self._tool_usage: Mapping[str, object] = EMPTY
+        self._older_search = False
+
+    def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        """Take one event; append what it brings. Raises ModelError when it says that the response failed."""
+        kind = as_str(event.get("type"))
+        if streamed := _STREAMED.get(kind.removesuffix(".delta").removesuffix(".done")):
+            number = as_int(event.get("summary_index" if streamed == "summary" else "content_index"))
+            self._text(event, (streamed, number), out)
+            return
+        match kind.removeprefix("response."):
+            case "function_call_arguments.delta" | "custom_tool_call_input.delta":
+                self._arguments(event, as_str(event.get("delta")))
+            case "function_call_arguments.done" | "custom_tool_call_input.done":
+                if not self._item(event).arguments:
+                    self._arguments(event, as_str(event.get("arguments")) or as_str(event.get("input")))
+            case "output_item.added":
+                self._open(event)
+            case "output_item.done":
+                self._close(self._item(event), as_object(event.get("item")), out)
+            case "output_text.annotation.added":
+                noted = self._item(event).annotations
+                noted.setdefault(as_int(event.get("content_index")), []).append(event.get("annotation"))
+            case "completed" | "incomplete" | "failed" | "cancelled":
+                self._end({"status": kind.removeprefix("response."), **as_object(event.get("response"))}, out)
+            case "created" | "in_progress":
+                self.response_id = as_str(as_object(event.get("response")).get("id"))
+            case _:
+                pass  # progress of server tools, and repetitions of what was said
+
+    def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
+        """Take a reply that came in one piece."""
+        if isinstance(body.get("output"), list) and body.get("status") not in _UNFINISHED:
+            self._end(body, out)
+
+    def done(self) -> None:
+        """`[DONE]`, which gateways append: nothing, for the response's own last event is the end."""
+
+    def message(self) -> Message:
+        """The finished message: its parts in the order of the output items."""
+        parts = tuple(part for number in sorted(self._items) for part in self._parts(self._items[number]))
+        calls = any(isinstance(part, ToolCall) for part in parts)
+        refused = any(isinstance(part, Text) and _is_refusal(part) for part in parts)
+        stop: StopReason = "tool_use" if calls else "refusal" if refused else "end"
+        if self._status == "incomplete":
+            stop = _STOPS.get(self._reason, stop)
+        return Message("assistant", parts, model=f"{self._origin.provider}/{self._origin.model}", stop=stop)
+
+    def bill(self) -> Bill:
+        """What it cost."""
+        if not self._usage:
+            return Bill(None, ())
+        cached = as_object(self._usage.get("input_tokens_details"))
+        usage = disjoint(
+            count_of(self._usage.get("input_tokens")),
+            count_of(self._usage.get("output_tokens")),
+            total=count_of(self._usage.get("total_tokens")),
+            read=count_of(cached.get("cached_tokens")),
+            written=first_count(cached.get("cache_write_tokens"), cached.get("cache_creation_tokens")),
+            hour=0,
+            reasoning=count_of(as_object(self._usage.get("output_tokens_details")).get("reasoning_tokens")),
+            fees=self._fees(),
+        )
+        return Bill(usage, (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),))
+
+    def _fees(self) -> Mapping[str, int]:
+        """Calls of server tools that are billed each. To open a page that was found costs nothing (OpenAI's guide)."""
+        if told := source_fees(self._usage):
+            return told
+        used = [kind for item in self._items.values() if (kind := _FEES.get(item.type)) and _is_billed(item.whole)]
+        fees = {kind: used.count(kind) for kind in used}
+        ran = [item.whole for item in self._items.values() if item.type == "code_interpreter_call"]
+        if ran:  # a container is billed once, however often code runs in it
+            fees["code_container"] = len({as_str(each.get("container_id")) for each in ran})
+        if told := as_int(as_object(self._tool_usage.get("web_search")).get("num_requests")):
+            fees["web_search"] = told
+        if "web_search" in fees and self._older_search and not efforts_of(self._origin.model):
+            fees["web_search_preview"] = fees.pop("web_search")
+        return fees
+
+    def notes(self) -> tuple[str, ...]:
+        """Why the provider broke the reply off, where nothing else says so."""
+        if self._status == "incomplete" and self._reason not in _STOPS:
+            return (f"the provider broke the reply off: {self._reason or 'it gave no reason'}",)
+        return ()
+
+    # What arrives
+
+    def _open(self, event: Mapping[str, object]) -> None:
+        start = as_object(event.get("item"))
+        self._items[self._index(event)] = _Item(start)
+        self.reasoning = start.get("type") not in ("message", "function_call", "custom_tool_call")
+
+    def _item(self, event: Mapping[str, object]) -> _Item:
+        """The item an event belongs to; some servers announce none."""
+        index = self._index(event)
+        item = self._items.get(index)
+        if item is None:
+            item = self._items[index] = _Item(
+                {"type": _OWNERS.get(as_str(event.get("type")).split(".")[1], "reasoning")}
+            )
+        return item
+
+    def _index(self, event: Mapping[str, object]) -> int:
+        """By its number, for ids differ from event to event at Copilot; by its id where no number is told."""
+        number = event.get("output_index")
+        if isinstance(number, int):
+            return number
+        told = as_str(event.get("item_id")) or as_str(as_object(event.get("item")).get("id"))
+        known = next((index for index, item in self._items.items() if told and item.whole.get("id") == told), None)
+        if known is not None:
+            return known
+        last = max(self._items, default=-1)
+        begins = event.get("type") == "response.output_item.added" or last < 0 or self._items[last].said
+        return last + 1 if begins else last
+
+    def _say(self, item: _Item, part: tuple[str, int], text: str, out: list[Delta]) -> None:
+        if not text:
+            return
+        thinks = part[0] in ("summary", "reasoning_text")
+        if part not in item.parts and thinks and item.parts:
+            out.append(ThinkingPart(_GAP))
+        item.parts.setdefault(part, []).append(text)
+        self.received += len(text)
+        self.reasoning = thinks
+        out.append(ThinkingPart(text) if thinks else TextPart(text))
+
+    def _text(self, event: Mapping[str, object], part: tuple[str, int], out: list[Delta]) -> None:
+        """A piece of a text; or the whole of it, which counts where no pieces came."""
+        item = self._item(event)
+        if as_str(event.get("type")).endswith(".delta"):
+            self._say(item, part, as_str(event.get("delta")), out)
+        elif part not in item.parts and not item.said:
+            self._say(item, part, as_str(event.get("refusal" if part[0] == "refusal" else "text")), out)
+
+    def _arguments(self, event: Mapping[str, object], piece: str) -> None:
+        self._item(event).arguments.append(piece)
+        self.received += len(piece)
+
+    def _close(self, item: _Item, final: Mapping[str, object], out: list[Delta]) -> None:
+        """An item in its last form; what of it was not streamed is told now."""
+        if item.said or not final:
+            return
+        item.whole, item.said = final, True
+        for part, text in _texts_of(final):
+            if part not in item.parts and not (part[0] == "reasoning_text" and item.parts):
+                self._say(item, part, text, out)
+        self.reasoning = True  # until the next item says otherwise
+
+    def _end(self, response: Mapping[str, object], out: list[Delta]) -> None:
+        self.response_id = as_str(response.get("id")) or self.response_id
+        self._status = as_str(response.get("status"), "completed")
+        self._reason = as_str(as_object(response.get("incomplete_details")).get("reason"))
+        self._settle([as_object(final) for final in as_array(response.get("output"))], out)
+        self._tier = as_str(response.get("service_tier"))
+        self._tool_usage = as_object(response.get("tool_usage"))
+        offered = [as_str(as_object(tool).get("type")) for tool in as_array(response.get("tools"))]
+        self._older_search = any(kind.startswith("web_search_preview") for kind in offered)
+        if usage := as_object(response.get("usage")):
+            self._usage, self._cost = usage, own_price(usage, response)
+            out.append(Billed(self.bill().charges))
+        if error := response.get("error"):
+            raise from_event(self._origin, {"error": as_object(error) or {"message": str(error)}})
+        if self._status in ("failed", "cancelled"):
+            raise self._origin.error("server", f"the provider says that the response was {self._status}, and not why")
+        self.complete = self.closed = True
+
+    def _settle(self, output: Sequence[Mapping[str, object]], out: list[Delta]) -> None:
+        """All items in their last form: each closes the one with its id, or in its place, or is new."""
+        taken: set[int] = set()
+        for index, final in enumerate(output):
+            told = as_str(final.get("id"))
+            same = (at for at, item in self._items.items() if told and item.whole.get("id") == told and at not in taken)
+            place = next(same, index if index not in taken else max(self._items) + 1)
+            taken.add(place)
+            item = self._items.setdefault(place, _Item(final))
+            if item.type == final.get("type"):
+                self._close(item, final, out)
+
+    # What it comes to
+
+    def _parts(self, item: _Item) -> Iterator[Part]:
+        match item.type:
+            case "message":
+                yield from self._texts(item)
+            case "reasoning":
+                thought = mend_text(_GAP.join("".join(pieces) for pieces in item.parts.values()))
+                kept = _reasoning_kept(item.whole) if item.said else None
+                if thought or kept:
+                    yield Thinking(thought, self._private(kept) if kept else None)
+            case "function_call" | "custom_tool_call":
+                yield self._call(item)
+            case "":
+                pass
+            case _:
+                if item.said:
+                    data = {name: value for name, value in item.whole.items() if name != "created_by"}
+                    yield Opaque(_told(data), self._private(data))
+
+    def _texts(self, item: _Item) -> Iterator[Text]:
+        """One part for each part of the message, with what it takes to put the message together again."""
+        about = {
+            "id": item_id(item.whole),
+            "phase": item.whole.get("phase"),
+            "status": item.whole.get("status") if item.said else "incomplete",
+        }
+        cited = {
+            number: as_array(as_object(part).get("annotations"))
+            for number, part in enumerate(as_array(item.whole.get("content")))
+        }
+        for kind, number in sorted(item.parts, key=lambda part: part[1]):
+            text = mend_text("".join(item.parts[kind, number]))
+            notes = cited.get(number) or item.annotations.get(number)
+            private = {**about, "annotations": notes, "refusal": kind == "refusal"}
+            yield Text(text, self._private({name: value for name, value in private.items() if value}))
+
+    def _call(self, item: _Item) -> ToolCall:
+        """A call. The input of a custom tool, which is any text, is its only argument."""
+        raw, name = item.raw_arguments(), as_str(item.whole.get("name"))
+        call_id = as_str(item.whole.get("call_id")) or as_str(item.whole.get("id"))
+        if item.type == "custom_tool_call":
+            return ToolCall(call_id, name, frozen({"input": mend_text(raw)}))
+        arguments, malformed = parse_arguments(raw) if raw.strip() else (EMPTY, None)
+        private = {name: value for name in ("namespace", "caller") if (value := item.whole.get(name))}
+        if kept_id := item_id(item.whole):
+            private["id"] = kept_id
+        if malformed is None and raw.strip() and raw != json_dump(arguments):
+            private["arguments"] = mend_text(raw)  # as the model wrote them: its cache knows them so
+        return ToolCall(call_id, name, arguments, malformed, self._private(private) if private else None)
+
+
+def item_id(item: Mapping[str, object]) -> str:
+    """An item's id where the API would take it back: short, and beginning as ids of its kind do; else ""."""
+    told = as_str(item.get("id"))
+    sound = 0 < len(told) <= LONGEST_ID and told.isascii() and told.replace("-", "_").replace("_", "a").isalnum()
+    return told if sound and told.startswith(_ID_STARTS.get(as_str(item.get("type")), "")) else ""
+
+
+def _reasoning_kept(item: Mapping[str, object]) -> Mapping[str, object] | None:
+    """A reasoning item as it goes back. With neither encrypted nor plain content the server could only look it up,
+    and nothing is stored there."""
+    if not (item.get("encrypted_content") or item.get("content")):
+        return None
+    kept = {name: value for name, value in item.items() if value is not None and name not in ("status", "id")}
+    if not kept.get("content"):
+        kept.pop("content", None)
+    own = item_id(item)
+    return {"type": "reasoning", **({"id": own} if own else {}), "summary": (), **kept}
+
+
+def _is_billed(item: Mapping[str, object]) -> bool:
+    return as_str(as_object(item.get("action")).get("type"), "search") == "search"
+
+
+def _is_refusal(part: Text) -> bool:
+    return bool(part.private and as_object(part.private.data).get("refusal"))
+
+
+def _texts_of(item: Mapping[str, object]) -> Iterator[tuple[tuple[str, int], str]]:
+    """The texts in a message or a reasoning item, with the kind and number of their parts."""
+    for member in ("summary", "content") if item.get("type") == "reasoning" else ("content",):
+        told = item.get(member)
+        listed = [{"type": "output_text", "text": told}] if isinstance(told, str) else as_array(told)
+        for number, entry in enumerate(listed):
+            part = as_object(entry)
+            kind = "summary" if member == "summary" else as_str(part.get("type"))
+            text = as_str(part.get("refusal") if kind == "refusal" else part.get("text"))
+            if text:
+                yield (("output_text" if kind == "text" else kind), number), text
+
+
+def _told(item: Mapping[str, object]) -> str:
+    """What a server tool's result says, for a person and for other providers; "" for a call itself."""
+    results = {name: item.get(name) for name in ("output", "outputs", "results", "error")}
+    return excerpt(" ".join(words_in(results, _READABLE)))

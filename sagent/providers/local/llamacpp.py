@@ -1,0 +1,270 @@
+"""llama.cpp: a llama-server of our own, started when it is first needed, or one that runs somewhere."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
+from sagent.lib.json import as_int, as_object
+from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
+from sagent.providers.access import Access, Variables, access_from_env, access_from_key, first_set
+from sagent.providers.families.chat import ChatDialect, ChatModel, ChatProvider
+from sagent.providers.rows import Row, built_in
+from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.encoding import EncodingCache
+from sagent.providers.wire.exchange import Timeouts, fetch
+from sagent.providers.wire.transport import NOBODY, DirectTransport
+
+if TYPE_CHECKING:
+    from sagent.providers.families.endpoint import Way
+    from sagent.providers.local.llamacpp_server import Launch, LlamaServer
+    from sagent.providers.wire.faults import Origin
+    from sagent.providers.wire.transport import Transport
+
+KEY, BASE_URL = "LLAMA_CPP_API_KEY", "LLAMA_CPP_BASE_URL"
+_DEATHS = 3  # in a row, without an answer between them, after which nobody tries again by himself
+_PATIENT = Timeouts(stall=5.0)  # for what a server knows by heart
+_SOON = 0.5  # seconds in which a server that dropped a connection by dying is seen to be dead
+
+
+class LlamaCpp(ChatProvider):
+    """llama.cpp's server. With LLAMA_CPP_MODEL it is a child: started by the first call or listing, started again by
+    the next one should it die, ended by `aclose` or with this process, SIGKILL included.
+    """
+
+    row_name = "llamacpp"
+
+    def __init__(
+        self,
+        row: Row,
+        access: Access,
+        *,
+        launch: "Launch | None" = None,
+        transport: "Transport | Way | None" = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        if launch is not None and transport in (None, "direct"):  # whatever proxy there is does not lead to a child
+            transport = DirectTransport(connect=(timeouts or Timeouts()).connect, proxied=False)
+        super().__init__(row, access, transport=transport, timeouts=timeouts)
+        self.launch = launch
+        self._server: LlamaServer | None = None
+        self._deaths = 0  # since the last answer
+        self._window = launch.context if launch else None
+        self._met = False  # it has told what it can
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        base_url: str | None = None,
+        auth: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        transport: "Transport | Way | None" = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """The server at LLAMA_CPP_BASE_URL, with LLAMA_CPP_API_KEY where it wants a key; else a child with the .gguf
+        file LLAMA_CPP_MODEL, of the program LLAMA_CPP_SERVER (llama-server), a context of LLAMA_CPP_CONTEXT tokens
+        and the further arguments LLAMA_CPP_ARGS, quoted as for a shell; else the server at its usual port.
+
+        `environ` is laid over the environment that a child inherits. Raises UsageError naming the variable that is
+        wrong, the file or the program that is missing. `auth` is of no meaning here.
+        """
+        row = built_in()[cls.row_name]
+        given = os.environ if environ is None else environ
+        launch = None
+        if not base_url and not first_set(BASE_URL, given)[1]:
+            from sagent.providers.local.llamacpp_server import Launch
+
+            launch = Launch.read(given)
+        if launch is None:
+            names = Variables(KEY, BASE_URL)
+            access = access_from_env(
+                row.name, names, row.base_url, base_url=base_url, environ=given, open_door=row.free
+            )
+        else:
+            import secrets
+
+            key = first_set(KEY, given)[1] or secrets.token_urlsafe(24)  # so that no other user of the machine gets in
+            access = access_from_key(row.name, key, "http://127.0.0.1", variable=KEY)
+        return cls(row, access, launch=launch, transport=transport, timeouts=timeouts)
+
+    def model(self, model_id: str) -> "LlamaCppModel":
+        """The model, by whatever id: a server has one."""
+        return LlamaCppModel(self, model_id)
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The server's own listing; a child is started for it. Raises ModelError."""
+        await self.ready("")
+        listed = await super().models()
+        return tuple(replace(info, limits=self.limits) for info in listed) if self._window else listed
+
+    @property
+    def limits(self) -> ModelLimits:
+        """The window of one conversation as the server told it; before that LLAMA_CPP_CONTEXT.
+
+        There is no output limit besides: a reply may fill what the input leaves of the window.
+        """
+        return ModelLimits(self._window)
+
+    async def aclose(self) -> None:
+        """Close the connections and end the child: SIGTERM, a few seconds later SIGKILL."""
+        server, self._server = self._server, None
+        try:
+            await super().aclose()
+        finally:
+            if server is not None:
+                server.fate = server.fate or (False, "llama-server was stopped while it was in use")
+                await server.stop()
+
+    async def ready(self, model_id: str) -> "LlamaServer | None":
+        """Return when the server may be asked: the child, if it is one. Raises ModelError.
+
+        When everybody who waits for a child that is loading its model is cancelled, it is killed.
+        """
+        server = None
+        if self.launch is not None:
+            server = await self._child(self.launch, self.origin(model_id))
+        if not self._met:
+            await self._meet()
+        return server
+
+    async def explain(self, error: ModelError, server: "LlamaServer | None", origin: "Origin") -> ModelError:
+        """The error to tell: the child's death where that is behind it."""
+        if error.kind not in ("network", "cut", "protocol"):
+            return error
+        if server is not None and await server.ended(_SOON):
+            return await self._died(server, origin, error.kind)
+        if server is None and error.kind == "network" and self.access.base_url == self.row.base_url:
+            hint = f"Start llama-server there, name another in {BASE_URL}, or a .gguf file in LLAMA_CPP_MODEL."
+            told = origin.error(error.kind, f"{str(error.args[0]).removesuffix(NOBODY)}. {hint}")
+            told.final = error.final
+            return told
+        return error
+
+    def answered(self) -> None:
+        """Note that a call came to its end."""
+        self._deaths = 0
+
+    async def _child(self, launch: "Launch", origin: "Origin") -> "LlamaServer":
+        """The child, once it is healthy."""
+        server = self._server
+        if server is None or not server.alive:
+            if server is not None and server.fate is None:
+                await self._died(server, origin)
+                return await self._child(launch, origin)  # somebody else may have started one meanwhile
+            server = self._start(launch, origin)
+        server.waiting += 1
+        try:
+            await self._healthy(server, launch, origin)
+        finally:
+            server.waiting -= 1
+            if not server.healthy and not server.waiting:
+                server.strike()
+                self._forget(server)
+        return server
+
+    def _start(self, launch: "Launch", origin: "Origin") -> "LlamaServer":
+        from sagent.providers.local.llamacpp_server import LlamaServer
+
+        try:
+            server = self._server = LlamaServer(launch, self.access.key)
+        except OSError as error:
+            raise origin.error("server", f"llama-server could not be started: {error}") from error
+        self.url = f"{server.url}/v1"
+        self._met = False
+        return server
+
+    async def _healthy(self, server: "LlamaServer", launch: "Launch", origin: "Origin") -> None:
+        """Wait for a 200 from /health: it is 503 while the model loads. Raises ModelError when that is not to be."""
+        pause = 0.02
+        while not server.healthy:
+            if not server.alive:
+                raise await self._died(server, origin)
+            if time.monotonic() - server.since > launch.patience:
+                why = f"llama-server was not ready after {launch.patience:g} s, so it was killed. {server.said()}"
+                server.fate = (False, why)
+                server.strike()
+                continue
+            if await self._answers(server):
+                server.healthy = server.alive
+                continue
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 0.25)
+
+    async def _answers(self, server: "LlamaServer") -> bool:
+        try:
+            async with asyncio.timeout(2.0):
+                answer = await self.transport.get(f"{server.url}/health", {})
+                await answer.aclose()
+        except (Disrupted, TimeoutError):
+            return False
+        return answer.status == 200
+
+    async def _meet(self) -> None:
+        """Learn what the server tells of itself: its window, and whether it sees pictures. Not every one tells."""
+        root = self.url.removesuffix("/v1")
+        try:
+            told = as_object(await fetch(self.transport, f"{root}/props", self.headers(), self.origin(""), _PATIENT))
+        except ModelError as error:
+            self._met = error.kind not in RETRYABLE
+            return
+        self._met = True
+        self._window = as_int(as_object(told.get("default_generation_settings")).get("n_ctx")) or self._window
+        vision = as_object(told.get("modalities")).get("vision")
+        quirks = self.row.quirks
+        if isinstance(vision, bool) and vision != quirks.images:
+            self.row = replace(self.row, quirks=replace(quirks, images=vision))
+            self.scrolls = EncodingCache(ChatDialect(f"chat:{self.name}", f"{self.name}/", self.row.quirks))
+
+    async def _died(self, server: "LlamaServer", origin: "Origin", kind: ModelErrorKind = "server") -> ModelError:
+        """The error for everybody whom this server's death hit. Each death counts once."""
+        self._forget(server)
+        if server.fate is None:
+            said = await server.obituary()
+            if server.fate is None:
+                server.fate = self._count(said)
+        again, why = server.fate
+        return origin.error(kind if again else "invalid_request", why)
+
+    def _count(self, said: str) -> tuple[bool, str]:
+        self._deaths += 1
+        if self._deaths < _DEATHS:
+            return True, said
+        self._deaths = 0
+        text = f"llama-server died {_DEATHS} times in a row without an answer, so it is not started again for this call"
+        return False, f"{text}; check LLAMA_CPP_MODEL, LLAMA_CPP_ARGS and the free memory. The last time: {said}"
+
+    def _forget(self, server: "LlamaServer") -> None:
+        if self._server is server:
+            self._server = None
+
+
+class LlamaCppModel(ChatModel):
+    """The model of a llama-server."""
+
+    def __init__(self, provider: LlamaCpp, model_id: str) -> None:
+        super().__init__(provider, model_id)
+        self._llama = provider
+
+    @property
+    def limits(self) -> ModelLimits:
+        """The window, once the server has told it."""
+        return self._llama.limits
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Make the call; the time a model needs to load is not the silence of a call."""
+        server = await self._llama.ready(self._id)
+        try:
+            async with aclosing(super().stream(request)) as items:
+                async for item in items:
+                    yield item
+        except ModelError as error:
+            explained = await self._llama.explain(error, server, self._llama.origin(self._id))
+            if explained is error:
+                raise
+            raise explained from error
+        self._llama.answered()

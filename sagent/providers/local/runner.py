@@ -1,0 +1,76 @@
+"""The thread on which a model is loaded and answers."""
+
+import threading
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from sagent.errors import ModelError
+from sagent.model import ModelLimits
+from sagent.providers.local.answer import Answer, Job, LoadedModel
+from sagent.providers.local.weights import Source, StoppedError, Weights, load
+
+_IDLE = 0.25  # seconds between two looks at whether the program has ended
+
+
+class Runner:
+    """Loads a model on a thread of its own, when first asked, and does one job after another on it.
+
+    The thread must not be inside torch, nor importing it, when the interpreter goes: the process would abort, or hang.
+    So it is no daemon, and ends by itself with the main thread: as soon as an import, loading or a step is done.
+    """
+
+    def __init__(self, weights: Weights, source: Source, limits: ModelLimits) -> None:
+        self.limits = limits
+        self._weights = weights
+        self._source = source
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._closing = threading.Event()
+        self._model: LoadedModel | None = None
+        self._thread = threading.Thread(target=self._work, name=f"selfhosted {weights.name}")
+
+    def submit(self, job: Job) -> None:
+        """Put a job behind those that wait."""
+        if self._thread.ident is None:
+            self._thread.start()
+        self._jobs.put(job)
+
+    def close(self, patience: float) -> None:
+        """Stop what is being done, refuse what waits, give the memory back. Waits up to so many seconds."""
+        self._closing.set()
+        self._jobs.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(patience)
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            if not job.stop.is_set():
+                job.tell(self._do(job))
+            del job  # what it tells must not live on until the next one comes
+        if self._model is not None:
+            torch, self._model = self._model.torch, None
+            torch.cuda.empty_cache()
+
+    def _next(self) -> Job | None:
+        while threading.main_thread().is_alive():
+            with suppress(Empty):
+                return self._jobs.get(timeout=_IDLE)
+        return None
+
+    def _is_over(self) -> bool:
+        return self._closing.is_set() or not threading.main_thread().is_alive()
+
+    def _do(self, job: Job) -> Answer | ModelError:
+        try:
+            if self._is_over():
+                raise StoppedError
+            if self._model is None:
+                loaded = load(self._weights, self._source, lambda: job.stop.is_set() or self._is_over())
+                self._model = LoadedModel(loaded, self._source.origin)
+                self.limits = self._model.limits
+            return self._model.answer(job, self._is_over)
+        except StoppedError:
+            return self._source.origin.error("cut", "the provider was closed before the answer was finished")
+        except ModelError as error:
+            return error
+        except BaseException as error:
+            return self._source.origin.error("server", f"the model failed: {type(error).__name__}: {error}")

@@ -1,0 +1,380 @@
+"""Local weights: transformers models that run in this process, with the promises of every other provider."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Self, assert_never
+
+from sagent.errors import ModelError, UsageError
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, sha256_hex, wire_bytes
+from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall
+from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request, RequestDigest, ToolSpec
+from sagent.providers.access import first_set
+from sagent.providers.families.media import stand_in
+from sagent.providers.handover import ModelTurn, Rules, Shown, Turn, UserTurn
+from sagent.providers.local.answer import Answer, Job
+from sagent.providers.local.runner import Runner
+from sagent.providers.local.text import FAMILY
+from sagent.providers.local.weights import Source, Weights, limits_in
+from sagent.providers.wire.encoding import EncodingCache, Piece
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.reply import frozen
+from sagent.usage import Charge
+
+NAME = "selfhosted"
+MISSING = "SelfHosted needs the selfhosted extra: pip install 'sagent[selfhosted]'"
+_OVERHEAD = 4_000  # tokens that a template adds: its own preamble, and ours about tools
+_FRAME = 64  # tokens around a turn
+_PATIENCE = 5.0  # seconds to wait for a model's thread when the provider is closed
+_SAMPLING = (
+    "do_sample",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "seed",
+)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The options in a model's id
+
+_DTYPES: Mapping[str, str] = {
+    **dict.fromkeys(("float16", "fp16", "f16", "half"), "float16"),
+    **dict.fromkeys(("bfloat16", "bf16"), "bfloat16"),
+    **dict.fromkeys(("float32", "fp32", "f32"), "float32"),
+    "auto": "auto",
+}
+_ACCEPTED = "a device (cpu, cuda, cuda:N, mps), a dtype (float16, bfloat16, float32, auto; fp16, bf16, fp32), compile"
+
+
+def read_weights(model_id: str) -> Weights:
+    """What "name+option+option" asks for; a name that is a path here may hold "+" itself.
+
+    Raises UsageError for an unknown option with those that are accepted, and for two of one category.
+    """
+    parts = model_id.strip().split("+")
+    size = next((at for at in range(len(parts), 1, -1) if Path("+".join(parts[:at])).expanduser().exists()), 1)
+    name, options = "+".join(parts[:size]), parts[size:]
+    if not name.strip():
+        raise UsageError(f"{model_id!r} names no model: give a folder, or a repository like Qwen/Qwen3-0.6B.")
+    found: dict[str, tuple[str, str]] = {}
+    for option in options:
+        known = _option(option)
+        if known is None:
+            raise UsageError(f"{model_id!r} has an unknown option {option!r}; accepted are {_ACCEPTED}.")
+        category, value = known
+        if category in found:
+            raise UsageError(f"{model_id!r} names its {category} twice: {found[category][1]} and {option}; keep one.")
+        found[category] = (value, option)
+    return Weights(
+        name, *(found.get(category, ("", ""))[0] for category in ("device", "dtype")), compiled="compile" in found
+    )
+
+
+def names_weights(model_id: str) -> bool:
+    """Whether an id can mean nothing but local weights: a path, or a name with options that are all known."""
+    name, *options = model_id.strip().split("+")
+    if options and name and all(map(_option, options)):
+        return True
+    return name.startswith(("/", "./", "../", "~")) and Path(name).expanduser().exists()
+
+
+def _option(option: str) -> tuple[str, str] | None:
+    """An option's category and value."""
+    word = option.strip().lower()
+    kind, colon, number = word.partition(":")
+    if word in ("cpu", "cuda", "mps") or (kind == "cuda" and colon and number.isdecimal()):
+        return "device", word
+    if word in _DTYPES:
+        return "dtype", _DTYPES[word]
+    return ("compile", word) if word == "compile" else None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Request out
+
+
+class ChatTemplateDialect:
+    """Turns as chat templates take them: `arguments` are objects, ids nine characters long as Mistral wants them."""
+
+    rules = Rules(FAMILY)
+
+    def head(self, request: Request) -> bytes:
+        """Tools, and the system prompt as the first message."""
+        tools = [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": _schema(tool)},
+            }
+            for tool in request.tools
+        ]
+        head = b'{"tools":' + wire_bytes(tools) + b',"messages":['
+        if request.system.strip():
+            head += wire_bytes({"role": "system", "content": request.system}) + b","
+        return head
+
+    def encode(self, turn: Turn) -> Piece:
+        """One or more JSON messages, joined by commas."""
+        match turn:
+            case ModelTurn():
+                messages = [_assistant(turn)]
+            case UserTurn(answers, parts):
+                messages: list[Mapping[str, object]] = []
+                for answer in answers:
+                    text = "\n".join(map(_text, answer.content))
+                    if answer.is_error and not text.lower().startswith(("error", "[interrupted")):
+                        text = f"Error: {text}"
+                    messages.append(
+                        {"role": "tool", "tool_call_id": _nine(answer.call_id), "name": answer.name, "content": text}
+                    )
+                if parts:
+                    messages.append({"role": "user", "content": "\n\n".join(map(_text, parts))})
+            case _:
+                assert_never(turn)
+        data = b",".join(map(wire_bytes, messages))
+        return Piece(data, len(data) + _FRAME * len(messages))
+
+    def mark(self, data: bytes) -> None:
+        """There are no breakpoints: what was read last is known here."""
+
+
+def _assistant(turn: ModelTurn) -> Mapping[str, object]:
+    texts = [part.text for part in turn.parts if isinstance(part, Text | Opaque)]
+    message: dict[str, object] = {"role": "assistant", "content": "".join(texts)}
+    if thoughts := [part.text for part in turn.parts if isinstance(part, Thinking)]:
+        message["reasoning_content"] = "\n\n".join(thoughts)
+    calls = [part for part in turn.parts if isinstance(part, ToolCall)]
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": _nine(call.id),
+                "type": "function",
+                "function": {"name": call.name, "arguments": _sayable(call.arguments)},
+            }
+            for call in calls
+        ]
+    return message
+
+
+def _schema(tool: ToolSpec) -> Mapping[str, object]:
+    """A tool's parameters, with the member that some templates fail without."""
+    return {"properties": EMPTY, **tool.parameters}
+
+
+def _nine(call_id: str) -> str:
+    return sha256_hex(call_id.encode())[:9]
+
+
+def _sayable(arguments: JsonObject) -> JsonObject:
+    try:
+        wire_bytes(arguments)
+    except (ValueError, TypeError, RecursionError):  # JSON cannot say them (an infinite number)
+        return EMPTY
+    return arguments
+
+
+def _text(part: Shown) -> str:
+    match part:
+        case Text(text, _):
+            return text
+        case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
+            return f"[{name or 'document'}]\n{data.decode('utf-8', 'replace')}"
+        case Image() | Document():
+            return stand_in(part)
+        case _:
+            assert_never(part)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Model and provider
+
+
+class SelfHostedModel:
+    """One model that runs in this process. It is loaded by the first call, and shared by all that ask for the same."""
+
+    def __init__(self, provider: "SelfHosted", model_id: str) -> None:
+        self._provider = provider
+        self._id = model_id
+        self._weights = read_weights(model_id)
+
+    @property
+    def provider(self) -> str:
+        """The provider's name."""
+        return self._provider.name
+
+    @property
+    def id(self) -> str:
+        """The id, options included."""
+        return self._id
+
+    @property
+    def limits(self) -> ModelLimits:
+        """From its own configuration, unknown until that is on this machine. Input and output share the window."""
+        return self._provider.runner(self._id, self._weights).limits
+
+    def max_input_tokens(self, request: Request) -> int:
+        """An upper bound of the input's tokens: its bytes, and what a template adds."""
+        scroll = self._provider.scrolls.unroll(request)
+        return _OVERHEAD + scroll.weight() + 2 * sum(len(wire_bytes(tool.parameters)) for tool in request.tools)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Make the call. Closing it stops the model within a token, or within 512 tokens of the prompt."""
+        members = _members(request, Origin(self.provider, self._id))
+        body = self._provider.scrolls.unroll(request).write(b"]," + wire_bytes({"model": self._id, **members})[1:], 0)
+        witness = RequestDigest(body.sha256, body.size, self._id, frozen(members))
+        inbox: asyncio.Queue[Delta | Answer | ModelError] = asyncio.Queue()
+        job = Job(
+            body.data,
+            request.tools,
+            f"call_{body.sha256[:12]}",
+            _teller(inbox),
+            request.max_output,
+            request.effort,
+            {name: value for name, value in request.options.items() if name in _SAMPLING},
+            as_object(request.options.get("chat_template_kwargs")),
+        )
+        self._provider.runner(self._id, self._weights).submit(job)
+        try:
+            while True:
+                match await inbox.get():
+                    case Answer(parts, usage, stop, notes):
+                        message = Message("assistant", parts, model=f"{self.provider}/{self._id}", stop=stop)
+                        yield Reply(message, usage, (Charge(self._id, usage),), witness, notes=notes)
+                        return
+                    case ModelError() as error:
+                        raise error
+                    case delta:
+                        yield delta
+        finally:
+            job.stop.set()
+
+
+def _members(request: Request, origin: Origin) -> Mapping[str, object]:
+    """What a call is made with besides the conversation. Raises ModelError for an option nobody knows."""
+    accepted = (*_SAMPLING, "chat_template_kwargs")
+    if unknown := next((name for name in request.options if name not in accepted), None):
+        raise origin.error("invalid_request", f"unknown option {unknown!r}; accepted are {', '.join(accepted)}.")
+    told = {"max_output": request.max_output, "effort": request.effort}
+    return {**{name: value for name, value in told.items() if value is not None}, **request.options}
+
+
+def _teller(inbox: "asyncio.Queue[Delta | Answer | ModelError]") -> "Callable[[Delta | Answer | ModelError], None]":
+    """Puts things into a queue of this event loop, from another thread."""
+    loop = asyncio.get_running_loop()
+
+    def tell(item: Delta | Answer | ModelError) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody listens
+            loop.call_soon_threadsafe(inbox.put_nowait, item)
+
+    return tell
+
+
+class SelfHosted:
+    """Models that transformers runs in this process. `folder` is where they lie: the Hub's cache, or plain folders.
+
+    `token` is for gated and private repositories of the Hub.
+    """
+
+    name = NAME
+
+    def __init__(self, *, token: str = "", folder: Path | None = None) -> None:
+        self.scrolls = EncodingCache(ChatTemplateDialect())
+        self._token = token
+        self._folder = folder or hub_cache(os.environ)
+        self._runners: dict[Weights, Runner] = {}
+
+    @classmethod
+    def from_env(cls, *, base_url: str | None = None, environ: Mapping[str, str] | None = None) -> Self:
+        """By the Hub's own variables: HF_TOKEN; HF_HUB_CACHE, HF_HOME. Raises UsageError for an address."""
+        _refuse_address(base_url)
+        environ = os.environ if environ is None else environ
+        return cls(token=first_set("HF_TOKEN HUGGING_FACE_HUB_TOKEN", environ)[1], folder=hub_cache(environ))
+
+    @classmethod
+    def from_key(cls, key: str = "", *, base_url: str | None = None) -> Self:
+        """With a token of the Hub, which may be "". Raises UsageError for an address: there is no server."""
+        _refuse_address(base_url)
+        return cls(token=key.strip())
+
+    def model(self, model_id: str) -> SelfHostedModel:
+        """A model by id: a repository or a path, and "+" options. Raises UsageError for options nobody knows, and where
+        torch or transformers are missing.
+        """
+        model = SelfHostedModel(self, model_id.strip())
+        if not (find_spec("torch") and find_spec("transformers")):
+            raise UsageError(MISSING)
+        return model
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The models on this machine that can chat or write."""
+        return await asyncio.to_thread(_local_models, self._folder)
+
+    async def aclose(self) -> None:
+        """Stop every model and give its memory back. A download that is under way goes on until the process ends."""
+        runners, self._runners = list(self._runners.values()), {}
+        await asyncio.gather(*(asyncio.to_thread(runner.close, _PATIENCE) for runner in runners))
+
+    def runner(self, model_id: str, weights: Weights) -> Runner:
+        """What runs these weights: one for all models that ask for the same."""
+        if weights not in self._runners:
+            source = Source(Origin(self.name, model_id, self._token), self._folder, self._token)
+            config = _local_config(self._folder, weights.name)
+            self._runners[weights] = Runner(weights, source, limits_in(config))
+        return self._runners[weights]
+
+
+def _refuse_address(base_url: str | None) -> None:
+    if base_url:
+        raise UsageError(f"selfhosted runs in this process and has no address: leave {base_url!r} out.")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is on this machine
+
+
+def hub_cache(environ: Mapping[str, str]) -> Path:
+    """Where the Hub's client keeps repositories (huggingface.co/docs/huggingface_hub, environment variables)."""
+    if own := first_set("HF_HUB_CACHE HUGGINGFACE_HUB_CACHE", environ)[1]:
+        return Path(own).expanduser()
+    caches = environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(environ.get("HF_HOME") or f"{caches}/huggingface").expanduser() / "hub"
+
+
+def _local_models(folder: Path) -> tuple[ModelInfo, ...]:
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    found: list[ModelInfo] = []
+    for entry in entries:
+        model_id = entry.name.removeprefix("models--").replace("--", "/") if _is_repository(entry) else str(entry)
+        config = _local_config(folder, model_id)
+        kinds = [as_str(kind) for kind in as_array(config.get("architectures"))]
+        if any(kind.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")) for kind in kinds):
+            found.append(ModelInfo(model_id, limits_in(config)))
+    return tuple(found)
+
+
+def _is_repository(entry: Path) -> bool:
+    return entry.name.startswith("models--")
+
+
+def _local_config(folder: Path, name: str) -> Mapping[str, object]:
+    """A model's config.json where it is on this machine, else nothing.
+
+    The cache has refs/main with a commit, and the files under snapshots/COMMIT (huggingface_hub, caching).
+    """
+    try:
+        path = Path(name).expanduser()
+        if not path.exists():
+            repository = folder / f"models--{name.replace('/', '--')}"
+            commit = (repository / "refs" / "main").read_text(encoding="utf-8").strip()
+            path = repository / "snapshots" / commit
+        return as_object(json.loads((path / "config.json").read_bytes()))
+    except (OSError, ValueError, RecursionError):
+        return EMPTY

@@ -1,0 +1,568 @@
+"""What a local model writes, told apart: thinking, text, tool calls. Pure text, whatever pieces it comes in.
+
+Read are the marks of the usual chat templates: <think> and its kin; calls as Hermes and Qwen, Qwen3-Coder, GLM, Llama
+3, Mistral, DeepSeek, Phi, Granite and Cohere write them. A tokenizer that describes its model's answers itself (a
+`response_template`) is believed instead.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, mend_text
+from sagent.messages import Part, Private, Text, Thinking, ToolCall
+from sagent.model import Delta, TextPart, ThinkingPart, ToolSpec
+from sagent.providers.wire.reply import frozen, parse_arguments
+
+FAMILY = "selfhosted"
+"""The label of our private data: thinking goes back to local models only."""
+
+THOUGHTS: Mapping[str, str] = {
+    "<think>": "</think>",
+    "[THINK]": "[/THINK]",
+    "<seed:think>": "</seed:think>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+}
+CALLS: Mapping[str, str] = {  # "" is closed by the end of the reply
+    "<tool_call>": "</tool_call>",
+    "<function=": "</function>",
+    "[TOOL_CALLS]": "",
+    "<|python_tag|>": "",
+    "<|tool_call|>": "<|/tool_call|>",
+    "<｜tool▁calls▁begin｜>": "<｜tool▁calls▁end｜>",
+    "<|START_ACTION|>": "<|END_ACTION|>",
+}
+_STRAY = "</tool_call>"  # Qwen3-Coder closes it at times without having opened it
+_INNER = ("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "[ARGS]", "[CALL_ID]")
+MARKS = frozenset((*THOUGHTS, *THOUGHTS.values(), *CALLS, *CALLS.values(), *_INNER)) - {""}
+"""Everything that has to be seen as text, although some of it is a special token of its tokenizer."""
+
+
+class AnswerReader(Protocol):
+    """Reads an answer as it is written."""
+
+    @property
+    def thinking(self) -> bool:
+        """Whether what comes next is thinking, as far as can be told."""
+        ...
+
+    def feed(self, text: str) -> list[Delta]:
+        """Take some text; what there is to show of it."""
+        ...
+
+    def finish(self) -> list[Delta]:
+        """The answer ends here; what is left to show."""
+        ...
+
+    def parts(self) -> tuple[Part, ...]:
+        """The finished answer's parts, in the order they were written. Calls have ids that begin with the stem."""
+        ...
+
+
+class Spoken:
+    """The parts of an answer while it is written."""
+
+    def __init__(self, stem: str) -> None:
+        self._stem = stem
+        self._runs: list[tuple[type[Text | Thinking], list[str]] | ToolCall] = []
+        self._said = False
+        self.calls = 0
+
+    def say(self, kind: type[Text | Thinking], text: str, out: list[Delta]) -> None:
+        """Add to the text or the thinking."""
+        if not text:
+            return
+        last = self._runs[-1] if self._runs else None
+        if isinstance(last, tuple) and last[0] is kind:
+            last[1].append(text)
+        else:
+            if kind is Text and self._said:
+                text = f"\n\n{text}"  # it goes on after a call
+            self._said = self._said or kind is Text
+            self._runs.append((kind, [text]))
+        out.append(TextPart(text) if kind is Text else ThinkingPart(text))
+
+    def call(self, name: str, arguments: JsonObject, malformed: str | None) -> None:
+        """Add a call."""
+        self._runs.append(ToolCall(f"{self._stem}_{self.calls}", name, arguments, malformed))
+        self.calls += 1
+
+    def parts(self) -> tuple[Part, ...]:
+        """What has been said."""
+        return tuple(self._part(run) for run in self._runs)
+
+    def _part(self, run: tuple[type[Text | Thinking], list[str]] | ToolCall) -> Part:
+        if isinstance(run, ToolCall):
+            return run
+        kind, text = run[0], mend_text("".join(run[1]))
+        return Text(text) if kind is Text else Thinking(text, Private(FAMILY, EMPTY))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# By marks
+
+
+class MarkReader:
+    """Reads an answer by its marks; those of calls count only where tools were offered.
+
+    `closing` is the mark that ends thinking which the prompt has begun already. With `bare`, an answer that is nothing
+    but a JSON object with a tool's name is a call, as Llama 3 writes them.
+    """
+
+    def __init__(self, tools: Iterable[ToolSpec], stem: str, *, closing: str = "", bare: bool = False) -> None:
+        self._tools = {tool.name: tool.parameters for tool in tools}
+        self._spoken = Spoken(stem)
+        self._buffer = ""
+        self._gap = ""  # white space that shows only when text follows it
+        self._thoughts = closing  # the mark that ends the thinking we are in
+        self._mark = ""  # the mark that began the call we are in
+        self._begun = False  # something other than thinking was said
+        self._fresh = bool(closing)  # a region has just begun or ended: white space is not text yet
+        self._bare = bare and bool(self._tools)
+
+    @property
+    def thinking(self) -> bool:
+        """Whether what comes next is thinking, as far as can be told."""
+        return bool(self._thoughts)
+
+    def feed(self, text: str) -> list[Delta]:
+        """Take some text; what there is to show of it."""
+        self._buffer += text
+        out: list[Delta] = []
+        while self._step(out, final=False):
+            pass
+        return out
+
+    def finish(self) -> list[Delta]:
+        """The answer ends here; what is left to show."""
+        out: list[Delta] = []
+        while self._step(out, final=True):
+            pass
+        if self._mark:
+            self._take_call(self._buffer, out, whole=False)
+        elif not self._thoughts and not self._fresh:
+            self._spoken.say(Text, self._gap, out)
+        self._buffer = self._gap = ""
+        return out
+
+    def parts(self) -> tuple[Part, ...]:
+        """The finished answer's parts."""
+        return self._spoken.parts()
+
+    def _step(self, out: list[Delta], *, final: bool) -> bool:
+        """Take one thing from the buffer; False when nothing more can be told from it."""
+        if self._mark:
+            return self._in_call(out, final=final)
+        if self._thoughts:
+            return self._in_thoughts(out, final=final)
+        if self._bare and not self._begun and (held := self._hold_bare(out, final=final)) is not None:
+            return held
+        opening = self._opening()
+        at, mark = _first(self._buffer, opening)
+        if mark:
+            self._show(Text, self._buffer[:at], out)
+            self._buffer = self._buffer[at + len(mark) :]
+            if mark in THOUGHTS and not self._begun:
+                self._thoughts = THOUGHTS[mark]
+            elif mark in CALLS:
+                self._mark, self._begun, self._gap = mark, True, ""
+            elif mark in THOUGHTS:  # the text before it was an answer already: the mark is part of it
+                self._show(Text, mark, out)
+                return True
+            self._fresh = True
+            return True
+        keep = 0 if final else _tail(self._buffer, opening)
+        self._show(Text, self._buffer[: len(self._buffer) - keep], out)
+        self._buffer = self._buffer[len(self._buffer) - keep :]
+        return False
+
+    def _opening(self) -> tuple[str, ...]:
+        stray = (_STRAY,) if self._spoken.calls else ()
+        return (*(() if self._begun else THOUGHTS), *(CALLS if self._tools else ()), *stray)
+
+    def _show(self, kind: type[Text | Thinking], text: str, out: list[Delta]) -> None:
+        """Show text without the white space that sets a region off."""
+        if self._fresh:
+            text = text.lstrip()
+            if not text:
+                return
+            self._fresh = False
+        body = text.rstrip()
+        if body:
+            self._spoken.say(kind, self._gap + body, out)
+            self._gap = ""
+            self._begun = self._begun or kind is Text
+        self._gap += text[len(body) :]
+
+    def _in_thoughts(self, out: list[Delta], *, final: bool) -> bool:
+        at, mark = _first(self._buffer, (self._thoughts,))
+        if mark:
+            self._show(Thinking, self._buffer[:at], out)
+            self._buffer = self._buffer[at + len(mark) :]
+            self._thoughts, self._fresh, self._gap = "", True, ""
+            return True
+        keep = 0 if final else _tail(self._buffer, (self._thoughts,))
+        self._show(Thinking, self._buffer[: len(self._buffer) - keep], out)
+        self._buffer = self._buffer[len(self._buffer) - keep :]
+        return False
+
+    def _in_call(self, out: list[Delta], *, final: bool) -> bool:
+        closing = CALLS[self._mark]
+        end = self._end_of_call(closing, final=final) if closing else -1
+        if end < 0:
+            return False
+        body, self._buffer = self._buffer[:end], self._buffer[end + len(closing) :]
+        self._take_call(body, out, whole=True)
+        return True
+
+    def _end_of_call(self, closing: str, *, final: bool) -> int:
+        """Where the call ends, -1 where that is not known yet.
+
+        A closing mark inside a JSON string is part of it, unless the answer ends or another call begins there: then the
+        JSON is broken.
+        """
+        at = self._buffer.find(closing)
+        while at >= 0 and _inside_string(self._buffer[:at]):
+            after = self._buffer[at + len(closing) :].lstrip()
+            if after.startswith(self._mark) or (final and not after):
+                return at
+            if not final and self._mark.startswith(after):
+                return -1  # what follows is still to come
+            at = self._buffer.find(closing, at + 1)
+        return at
+
+    def _take_call(self, body: str, out: list[Delta], *, whole: bool) -> None:
+        mark, self._mark, self._fresh = self._mark, "", True
+        found = list(_calls_in(mark, body, self._tools, whole=whole))
+        for name, arguments, malformed in found:
+            self._spoken.call(name, arguments, malformed)
+        if not found:
+            self._show(Text, body, out)
+
+    def _hold_bare(self, out: list[Delta], *, final: bool) -> bool | None:
+        """Hold back what may be a bare call until the answer ends. None when it is something else."""
+        dense = "".join(self._buffer[:200].split())
+        if not final:
+            return False if any(start.startswith(dense) or dense.startswith(start) for start in _BARE) else None
+        found = list(_values(self._buffer)) if dense.startswith("{") else []
+        calls = [
+            _call_of(value, source) for value, source in found if {"parameters", "arguments"} & {*as_object(value)}
+        ]
+        if not calls or len(calls) < len(found) or any(name not in self._tools for name, _, _ in calls):
+            return None
+        for name, arguments, malformed in calls:
+            self._spoken.call(name, arguments, malformed)
+        end = 0
+        for _, source in found:
+            end = self._buffer.index(source, end) + len(source)
+        self._buffer, self._fresh, self._begun = self._buffer[end:], True, True
+        return True
+
+
+_BARE = ('{"name":', '{"type":"function"')
+
+
+def _first(text: str, marks: Iterable[str]) -> tuple[int, str]:
+    """The first mark in a text and where it is; "" where there is none."""
+    found = ((at, mark) for mark in marks if (at := text.find(mark)) >= 0)
+    return min(found, default=(-1, ""))
+
+
+def _tail(text: str, marks: Iterable[str]) -> int:
+    """How many characters at the end may be the beginning of a mark."""
+    longest = 0
+    for mark in marks:
+        for size in range(min(len(mark) - 1, len(text)), longest, -1):
+            if text.endswith(mark[:size]):
+                longest = size
+                break
+    return longest
+
+
+def _inside_string(text: str) -> bool:
+    """Whether JSON text ends inside a string; of other text it is not said."""
+    return text.lstrip()[:1] in ("{", "[") and bool(re.sub(r"\\.", "", text, flags=re.DOTALL).count('"') % 2)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Calls
+
+_Call = tuple[str, JsonObject, str | None]
+"""A name, its arguments, and the arguments as they came where they are no JSON object."""
+
+
+def _calls_in(mark: str, body: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[_Call]:
+    """The calls in what stands between two marks; none where it is no call at all.
+
+    `whole`: the closing mark was seen.
+    """
+    text = body.strip().removeprefix("```json").removesuffix("```").strip()
+    if mark == "<function=":
+        yield _tagged(text, tools, whole=whole)
+    elif mark == "<tool_call>" and text.startswith("<function="):
+        for each in text.split("<function=")[1:]:
+            ended = "</function>" in each
+            yield _tagged(each.partition("</function>")[0].strip(), tools, whole=whole or ended)
+    elif mark == "<tool_call>" and text[:1] not in ("{", "["):
+        yield _keyed(text, tools, whole=whole)
+    elif mark == "<｜tool▁calls▁begin｜>":
+        for each in text.split("<｜tool▁call▁begin｜>")[1:]:
+            yield _fenced(each.partition("<｜tool▁call▁end｜>")[0])
+    elif mark == "[TOOL_CALLS]":
+        yield from _named(text)
+    elif mark != "<|python_tag|>" or text[:1] in ("{", "["):  # else it is code for an interpreter
+        yield from _listed(text)
+
+
+def _listed(text: str) -> Iterator[_Call]:
+    """JSON objects, in a list or one after the other."""
+    end = 0
+    for value, source in _values(text):
+        end = text.index(source, end) + len(source)
+        items = as_array(value)
+        for item in items:
+            yield _call_of(item, json_dump(item))
+        if not items:
+            yield _call_of(value, source)
+    if text[end:].strip(" \t\r\n;,}]"):  # a bracket too many does no harm
+        yield _broken(text[end:].strip())
+
+
+def _named(text: str) -> Iterator[_Call]:
+    """Mistral's calls: a list of objects, or names with arguments behind them."""
+    while text := text.removeprefix("[TOOL_CALLS]").strip(" \t\r\n,"):
+        match = re.match(r"([\w.-]+)\s*(?:\[CALL_ID\]\w+\s*)?(?:\[ARGS\])?\s*(?=\{)", text)
+        if match is None:
+            first = next(_values(text), None)
+            source = first[1] if first else text
+            yield from _listed(source)
+        else:
+            text = text[match.end() :]
+            first = next(_values(text), None)
+            source = first[1] if first else text.partition("[TOOL_CALLS]")[0]
+            yield (match[1], *_arguments(first[0] if first else None, source))
+        text = text[len(source) :]
+
+
+def _fenced(text: str) -> _Call:
+    """DeepSeek's calls: `function`, a mark, the name and fenced JSON; or the name, a mark and JSON."""
+    head, _, tail = text.partition("<｜tool▁sep｜>")
+    name, fence, rest = tail.partition("```json")
+    raw = rest.rpartition("```")[0] or rest if fence else tail
+    return ((name if fence else head).strip(), *_parse(raw.strip()))
+
+
+def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> _Call:
+    """Qwen3-Coder's calls: NAME> and a <parameter=KEY> for each argument; or NAME> and JSON."""
+    name, _, rest = text.partition(">")
+    name = name.strip().strip("\"'")
+    rest = rest.removesuffix("</function>").strip()
+    if rest.startswith("{"):
+        return (name, *_parse(rest))
+    found = list(re.finditer(r"<parameter=([^>\n]+)>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", rest, re.DOTALL))
+    torn = not whole and not rest.endswith("</parameter>")
+    if torn or (rest and not found):
+        return name, EMPTY, mend_text(rest)
+    return name, _cast(((each[1].strip(), each[2]) for each in found), tools.get(name, EMPTY)), None
+
+
+def _keyed(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> _Call:
+    """GLM's calls: a name, then <arg_key> and <arg_value> in turn."""
+    name, key, _ = text.partition("<arg_key>")
+    found = re.findall(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", text, re.DOTALL)
+    if not re.fullmatch(r"[\w.-]+\s*", name) or not whole or (key and not found):
+        return _broken(text)
+    return name.strip(), _cast(((each[0].strip(), each[1]) for each in found), tools.get(name.strip(), EMPTY)), None
+
+
+def _cast(pairs: Iterable[tuple[str, str]], schema: JsonObject) -> JsonObject:
+    """Arguments that came as plain text, as the tool's schema has them."""
+    properties = as_object(schema.get("properties"))
+    arguments: dict[str, object] = {}
+    for key, raw in pairs:
+        text = raw.removeprefix("\n").removesuffix("\n")
+        value = next((value for value, source in _values(text) if source == text.strip()), None)
+        told = as_object(properties.get(key)).get("type")
+        types = as_array(told) or (told,)
+        if told is None or "string" in types:
+            arguments[key] = mend_text(text)
+        elif "boolean" in types and text.strip() in ("True", "False"):
+            arguments[key] = text.strip() == "True"
+        elif text.strip() in ("null", "None") or value is not None:
+            arguments[key] = value
+        else:
+            arguments[key] = mend_text(text)
+    return frozen(arguments)
+
+
+def _call_of(value: object, source: str) -> _Call:
+    """The call that a JSON object stands for."""
+    fields = as_object(value)
+    inner = as_object(fields.get("function"))
+    if inner:
+        return _call_of(inner, source)
+    name = as_str(fields.get("name")) or as_str(fields.get("tool_name")) or as_str(fields.get("function"))
+    if not name:
+        return _broken(source)
+    given = next((fields[key] for key in ("arguments", "parameters") if key in fields), None)
+    if given is None or isinstance(given, JsonObject):
+        return name, given or EMPTY, None
+    return (name, *_parse(given)) if isinstance(given, str) else _broken(source)
+
+
+def _broken(text: str) -> _Call:
+    """What can be told of a call whose JSON does not hold: its name, and its arguments as they came."""
+    name = re.search(r'"(?:name|tool_name)"\s*:\s*"([^"\\]*)"', text)
+    start = re.search(r'"(?:arguments|parameters)"\s*:\s*', text)
+    if name is None or start is None:
+        return name[1] if name else "", EMPTY, mend_text(text)
+    raw = text[start.end() :].strip()
+    arguments, malformed = _parse(raw)
+    if malformed is not None and raw.endswith("}"):
+        arguments, malformed = _parse(raw[:-1].strip())
+    return name[1], arguments, malformed
+
+
+def _parse(raw: str) -> tuple[JsonObject, str | None]:
+    """Arguments from their JSON text; line breaks inside strings are let pass."""
+    if not raw.strip():
+        return EMPTY, None
+    first = next(_values(raw), None)
+    if first and isinstance(first[0], JsonObject) and first[1] == raw.strip():
+        return first[0], None
+    return parse_arguments(raw)
+
+
+def _arguments(value: object, source: str) -> tuple[JsonObject, str | None]:
+    return (value, None) if isinstance(value, JsonObject) else _parse(source.strip())
+
+
+def _values(text: str) -> Iterator[tuple[object, str]]:
+    """The JSON values at the beginning of a text, frozen, each with its source; up to what is none."""
+    at = 0
+    while True:
+        while at < len(text) and text[at] in " \t\r\n;,":
+            at += 1
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+            yield json_freeze(value), text[at:end]
+        except (ValueError, RecursionError):
+            return
+        at = end
+
+
+def _refuse(text: str) -> object:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if abs(number) != float("inf") else _refuse_float(text)
+
+
+def _refuse_float(text: str) -> float:
+    raise ValueError(f"{text} is too large a number")
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# By the tokenizer's own description
+
+
+class Regions(Protocol):
+    """transformers' reader of answers, as far as it is used (`tokenizer.get_response_parser`)."""
+
+    initial_events: list[dict[str, object]]
+
+    def feed(self, text: str) -> list[dict[str, object]]:
+        """The events of some text."""
+        ...
+
+    def finalize(self) -> tuple[dict[str, object], list[dict[str, object]]]:
+        """The message, and the last events."""
+        ...
+
+
+class DescribedReader:
+    """Reads an answer by its tokenizer's own description. What that cannot read of a call is kept as it came."""
+
+    def __init__(self, regions: Regions, stem: str) -> None:
+        self._regions: Regions | None = regions
+        self._spoken = Spoken(stem)
+        self._field = ""
+        self._body = ""
+        self._gap = ""
+        self._fresh = True
+        self._take(regions.initial_events, [])
+
+    @property
+    def thinking(self) -> bool:
+        """Whether what comes next is thinking, as far as can be told."""
+        return self._field in _THINKING
+
+    def feed(self, text: str) -> list[Delta]:
+        """Take some text; what there is to show of it."""
+        out: list[Delta] = []
+        for char in text:  # one by one: an error would take with it what else came
+            self._try(lambda regions, char=char: regions.feed(char), char, out)
+        return out
+
+    def finish(self) -> list[Delta]:
+        """The answer ends here; what is left to show."""
+        out: list[Delta] = []
+        self._try(lambda regions: regions.finalize()[1], "", out)
+        return out
+
+    def parts(self) -> tuple[Part, ...]:
+        """The finished answer's parts."""
+        return self._spoken.parts()
+
+    def _try(self, step: Callable[[Regions], Iterable[Mapping[str, object]]], text: str, out: list[Delta]) -> None:
+        """Take a step, or show the text as it is after what was written has once not fitted its description."""
+        if self._regions is None:
+            self._spoken.say(Text, text, out)
+            return
+        try:
+            self._take(step(self._regions), out)
+        except (ValueError, KeyError, TypeError):
+            self._regions = None
+            if body := self._body.strip():
+                self._spoken.call(*_broken(body))
+            self._field = self._body = ""
+
+    def _take(self, events: Iterable[Mapping[str, object]], out: list[Delta]) -> None:
+        for event in events:
+            match event.get("type"):
+                case "region_open":
+                    self._field, self._body, self._gap, self._fresh = as_str(event.get("field")), "", "", True
+                case "region_chunk":
+                    self._chunk(as_str(event.get("text")), out)
+                case "region_close":
+                    self._close(event.get("value"))
+                case _:
+                    pass
+
+    def _chunk(self, text: str, out: list[Delta]) -> None:
+        if self._field not in (*_THINKING, "content"):
+            self._body += text
+            return
+        text = text.lstrip() if self._fresh else text
+        self._fresh = self._fresh and not text
+        body = text.rstrip()
+        if body:
+            self._spoken.say(Thinking if self._field in _THINKING else Text, self._gap + body, out)
+            self._gap = ""
+        self._gap += text[len(body) :]
+
+    def _close(self, value: object) -> None:
+        if self._field == "tool_calls":
+            frozen_value = json_freeze(value)
+            for item in as_array(frozen_value) or (frozen_value,):
+                self._spoken.call(*_call_of(item, json_dump(item)))
+        self._field = self._body = ""
+
+
+_THINKING = ("reasoning_content", "thinking", "reasoning")

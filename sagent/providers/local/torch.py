@@ -1,0 +1,136 @@
+"""torch and transformers, as far as they are used: what their types are to us, and what their errors say."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Protocol, cast
+
+from sagent.providers.local.template import Chat
+from sagent.providers.local.text import Regions
+
+
+class Tensor(Protocol):
+    """A torch tensor."""
+
+    def tolist(self) -> list[int]: ...
+
+
+class Cache(Protocol):
+    """transformers' cache of keys and values; `crop` forgets the last tokens, told as a negative number."""
+
+    def get_seq_length(self) -> int: ...
+    def crop(self, tokens: int) -> None: ...
+
+
+class Handle(Protocol):
+    """A hook that was set."""
+
+    def remove(self) -> None: ...
+
+
+class Config(Protocol):
+    """A model's configuration, as config.json has it."""
+
+    def to_dict(self) -> dict[str, object]: ...
+
+
+class Generation(Protocol):
+    """A generation configuration; its other members are set by name."""
+
+    eos_token_id: int | list[int] | None
+
+
+class Network(Protocol):
+    """A model; what it writes is told to `streamer`."""
+
+    config: Config
+    generation_config: Generation
+    device: object
+    forward: object
+
+    def eval(self) -> "Network": ...
+    def to(self, device: str) -> "Network": ...
+    def generate(self, **settings: object) -> object: ...
+    def register_forward_pre_hook(self, hook: Callable[[object, object], None]) -> Handle: ...
+
+
+class Tokenizer(Protocol):
+    """A tokenizer. `get_response_parser` gives the reader of answers that its `response_template` describes."""
+
+    chat_template: object
+    eos_token_id: int | None
+    all_special_ids: list[int]
+
+    def apply_chat_template(self, conversation: Sequence[Chat], **settings: object) -> str: ...
+    def __call__(self, text: str, *, add_special_tokens: bool) -> Mapping[str, list[int]]: ...
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> str: ...
+    def get_response_parser(self, *, prefix: str, tools: object) -> Regions: ...
+
+
+class Devices(Protocol):
+    """torch.cuda and torch.mps."""
+
+    def is_available(self) -> bool: ...
+    def device_count(self) -> int: ...
+    def empty_cache(self) -> None: ...
+
+
+class Torch(Protocol):
+    """The module torch."""
+
+    cuda: Devices
+    mps: Devices
+
+    def tensor(self, data: object, *, device: object) -> Tensor: ...
+    def ones_like(self, tensor: Tensor) -> Tensor: ...
+    def compile(self, function: object, *, dynamic: bool) -> object: ...
+    def manual_seed(self, seed: int) -> object: ...
+
+
+class Auto(Protocol):
+    """AutoTokenizer, AutoModelForCausalLM: loaded from this machine, or from the Hub."""
+
+    def from_pretrained(self, name: str, **settings: object) -> object: ...
+
+
+class Transformers(Protocol):
+    """The module transformers."""
+
+    AutoTokenizer: Auto
+    AutoModelForCausalLM: Auto
+
+    def DynamicCache(self, *, config: Config) -> Cache: ...  # noqa: N802 -- its name
+
+
+class Loud(Protocol):
+    """transformers.utils.logging."""
+
+    def is_progress_bar_enabled(self) -> bool: ...
+    def enable_progress_bar(self) -> None: ...
+    def disable_progress_bar(self) -> None: ...
+    def get_verbosity(self) -> int: ...
+    def set_verbosity(self, verbosity: int) -> None: ...
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """No progress bars or warnings: the terminal belongs to whoever draws on it."""
+    loud = cast("Loud", import_module("transformers.utils.logging"))
+    shown, level = loud.is_progress_bar_enabled(), loud.get_verbosity()
+    loud.disable_progress_bar()
+    loud.set_verbosity(max(level, 40))
+    try:
+        yield
+    finally:
+        loud.set_verbosity(level)
+        if shown:
+            loud.enable_progress_bar()
+
+
+def shorten(text: str) -> str:
+    return " ".join(text.split())[:400] or "no reason was given"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    told = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in told or "not enough memory" in told

@@ -1,0 +1,1 @@
+"""Subscriptions in place of keys: a Claude plan, a ChatGPT plan."""

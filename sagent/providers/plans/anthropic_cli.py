@@ -1,0 +1,276 @@
+"""Anthropic through the installed `claude` program and its login: a Claude plan instead of a key."""
+
+import asyncio
+import contextlib
+import os
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Self
+
+from sagent.errors import UsageError
+from sagent.lib.json import EMPTY, JsonObject, as_str, wire_bytes
+from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
+from sagent.providers.families.anthropic import MessagesDialect, generation, think
+from sagent.providers.limits import limits_of
+from sagent.providers.plans.claude_program import Program
+from sagent.providers.plans.claude_talk import Lost, Said, Setup, Talk
+from sagent.providers.wire.encoding import EncodingCache
+from sagent.providers.wire.exchange import Timeouts
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.reply import frozen
+from sagent.usage import Charge, Usage
+
+NAME = "anthropic-cli"
+
+_OVERHEAD = 8_000  # tokens: what the program says of itself, of its surroundings and of the date
+_MOST_KEPT = 4  # programs that wait for their conversation's next request; each takes up to 300 MB
+_LONGEST_KEPT = 300.0  # seconds that one waits
+
+
+class AnthropicCLIModel:
+    """One model of the plan that the program is logged in to."""
+
+    def __init__(self, provider: "AnthropicCLI", model_id: str) -> None:
+        self._provider = provider
+        self._id = model_id
+
+    @property
+    def provider(self) -> str:
+        """The provider's name."""
+        return self._provider.name
+
+    @property
+    def id(self) -> str:
+        """The model's id, or one of the program's short names ("opus")."""
+        return self._id
+
+    @property
+    def limits(self) -> ModelLimits:
+        """Sizes, where known; those of a short name once a program has said what it stands for."""
+        return limits_of("anthropic", self._provider.resolve(self._id)[0])
+
+    def max_input_tokens(self, request: Request) -> int:
+        """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
+        return _OVERHEAD + self._provider.scrolls.unroll(request).weight()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Make the call, by the program that knows the conversation or else by a new one.
+
+        The witness is of what the program was given, as the Messages API would have it: what the program sends is not
+        seen.
+        """
+        setup, notes = self._setup(request)
+        talk = await self._going_on(setup, request)
+        if talk is not None:
+            with contextlib.suppress(Lost):
+                async with aclosing(self._listen(talk, request, notes)) as items:
+                    async for item in items:
+                        yield item
+                return
+        talk, notes = await self._begun(request)
+        async with aclosing(self._listen(talk, request, notes)) as items:
+            async for item in items:
+                yield item
+
+    async def _listen(self, talk: Talk, request: Request, notes: tuple[str, ...]) -> AsyncGenerator[Delta | Reply]:
+        """What a program says; it is kept for the next request, or else ended."""
+        witness, weight = self._witness(request)
+        try:
+            async with aclosing(talk.listen()) as said:
+                async for item in said:
+                    if not isinstance(item, Said):
+                        yield item
+                        continue
+                    usage, charges = item.bill.usage, item.bill.charges
+                    if usage is None:
+                        usage = Usage(input=weight // 4)
+                        charges = (Charge(self._id, usage, estimated=True),)
+                    await self._provider.keep(request.conversation, talk)
+                    yield Reply(item.message, usage, charges, witness, item.response_id, (*notes, *item.notes))
+        finally:
+            if not talk.kept:
+                await self._provider.drop(talk)
+
+    async def _going_on(self, setup: Setup, request: Request) -> Talk | None:
+        """The program that knows the conversation, told what is new in it; None where there is none."""
+        talk = self._provider.take(request.conversation)
+        if talk is None:
+            return None
+        gone_on = False
+        try:
+            gone_on = talk.continues(setup, request.messages) and await talk.go_on(request.messages)
+        finally:
+            if not gone_on:
+                await self._provider.drop(talk)
+        return talk if gone_on else None
+
+    async def _begun(self, request: Request) -> tuple[Talk, tuple[str, ...]]:
+        """A new program, told the whole conversation; and what could not be told."""
+        setup, _ = self._setup(request)
+        talk = await self._provider.open(setup)
+        try:
+            better, notes = self._setup(request)  # it has said what its short names stand for
+            if better != setup:
+                await self._provider.drop(talk)
+                talk = await self._provider.open(better)
+            await talk.tell(request.messages)
+        except BaseException:
+            await self._provider.drop(talk)
+            raise
+        return talk, notes
+
+    def _setup(self, request: Request) -> tuple[Setup, tuple[str, ...]]:
+        left_out = [name for name in ("tools", "betas") if name in request.options]
+        notes = tuple(f"the option {name} cannot be given to the program `claude`: left out" for name in left_out)
+        body = JsonObject({name: value for name, value in request.options.items() if name not in left_out})
+        most, wanted = self.limits.max_output, request.max_output
+        if most and wanted and wanted > most:
+            notes = (*notes, f"{self._id} writes at most {most} tokens: {wanted} were asked for")
+            wanted = most
+        effort, clamped = self._effort(request.effort)
+        return Setup(self._id, request.system, request.tools, wanted, effort, body), (*notes, *clamped)
+
+    def _effort(self, wanted: Effort | None) -> tuple[Effort | None, tuple[str, ...]]:
+        """The effort that the model takes. The program would clamp it by itself, upwards too, and say nothing."""
+        name, never_off = self._provider.resolve(self._id)
+        family, version = generation(name)
+        if wanted not in (None, "none") and family and version < (4, 6):
+            return None, (f"{self._id} knows no levels of effort: {wanted} was left out",)
+        level = wanted
+        if wanted == "minimal" or (wanted == "none" and (never_off or think(name, wanted, 0).notes)):
+            level = "low"
+        elif wanted == "xhigh" and family and version < (4, 7):
+            level = "high"
+        return level, () if level == wanted else (f"{self._id} has no effort {wanted}: {level} is used",)
+
+    def _witness(self, request: Request) -> tuple[RequestDigest, int]:
+        members = {"model": self._id, "max_tokens": request.max_output, "effort": request.effort, **request.options}
+        body = self._provider.scrolls.unroll(request).write(b"]," + wire_bytes(members)[1:], _OVERHEAD)
+        parameters = {name: value for name, value in members.items() if name != "model" and value is not None}
+        return RequestDigest(body.sha256, body.size, self._id, frozen(parameters)), body.weight
+
+
+class AnthropicCLI:
+    """The person's Claude plan, by the login of the installed `claude` program, which makes the calls.
+
+    One program runs for each conversation; it is kept between calls, a few at a time, so that it need not be told the
+    history again. It gets no tools of its own, no settings, hooks, plugins or memory files, and keeps no session.
+    """
+
+    def __init__(self, program: Program, *, timeouts: Timeouts | None = None) -> None:
+        self.program = program
+        self.timeouts = timeouts or Timeouts()
+        self.scrolls = EncodingCache(MessagesDialect(NAME))
+        self._running: set[Talk] = set()
+        self._kept: OrderedDict[str, tuple[Talk, asyncio.TimerHandle]] = OrderedDict()
+        self._endings: set[asyncio.Task[None]] = set()
+        self._offered: dict[str, Mapping[str, object]] = {}  # what a program said of its models, by each of their names
+
+    @classmethod
+    def from_credentials(
+        cls,
+        *,
+        path: str | None = None,
+        base_url: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """By the login of the program at `path`, or on PATH. Raises UsageError when there is none.
+
+        `environ` is what the program inherits (this process' environment), less all that is about keys and addresses;
+        `variables` are set for it whatever they are. Whether it is logged in shows with the first call.
+        """
+        own = {**({"ANTHROPIC_BASE_URL": base_url} if base_url else {}), **(variables or {})}
+        return cls(Program.find(path, os.environ if environ is None else environ, own), timeouts=timeouts)
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        base_url: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """As from_credentials: there is nothing else to go by."""
+        return cls.from_credentials(base_url=base_url, environ=environ, timeouts=timeouts)
+
+    @classmethod
+    def from_key(cls, key: str, *, base_url: str | None = None) -> Self:
+        """Always raises UsageError: the program has its own login."""
+        raise UsageError(
+            f"{NAME} takes no key: it uses the login of the program `claude`. With a key, use the provider anthropic."
+        )
+
+    @property
+    def name(self) -> str:
+        """The provider's name."""
+        return NAME
+
+    def model(self, model_id: str) -> AnthropicCLIModel:
+        """A model by id, or by one of the program's short names ("sonnet", "opus", "haiku")."""
+        return AnthropicCLIModel(self, model_id)
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """What the program offers. Raises ModelError."""
+        talk = await self.open(Setup("", "", ()))
+        try:
+            rows = {as_str(row.get("resolvedModel")) or as_str(row.get("value")): row for row in reversed(talk.models)}
+        finally:
+            await self.drop(talk)
+        return tuple(
+            ModelInfo(model_id, limits_of("anthropic", self.resolve(model_id)[0]), as_str(row.get("displayName")))
+            for model_id, row in sorted(rows.items())
+            if model_id
+        )
+
+    async def aclose(self) -> None:
+        """End the programs."""
+        for _, timer in self._kept.values():
+            timer.cancel()
+        self._kept.clear()
+        await asyncio.gather(*(talk.close() for talk in tuple(self._running)), *self._endings)
+        self._running.clear()
+
+    async def open(self, setup: Setup) -> Talk:
+        """A running program. Raises ModelError."""
+        talk = await Talk.open(self.program, setup, Origin(NAME, setup.model), self.timeouts)
+        self._running.add(talk)
+        self._offered = {as_str(row.get(key)): row for key in ("resolvedModel", "value") for row in talk.models}
+        return talk
+
+    def resolve(self, model_id: str) -> tuple[str, bool]:
+        """The full id that a name stands for, as far as a program has said, and whether it always thinks."""
+        row = self._offered.get(model_id, EMPTY)
+        full = as_str(row.get("resolvedModel")) or model_id
+        return full.partition("[")[0], row.get("supportsThinkingOff") is False  # "[1m]" asks for a longer window
+
+    def take(self, conversation: str) -> Talk | None:
+        """The program that was kept for a conversation."""
+        talk, timer = self._kept.pop(conversation, (None, None))
+        if timer is not None:
+            timer.cancel()
+        return talk
+
+    async def keep(self, conversation: str, talk: Talk) -> None:
+        """Keep a program for its conversation's next request, if it can be; for a while, and not too many."""
+        if not talk.kept:
+            return
+        if (before := self.take(conversation)) is not None:
+            await self.drop(before)
+        timer = asyncio.get_running_loop().call_later(_LONGEST_KEPT, self._expire, conversation)
+        self._kept[conversation] = (talk, timer)
+        if len(self._kept) > _MOST_KEPT:
+            self._expire(next(iter(self._kept)))
+
+    async def drop(self, talk: Talk) -> None:
+        """End a program."""
+        self._running.discard(talk)
+        await talk.close()
+
+    def _expire(self, conversation: str) -> None:
+        if (talk := self.take(conversation)) is not None:
+            ending = asyncio.get_running_loop().create_task(self.drop(talk))
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)

@@ -1,0 +1,267 @@
+"""The ChatGPT login that the `codex` program stored: read, renewed when it runs out, and written back for both."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, as_object, as_str, wire_bytes
+from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.transport import Transport
+
+# The program's own (seen with codex 0.150.0): its client id, and the variable by which it takes another address.
+_CLIENT = "app_EMoamEEZ73f0CkXaXp7hrann"
+_TOKEN_URL = "https://auth.openai.com/oauth/token"  # noqa: S105 -- an address
+_TOKEN_URL_VARIABLE = "CODEX_REFRESH_TOKEN_URL_OVERRIDE"  # noqa: S105 -- a name
+_CLAIMS = "https://api.openai.com/auth"
+
+_EARLY = 300.0  # seconds before its end that a token is renewed
+_OLDEST = 8 * 86_400.0  # seconds after which a token that does not tell its end is renewed, as the program does
+_PATIENCE = 30.0  # seconds for the renewal, and for another process that is at it
+_LONGEST_ANSWER = 1_048_576  # bytes
+
+LOGIN = "Run `codex login`, then try again."
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Tokens of a ChatGPT account. `expires` is seconds since the epoch."""
+
+    access: str = field(repr=False)
+    refresh: str = field(repr=False)
+    account: str
+    expires: float
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it is good for a call made now."""
+        return time.time() < self.expires - _EARLY
+
+
+class LoginFile:
+    """auth.json, which the program and we both read and write."""
+
+    def __init__(self, path: Path, token_url: str = _TOKEN_URL) -> None:
+        self.path = path
+        self._token_url = token_url
+
+    @classmethod
+    def find(cls, environ: Mapping[str, str]) -> "LoginFile":
+        """In CODEX_HOME, or ~/.codex. Raises UsageError where there is no ChatGPT login in it, saying what to do."""
+        home = Path(environ.get("CODEX_HOME") or Path(environ.get("HOME") or Path.home(), ".codex"))
+        file = cls(home / "auth.json", environ.get(_TOKEN_URL_VARIABLE) or _TOKEN_URL)
+        if not file.path.is_file():
+            raise UsageError(_where_else(home, file.path))
+        file.read()
+        return file
+
+    def read(self) -> Login:
+        """The login as it is now. Raises UsageError where there is none of ChatGPT's."""
+        fields = self._fields()
+        tokens = as_object(fields.get("tokens"))
+        access, refresh = as_str(tokens.get("access_token")), as_str(tokens.get("refresh_token"))
+        if not access:
+            raise UsageError(
+                f"{self.path} holds an API key and no ChatGPT login. Use the provider openai with that key in"
+                " OPENAI_API_KEY; or run `codex login` and sign in with ChatGPT."
+                if as_str(fields.get("OPENAI_API_KEY")) or fields.get("auth_mode") == "apikey"
+                else f"{self.path} holds no ChatGPT login. {LOGIN}"
+            )
+        claims = _claims(access)
+        told = claims.get("exp")
+        expires = float(told) if isinstance(told, int | float) else _since(fields.get("last_refresh")) + _OLDEST
+        account = (
+            as_str(tokens.get("account_id")) or _account(claims) or _account(_claims(as_str(tokens.get("id_token"))))
+        )
+        return Login(access, refresh, account, expires)
+
+    async def renew(self, stale: Login, transport: Transport, origin: Origin) -> Login:
+        """A login with another access token than the stale one, written back. Raises ModelError.
+
+        A refresh token can be spent once: one process at a time does it, and one that comes later finds its result.
+        """
+        async with self._locked(origin):
+            current = self._current(origin)
+            if current.access != stale.access and current.is_fresh:
+                return current
+            if not current.refresh:
+                raise origin.error("auth", f"the login in {self.path} has run out and cannot be renewed. {LOGIN}")
+            with self._prepared(origin) as partial:  # what cannot be written back must not be spent
+                tokens = await self._spend(current, transport, origin)
+                self._write(partial, tokens)
+            return self._current(origin)
+
+    def _current(self, origin: Origin) -> Login:
+        try:
+            return self.read()
+        except UsageError as error:
+            raise origin.error("auth", str(error)) from error
+
+    def _fields(self) -> Mapping[str, object]:
+        try:
+            data: object = json.loads(self.path.read_bytes())
+        except (OSError, ValueError, RecursionError) as error:
+            raise UsageError(f"{self.path} cannot be read as a login ({error}). {LOGIN}") from error
+        return as_object(data)
+
+    async def _spend(self, login: Login, transport: Transport, origin: Origin) -> Mapping[str, object]:
+        """New tokens for the refresh token."""
+        asked = {"client_id": _CLIENT, "grant_type": "refresh_token", "refresh_token": login.refresh}
+        headers = {"content-type": "application/json", "accept": "application/json"}
+        body = b""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                answer = await transport.post(self._token_url, headers, (wire_bytes(asked),))
+                try:
+                    async for chunk in answer.chunks:
+                        body += chunk
+                        if len(body) > _LONGEST_ANSWER:
+                            break
+                finally:
+                    await answer.aclose()
+        except TimeoutError as error:
+            raise origin.error(
+                "stalled", f"the login could not be renewed: no answer within {_PATIENCE:g} s"
+            ) from error
+        except Disrupted as error:
+            raise origin.error(error.kind, f"the login could not be renewed: {error.reason}") from error
+        with contextlib.suppress(ValueError, RecursionError):
+            data: object = json.loads(body)
+            if answer.status == 200 and as_str(as_object(data).get("access_token")):
+                return as_object(data)
+        return self._refused(login, answer.status, body, origin)
+
+    def _refused(self, login: Login, status: int, body: bytes, origin: Origin) -> Mapping[str, object]:
+        """Where a renewal was refused: perhaps the program was quicker. Raises ModelError."""
+        current = self._current(origin)
+        if current.access != login.access and current.is_fresh:
+            return {}
+        words = " ".join(body.decode("utf-8", "replace").split())[:200]
+        if status in (400, 401, 403):
+            raise origin.error(
+                "auth", f"the login in {self.path} could not be renewed ({words}). {LOGIN}", status=status
+            )
+        raise origin.error("server", f"the login could not be renewed: {words}", status=status)
+
+    @contextmanager
+    def _prepared(self, origin: Origin) -> Generator[Path]:
+        """A file beside ours, for its owner's eyes alone; gone in the end unless it took our file's place."""
+        target = self.path.resolve()
+        try:
+            handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        except OSError as error:
+            raise origin.error(
+                "auth",
+                f"the login has run out, and a new one could not be kept ({error}): make {target.parent} writable.",
+            ) from error
+        os.close(handle)
+        try:
+            yield Path(name)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+    def _write(self, partial: Path, tokens: Mapping[str, object]) -> None:
+        """Put new tokens into the file, whole or not at all; what else it holds stays."""
+        if not tokens:
+            return
+        fields = self._fields()
+        fresh = {
+            name: tokens[name] for name in ("id_token", "access_token", "refresh_token") if as_str(tokens.get(name))
+        }
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        data = {**fields, "tokens": {**as_object(fields.get("tokens")), **fresh}, "last_refresh": now}
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(data, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.path.resolve())
+
+    @asynccontextmanager
+    async def _locked(self, origin: Origin) -> AsyncGenerator[None]:
+        """The right to renew, among the processes of this machine. The lock file stays."""
+        import fcntl
+
+        try:
+            handle = os.open(self.path.with_name("auth.json.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise origin.error(
+                "auth", f"the login has run out and cannot be renewed ({error}): make {self.path.parent} writable."
+            ) from error
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while True:
+                    with contextlib.suppress(BlockingIOError):
+                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
+                    await asyncio.sleep(0.05)
+        except TimeoutError as error:
+            os.close(handle)
+            message = f"another process has been renewing the login for {_PATIENCE:g} s"
+            raise origin.error("stalled", message) from error
+        except BaseException:
+            os.close(handle)
+            raise
+        try:
+            yield
+        finally:
+            os.close(handle)
+
+
+def has_login(environ: Mapping[str, str]) -> bool:
+    """Whether there is a ChatGPT login to use."""
+    try:
+        LoginFile.find(environ)
+    except UsageError:
+        return False
+    return True
+
+
+def _where_else(home: Path, path: Path) -> str:
+    """Why there is no login file, and what to do."""
+    import tomllib
+
+    store: object = None
+    with contextlib.suppress(OSError, ValueError):
+        store = tomllib.loads((home / "config.toml").read_text(encoding="utf-8")).get("cli_auth_credentials_store")
+    if store in ("keyring", "auto"):
+        return (
+            f"The login of codex is in the system's keyring (cli_auth_credentials_store = {store!r} in"
+            f' {home / "config.toml"}), where it cannot be read from here. Set it to "file" and run `codex login`.'
+        )
+    return (
+        f"There is no ChatGPT login: {path} is missing. Install codex (npm install -g @openai/codex), run `codex login`"
+        " and sign in with ChatGPT; or use the provider openai with a key in OPENAI_API_KEY."
+    )
+
+
+def _claims(token: str) -> Mapping[str, object]:
+    """What a JSON web token says, unverified; {} for any other token."""
+    parts = token.split(".")
+    try:
+        data: object = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (IndexError, ValueError, RecursionError):
+        return EMPTY
+    return as_object(data)
+
+
+def _account(claims: Mapping[str, object]) -> str:
+    return as_str(as_object(claims.get(_CLAIMS)).get("chatgpt_account_id"))
+
+
+def _since(when: object) -> float:
+    """Seconds since the epoch of an ISO date; 0 where there is none."""
+    try:
+        return datetime.fromisoformat(as_str(when)).timestamp()
+    except ValueError:
+        return 0.0

@@ -1,0 +1,268 @@
+"""OpenAI through a ChatGPT plan: the login of the `codex` program, and the Responses endpoint that it uses."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Self
+
+from sagent.errors import ModelError, UsageError
+from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_load
+from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
+from sagent.providers.access import access_from_key
+from sagent.providers.families.endpoint import Way
+from sagent.providers.families.openai_models import cache_key
+from sagent.providers.families.responses import ResponsesModel, ResponsesProvider
+from sagent.providers.limits import limits_of
+from sagent.providers.plans.codex_login import LOGIN, Login, LoginFile
+from sagent.providers.rows import Row
+from sagent.providers.wire.exchange import Call, Timeouts, fetch
+from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.transport import Answer, DirectTransport, Transport
+
+NAME = "openai-subscription"
+BASE_URL = "https://chatgpt.com/backend-api/codex"
+
+_VERSION = "0.169.0"  # of codex, whose list of models is asked for: it leaves out those too new for a version
+_WINDOW = 272_000  # tokens: what plans have of a window, whatever the model's (codex' own list, 0.169.0)
+_MOST_OUTPUT = 128_000  # tokens, of every model that the plan offers
+_INSTRUCTIONS = "You are a helpful assistant."  # the endpoint refuses a request that has none
+_ERROR_BODY = 65_536  # bytes read of an error's body
+
+
+class OpenAISubscriptionModel(ResponsesModel):
+    """One model of a ChatGPT plan."""
+
+    def __init__(self, provider: "OpenAISubscription", model_id: str) -> None:
+        super().__init__(provider, model_id)
+        self._account = provider
+        known = limits_of("openai", model_id)
+        most = known.max_output or _MOST_OUTPUT
+        self._limits = ModelLimits(min(known.window or _WINDOW, _WINDOW), most, most)  # it takes no output limit
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Make the call, with the login renewed before it runs out, and once more where it is refused nonetheless."""
+        used = await self._account.login(self._id)
+        said, refused = False, None
+        try:
+            async with aclosing(super().stream(request)) as items:
+                async for item in items:
+                    said = True
+                    yield item
+        except ModelError as error:
+            if said or error.status != 401:
+                raise
+            refused = error
+        if refused is not None:
+            async with aclosing(self._again(request, used, refused)) as items:
+                async for item in items:
+                    yield item
+
+    async def _again(self, request: Request, used: Login, refused: ModelError) -> AsyncGenerator[Delta | Reply]:
+        try:
+            await self._account.renew(used, self._id)
+        except ModelError as error:
+            if error.kind == "auth":
+                raise
+            refused.advise(f"It could not be renewed: {error.args[0]}")
+            raise refused from error
+        try:
+            async with aclosing(super().stream(request)) as items:
+                async for item in items:
+                    yield item
+        except ModelError as error:
+            if error.status == 401:
+                error.advise(LOGIN)
+            raise
+
+    def prepare(self, request: Request) -> Call:
+        """The request as it goes out. The endpoint wants instructions, and takes no output limit."""
+        if not request.system.strip():
+            request = replace(request, system=_INSTRUCTIONS)
+        call = super().prepare(request)
+        session = cache_key(request.conversation)
+        return replace(call, headers={**call.headers, "session-id": session, "thread-id": session})
+
+    def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
+        if request.max_output is None or not self._account.tells(request.conversation):
+            return None, ()
+        return None, (f"a ChatGPT plan takes no output limit: that of {request.max_output} tokens was left out",)
+
+
+class OpenAISubscription(ResponsesProvider):
+    """The person's ChatGPT plan, by the login that `codex login` stored. Nothing is billed to a key."""
+
+    def __init__(
+        self,
+        login: LoginFile,
+        *,
+        base_url: str | None = None,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        row = Row(NAME, family="responses", base_url=BASE_URL, models=())
+        timeouts = timeouts or Timeouts()
+        way = transport if transport is not None and not isinstance(transport, str) else None
+        plan = PlanTransport(way or DirectTransport(connect=timeouts.connect))
+        super().__init__(row, access_from_key(NAME, "", base_url or BASE_URL), transport=plan, timeouts=timeouts)
+        self._file = login
+        self._login = login.read()
+        self._renewal: asyncio.Task[Login] | None = None
+        self._told: set[str] = set()  # conversations in which it was said what is left out
+
+    @classmethod
+    def from_credentials(
+        cls,
+        *,
+        base_url: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """By the login in CODEX_HOME or ~/.codex. Raises UsageError where there is none, saying what to do."""
+        login = LoginFile.find(os.environ if environ is None else environ)
+        return cls(login, base_url=base_url, transport=transport, timeouts=timeouts)
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        base_url: str | None = None,
+        auth: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """As from_credentials: there is nothing else to go by. Raises UsageError for another `auth`."""
+        if auth in ("key", "bearer"):
+            return cls.from_key("", base_url=base_url)
+        return cls.from_credentials(base_url=base_url, environ=environ, transport=transport, timeouts=timeouts)
+
+    @classmethod
+    def from_key(
+        cls,
+        key: str,
+        *,
+        base_url: str | None = None,
+        auth: str | None = None,
+        transport: Transport | Way | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """Always raises UsageError: a plan has a login and no key."""
+        raise UsageError(f"{NAME} takes no key: it uses the login of the program `codex`. With a key, use openai.")
+
+    def model(self, model_id: str) -> OpenAISubscriptionModel:
+        """A model by id; any id is accepted."""
+        return OpenAISubscriptionModel(self, model_id)
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The models that the plan offers. Raises ModelError."""
+        await self.login("")
+        url = f"{self.url}/models?client_version={_VERSION}"
+        data = await fetch(self.transport, url, self.headers(), self.origin(""), self.timeouts)
+        rows = [as_object(row) for row in as_array(as_object(data).get("models"))]
+        return tuple(_info(row) for row in rows if as_str(row.get("visibility"), "list") == "list")
+
+    def headers(self) -> dict[str, str]:
+        """What every request carries."""
+        account = {"chatgpt-account-id": self._login.account} if self._login.account else {}
+        token = {"authorization": f"Bearer {self._login.access}"}
+        return {**token, **account, "originator": "sagent", "openai-beta": "responses=experimental"}
+
+    def origin(self, model_id: str) -> Origin:
+        """Who is named in errors."""
+        return Origin(NAME, model_id, self._login.access)
+
+    def tells(self, conversation: str) -> bool:
+        """Whether it is still to be said in a conversation what is left out of its requests."""
+        known = conversation in self._told
+        self._told.add(conversation)
+        return not known
+
+    def hint(self, error: ModelError) -> str:
+        """Nothing: what is not there is no other API."""
+        return ""
+
+    async def login(self, model_id: str) -> Login:
+        """A login that is good for a call now. Raises ModelError."""
+        return self._login if self._login.is_fresh else await self.renew(self._login, model_id)
+
+    async def renew(self, stale: Login, model_id: str) -> Login:
+        """Another login than this one; who asks at the same time gets the same. Raises ModelError.
+
+        A renewal that has begun goes on when whoever waits for it is cancelled: half of one would lose the login.
+        """
+        if self._login.access != stale.access:
+            return self._login
+        if self._renewal is None or self._renewal.done():
+            carrier = self.transport
+            self._renewal = asyncio.create_task(self._file.renew(stale, carrier, self.origin(model_id)))
+        self._login = await asyncio.shield(self._renewal)
+        return self._login
+
+    async def aclose(self) -> None:
+        """Close the connections, once a renewal that has begun is over."""
+        if self._renewal is not None:
+            await asyncio.gather(self._renewal, return_exceptions=True)
+        await super().aclose()
+
+
+class PlanTransport:
+    """A transport that puts what the endpoint tells of a plan's limits where other providers tell it."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
+        """Send a body; an answer that refuses it says when to come again."""
+        answer = await self._inner.post(url, headers, body)
+        return answer if answer.status not in (403, 429) else await _explained(answer)
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        """Ask for something."""
+        return await self._inner.get(url, headers)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._inner.aclose()
+
+
+async def _explained(answer: Answer) -> Answer:
+    """A refusal with `retry-after`, the time until a plan's limit is lifted; 402 where the plan has no such use.
+
+    The body is {"error": {"type": "usage_limit_reached", "plan_type", "resets_at", "resets_in_seconds"}}.
+    """
+    body = b""
+    try:
+        async for chunk in answer.chunks:
+            body = (body + chunk)[:_ERROR_BODY]
+    finally:
+        await answer.aclose()
+    try:
+        error = as_object(as_object(json_load(body)).get("error"))
+    except ValueError:
+        error = EMPTY
+    status, headers = answer.status, dict(answer.headers)
+    wait = as_int(error.get("resets_in_seconds")) or as_int(error.get("resets_at")) - int(time.time())
+    if error.get("type") == "usage_limit_reached" and wait > 0:
+        headers["retry-after"] = str(wait)
+    if error.get("type") == "usage_not_included":
+        status = 402
+    return Answer(status, headers, _once(body), _nothing)
+
+
+async def _once(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+async def _nothing() -> None:
+    """There is nothing left to close."""
+
+
+def _info(row: Mapping[str, object]) -> ModelInfo:
+    model_id = as_str(row.get("slug"))
+    known = limits_of("openai", model_id)
+    limits = ModelLimits(as_int(row.get("context_window")) or _WINDOW, known.max_output)
+    return ModelInfo(model_id, limits, as_str(row.get("display_name")))

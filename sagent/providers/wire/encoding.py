@@ -1,0 +1,182 @@
+"""Request bodies, joined from bytes that are encoded once and kept: request N+1 begins with those of request N."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from operator import is_
+from typing import Protocol
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import wire_bytes
+from sagent.messages import Message
+from sagent.model import Request
+from sagent.providers.handover import Handover, Rules, Turn, UserTurn
+
+_BLOCK = 65_536  # bytes: closed turns are joined once, into blocks of at least this size
+_CONVERSATIONS = 64  # kept; the least recently used are encoded anew when they come back
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A request body in parts, its sha256, and an upper bound of its input tokens."""
+
+    parts: tuple[bytes, ...]
+    sha256: str
+    weight: int
+
+    @property
+    def data(self) -> bytes:
+        """The whole of it, joined."""
+        return b"".join(self.parts)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(map(len, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A turn as it goes out: one or more JSON messages joined by commas. `weight` bounds its tokens."""
+
+    data: bytes
+    weight: int
+
+
+class Dialect(Protocol):
+    """How one family writes."""
+
+    @property
+    def rules(self) -> Rules:
+        """What it accepts."""
+        ...
+
+    def head(self, request: Request) -> bytes:
+        """The beginning of a body, up to the first turn."""
+        ...
+
+    def encode(self, turn: Turn) -> Piece:
+        """A turn's bytes."""
+        ...
+
+    def mark(self, data: bytes) -> bytes | None:
+        """The bytes of a user's turn with a cache breakpoint at its end; None where the family has none."""
+        ...
+
+
+def schema_weight(request: Request) -> int:
+    """The most tokens that the schema of the answer adds to a request: providers show it to the model, and explain."""
+    return 0 if request.output_schema is None else 2 * len(wire_bytes(request.output_schema)) + 500
+
+
+class EncodingCache:
+    """The conversations of one provider, each with what has been encoded of it."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self.family = dialect.rules.family
+        self._kept: OrderedDict[str, EncodedConversation] = OrderedDict()
+
+    def unroll(self, request: Request) -> "EncodedConversation":
+        """The request's conversation, with exactly its messages; only what is new is encoded."""
+        scroll = self._kept.get(request.conversation)
+        if scroll is None or not scroll.follow(request.messages):
+            scroll = self._kept[request.conversation] = EncodedConversation(self._dialect)
+            scroll.follow(request.messages)
+        scroll.begin(request)
+        self._kept.move_to_end(request.conversation)
+        if len(self._kept) > _CONVERSATIONS:
+            self._kept.popitem(last=False)
+        return scroll
+
+
+class EncodedConversation:
+    """One conversation's bytes: its closed turns, which never change, and the turn still open."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._handover = Handover(dialect.rules)
+        self._messages: list[Message] = []
+        self._closed: list[bytes] = []
+        self._users: list[int] = []  # where the last two closed turns of the user are
+        self._weight = 0
+        self._open: tuple[Turn, Piece] | None = None
+        self._made_of: object = None
+        self._head = b""
+        self._hash = hashlib.sha256()
+        self._hashed = 0  # closed turns inside the hash
+        self._blocks: list[bytes] = []
+        self._joined = 0  # closed turns inside the blocks
+        self._loose = 0  # bytes of stable turns that are in no block
+
+    def follow(self, messages: Sequence[Message]) -> bool:
+        """Take what is new. False, and nothing done, when these messages do not begin with those known."""
+        known = len(self._messages)
+        if len(messages) < known or not all(map(is_, self._messages, messages)):
+            return False
+        for message in messages[known:]:
+            self._messages.append(message)
+            for turn in self._handover.feed(message):
+                self._close(turn)
+        return True
+
+    def begin(self, request: Request) -> None:
+        """Write the head, unless system prompt and tools are those of last time."""
+        made_of = (request.system, request.tools, request.options.get("tools"))
+        if made_of != self._made_of:
+            self._made_of, self._head = made_of, self._dialect.head(request)
+            self._hash, self._hashed = hashlib.sha256(self._head), 0
+
+    def weight(self) -> int:
+        """An upper bound of the tokens of head and turns."""
+        return len(self._head) + self._weight + self._tail()[1].weight
+
+    def write(self, end: bytes, overhead: int) -> Body:
+        """The body: head, turns, `end`. Only what may still change is joined and hashed again."""
+        turn, _ = self._tail()
+        users = [*self._users, len(self._closed)] if isinstance(turn, UserTurn) else self._users
+        marked = {place: self._dialect.mark(self._at(place)) for place in users[-2:]}
+        stable = min((place for place, data in marked.items() if data is not None), default=len(self._closed))
+        digest = self._settle(stable)
+        rest = [marked.get(place) or self._at(place) for place in range(self._joined, len(self._closed) + 1)]
+        fresh = b",".join(rest[stable - self._joined :]) + end
+        digest.update(fresh)
+        parts = (
+            self._head,
+            *self._blocks,
+            b"".join((*(piece + b"," for piece in rest[: stable - self._joined]), fresh)),
+        )
+        return Body(parts, digest.hexdigest(), self.weight() + overhead)
+
+    def ends(self) -> tuple[bytes, Turn]:
+        """The last closed turn (b"" where there is none), and the one still open."""
+        return self._closed[-1] if self._closed else b"", self._handover.open()
+
+    def _at(self, place: int) -> bytes:
+        return self._closed[place] if place < len(self._closed) else self._tail()[1].data
+
+    def _settle(self, stable: int) -> "hashlib._Hash":
+        """Hash and join what has become stable; the hash over the head and those turns, each with its comma."""
+        for piece in self._closed[self._hashed : stable]:
+            self._hash.update(piece)
+            self._hash.update(b",")
+            self._loose += len(piece)
+        self._hashed = stable
+        if self._loose >= _BLOCK and stable > self._joined:
+            self._blocks.append(b",".join((*self._closed[self._joined : stable], b"")))
+            self._joined, self._loose = stable, 0
+        return self._hash.copy()
+
+    def _tail(self) -> tuple[Turn, Piece]:
+        turn = self._handover.open()
+        if self._open is None or self._open[0] is not turn:
+            self._open = (turn, self._dialect.encode(turn))
+        return self._open
+
+    def _close(self, turn: Turn) -> None:
+        known = self._open is not None and self._open[0] is turn
+        piece = self._open[1] if known and self._open else self._dialect.encode(turn)
+        if isinstance(turn, UserTurn):
+            self._users = [*self._users[-1:], len(self._closed)]
+        self._closed.append(piece.data)
+        self._weight += piece.weight + 1

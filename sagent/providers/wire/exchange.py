@@ -1,0 +1,378 @@
+"""One call over a transport: bytes out, deltas and the one reply back. Knows streams, silence and ends; no family."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
+from math import isfinite
+from typing import TypeVar
+
+from sagent.errors import ModelError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, as_object
+from sagent.model import Delta, Reply, RequestDigest, TextPart, ThinkingPart
+from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.encoding import Body
+from sagent.providers.wire.faults import Origin, error_in, from_event, from_status
+from sagent.providers.wire.reply import ReplyReader
+from sagent.providers.wire.sse import EventReader
+from sagent.providers.wire.transport import Answer, Transport
+from sagent.usage import Charge, Usage
+
+_ERROR_BODY = 65_536  # bytes read of an error's body
+_WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed
+_LINGER = 0.25  # seconds given to a finished stream to end, so that its connection can be used again
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_TRAILER = 10.0  # seconds given to what may follow a finished reply, the usage, and to the body of an error
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds of silence after which a call is given up. Pings and comments are not silence.
+
+    `reasoning_stall` holds before the first event and while the model reasons or a server tool works.
+    """
+
+    stall: float = 60.0
+    reasoning_stall: float = 180.0
+    connect: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request, ready to go out, and the reader that will read its answer."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: Body
+    witness: RequestDigest
+    reader: ReplyReader
+    origin: Origin
+    timeouts: Timeouts
+    notes: tuple[str, ...] = ()
+
+
+async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGenerator[Delta | Reply]:
+    """Make a call: deltas as they come, then the Reply. Raises only ModelError.
+
+    Deltas of one kind that arrive in one piece are merged; none is held back. Closing it closes the response.
+    """
+    call = prepare()
+    watch = _Watch(call)
+    answer: Answer | None = None
+    try:
+        answer = await watch.over(transport.post(call.url, call.headers, call.body.parts))
+        if not 200 <= answer.status < 300:
+            raise from_status(call.origin, answer.status, answer.headers, await _read_error(answer))
+        async with aclosing(_deltas(call, answer, watch)) as batches:
+            async for deltas in batches:
+                for delta in deltas:
+                    yield delta
+                watch.touch()  # the time our caller took is not the provider's silence
+        yield _reply(call)
+    except Disrupted as error:
+        raise call.origin.disrupted(error) from error
+    finally:
+        watch.stop()
+        if answer is not None:
+            await answer.aclose()
+
+
+async def fetch(
+    transport: Transport, url: str, headers: Mapping[str, str], origin: Origin, timeouts: Timeouts
+) -> object:
+    """Get a JSON document. Raises ModelError."""
+    try:
+        async with asyncio.timeout(timeouts.stall):
+            answer = await transport.get(url, headers)
+            try:
+                body = await _read(answer, _WHOLE_BODY if answer.status == 200 else _ERROR_BODY, None)
+            finally:
+                await answer.aclose()
+    except TimeoutError as error:
+        raise origin.error("stalled", f"no answer within {timeouts.stall:g} s") from error
+    except Disrupted as error:
+        raise origin.disrupted(error) from error
+    try:
+        data = read_json(body) if answer.status == 200 else None
+    except (ValueError, RecursionError):
+        data = None
+    if data is None or error_in(as_object(data)):
+        raise from_status(origin, answer.status, answer.headers, body)
+    return data
+
+
+async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[list[Delta]]:
+    """The deltas of a streamed answer, or of one that came whole although a stream was asked for."""
+    reader = EventReader()
+    chunk = await _beginning(call, answer, watch)
+    if chunk[:1] in (b"{", b"[", b"<"):  # JSON, or a page of HTML
+        yield _take_whole(call, answer, chunk + await _read(answer, _WHOLE_BODY, watch))
+        return
+    while chunk:
+        reader.alive = False
+        out: list[Delta] = []
+        error = _take_events(call, reader.feed(chunk), out)
+        if reader.alive:
+            watch.touch()
+        if out:
+            yield _merged(out)
+        if error is not None:
+            raise error
+        if call.reader.closed:
+            await _drain(answer)
+            return
+        chunk = await _next(call, answer, watch)
+    out = []
+    error = _take_events(call, reader.end(), out)
+    if out:
+        yield _merged(out)
+    if error is not None and error.kind != "protocol":  # that would be half an event: the stream was cut inside it
+        raise error
+    if not call.reader.complete:
+        raise call.origin.error("cut", "the stream ended before the reply did")
+
+
+async def _beginning(call: Call, answer: Answer, watch: "_Watch") -> bytes:
+    """The first bytes that say something. Gateways send white space to keep a connection open."""
+    while chunk := await _next(call, answer, watch):
+        if chunk := chunk.lstrip(_BLANK):
+            return chunk
+        watch.touch()
+    return b""
+
+
+async def _next(call: Call, answer: Answer, watch: "_Watch") -> bytes:
+    """The next bytes, b"" at the end. What happens to the stream once the reply is complete is no concern."""
+    try:
+        while (chunk := await watch.over(anext(answer.chunks, None))) is not None:
+            if chunk:
+                return chunk
+    except (Disrupted, ModelError):
+        if call.reader.complete:
+            return b""
+        raise
+    return b""
+
+
+def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]) -> ModelError | None:
+    """Read events up to the reply's end or an error, which is given back: what came before it is told first."""
+    try:
+        for name, data in events:
+            _take_event(call, name, data, out)
+            if call.reader.closed:
+                break
+    except ModelError as error:
+        return error
+    return None
+
+
+def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
+    text = data.strip()
+    if not text:
+        return
+    if text == "[DONE]":
+        call.reader.done()
+        return
+    try:
+        event = read_json(data)
+    except (ValueError, RecursionError) as error:
+        if call.reader.complete or name in ("ping", "heartbeat", "keepalive"):
+            return
+        if name == "error":
+            raise from_event(call.origin, {"error": text}) from error
+        raise call.origin.error("protocol", f"an event of the stream is not JSON: {_shown(text)}") from error
+    fields = as_object(event) or as_object(next(iter(as_array(event)), None))
+    if name == "error" or error_in(fields):
+        if call.reader.complete:
+            return  # of whatever came after the reply, which is paid for
+        raise from_event(call.origin, fields or {"error": text})
+    call.reader.feed(fields, out)
+
+
+def _take_whole(call: Call, answer: Answer, body: bytes) -> list[Delta]:
+    """An answer that is one JSON document."""
+    try:
+        data = read_json(body)
+    except (ValueError, RecursionError) as error:
+        if body.lstrip()[:1] == b"<":
+            raise from_status(call.origin, answer.status, answer.headers, body) from error
+        raise call.origin.error(
+            "protocol", f"the answer is not JSON: {_shown(body[:200].decode('utf-8', 'replace'))}"
+        ) from error
+    fields, chunks = as_object(data), [as_object(item) for item in as_array(data)]
+    if error_in(fields) or not (fields or chunks):
+        raise from_event(call.origin, data)
+    out: list[Delta] = []
+    if fields:
+        call.reader.whole(fields, out)
+    for chunk in chunks:  # a stream as one array (Google's, where no events were asked for)
+        if error_in(chunk):
+            raise from_event(call.origin, chunk)
+        call.reader.feed(chunk, out)
+    if chunks and not (out or call.reader.complete):
+        raise from_event(call.origin, data)
+    if not call.reader.complete:
+        raise call.origin.error(
+            "protocol", f"the answer is not a reply: {_shown(body[:200].decode('utf-8', 'replace'))}"
+        )
+    return _merged(out)
+
+
+def _reply(call: Call) -> Reply:
+    """The reply; its cost estimated from bytes where the provider told nothing."""
+    reader, bill = call.reader, call.reader.bill()
+    usage, charges = bill.usage, bill.charges
+    if usage is None:
+        usage = Usage(input=call.body.weight // 4, output=reader.received // 4)
+        charges = (Charge(call.origin.model, usage, estimated=True),)
+    notes = (*call.notes, *reader.notes())
+    return Reply(reader.message(), usage, charges, call.witness, reader.response_id, notes, reader.advice())
+
+
+def _merged(deltas: list[Delta]) -> list[Delta]:
+    """Neighbouring texts, and neighbouring thoughts, as one delta each."""
+    if len(deltas) < 2:
+        return deltas
+    merged: list[Delta] = []
+    run: list[str] = []
+    kind: type[TextPart | ThinkingPart] = TextPart
+    for delta in deltas:
+        if run and type(delta) is not kind:
+            merged.append(kind("".join(run)))
+            run = []
+        if isinstance(delta, TextPart | ThinkingPart):
+            kind = type(delta)
+            run.append(delta.text)
+        else:
+            merged.append(delta)
+    if run:
+        merged.append(kind("".join(run)))
+    return merged
+
+
+async def _read(answer: Answer, most: int, watch: "_Watch | None") -> bytes:
+    """The body, up to so many bytes."""
+    parts: list[bytes] = []
+    size = 0
+    while size < most:
+        step = anext(answer.chunks, None)
+        try:
+            chunk = await (watch.over(step) if watch else step)
+        except Disrupted:
+            if answer.status == 200:
+                raise
+            break  # what there is of an error's body will do
+        if chunk is None:
+            break
+        if watch:
+            watch.touch()
+        parts.append(chunk)
+        size += len(chunk)
+    return b"".join(parts)[:most]
+
+
+async def _read_error(answer: Answer) -> bytes:
+    """The body of an error, or what there is of it after a while: the status says the most, and must not be lost."""
+    parts: list[bytes] = []
+    size = 0
+    with suppress(TimeoutError, Disrupted):
+        async with asyncio.timeout(_TRAILER):
+            async for chunk in answer.chunks:
+                parts.append(chunk)
+                size += len(chunk)
+                if size >= _ERROR_BODY:
+                    break
+    return b"".join(parts)[:_ERROR_BODY]
+
+
+async def _drain(answer: Answer) -> None:
+    """Read to the end of a finished stream, so that its connection can be used again; not for long."""
+    try:
+        async with asyncio.timeout(_LINGER):
+            async for _ in answer.chunks:
+                pass
+    except (TimeoutError, Disrupted):
+        pass
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 120 else f"{text[:120]}…")
+
+
+class _Watch:
+    """Cuts a call that has been silent too long. One timer at a time: it is moved when it fires too early, and when the
+    time allowed changes."""
+
+    __slots__ = ("_allowed", "_call", "_fired", "_last", "_loop", "_task", "_timer", "_waiting")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[object] | None = None
+        self._last = self._loop.time()
+        self._waiting = False
+        self._fired = False
+        self._allowed = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def touch(self) -> None:
+        """There was a sign of life."""
+        self._last = self._loop.time()
+
+    async def over(self, step: Awaitable[T]) -> T:
+        """Wait for a step. Raises ModelError("stalled") when the silence lasts too long."""
+        allowed = self._limit()
+        if allowed != self._allowed:
+            self._allowed = allowed
+            self._arm()
+        self._task = asyncio.current_task()
+        before = self._task.cancelling() if self._task else 0
+        self._waiting = True
+        try:
+            return await step
+        except asyncio.CancelledError as error:
+            if self._fired and self._task is not None and self._task.uncancel() <= before:
+                raise self._call.origin.error("stalled", f"nothing was heard for {self._allowed:g} s") from error
+            raise
+        finally:
+            self._waiting = False
+
+    def stop(self) -> None:
+        """The call is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _limit(self) -> float:
+        reader, times = self._call.reader, self._call.timeouts
+        if reader.complete:
+            return min(times.stall, _TRAILER)
+        return times.reasoning_stall if reader.reasoning else times.stall
+
+    def _arm(self) -> None:
+        self.stop()
+        self._timer = self._loop.call_at(self._last + self._allowed, self._check)
+
+    def _check(self) -> None:
+        if not self._waiting:
+            self._last = self._loop.time()  # our caller is busy
+        if self._loop.time() < self._last + self._allowed:
+            self._arm()
+        elif self._task is not None:
+            self._fired = True
+            self._task.cancel()
+
+
+def read_json(text: str | bytes) -> object:
+    """Parse JSON. What Python alone takes for a number (NaN, 1e999) becomes text: it could never be sent back."""
+    return _JSON.decode(text if isinstance(text, str) else text.decode("utf-8-sig"))
+
+
+def _finite(text: str) -> float | str:
+    number = float(text)
+    return number if isfinite(number) else text
+
+
+_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=str)

@@ -1,0 +1,435 @@
+"""What went wrong, as far as it can be told from a status, headers and a body of any of the usual shapes."""
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from sagent.errors import ModelError, ModelErrorKind
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, as_object, as_str
+from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.overflow import most_output_in, sizes_in
+
+_SHOWN = 600  # characters of a provider's own words in a message
+
+# Said, in these or similar words, by Anthropic, OpenAI, Azure, OpenRouter, Groq, xAI, Mistral, Moonshot, DashScope,
+# MiniMax, Google, Bedrock, Cohere, vLLM, SGLang, TGI, llama.cpp, LM Studio, Ollama, Copilot and GitHub Models.
+_OVERFLOW = (
+    r"context_(length|window)_exceeded|exceed_context_size|request_too_large|tokens_limit_reached"
+    r"|invalid '(messages|input)\b[^']*': string too long|model_max_prompt_tokens_exceeded|prompt (is )?too long"
+    r"|prompt exceeds max"
+    r"|max(imum)? (context|prompt|input) length|maximum allowed input|exceed(s|ed)? max context"
+    r"|exceeds? (the )?(available |model'?s? |maximum )*context|context (window|size|length)[^.]{0,40}exceed"
+    r"|input (is )?too long|input length and|input tokens? exceed|input token count|range of input length"
+    r"|exceed(s|ed)? (the |model )*token limit|reduce the length|greater than the context length"
+    r"|longer than the model'?s context|context length of only|prompt token count of \d+ exceeds"
+    r"|request entity too large|request too large for .*must be reduced|request body too large for .*tokens"
+    r"|`inputs` tokens \+ `max_new_tokens` must be|`inputs` must have less than|longer than the maximum model length"
+    r"|max_(completion_)?tokens must be at least 1, got -|too many tokens: size limit|too many input tokens"
+    r"|token length exceed|tokens in request more than max|expected maxlength: \d+, actual"
+    r"|(larger|more) than the max(imum)? context|n_keep \(?\d+\)? ?>= ?n_ctx|payload size exceeds"
+)
+_PAYMENT = (
+    r"insufficient[_ ](quota|balance|credit|fund)|credit balance is too low|exceeded_current_quota|billing_error"
+    r"|billing_not_active|billing hard limit|arrearage|payment_required|payment required|requires more credits"
+    r"|quota exceeded for metric: [^,]*, limit: 0(?![.\d])"  # Google: the free tier has none of this model
+)
+_BAD_KEY = (
+    r"api[_ ]key[_ ](not valid|invalid)|(incorrect|invalid)[_ ](x-)?api[_ -]key|authentication_error"
+    r"|invalid_authentication"
+)
+_NO_MODEL = (
+    r"model_not_found|invalid_model|model[_ ]not[_ ]exist|deploymentnotfound|not a valid model|resource_not_found"
+)
+_OVERLOADED = (
+    r"overload|at capacity|over capacity|high demand|no available (capacity|channel)|server_busy|server is busy"
+)
+
+_BY_TYPE: Mapping[str, ModelErrorKind] = {
+    "overloaded_error": "overloaded",
+    "engine_overloaded_error": "overloaded",
+    "slow_down": "overloaded",
+    "rate_limit_error": "rate_limit",
+    "rate_limit_exceeded": "rate_limit",
+    "rate_limit_reached_error": "rate_limit",
+    "too_many_requests": "rate_limit",
+    "api_error": "server",
+    "server_error": "server",
+    "internal_error": "server",
+    "internal_server_error": "server",
+    "timeout_error": "server",
+    "service_unavailable": "server",
+    "authentication_error": "auth",
+    "invalid_api_key": "auth",
+    "permission_error": "permission",
+    "permission_denied": "permission",
+    "not_found_error": "not_found",
+    "invalid_request_error": "invalid_request",
+    "invalid_argument": "invalid_request",
+    "resource_exhausted": "rate_limit",
+    "unavailable": "overloaded",
+    "throttlingexception": "rate_limit",  # Bedrock's, in the middle of a stream
+    "serviceunavailableexception": "overloaded",
+    "modelstreamerrorexception": "server",
+    "internalserverexception": "server",
+    "modeltimeoutexception": "server",
+    "validationexception": "invalid_request",
+}
+# Codes that say that the request is at fault: to send it again would not help. OpenAI's of a failed response, mostly.
+_REFUSED = ("invalid_", "image_", "unsupported_", "empty_", "failed_to_download", "data_residency")
+_BY_STATUS: Mapping[int, ModelErrorKind] = {
+    400: "invalid_request",
+    401: "auth",
+    402: "payment",
+    403: "permission",
+    404: "not_found",
+    405: "not_found",
+    407: "network",
+    408: "server",
+    409: "server",
+    413: "context_overflow",
+    424: "server",  # TGI and Bedrock: the model failed
+    425: "server",
+    429: "rate_limit",
+    499: "server",
+    529: "overloaded",
+}
+_REMEDIES: Mapping[ModelErrorKind, str] = {
+    "payment": "Add credit there, or choose another model.",
+    "permission": "The key may not do this: ask for access there, or choose another model.",
+    "not_found": "Check the model's name; sagent models --check asks which there are.",
+}
+_UNITS: Mapping[str, float] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_UNIT = r"(\d+(?:\.\d+)?) ?(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z])"
+_SPAN = rf"{_UNIT}(?:(?:,? | and )?{_UNIT})*"
+# MiniMax reports these in `base_resp`, under HTTP 200 (its error code page).
+_MINIMAX: Mapping[int, int] = {
+    1000: 500,
+    1001: 504,
+    1002: 429,
+    1004: 401,
+    1008: 402,
+    1013: 500,
+    1026: 400,
+    1027: 400,
+    1039: 413,
+    1041: 429,
+    2013: 400,
+    2045: 429,
+    2049: 401,
+    2056: 429,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who was called: named in every error. `secret` never appears in one; `variable` is where the key comes from."""
+
+    provider: str
+    model: str = ""
+    secret: str = field(default="", repr=False)
+    variable: str = ""
+
+    def error(
+        self, kind: ModelErrorKind, message: str, *, status: int | None = None, retry_after: float | None = None
+    ) -> ModelError:
+        """A ModelError that names this origin and hides its key."""
+        if len(self.secret) >= 6:
+            message = message.replace(self.secret, "***")
+        return ModelError(
+            kind, message, provider=self.provider, model=self.model, status=status, retry_after=retry_after
+        )
+
+    def disrupted(self, failure: Disrupted) -> ModelError:
+        """What failed below HTTP, as a ModelError."""
+        error = self.error(failure.kind, failure.reason)
+        error.final = failure.final
+        return error
+
+
+def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+    """The error that a response with an error status, or an answer that is no answer, stands for."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        data: object = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if 300 <= status < 400:  # with a page in it, mostly
+        where = headers.get("location", "somewhere else")
+        return origin.error("not_found", f"redirected to {where}: set the base URL to where the API is.", status=status)
+    if data is None and (text[:1] == "<" or "html" in headers.get("content-type", "")):
+        kind: ModelErrorKind = _BY_STATUS.get(status, "server")
+        if status == 503 and re.search(_OVERLOADED, text.lower()):
+            kind = "overloaded"
+        error = origin.error(
+            kind,
+            f"an HTML page instead of an answer: {_plain(text)}. It comes from a proxy or a wrong base URL.",
+            status=status,
+            retry_after=_retry_after(kind, headers, ""),
+        )
+        error.final = _settled(status, headers)
+        return error
+    return _judge(origin, status, headers, data, text)
+
+
+def from_event(origin: Origin, data: object) -> ModelError:
+    """The error that an object inside a stream, or in the body of a status 200, stands for."""
+    return _judge(origin, _status_inside(data), {}, data, "")
+
+
+def error_in(data: Mapping[str, object]) -> bool:
+    """Whether a JSON answer or chunk is an error, whatever its status was."""
+    if data.get("error") or data.get("type") == "error" or data.get("object") == "error":
+        return True
+    code = as_object(data.get("base_resp")).get("status_code")
+    return isinstance(code, int) and code != 0
+
+
+def _judge(origin: Origin, status: int | None, headers: Mapping[str, str], data: object, text: str) -> ModelError:
+    words = _words(data) or _shorten(text) or "no explanation was given"
+    codes = _codes(data)
+    headers = {**_headers_inside(data), **headers}
+    kind = _kind(status, codes, words)
+    if kind == "auth" and origin.variable:
+        words = f"{words.rstrip('.')}. Check {origin.variable}."
+    elif kind in _REMEDIES and (kind != "not_found" or "model" in words.lower()):
+        words = f"{words.rstrip('.')}. {_REMEDIES[kind]}"
+    error = origin.error(kind, words, status=status, retry_after=_retry_after(kind, headers, words))
+    error.final = _settled(status, headers)
+    if kind == "context_overflow":
+        error.window, error.tokens = sizes_in(f"{words} {text[:4_000]}")
+    elif kind in ("invalid_request", "payment"):
+        error.most_output = most_output_in(f"{words} {as_str(as_object(_first(data).get('error')).get('param'))}")
+    return error
+
+
+def _settled(status: int | None, headers: Mapping[str, str]) -> bool:
+    """Whether a second try would end as the first: Anthropic and OpenAI tell that to their own clients, and a proxy
+    that wants a password goes on wanting it."""
+    return headers.get("x-should-retry") == "false" or status == 407
+
+
+def _kind(status: int | None, codes: Sequence[str], words: str) -> ModelErrorKind:
+    told = " ".join((*codes, words)).lower()
+    if re.search(_OVERFLOW, told) and (status != 429 or "must be reduced" in told):
+        return "context_overflow"
+    if re.search(_PAYMENT, told):
+        return "payment"
+    if status in (400, 404, 422, None, 500):
+        if re.search(_BAD_KEY, told):
+            return "auth"
+        if re.search(_NO_MODEL, told):
+            return "not_found"
+    named: ModelErrorKind | None = next((kind for kind in map(_named, codes) if kind is not None), None)
+    if named == "overloaded" or (status in (503, 429) and re.search(_OVERLOADED, " ".join(codes).lower())):
+        return "overloaded"
+    if status is None:
+        return named or ("overloaded" if re.search(_OVERLOADED, told) else "server")
+    if status == 503 and re.search(_OVERLOADED, told):
+        return "overloaded"
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status < 400:
+        return named or "server"
+    return "server" if status >= 500 else "invalid_request"
+
+
+def _named(code: str) -> ModelErrorKind | None:
+    """What a code or type says by itself."""
+    code = code.lower()
+    if code in _BY_TYPE:
+        return _BY_TYPE[code]
+    return "invalid_request" if code.startswith(_REFUSED) or "policy" in code else None
+
+
+def _first(data: object) -> Mapping[str, object]:
+    """The object that tells the error; Google's compatible endpoint wraps it in an array."""
+    items = as_array(data)
+    return as_object(items[0] if items else data)
+
+
+def _codes(data: object) -> list[str]:
+    """Every short machine word in an error: types, codes, statuses; the most telling first."""
+    whole = _first(data)
+    error = as_object(whole.get("error"))
+    found = [error.get(name) for name in ("code", "type", "status")]
+    if not error or as_str(whole.get("type")) != "error":
+        found += [whole.get(name) for name in ("code", "type", "status")]
+    return [code for code in found if isinstance(code, str) and code]
+
+
+def _status_inside(data: object) -> int | None:
+    """An HTTP status told inside a body: OpenRouter's `code`, Groq's `status_code`, MiniMax's `base_resp`."""
+    whole = _first(data)
+    error = as_object(whole.get("error"))
+    for value in (
+        error.get("status_code"),
+        error.get("http_code"),
+        error.get("code"),
+        whole.get("code"),
+        whole.get("status"),
+    ):
+        number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) == 3 else value
+        if isinstance(number, int) and 400 <= number < 600:
+            return number
+    code = as_object(whole.get("base_resp")).get("status_code")
+    return _MINIMAX.get(code, 500) if isinstance(code, int) and code else None
+
+
+def _headers_inside(data: object) -> dict[str, str]:
+    """Headers of the upstream provider, which OpenRouter repeats in the body; and what Google says of a wait."""
+    error = as_object(_first(data).get("error"))
+    metadata = as_object(error.get("metadata"))
+    wait = _retry_info([as_object(detail) for detail in as_array(error.get("details"))])
+    held = {} if wait is None else {"retry-after": str(wait)}
+    return {**held, **{name.lower(): str(value) for name, value in as_object(metadata.get("headers")).items()}}
+
+
+def _retry_info(details: Sequence[Mapping[str, object]]) -> float | None:
+    """Seconds by Google's RetryInfo ("3.5s"). Where the quota of a day is spent they last until it is filled again, at
+    midnight Pacific time (ai.google.dev, rate limits), whatever RetryInfo says."""
+    wait = next(
+        (span for detail in details if (span := _span(as_str(detail.get("retryDelay")) or "-")) is not None), None
+    )
+    quotas = [as_object(each) for detail in details for each in as_array(detail.get("violations"))]
+    if any("perday" in as_str(quota.get("quotaId")).lower() for quota in quotas):
+        return max(wait or 0.0, _until_pacific_midnight())
+    return wait
+
+
+def _until_pacific_midnight() -> float:
+    """Seconds; from the winter's clock where this machine has no time zones."""
+    from datetime import datetime, timedelta, timezone, tzinfo
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        zone: tzinfo = ZoneInfo("America/Los_Angeles")
+    except ZoneInfoNotFoundError:
+        zone = timezone(timedelta(hours=-8))
+    now = datetime.now(zone)
+    day = datetime(now.year, now.month, now.day, tzinfo=zone) + timedelta(days=1)
+    return max(0.0, day.timestamp() - now.timestamp())
+
+
+def _words(data: object) -> str:
+    """What the provider says to a person, from any of the shapes in use."""
+    whole = _first(data)
+    error = whole.get("error")
+    inner = as_object(error)
+    said = as_str(inner.get("message")) or as_str(error) or as_str(inner.get("msg")) or as_str(inner.get("detail"))
+    if raw := as_str(as_object(inner.get("metadata")).get("raw")):
+        said = f"{said}: {raw}" if said else raw
+    for name in ("message", "msg", "detail", "error_description", "error_message", "errors", "title"):
+        said = said or _said(whole.get(name))
+    said = said or as_str(as_object(whole.get("base_resp")).get("status_msg"))
+    if not said and inner:
+        said = ", ".join(f"{key}: {value}" for key, value in inner.items() if isinstance(value, str | int))
+    return _shorten(said)
+
+
+def _said(value: object) -> str:
+    """A message given as a string, an object with one, or a list of such."""
+    if isinstance(value, str):
+        return value
+    if items := as_array(value):
+        return "; ".join(filter(None, map(_said, items)))
+    entry = as_object(value)
+    text = as_str(entry.get("message")) or as_str(entry.get("msg")) or as_str(entry.get("detail"))
+    place = ".".join(str(step) for step in as_array(entry.get("loc")))
+    return f"{place}: {text}" if place and text else text
+
+
+def _shorten(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _plain(page: str) -> str:
+    """The words of an HTML page: its title, and the beginning of its text."""
+    page = page[:65_536]
+    page = re.sub(r"(?is)<(script|style|head)\b(?!er).*?</\1>", lambda m: " ".join(_title(m.group())), page)
+    text = " ".join(re.sub(r"(?s)<[^>]*>", " ", page).split())
+    return (text[:200] + "…" if len(text) > 200 else text) or "an empty page"
+
+
+def _title(part: str) -> list[str]:
+    return re.findall(r"(?is)<title[^>]*>(.*?)</title>", part)
+
+
+def _retry_after(kind: ModelErrorKind, headers: Mapping[str, str], words: str) -> float | None:
+    """Seconds to wait as the provider asks, from the first of the places where it may say so."""
+    if kind not in ("rate_limit", "overloaded", "server"):
+        return None
+    if (wait := _number(headers.get("retry-after-ms", ""))) is not None:
+        return wait / 1000
+    asked = headers.get("retry-after", "")
+    if asked:
+        if (wait := _number(asked.partition(",")[0])) is not None:  # a header may be there twice
+            return wait
+        if wait := _until_date(asked) or _span(asked):
+            return wait
+    if kind == "rate_limit" and (waits := _resets(headers)):
+        return max(waits)
+    said = re.search(rf"(?i)(?:again|retry|wait|resets?)(?: (?:in|after|for|at least|about))* ({_SPAN})", words)
+    return _span(said[1]) if said else None
+
+
+def _resets(headers: Mapping[str, str]) -> list[float]:
+    """Seconds until the limits that are used up hold no longer, as far as headers tell."""
+    resets = [name for name in headers if "ratelimit" in name and "reset" in name]
+    spent = [name for name in resets if _number(headers.get(name.replace("reset", "remaining"), "")) == 0]
+    if not spent and len(resets) == 1:
+        spent = resets
+    told = [headers[name] for name in spent]
+    told += re.findall(r"\br=0 *; *t=(\d+)", headers.get("ratelimit", ""))  # the IETF's reader: Hugging Face
+    return [wait for text in told if (wait := _span(text)) is not None]
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < 1e9 else None
+
+
+def _until_date(text: str) -> float | None:
+    """Seconds until an HTTP date."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return _ahead(parsedate_to_datetime(text).timestamp())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _span(text: str) -> float | None:
+    """Seconds in "6m0s", "120ms", "1.5 seconds", "2 hours and 5 minutes", a plain number, an epoch time in s or ms, or
+    an ISO date."""
+    text = text.strip()
+    if re.fullmatch(f"(?i){_SPAN}", text):
+        parts = re.findall(_UNIT, text.lower())
+        seconds = sum(
+            float(number) * (0.001 if unit.startswith(("ms", "mil")) else _UNITS[unit[0]]) for number, unit in parts
+        )
+        return seconds if seconds < 1e9 else None
+    try:
+        value = float(text)
+    except ValueError:
+        from datetime import datetime
+
+        try:
+            return _ahead(datetime.fromisoformat(text).timestamp())
+        except ValueError:
+            return None
+    if value > 1e11:
+        value /= 1000
+    return _ahead(value) if value > 1e8 else max(0.0, value)
+
+
+def _ahead(moment: float) -> float | None:
+    """Seconds until an epoch time; None for one that is past, or decades ahead, which tells nothing."""
+    left = moment - time.time()
+    return left if 0 < left < 1e9 else None

@@ -1,0 +1,214 @@
+"""One HTTP/1.1 connection as a client: h11 decides what the bytes mean, asyncio carries them."""
+
+import asyncio
+from asyncio.trsock import TransportSocket
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import h11
+
+from sagent.providers.wire.disruption import Disrupted
+
+if TYPE_CHECKING:
+    import ssl
+
+_HEAD = 256 * 1024  # bytes of status line and headers, at most
+_HIGH_WATER = 1024 * 1024  # bytes received and not yet read, above which the socket is left alone
+_STEADY = 40  # small pieces in a row after which those of a short while are read together
+_SMALL = 2_048  # bytes
+_GATHERED = 65_536  # bytes: less than this, read after a wait, is small pieces still
+_TOGETHER = 0.025  # seconds: to be woken for each piece costs more than to read it, and no eye is quicker
+_CLOSED = "the server closed the connection"
+
+
+class Connection(asyncio.Protocol):
+    """One connection. What has arrived waits in a buffer; whoever reads is woken by the next bytes or by the end."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._exchange = _begin()
+        self._transport: asyncio.Transport | None = None
+        self._wire: asyncio.Transport | None = None  # the same, below TLS
+        self._buffer = bytearray()
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended: str | None = None  # why nothing more will come
+        self._paused = False  # the buffer is full
+        self._small = 0  # small pieces that came in a row
+        self._rest: asyncio.TimerHandle | None = None  # until the next reading
+        self._rested = False  # what is read next has come in such a while
+        self.used = False  # a request has been answered on it
+        self.idle_since = 0.0  # loop time; 0 while a request is under way
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can carry another request: open, and silent since the last answer."""
+        return self._ended is None and not self._buffer and self._transport is not None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio's: the connection stands."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = self._wire = transport
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio's: bytes came."""
+        self._buffer += data
+        if self._transport is not None and not self._paused and len(self._buffer) > _HIGH_WATER:
+            self._paused = True
+            self._transport.pause_reading()
+        self._small = self._small + 1 if len(data) < (_GATHERED if self._rested else _SMALL) else 0
+        self._rested = False
+        if self._small > _STEADY and self._rest is None and self._wire is not None:
+            self._wire.pause_reading()
+            self._rest = self._loop.call_later(_TOGETHER, self._go_on)
+        self._wake()
+
+    def _go_on(self) -> None:
+        """Read what has come meanwhile."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+            self._rested = True
+        if self._wire is not None and not self._paused:
+            self._wire.resume_reading()
+
+    def eof_received(self) -> None:
+        """asyncio's: the other side has said all it will."""
+        self._ended = self._ended or _CLOSED
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio's: the connection is gone."""
+        self._ended = self._ended or (str(exc) if exc else _CLOSED)
+        self._wire = None
+        self._go_on()
+        self._wake()
+
+    def tune(self) -> None:
+        """Let the kernel notice within a minute that the other side of a silent connection is gone."""
+        import socket
+
+        raw: object = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if not isinstance(raw, TransportSocket):
+            return
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+            number: object = getattr(socket, name, None)
+            if isinstance(number, int):
+                raw.setsockopt(socket.IPPROTO_TCP, number, value)
+
+    async def secure(self, context: "ssl.SSLContext", host: str) -> None:
+        """Go on inside TLS. Raises OSError."""
+        assert self._transport is not None
+        secured = await self._loop.start_tls(self._transport, self, context, server_hostname=host)
+        if secured is None:  # lost in the handshake
+            raise ConnectionError(self._ended or "the connection was lost in the TLS handshake")
+        self._transport = secured
+
+    def send(self, method: str, target: str, headers: list[tuple[str, str]], body: Sequence[bytes] = ()) -> None:
+        """Hand a request to the kernel. A server may answer before it has taken all of it, so nobody waits for that.
+
+        Raises Disrupted for what HTTP cannot say.
+        """
+        try:
+            head = self._exchange.send(h11.Request(method=method, target=target, headers=headers))
+            data = self._exchange.send(h11.Data(data=b"".join(body))) if body else b""
+            self._exchange.send(h11.EndOfMessage())
+        except (h11.LocalProtocolError, UnicodeEncodeError) as error:
+            raise Disrupted("network", f"the URL or a header cannot be sent: {error}") from error
+        self._small = 0
+        self._go_on()
+        if self._transport is not None:
+            self._transport.write(b"".join(part for part in (head, data) if part))  # a small request is one packet
+
+    def abort(self) -> None:
+        """Drop the connection at once."""
+        self._ended = self._ended or "we closed the connection"
+        if self._transport is not None:
+            self._transport.abort()
+        self._wake()
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        """Status, and headers in lower case. Raises Disrupted."""
+        while True:
+            event = self._next_event()
+            if isinstance(event, h11.Response):
+                return event.status_code, _readable(event.headers)
+            if event is h11.NEED_DATA and not await self._more():
+                if self._exchange.trailing_data[0]:
+                    raise Disrupted("protocol", "the answer is not HTTP: it ends within its headers")
+                raise Disrupted("network", self._ended or _CLOSED)
+
+    async def body(self) -> AsyncGenerator[bytes]:
+        """The body as it comes; what came together is one piece. Raises Disrupted("cut") when it ends early."""
+        while True:
+            pieces: list[bytes] = []
+            while isinstance(event := self._next_event(), h11.Data):
+                pieces.append(bytes(event.data))
+            if pieces:
+                yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if event is not h11.NEED_DATA or (not await self._more() and self._may_end()):
+                return
+
+    def renew(self) -> bool:
+        """Get ready for another request; false when the last exchange, or the server, does not allow one."""
+        if not self.alive or self._exchange.trailing_data[0]:
+            return False
+        try:
+            self._exchange.start_next_cycle()
+        except h11.LocalProtocolError:  # closing was agreed on, or the exchange is not complete
+            return False
+        self.used, self.idle_since = True, self._loop.time()
+        return True
+
+    def begin_tunnel(self) -> None:
+        """What follows is another conversation, with whoever a proxy has led to."""
+        self._exchange = _begin()
+
+    def _may_end(self) -> bool:
+        """The bytes have ended: true where that is how a body ends. Raises Disrupted where it is too early."""
+        try:
+            if self._ended == _CLOSED:
+                self._exchange.receive_data(b"")
+                return isinstance(self._exchange.next_event(), h11.EndOfMessage)
+        except h11.RemoteProtocolError:
+            pass
+        raise Disrupted("cut", f"the connection was lost in the middle of the answer: {self._ended}")
+
+    def _next_event(self) -> object:
+        if self._buffer:
+            self._exchange.receive_data(bytes(self._buffer))
+            self._buffer.clear()
+        try:
+            return self._exchange.next_event()
+        except h11.RemoteProtocolError as error:
+            raise Disrupted("protocol", f"the answer is not HTTP: {error}") from error
+
+    async def _more(self) -> bool:
+        """Wait for further bytes; False when none will come."""
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+            self._go_on()
+        if self._ended is None and not self._buffer:
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return bool(self._buffer)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _begin() -> h11.Connection:
+    return h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD)
+
+
+def _readable(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found

@@ -1,0 +1,81 @@
+"""A reply taking shape: what every family's reader of events has, and what it gives."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from sagent.events import Advice
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, JsonObject, json_freeze, json_load, mend_text
+from sagent.messages import Message, Private
+from sagent.model import Delta
+from sagent.providers.wire.faults import Origin
+from sagent.usage import Charge, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What a call cost. `usage` is the executor's own share; None where the provider reported nothing."""
+
+    usage: Usage | None
+    charges: tuple[Charge, ...]
+
+
+class ReplyReader(ABC):
+    """A reply taking shape, as a family reads it: pure, no clock and no network. Its methods raise ModelError for what
+    its provider calls an error. `family` labels what only that family may read back."""
+
+    def __init__(self, origin: Origin, family: str) -> None:
+        self.reasoning = True  # the model reasons, or has not begun
+        self.complete = False  # the reply may end here
+        self.closed = False  # the reply has ended: nothing more will come that matters
+        self.response_id = ""
+        self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
+        self._origin = origin
+        self._family = family
+
+    @abstractmethod
+    def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
+        """Take one event; append what it brings."""
+
+    @abstractmethod
+    def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
+        """Take a reply that came in one piece."""
+
+    @abstractmethod
+    def done(self) -> None:
+        """The stream said `[DONE]`."""
+
+    @abstractmethod
+    def message(self) -> Message:
+        """The finished message."""
+
+    @abstractmethod
+    def bill(self) -> Bill:
+        """What it cost."""
+
+    @abstractmethod
+    def notes(self) -> tuple[str, ...]:
+        """What is worth telling a person about the reply."""
+
+    def advice(self) -> tuple[Advice, ...]:
+        """What an advisor said whom the provider asked by itself; few families have one."""
+        return ()
+
+    def _private(self, data: Mapping[str, object]) -> Private:
+        return Private(self._family, frozen(data))
+
+
+def frozen(fields: Mapping[str, object]) -> JsonObject:
+    """A parsed JSON object, frozen."""
+    return JsonObject({name: json_freeze(value) for name, value in fields.items()})
+
+
+def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:
+    """A call's arguments; when they are no JSON object, none and what was sent in their place (`null` is none)."""
+    try:
+        value = json_load(raw)
+    except (ValueError, RecursionError):
+        return EMPTY, mend_text(raw)
+    if isinstance(value, JsonObject):
+        return value, None
+    return EMPTY, None if value is None else mend_text(raw)

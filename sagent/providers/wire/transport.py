@@ -1,0 +1,321 @@
+"""The way to a provider: bytes out, bytes back. The direct transport speaks HTTP/1.1 over asyncio's sockets."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from errno import ECONNREFUSED
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from sagent import __version__
+from sagent.lib.dataclass import dataclass
+from sagent.providers.access import loopback
+from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.http1 import Connection
+
+if TYPE_CHECKING:
+    import ssl
+
+_PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
+_IDLE_SECONDS = 90.0  # an unused connection is kept this long: longer than most tool calls take
+_IDLE_CONNECTIONS = 16  # are kept for one server
+_PORTS = {"http": 80, "https": 443}
+NOBODY = ". Start the server there, or name another address with --base-url"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response whose body is still arriving. Header names are lower case.
+
+    `chunks` raises Disrupted("cut") when the body ends early. `aclose` must be called; a body that was read to its end
+    leaves the connection open for the next call.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+    aclose: Callable[[], Awaitable[None]]
+
+
+class Transport(Protocol):
+    """Posts and gets. Every method raises Disrupted, and nothing else, when it fails."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
+        """Send a body, given in parts; returns when the response's headers are there."""
+        ...
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        """Ask for something; returns when the response's headers are there."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Where a connection leads: a server, directly or through a proxy."""
+
+    scheme: str
+    host: str
+    port: int
+    proxy: str = ""
+
+
+class DirectTransport:
+    """HTTP/1.1 with connections kept alive, through the proxy that the usual variables name, if any and if `proxied`.
+
+    `connect` is the time to open a connection, in seconds. Certificates are checked against the system's roots, or
+    SSL_CERT_FILE / SSL_CERT_DIR. It may be used from one event loop after another. A server of this machine that has
+    never answered is not running, which no second try changes; one that has may be starting anew.
+    """
+
+    def __init__(self, *, connect: float = 10.0, proxied: bool = True) -> None:
+        self._connect = connect
+        self._proxied = proxied
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._idle: dict[_Way, list[Connection]] = {}
+        self._tls: ssl.SSLContext | None = None
+        self._answered: set[tuple[str, int]] = set()  # servers of this machine that were seen to run
+
+    async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
+        """Send a body, given in parts; returns when the response's headers are there."""
+        return await self._send("POST", url, {**headers, "content-length": str(sum(map(len, body)))}, body)
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        """Ask for something; returns when the response's headers are there."""
+        return await self._send("GET", url, headers, ())
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        idle, self._idle = self._idle, {}
+        if self._loop is asyncio.get_running_loop():
+            for connections in idle.values():
+                for connection in connections:
+                    connection.abort()
+            await asyncio.sleep(0)  # the sockets are closed in the loop's next round
+
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
+        if (loop := asyncio.get_running_loop()) is not self._loop:  # connections of an ended loop are of no use
+            self._loop, self._idle = loop, {}
+        parts = urlsplit(url)
+        way = _way(parts, _proxy_for(parts) if self._proxied else "")
+        target, fields = _request_head(parts, headers, way)
+        while True:
+            connection = self._reuse(way) or await self._open(way)
+            try:
+                connection.send(method, target, fields, body)
+                status, found = await connection.head()
+                if loopback(url):
+                    self._answered.add((way.host, way.port))
+                break
+            except Disrupted as error:
+                connection.abort()
+                if connection.used and error.kind == "network":
+                    continue  # a kept connection that the server had just closed: another one, in the end a new one
+                raise Disrupted(error.kind, f"{way.scheme}://{parts.netloc}: {error.reason}") from error
+            except BaseException:
+                connection.abort()
+                raise
+        stream = self._body(connection, way)
+        chunks = _inflate(stream, found.get("content-encoding", ""))
+
+        async def close() -> None:
+            await chunks.aclose()
+            await stream.aclose()
+            if not connection.idle_since:
+                connection.abort()
+
+        return Answer(status, found, chunks, close)
+
+    async def _body(self, connection: Connection, way: _Way) -> AsyncGenerator[bytes]:
+        connection.idle_since = 0.0
+        async with aclosing(connection.body()) as chunks:
+            async for chunk in chunks:
+                yield chunk
+        idle = self._idle.setdefault(way, [])
+        if len(idle) < _IDLE_CONNECTIONS and connection.renew():
+            idle.append(connection)
+        else:
+            connection.abort()
+
+    def _reuse(self, way: _Way) -> Connection | None:
+        """The connection used last, if it still lives."""
+        idle = self._idle.get(way, [])
+        while idle:
+            connection = idle.pop()
+            if connection.alive and asyncio.get_running_loop().time() - connection.idle_since < _IDLE_SECONDS:
+                connection.idle_since = 0.0
+                return connection
+            connection.abort()
+        return None
+
+    async def _open(self, way: _Way) -> Connection:
+        loop = asyncio.get_running_loop()
+        tls = None
+        if way.scheme == "https" or way.proxy.startswith("https:"):
+            # Reading the roots takes tens of milliseconds, in which the connection is opened.
+            tls = loop.run_in_executor(None, _tls_context) if self._tls is None else None
+        near = urlsplit(way.proxy) if way.proxy else None
+        host, port = (near.hostname or "", near.port or _PORTS[near.scheme]) if near else (way.host, way.port)
+        connection = Connection()
+        try:
+            async with asyncio.timeout(self._connect):
+                await loop.create_connection(lambda: connection, host, port, happy_eyeballs_delay=0.25)
+                connection.tune()
+                if tls is not None:
+                    self._tls = await tls
+                if near is not None:
+                    await self._through(connection, near, way)
+                if way.scheme == "https":
+                    assert self._tls is not None
+                    await connection.secure(self._tls, way.host)
+        except BaseException as error:
+            connection.abort()
+            if isinstance(error, TimeoutError):
+                raise Disrupted("network", f"no connection to {host}:{port} within {self._connect:g} s") from error
+            if isinstance(error, OSError | UnicodeError):
+                failed = unreachable(f"no connection to {host}:{port}", error)
+                silent = near is None and (host, port) not in self._answered
+                raise nobody(failed, f"http://{_bracketed(host)}") if silent else failed from error
+            raise
+        return connection
+
+    async def _through(self, connection: Connection, proxy: SplitResult, way: _Way) -> None:
+        """Get a proxy to lead on: by TLS to itself where it wants that, by CONNECT where the server wants TLS."""
+        if proxy.scheme == "https":
+            assert self._tls is not None
+            await connection.secure(self._tls, proxy.hostname or "")
+        if way.scheme == "https":
+            target = f"{_bracketed(way.host)}:{way.port}"
+            connection.send("CONNECT", target, [("host", target), *_proxy_key(way.proxy)])
+            status, _ = await connection.head()
+            if not 200 <= status < 300:
+                raise refused_by_proxy(f"the proxy {proxy.hostname} answered {status} to CONNECT {target}", status)
+            connection.begin_tunnel()
+
+
+def _way(url: SplitResult, proxy: str) -> _Way:
+    try:
+        port = url.port or _PORTS[url.scheme]
+    except (KeyError, ValueError) as error:
+        raise Disrupted(
+            "network", f"cannot call {url.scheme}://{url.netloc}: it must begin with http:// or https://"
+        ) from error
+    return _Way(url.scheme, url.hostname or "", port, proxy)
+
+
+def _request_head(url: SplitResult, headers: Mapping[str, str], way: _Way) -> tuple[str, list[tuple[str, str]]]:
+    """The target and the headers of a request."""
+    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    host = url.netloc.rpartition("@")[2]
+    fields = {"host": host, "user-agent": f"sagent/{__version__}", "accept-encoding": "identity", **headers}
+    lines = list(fields.items())
+    if way.proxy and way.scheme == "http":
+        target = f"http://{host}{target}"
+        lines += _proxy_key(way.proxy)
+    return target, lines
+
+
+def _proxy_for(url: SplitResult) -> str:
+    """The proxy for this URL as HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY (or lower case) say; "" is none."""
+    if not any(name in os.environ or name.lower() in os.environ for name in _PROXY_VARIABLES):
+        return ""
+    import urllib.request
+
+    proxies = urllib.request.getproxies_environment()
+    if urllib.request.proxy_bypass(url.netloc.rpartition("@")[2]):
+        return ""
+    proxy = proxies.get(url.scheme) or proxies.get("all") or ""
+    if proxy and "://" not in proxy:
+        proxy = f"http://{proxy}"
+    if proxy and urlsplit(proxy).scheme not in _PORTS:
+        raise Disrupted(
+            "invalid_request",
+            f"the proxy {proxy.partition('://')[0]}://{urlsplit(proxy).hostname} cannot be used: it must be an http or "
+            "https proxy; change HTTPS_PROXY or ALL_PROXY, or except the host with NO_PROXY",
+        )
+    return proxy
+
+
+def _proxy_key(proxy: str) -> list[tuple[str, str]]:
+    parts = urlsplit(proxy)
+    if not parts.username:
+        return []
+    from binascii import b2a_base64
+
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return [("proxy-authorization", f"Basic {b2a_base64(pair.encode(), newline=False).decode()}")]
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _tls_context() -> "ssl.SSLContext":
+    """A context that trusts what the system trusts; SSL_CERT_FILE and SSL_CERT_DIR come first."""
+    import ssl
+    import sys
+
+    own = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    for name, path in zip(("SSL_CERT_FILE", "SSL_CERT_DIR"), own, strict=True):
+        if path and not os.access(path, os.R_OK):
+            raise Disrupted("network", f"{name} names {path}, which cannot be read: mend or unset it", final=True)
+    if sys.platform in ("darwin", "win32") and not any(own):
+        import truststore  # the system's own verifier
+
+        return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def unreachable(what: str, error: BaseException) -> Disrupted:
+    """No connection, and why; that a certificate is not trusted, or that there is no TLS, no second try changes."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and f"[Errno {ECONNREFUSED}]" in text:  # asyncio lists all addresses it has tried
+        text = "the connection was refused"
+    if "WRONG_VERSION_NUMBER" in text:
+        return Disrupted("network", f"{what}: {text}. The server there speaks no TLS: use http://", final=True)
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        advice = "Where a proxy signs with its own authority, name its certificate in SSL_CERT_FILE."
+        return Disrupted("network", f"{what}: {text}. {advice}", final=True)
+    return Disrupted("network", f"{what}: {text}")
+
+
+def refused_by_proxy(reason: str, status: int) -> Disrupted:
+    """What a proxy's own status says: that it will not lead on stays so, that it cannot may pass."""
+    if status not in (401, 403, 407):
+        return Disrupted("network", reason)
+    return Disrupted("network", f"{reason}. Mend HTTPS_PROXY, or except the host with NO_PROXY", final=True)
+
+
+def nobody(failed: Disrupted, url: str) -> Disrupted:
+    """The same of a server that has never answered: where it would run on this machine, it does not."""
+    return Disrupted("network", f"{failed.reason}{NOBODY}", final=True) if loopback(url) else failed
+
+
+async def _inflate(chunks: AsyncGenerator[bytes], encoding: str) -> AsyncGenerator[bytes]:
+    """Undo a content encoding. We ask for none, but some proxies compress all the same."""
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        async for chunk in chunks:
+            yield chunk
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise Disrupted("protocol", f"the answer is encoded as {encoding!r}, which was not asked for")
+    import zlib
+
+    inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # zlib or gzip, by its header
+    try:
+        async for chunk in chunks:
+            if plain := inflater.decompress(chunk):
+                yield plain
+        if plain := inflater.flush():
+            yield plain
+    except zlib.error as error:
+        raise Disrupted("protocol", f"the compressed answer is damaged: {error}") from error
+    if not inflater.eof:
+        raise Disrupted("cut", "the compressed answer ended early")

@@ -1,0 +1,123 @@
+"""Slash commands: one decorated function each. Its docstring is the help, its parameters are the arguments."""
+
+import inspect
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Concatenate, Literal, ParamSpec, get_args, get_origin, get_type_hints
+
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.repl.commands.context import CommandContext
+
+P = ParamSpec("P")
+Completions = Callable[[CommandContext], Iterable[tuple[str, str]]]
+"""What may stand as the first argument, each with a few words about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One parameter. `choices` are the words it accepts, () for any; the `rest` of the line may be its value."""
+
+    name: str
+    required: bool
+    choices: tuple[str, ...] = ()
+    rest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A slash command, or a person's own from a file."""
+
+    name: str
+    help: str
+    arguments: tuple[Argument, ...]
+    run: Callable[[CommandContext, Mapping[str, str]], Awaitable[None]]
+    complete: Completions | None = None
+
+    @property
+    def usage(self) -> str:
+        """The command as it is typed."""
+        words = [f"<{one.name}>" if one.required else f"[{one.name}]" for one in self.arguments]
+        return " ".join((f"/{self.name}", *words))
+
+    def read(self, text: str) -> dict[str, str]:
+        """The arguments in what follows the command. Raises UsageError saying what is accepted."""
+        found: dict[str, str] = {}
+        rest = text.strip()
+        for argument in self.arguments:
+            if argument.rest:
+                word, rest = rest, ""
+            else:
+                word, rest = _first(rest)
+            if word:
+                found[argument.name] = self._checked(argument, word)
+            elif argument.required:
+                raise UsageError(f"/{self.name} needs {argument.name}: {self.usage}")
+        if rest:
+            raise UsageError(f"/{self.name} takes no {rest!r}: {self.usage}")
+        return found
+
+    def _checked(self, argument: Argument, word: str) -> str:
+        if not argument.choices or word in argument.choices:
+            return word
+        from difflib import get_close_matches
+
+        near = get_close_matches(word, argument.choices, 1, 0.5)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise UsageError(f"/{self.name}: {argument.name} is one of {', '.join(argument.choices)}, not {word!r}.{hint}")
+
+
+def _first(text: str) -> tuple[str, str]:
+    """The first word of a line, which may be quoted, and what follows."""
+    if text[:1] in ("'", '"'):
+        match = re.match(r"""("(?:\\.|[^"\\])*"|'[^']*')\s*""", text)
+        if match:
+            return shlex.split(match[1])[0], text[match.end() :]
+    word, _, rest = text.partition(" ")
+    return word, rest.strip()
+
+
+def command(
+    *, name: str = "", complete: Completions | None = None
+) -> Callable[[Callable[Concatenate[CommandContext, P], Awaitable[None]]], Command]:
+    """Make a command of `async def model(context, name="")`. Parameters are texts; a Literal names the words accepted,
+    and one called `text` takes the rest of the line."""
+
+    def make(run: Callable[Concatenate[CommandContext, P], Awaitable[None]]) -> Command:
+        arguments = tuple(_arguments(run))
+
+        def call(context: CommandContext, given: Mapping[str, str]) -> Awaitable[None]:
+            return run(context, **given)  # pyright: ignore[reportCallIssue] -- `read` made them of its own parameters
+
+        told = inspect.cleandoc(run.__doc__ or "")
+        return Command(name or run.__name__.strip("_").replace("_", "-"), told, arguments, call, complete)
+
+    return make
+
+
+def _arguments(run: Callable[..., object]) -> Iterable[Argument]:
+    hints = get_type_hints(run)
+    for parameter in list(inspect.signature(run).parameters.values())[1:]:
+        kind: object = hints[parameter.name]
+        kinds: tuple[object, ...] = (kind,) if get_origin(kind) is Literal else get_args(kind)
+        choices = tuple(str(word) for one in kinds if get_origin(one) is Literal for word in get_args(one) if word)
+        required = parameter.default is inspect.Parameter.empty
+        yield Argument(parameter.name, required, choices, parameter.name == "text")
+
+
+def split_command(text: str) -> tuple[str, str] | None:
+    """The name and the rest of a line that is a command; None for one that is not, a path for instance."""
+    match = re.match(r"/([a-z][a-z0-9_:-]*)(?:\s+(.*))?$", text.strip(), re.DOTALL)
+    return (match[1], match[2] or "") if match else None
+
+
+async def carry_out(commands: Mapping[str, Command], context: CommandContext, name: str, text: str) -> None:
+    """Run a command by name. Raises UsageError for one that is not there, with the nearest, and what it raises."""
+    found = commands.get(name)
+    if found is None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, commands, 1, 0.6)
+        raise UsageError(f"There is no command /{name}. {f'Did you mean /{near[0]}?' if near else 'See /help.'}")
+    await found.run(context, found.read(text))

@@ -1,0 +1,1 @@
+"""The terminal: keys in, rows out."""

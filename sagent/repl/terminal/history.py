@@ -1,0 +1,79 @@
+"""What was typed, one file per project, loaded while nobody waits."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Iterable
+from pathlib import Path
+
+from prompt_toolkit.history import History
+
+from sagent.lib.atomic import atomic_write
+
+MOST_CHARACTERS = 20_000  # of an entry that is kept
+MOST_BYTES = 2_000_000  # of a file; when it is larger, the older half goes
+
+
+class ProjectHistory(History):
+    """Entries as JSON strings, one a line, newest last. Where they lie is told later, with `open`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._path: Path | None = None
+        self._known = asyncio.Event()
+
+    def open(self, path: Path | None) -> None:
+        """Read and write there; None keeps them for this process only."""
+        self._path = path
+        self._known.set()
+
+    async def load(self) -> AsyncGenerator[str]:
+        """The entries, newest first."""
+        await self._known.wait()
+        if not self._loaded:
+            older = await asyncio.to_thread(lambda: list(self.load_history_strings()))
+            self._loaded_strings += older
+            self._loaded = True
+        for item in self._loaded_strings:
+            yield item
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The same from the file. What cannot be read is passed over."""
+        if self._path is None:
+            return []
+        try:
+            data = self._path.read_bytes()
+        except OSError:
+            return []
+        if len(data) > MOST_BYTES:
+            data = data[-MOST_BYTES // 2 :].partition(b"\n")[2]
+            self._replace(self._path, data)
+        found: list[str] = []
+        for line in data.splitlines():
+            try:
+                entry: object = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(entry, str) and (not found or found[-1] != entry):
+                found.append(entry)
+        return reversed(found)
+
+    def store_string(self, string: str) -> None:
+        """Keep an entry, in a file that only its owner reads. A full disk is no reason to stop."""
+        if self._path is None or len(string) > MOST_CHARACTERS:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            number = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            with os.fdopen(number, "ab") as file:
+                file.write(json.dumps(string).encode() + b"\n")
+        except OSError:
+            return
+
+    @staticmethod
+    def _replace(path: Path, data: bytes) -> None:
+        try:
+            with atomic_write(path) as file:
+                file.write(data)
+        except OSError:
+            return

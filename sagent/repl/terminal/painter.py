@@ -1,0 +1,132 @@
+"""From events to the terminal: reduced, rendered, and painted a few times a second."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from sagent.events import Event, TextDelta
+from sagent.repl.terminal.plain import plain_text
+from sagent.repl.terminal.surface import Surface
+from sagent.repl.view.blocks import Block, Prose, Told
+from sagent.repl.view.lines import Line, printable, wrap
+from sagent.repl.view.markdown import Piece, finish, render_piece
+from sagent.repl.view.transcript import expand, expandable, render_block, separated
+from sagent.repl.view.view import ROOT, View, reduce
+
+INTERVAL = 0.08  # seconds between two paintings
+MOST_EXPANDABLE = 100  # blocks that can still be shown whole
+
+
+class Painter:
+    """What has happened and what is in progress. A block that cannot be rendered is written as plain text."""
+
+    def __init__(self, surface: Surface, redraw: Callable[[], None]) -> None:
+        self.view = View()
+        self._surface, self._redraw = surface, redraw
+        self._pending: list[Block] = []
+        self._texts: list[str] = []  # of the answer, not taken in yet
+        self._last: Block | None = None
+        self._live = False  # the surface shows an unfinished block
+        self._timer: asyncio.TimerHandle | None = None
+        self._painted = 0.0
+        self._recent: deque[Block] = deque(maxlen=MOST_EXPANDABLE)
+        self._expanded = 0  # how many of them, counted from the end, were shown
+
+    def tell(self, event: Event) -> None:
+        """Something happened. The text of an answer is taken in when it is painted: it comes in many small pieces."""
+        if type(event) is TextDelta and event.agent == ROOT and _only_writes(self.view):
+            self._texts.append(event.text)
+            if self._timer is None:
+                self._schedule()
+            return
+        self._take_texts()
+        self._take(event)
+
+    def _take_texts(self) -> None:
+        if self._texts:
+            text, self._texts = "".join(self._texts), []
+            self._take(TextDelta(ROOT, text))
+
+    def _take(self, event: Event) -> None:
+        at = asyncio.get_running_loop().time()
+        before = self.view
+        try:
+            self.view, blocks = reduce(before, event, at)
+        except Exception as error:
+            blocks = (Told(f"{plain_text(event)} (the display failed: {type(error).__name__}: {error})", "warning"),)
+        self._add(*blocks)
+        quiet = isinstance(event, TextDelta) and before.flow.begun and before.thinking == self.view.thinking
+        self._schedule(redraw=not quiet)
+
+    def write(self, *blocks: Block) -> None:
+        """Add to the transcript."""
+        self._take_texts()
+        self._add(*blocks)
+
+    def _add(self, *blocks: Block) -> None:
+        self._pending += blocks
+        if blocks:
+            self._schedule()
+
+    def _schedule(self, *, redraw: bool = False) -> None:
+        if redraw:
+            self._redraw()
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(max(loop.time(), self._painted + INTERVAL), self.paint)
+
+    def paint(self) -> None:
+        """Bring the terminal up to date now."""
+        self._surface.fit()
+        self._take_texts()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._painted = asyncio.get_running_loop().time()
+        width = self._surface.width
+        final: list[Line] = []
+        pending, self._pending = self._pending, []
+        for block in pending:
+            rows = self._rows(block, width)
+            if isinstance(block, Prose) and self._live:
+                rows, self._surface.left, self._live = rows[self._surface.left :], 0, False
+            final += rows
+            self._last = block
+            if expandable(block):
+                self._recent.append(block)
+                self._expanded = 0
+        rows = self._unfinished(width)
+        self._live = bool(rows)
+        self._surface.update(final, rows)
+
+    def _rows(self, block: Block, width: int) -> list[Line]:
+        try:
+            rows = render_block(block, width)
+        except Exception as error:
+            text = printable(f"{block!r:.2000} (the display failed: {type(error).__name__}: {error})")
+            rows = wrap([("", text)], width)
+        return [(), *rows] if separated(self._last, block) else rows
+
+    def _unfinished(self, width: int) -> list[Line]:
+        try:
+            pieces = finish(self.view.flow)
+            rows = [line for piece in pieces for line in render_piece(piece, width, live=True)]
+        except Exception:
+            return []
+        return [(), *rows] if rows and separated(self._last, Prose(Piece("paragraph"))) else rows
+
+    def expand(self) -> Sequence[Line]:
+        """The last block of which there is more, whole; called again, the one before it. () when there is none."""
+        if not self._recent:
+            return ()
+        self._expanded = self._expanded % len(self._recent) + 1
+        block = self._recent[-self._expanded]
+        try:
+            return expand(block, self._surface.width)
+        except Exception:
+            return wrap([("", printable(repr(block)[:20_000]))], self._surface.width)
+
+
+def _only_writes(view: View) -> bool:
+    """Whether more text of the answer changes nothing but the answer."""
+    return bool(view.flow.rest or view.flow.begun) and not view.thinking and not view.waiting

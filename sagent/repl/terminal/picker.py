@@ -1,0 +1,156 @@
+"""A list to choose from, drawn between the panel and the input: narrowed by typing, or with a key for each choice."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Generic, TypeVar
+
+from sagent.lib.dataclass import dataclass
+from sagent.repl.view.lines import Line, Span, cut_line, one_line
+
+T = TypeVar("T")
+MOST_ROWS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Generic[T]):
+    """One choice: what it stands for, its words, and a key that takes it at once ("" for none)."""
+
+    value: T
+    label: str
+    hint: str = ""
+    key: str = ""
+
+
+def matches(query: str, text: str) -> int | None:
+    """How well a text fits what was typed, lower is better; None where its letters are not there in that order."""
+    query, text = query.lower(), text.lower()
+    if not query:
+        return 0
+    if (place := text.find(query)) >= 0:
+        before = text[place - 1] if place else "/"
+        return place // 8 - (8 if before in "/ .-_" else 0) - (8 if text[place:] == query else 0)
+    position, score = -1, 20
+    for letter in query:
+        found = text.find(letter, position + 1)
+        if found < 0:
+            return None
+        score += min(found - position - 1, 10)
+        position = found
+    return score + len(text) // 20
+
+
+def narrowed(options: Sequence[Option[T]], query: str) -> list[Option[T]]:
+    """The options that fit, best first; every word of the query must."""
+    scored: list[tuple[int, int, Option[T]]] = []
+    for number, option in enumerate(options):
+        scores = [matches(word, f"{option.label} {option.hint}") for word in query.split()]
+        if None not in scores:
+            scored.append((sum(score or 0 for score in scores), number, option))
+    return [option for _, _, option in sorted(scored, key=lambda item: item[:2])]
+
+
+@dataclass(slots=True)
+class Picker(Generic[T]):
+    """A list that is open. Its future has the choice, or None when it was left without one.
+
+    With `keys` letters choose at once, else they narrow. Where several may be chosen, `ticked` is a set to begin with:
+    letters and space tick, and in the end it has the numbers of all that are chosen.
+    """
+
+    title: Sequence[Line]
+    options: Sequence[Option[T]]
+    keys: bool = False
+    ticked: set[int] | None = None
+    query: str = ""
+    at: int = 0
+    chosen: "asyncio.Future[T | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def shown(self) -> list[Option[T]]:
+        """The options that fit what was typed."""
+        return list(self.options) if self.keys else narrowed(self.options, self.query)
+
+    def move(self, step: int) -> None:
+        """Another option, round the ends."""
+        count = len(self.shown)
+        self.at = (self.at + step) % count if count else 0
+
+    def type(self, text: str) -> bool:
+        """A letter: it chooses, or narrows. False where it is no choice."""
+        if not self.keys:
+            self.query, self.at = self.query + text, 0
+            return True
+        if text == " " and self.ticked is not None:
+            self._tick(self.at)
+            return True
+        for number, option in enumerate(self.options):
+            if text.lower() == option.key or text == str(number + 1):
+                if self.ticked is None:
+                    self.take(option)
+                else:
+                    self._tick(number)
+                return True
+        return False
+
+    def _tick(self, number: int) -> None:
+        if self.ticked is not None and number < len(self.options):
+            self.at = number
+            self.ticked ^= {number}
+
+    def rub(self) -> None:
+        """Take the last letter back."""
+        self.query, self.at = self.query[:-1], 0
+
+    def enter(self) -> None:
+        """Choose the option at hand."""
+        shown = self.shown
+        if shown and self.ticked is not None:
+            self.ticked = self.ticked or {self.at}
+        if shown:
+            self.take(shown[min(self.at, len(shown) - 1)])
+
+    def take(self, option: Option[T]) -> None:
+        """Choose one."""
+        if not self.chosen.done():
+            self.chosen.set_result(option.value)
+
+    def leave(self) -> None:
+        """Choose nothing."""
+        if not self.chosen.done():
+            self.chosen.set_result(None)
+
+
+def render_picker(picker: "Picker[object]", width: int, height: int) -> list[Line]:
+    """An open list in at most `height` lines: as much of its title as there is room for, then the options around the
+    one at hand."""
+    shown = picker.shown
+    rows = max(min(len(shown), MOST_ROWS, height - 2), 1)
+    title = [cut_line(line, width) for line in picker.title]
+    room = max(height - rows - (not picker.keys), 1)
+    if len(title) > room:
+        left = len(title) - room + 1
+        title = [*title[: room - 1], (("class:dim", f"  … {left} more lines"),)]
+    first = min(max(picker.at - rows // 2, 0), max(len(shown) - rows, 0))
+    lines = title
+    if not picker.keys:
+        found = f"  {len(shown)} of {len(picker.options)}"
+        lines.append((("class:mark", "  / "), ("", picker.query), ("class:dim", found)))
+    for number in range(first, min(first + rows, len(shown))):
+        lines.append(cut_line(_option(picker, shown[number], number), width))
+    return lines
+
+
+def _option(picker: "Picker[object]", option: Option[object], number: int) -> Line:
+    at = number == picker.at
+    style = "class:chosen" if at else ""
+    mark = "❯ " if at else "  "
+    spans: list[Span] = [("class:mark", mark)]
+    if picker.keys:
+        spans.append(("class:dim", f"{option.key or number + 1} "))
+    if picker.ticked is not None:
+        spans.append(("class:mark", "☑ " if number in picker.ticked else "☐ "))
+    spans.append((style, one_line(option.label)))
+    if option.hint:
+        spans.append(("class:dim", f"  {one_line(option.hint)}"))
+    return tuple(spans)

@@ -1,0 +1,363 @@
+"""The prompt_toolkit application: panel, list, input, completions and status line; what is above them is Surface's."""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import DynamicCompleter, ThreadedCompleter
+from prompt_toolkit.cursor_shapes import CursorShape
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import DynamicKeyBindings
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.styles import DynamicStyle, Style
+from prompt_toolkit.widgets import SearchToolbar
+
+from sagent.repl.terminal.surface import SteadyOutput, Surface
+from sagent.repl.view.lines import Line
+from sagent.repl.view.theme import THEMES, rules_of
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+    from prompt_toolkit.history import History
+    from prompt_toolkit.input import Input
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.layout.screen import Char
+
+CLOSING = 0.1  # seconds after Esc in which another key makes it a combination
+MOST_COMPLETIONS = 8
+MOST_ANSWER = 30  # characters
+_QUESTION, _ANSWER = "\x1b]11;?\x1b\\", "\x1b]11;"  # the background's colour, same page as below
+_COLOUR = re.compile(r"rgba?:([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})/([0-9a-fA-F]{2,4})(?:/[0-9a-fA-F]+)?(?:\x1b\\|\x07)")
+_FOCUS = {"\x1b[I": True, "\x1b[O": False}  # https://invisible-island.net/xterm/ctlseqs/ctlseqs.html, FocusIn/FocusOut
+
+
+class _Application(Application[None]):
+    """Esc waits shorter for a second key than Ctrl-X does, and a resize is for us to repair."""
+
+    on_resize: Callable[[], None] = lambda: None
+
+    @property
+    def timeoutlen(self) -> float:
+        """Seconds to wait for the next key of a combination."""
+        pressed = self.key_processor.key_buffer
+        return CLOSING if pressed and pressed[-1].key == Keys.Escape else 1.0
+
+    @timeoutlen.setter
+    def timeoutlen(self, value: float) -> None:
+        del value
+
+    def _on_resize(self) -> None:
+        self.on_resize()
+
+
+class _Parser(Vt100Parser):
+    """Knows of three sequences more: the terminal came to the front, or left it, or tells its background."""
+
+    def __init__(
+        self,
+        callback: Callable[[KeyPress], None],
+        on_focus: Callable[[bool], None],
+        on_light: Callable[[bool], None],
+    ) -> None:
+        def take(press: KeyPress) -> None:
+            if press.key == Keys.Ignore and press.data in _FOCUS:
+                on_focus(_FOCUS[press.data])
+            else:
+                callback(press)
+
+        super().__init__(take)
+        self._on_light = on_light
+        self._held = ""  # the beginning of an answer
+
+    def feed(self, data: str) -> None:
+        """What came from the terminal, the answer about its background taken out."""
+        data, self._held = self._held + data, ""
+        before, begun, answer = data.partition(_ANSWER)
+        if begun and (found := _COLOUR.match(answer)):
+            red, green, blue = (int(part[:2], 16) for part in found.groups())
+            self._on_light(299 * red + 587 * green + 114 * blue > 128 * 1000)
+            data = before + answer[found.end() :]
+        elif begun and len(answer) < MOST_ANSWER:
+            data, self._held = before, begun + answer
+        super().feed(data)
+
+    def _get_match(self, prefix: str) -> "Keys | tuple[Keys, ...] | None":
+        return Keys.Ignore if prefix in _FOCUS else super()._get_match(prefix)
+
+
+class Screen:
+    """What a person types into and looks at.
+
+    `panel` and `status` give lines for a width and a height in rows; they and `completer` may be set at any time.
+    """
+
+    def __init__(self, history: "History", *, stdin: "Input | None" = None, stdout: TextIO | None = None) -> None:
+        self.label = "› "
+        self.secret = False  # what is typed is not shown
+        self.focused: bool | None = None  # whether the terminal is in front; None where it has not said
+        self._holding = False
+        self._drawn_for: Size | None = None  # the size of the terminal for which it was drawn
+        self.on_resized: Callable[[], None] = lambda: None
+        self._themed = "auto"
+        self._light: bool | None = None  # the background; None where the terminal has not told
+        self._asked = os.environ.get("TERM") in ("dumb", "linux") or _colours() == ColorDepth.DEPTH_1_BIT
+        self._rules = dict(rules_of(self._themed))
+        self._theme = Style.from_dict(self._rules)
+        self.panel: Callable[[int, int], Sequence[Line]] = lambda width, height: ()
+        self.status: Callable[[int], Line] = lambda width: (("class:dim", "starting …"),)
+        self.completer: Completer | None = None
+        out = stdout or sys.stdout
+        self.output = SteadyOutput(out, lambda: _size(out), synchronised=os.environ.get("TERM") != "dumb")
+        self.buffer = Buffer(
+            name="input",
+            multiline=True,
+            completer=ThreadedCompleter(DynamicCompleter(lambda: self.completer)),
+            complete_while_typing=Condition(self._wants_completions),
+            history=history,
+            tempfile_suffix=".md",
+            enable_history_search=False,
+        )
+        search = SearchToolbar(ignore_case=True)
+        self.input = Window(
+            BufferControl(
+                self.buffer,
+                input_processors=[ConditionalProcessor(PasswordProcessor(), Condition(lambda: self.secret))],
+                search_buffer_control=search.control,
+            ),
+            height=self._input_height,
+            dont_extend_height=True,
+            wrap_lines=True,
+            get_line_prefix=self._prefix,
+        )
+        layout = HSplit(
+            [
+                Window(FormattedTextControl(self._panel_text), dont_extend_height=True),
+                self.input,
+                search,
+                ConditionalContainer(
+                    CompletionsMenu(max_height=MOST_COMPLETIONS),
+                    Condition(lambda: self.buffer.complete_state is not None),
+                ),
+                Window(FormattedTextControl(self._status_text), height=1),
+            ]
+        )
+        self.app = _Application(
+            Layout(layout, focused_element=self.input),
+            style=DynamicStyle(lambda: self._theme),
+            include_default_pygments_style=False,
+            erase_when_done=True,
+            input=stdin,
+            output=self.output,
+            color_depth=_colours(),
+            cursor=CursorShape._NEVER_CHANGE,  # noqa: SLF001 -- prompt_toolkit's own default, which it does not export
+            terminal_size_polling_interval=None,
+            max_render_postpone_time=None,
+        )
+        self._listen()
+        self._keys: KeyBindings | None = None
+        # the application remembers its bindings from the first key on, so that they must not be others later
+        self.app.key_bindings = DynamicKeyBindings(lambda: self._keys)
+        self.app.ttimeoutlen = 0.05
+        self.app.on_resize = self._resize
+        self.app.before_render += self._before_render
+        self.app.after_render += self._drawn
+        self.surface = Surface(self.app, self.output, self._fit)
+
+    def _listen(self) -> None:
+        """Hear what the terminal tells of itself."""
+
+        def set_light(light: bool) -> None:  # noqa: FBT001 -- a callback of one value
+            self._light = light
+            self._apply_theme()
+
+        def tell(focused: bool) -> None:  # noqa: FBT001 -- a callback of one value
+            self.focused = focused
+
+        source = self.app.input
+        if isinstance(parser := getattr(source, "vt100_parser", None), Vt100Parser):
+            source.vt100_parser = _Parser(parser.feed_key_callback, tell, set_light)  # pyright: ignore[reportAttributeAccessIssue]
+
+    # -- what is drawn
+
+    @property
+    def rows(self) -> int:
+        """Rows of the terminal."""
+        return self.output.get_size().rows
+
+    def _panel_text(self) -> "StyleAndTextTuples":
+        """The panel, a row of air, and no line end behind the last."""
+        height = max(self.rows - self._input_rows() - 4, 2)
+        lines = [*self.panel(self.surface.width, height), ()]
+        return [span for number, line in enumerate(lines) for span in ((("", "\n"), *line) if number else line)]
+
+    def _status_text(self) -> "StyleAndTextTuples":
+        return list(self.status(self.surface.width))
+
+    def _prefix(self, number: int, wrapped: int) -> "StyleAndTextTuples":
+        return [("class:prompt", self.label)] if not number and not wrapped else [("", " " * len(self.label))]
+
+    def _input_rows(self) -> int:
+        return min(self.buffer.document.line_count, max(self.rows // 3, 1))
+
+    def _input_height(self) -> Dimension:
+        return Dimension(min=1, max=max(self.rows // 3, 3))
+
+    def _wants_completions(self) -> bool:
+        if self.completer is None:
+            return False
+        from sagent.repl.terminal.completion import is_completable
+
+        return is_completable(self.buffer.document.text_before_cursor)
+
+    def set_theme(self, name: str) -> None:
+        """Look like that from now on. Raises KeyError naming the themes."""
+        if name not in THEMES:
+            raise KeyError(f"there is no theme {name!r}; the themes are {', '.join(THEMES)}")
+        self._themed = name
+        self._apply_theme()
+
+    def _apply_theme(self) -> None:
+        rules = dict(rules_of(self._themed, light=self._light))
+        if rules != self._rules:  # a style that is new, be it equal, has all drawn anew
+            self._rules, self._theme = rules, Style.from_dict(rules)
+            self.app.invalidate()
+
+    def set_vim(self, value: str) -> str:
+        """vi keys "on" or "off", or the other way than now; which it is then."""
+        vi = value == "on" or (value != "off" and self.app.editing_mode != EditingMode.VI)
+        self.app.editing_mode = EditingMode.VI if vi else EditingMode.EMACS
+        self.app.vi_state.reset()
+        return "vi" if vi else "emacs"
+
+    def clear(self) -> None:
+        """Begin at the top of the screen; what was on it is in the scrollback, as far as the terminal keeps that."""
+        with self.output.held():
+            rows = self.rows
+            self.surface.freeze()
+            self.app.renderer.erase(leave_alternate_screen=False)
+            self.output.write_raw("\n" * (rows - 1) + "\x1b[H\x1b[J")
+            self.app.renderer.reset()
+        self.app.invalidate()
+
+    def bind(self, keys: "KeyBindings") -> None:
+        """Take these keys, before prompt_toolkit's own."""
+        self._keys = keys
+
+    # -- keeping to what is ours
+
+    def _shrink(self, app: "Application[None]") -> None:
+        """prompt_toolkit keeps rows it once had; what is no longer needed is given back."""
+        last = app.renderer.last_rendered_screen
+        if last is None:
+            return
+        size = self.output.get_size()
+        wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred
+        if min(wanted, size.rows) < last.height:
+            self.output.hold()  # until the new rows are drawn
+            self._holding = True
+            app.renderer.erase(leave_alternate_screen=False)
+
+    def _drawn(self, app: "Application[None]") -> None:
+        del app
+        if self._holding:
+            self._holding = False
+            self.output.release()
+        self.surface.flush_waiting()
+        if not self._asked:
+            self._asked = True
+            self.output.write_raw(_QUESTION)
+            self.output.flush()
+
+    def leave(self) -> None:
+        """End the application."""
+        if self.app.is_running and not self.app.is_done:
+            self.app.exit()
+
+    def redraw(self) -> None:
+        """Draw the application's part in its own time."""
+        self.app.invalidate()
+
+    def _before_render(self, app: "Application[None]") -> None:
+        """A terminal whose size is another than it was is told of by a signal, which may come later than this."""
+        if self._is_stale:
+            self._erase()
+        self._drawn_for = self.output.get_size()
+        self._shrink(app)
+
+    @property
+    def _is_stale(self) -> bool:
+        return self._drawn_for is not None and self._drawn_for != self.output.get_size()
+
+    def _fit(self) -> None:
+        """Draw anew where the terminal's size is another than it was."""
+        if self._is_stale:
+            self._resize()
+
+    def _resize(self) -> None:
+        """The terminal folded the rows on it anew: find their first one, and draw from there."""
+        with self.output.held():
+            self._erase()
+            self.app._redraw()  # noqa: SLF001 -- what Application._on_resize, which this replaces, does
+            self.on_resized()
+
+    def _erase(self) -> None:
+        """Take away what is not final, as the terminal has folded it."""
+        app, columns = self.app, self.output.get_size().columns
+        self._drawn_for = self.output.get_size()
+        screen = app.renderer.last_rendered_screen
+        above = sum(_folded(_width(row), columns) for row in self.surface.open_rows)
+        if screen is not None:
+            cursor = screen.get_cursor_position(app.layout.current_window)
+            above += sum(_folded(_drawn_width(screen.data_buffer[row]), columns) for row in range(cursor.y))
+            above += cursor.x // max(columns, 1)
+        self.surface.forget()
+        with self.output.held():
+            self.output.write_raw("\r")
+            if above:
+                self.output.cursor_up(above)
+            self.output.erase_down()
+        app.renderer.reset()
+
+
+def _width(line: Line) -> int:
+    from sagent.repl.view.lines import line_width
+
+    return line_width(line)
+
+
+def _folded(width: int, columns: int) -> int:
+    return max(1, -(-width // max(columns, 1)))
+
+
+def _drawn_width(row: "Mapping[int, Char]") -> int:
+    """The columns of a drawn row up to the last that is not blank."""
+    return max((x + 1 for x, cell in row.items() if cell.char.strip()), default=0)
+
+
+def _size(stdout: TextIO) -> Size:
+    try:
+        columns, rows = os.get_terminal_size(stdout.fileno())
+    except (OSError, ValueError):
+        columns, rows = 80, 24
+    return Size(rows=rows or 24, columns=columns or 80)
+
+
+def _colours() -> ColorDepth | None:
+    """As the environment asks (NO_COLOR, PROMPT_TOOLKIT_COLOR_DEPTH); else what all terminals of today have: our styles
+    are the sixteen colours."""
+    return ColorDepth.from_env() or ColorDepth.DEPTH_4_BIT

@@ -1,0 +1,274 @@
+"""The terminal above the input: rows that are final, then the rows of what is not finished yet.
+
+Nothing is erased that was final, and no row is written twice that has not changed. What lies below (input, panel,
+status line) belongs to prompt_toolkit, which draws it relative to its own first row; here rows are put in above that,
+and it moves down as it is. Everything of one step reaches the terminal in one write, inside synchronised output.
+"""
+
+import os
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from sagent.repl.view.lines import Line, line_width
+
+if TYPE_CHECKING:
+    from prompt_toolkit.application import Application
+    from prompt_toolkit.styles import Attrs
+
+MOST_AT_ONCE = 4  # rows put in: more than fit are lost, and a terminal may be smaller already than it has told
+BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"  # https://gist.github.com/christianparpart/d8a62cc1ab659194337d73e399004036
+
+
+class SteadyOutput(Vt100_Output):
+    """A terminal that shows each flush as a whole. `held` gathers several into one; a terminal that went away is told
+    to `on_gone`, once, and written to no more."""
+
+    def __init__(self, stdout: TextIO, get_size: Callable[[], Size], *, synchronised: bool = True) -> None:
+        term = os.environ.get("TERM")
+        super().__init__(stdout, get_size, term=term, enable_bell=True, enable_cpr=False)
+        self._synchronised = synchronised
+        self._depth = 0
+        self._pieces: list[str] = []
+        self._gone = False
+        self.on_gone: Callable[[], None] = lambda: None
+
+    def flush(self) -> None:
+        """Write what is waiting, unless more is to come."""
+        if self._buffer:
+            self._pieces += self._buffer
+            self._buffer = []
+        if self._depth or not self._pieces:
+            return
+        text, self._pieces = "".join(self._pieces), []
+        if self._gone:
+            return
+        try:
+            data = (f"{BEGIN}{text}{END}" if self._synchronised else text).encode(errors="replace")
+            self._write_all(data)
+        except OSError:
+            self._gone = True
+            self.on_gone()
+
+    def _write_all(self, data: bytes) -> None:
+        number = self.stdout.fileno()
+        while data:
+            try:
+                data = data[os.write(number, data) :]
+            except BlockingIOError:
+                import select
+
+                select.select([], [number], [], 1.0)
+
+    def erase_down(self) -> None:
+        """Empty the cursor's row and those below; prompt_toolkit and we do so at a row's beginning only.
+
+        The rows are deleted: tmux takes an erasure of the whole screen for a page that belongs in the scrollback.
+        """
+        self.write_raw(f"\r\x1b[{self.get_size().rows}M")
+
+    def enable_bracketed_paste(self) -> None:
+        """Have pastes marked, and be told when the terminal comes to the front or leaves it."""
+        super().enable_bracketed_paste()
+        self.write_raw("\x1b[?1004h")
+
+    def disable_bracketed_paste(self) -> None:
+        """Neither, for instance while an editor has the terminal."""
+        self.write_raw("\x1b[?1004l")
+        super().disable_bracketed_paste()
+
+    def hold(self) -> None:
+        """Write nothing until `release`."""
+        self._depth += 1
+
+    def release(self) -> None:
+        """Write what has gathered, in one piece."""
+        self._depth = max(self._depth - 1, 0)
+        self.flush()
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """All that is written inside leaves at the end, in one piece."""
+        self.hold()
+        try:
+            yield
+        finally:
+            self.release()
+
+
+class Surface:
+    """The rows above the input of an application."""
+
+    def __init__(self, app: "Application[None]", output: SteadyOutput, fit: Callable[[], None] = lambda: None) -> None:
+        self._app = app
+        self.fit = fit  # draws anew where the terminal's size is another than it was
+        self._output = output
+        self._open: list[Line] = []  # rows of what is not finished, as they are on the screen
+        self.left = 0  # rows of it that are out of reach, above the screen's edge or final already
+        self._look: Hashable = None
+        self._known: dict[str, Attrs] = {}  # of that look
+        self._waiting: list[Line] = []  # rows for when the screen is ours again
+
+    @property
+    def width(self) -> int:
+        """Columns of a row: one less than the terminal has, so that no terminal wraps by itself."""
+        return max(self._output.get_size().columns - 1, 10)
+
+    def update(self, final: Sequence[Line], rows: Sequence[Line]) -> None:
+        """Write rows that are final, and below them those of what is not finished, as they are now.
+
+        Rows of the unfinished that no longer fit above the input are final, and counted in `left`.
+        """
+        if not rows:
+            self.left = 0
+        kept = list(rows)[self.left :]
+        reach = max(self._output.get_size().rows - self._height() - 1, 1)
+        above = max(len(kept) - reach, 0)
+        self._paint([*final, *kept[:above]], kept[above:])
+        self.left += above
+
+    def _height(self) -> int:
+        screen = self._app.renderer.last_rendered_screen
+        return screen.height if screen is not None else 0
+
+    def _paint(self, final: list[Line], rows: list[Line]) -> None:
+        """Make the rows on the screen those given."""
+        if self._app.renderer.last_rendered_screen is None or not self._app.is_running:
+            self._waiting += final
+            self._open = []
+            return
+        wanted = [*self._waiting, *final, *rows]
+        self._waiting = []
+        if wanted != self._open:
+            with self._output.held():
+                self._replace(wanted)
+        self._open = rows
+
+    def flush_waiting(self) -> None:
+        """Write what came while there was no screen to write on."""
+        if self._waiting and self._app.renderer.last_rendered_screen is not None:
+            self._paint([], list(self._open))
+
+    # -- drawing. `row` counts from the first open row; the input's first row is `len(old)`.
+
+    def _replace(self, wanted: list[Line]) -> None:
+        old, out = self._open, self._output
+        screen = self._app.renderer.last_rendered_screen
+        assert screen is not None
+        cursor = screen.get_cursor_position(self._app.layout.current_window)
+        row = len(old) + cursor.y
+        for index in range(min(len(old), len(wanted))):
+            if old[index] != wanted[index]:
+                self._move(row, index)
+                self._change(old[index], wanted[index])
+                row = index
+        height = screen.height
+        if len(wanted) < len(old):
+            self._move(row, len(wanted))
+            row = len(wanted)
+            out.write_raw(f"\r\x1b[{len(old) - len(wanted)}M")
+        fresh = wanted[len(old) :]
+        top = len(old)
+        most = max(min(out.get_size().rows - height - 1, MOST_AT_ONCE), 1)
+        while fresh:
+            chunk, fresh = fresh[:most], fresh[most:]
+            self._move(row, top + height - 1)
+            out.write_raw("\r" + "\n" * len(chunk))
+            self._move(top + height - 1 + len(chunk), top)
+            out.write_raw(f"\x1b[{len(chunk)}L")
+            for number, line in enumerate(chunk):
+                if number:
+                    out.write_raw("\r\n")
+                self._write(line)
+            top += len(chunk)
+            row = top - 1
+        target = len(wanted) + cursor.y
+        self._move(row, target)
+        out.write_raw("\r")
+        if cursor.x:
+            out.cursor_forward(cursor.x)
+        out.flush()
+
+    def _move(self, row: int, target: int) -> None:
+        if target < row:
+            self._output.cursor_up(row - target)
+        elif target > row:
+            self._output.cursor_down(target - row)
+
+    def _change(self, before: Line, after: Line) -> None:
+        """Write what differs in the row where the cursor is, from the first column that does."""
+        same = _common(before, after)
+        out = self._output
+        out.write_raw("\r")
+        kept = _slice(after, 0, same)
+        if size := line_width(kept):
+            out.cursor_forward(size)
+        self._write(_slice(after, same, None))
+        if line_width(after) < line_width(before):
+            out.write_raw("\x1b[K")
+
+    def _attributes(self, style: str) -> "Attrs":
+        look = self._app.renderer.style
+        if (now := look.invalidation_hash()) != self._look:
+            self._look, self._known = now, {}
+        if style not in self._known:
+            self._known[style] = look.get_attrs_for_style_str(style)
+        return self._known[style]
+
+    def _write(self, line: Line) -> None:
+        out = self._output
+        depth = self._app.color_depth
+        styled = False
+        for style, text in line:
+            if style:
+                out.set_attributes(self._attributes(style), depth)
+                styled = True
+            elif styled:
+                out.reset_attributes()
+                styled = False
+            out.write_raw(text)
+        if styled:
+            out.reset_attributes()
+
+    def forget(self) -> None:
+        """The rows of the unfinished are not on the screen any more; what follows draws them again."""
+        self._open = []
+
+    def freeze(self) -> None:
+        """The rows of the unfinished stay as they are: something else will be written below them. The last, which may
+        be half a sentence, is written again when there is more of it."""
+        self.left += max(len(self._open) - 1, 0)
+        self._open = []
+
+    @property
+    def open_rows(self) -> Sequence[Line]:
+        """The unfinished as it is drawn."""
+        return tuple(self._open)
+
+
+def _common(before: Line, after: Line) -> int:
+    """Characters that two rows begin with alike, styles included."""
+    count = 0
+    for (style, text), (other_style, other) in zip(before, after, strict=False):
+        if style != other_style:
+            break
+        if text == other:
+            count += len(text)
+            continue
+        pairs = zip(text, other, strict=False)
+        return count + next((place for place, (one, two) in enumerate(pairs) if one != two), min(len(text), len(other)))
+    return count
+
+
+def _slice(line: Line, start: int, stop: int | None) -> Line:
+    spans: list[tuple[str, str]] = []
+    position = 0
+    for style, text in line:
+        part = text[max(start - position, 0) : None if stop is None else max(stop - position, 0)]
+        if part:
+            spans.append((style, part))
+        position += len(text)
+    return tuple(spans)

@@ -1,0 +1,211 @@
+"""The REPL where a terminal can only print: line by line, nothing is drawn twice, no key but Enter means anything."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TextIO, TypeVar
+
+from sagent.errors import SagentError, UsageError
+from sagent.events import Event, TextDelta
+from sagent.repl.terminal.picker import Option
+from sagent.repl.terminal.plain import plain_text
+from sagent.repl.view.lines import Line, plain, printable
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.messages import ToolCall
+    from sagent.policy import Ask
+    from sagent.repl.commands.context import Manner
+    from sagent.repl.opening import Opened, Opening
+    from sagent.tools.ask import Question
+
+T = TypeVar("T")
+
+
+async def run_teletype(
+    load: "Callable[[], Settings]", opening: "Opening", stdin: TextIO | None = None, stdout: TextIO | None = None
+) -> int:
+    """Talk to a person until their input ends; the exit code."""
+    return await Teletype(load, opening, stdin or sys.stdin, stdout or sys.stdout).run()
+
+
+class Teletype:
+    """Lines in, lines out; a context for commands."""
+
+    def __init__(self, load: "Callable[[], Settings]", opening: "Opening", stdin: TextIO, stdout: TextIO) -> None:
+        self._load, self._opening, self._stdin, self._stdout = load, opening, stdin, stdout
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._settings: Settings | None = None
+        self._opened: Opened | None = None
+        self._next: Settings | None = None
+        self._prompts: list[str] = []
+        self._code: int | None = None
+        self._open_line = False
+        self._task: asyncio.Task[object] | None = None
+
+    async def run(self) -> int:
+        """Do everything; the exit code."""
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            loop.add_signal_handler(number, self._end, 128 + number)
+        # a daemon thread, for a blocking read cannot be cancelled and must not keep the process from ending
+        threading.Thread(target=self._feed, args=(loop,), daemon=True).start()
+        try:
+            settings: Settings | None = await asyncio.to_thread(self._load)
+            while settings is not None and self._code is None:
+                self._settings, self._next = settings, None
+                async with self._opening(settings, self._on_event, self._ask, self._answer) as opened:
+                    self._opened = opened
+                    await self._converse()
+                settings = self._next
+        except asyncio.CancelledError:
+            if self._code is None:
+                raise
+        return self._code or 0
+
+    def _feed(self, loop: asyncio.AbstractEventLoop) -> None:
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            for line in self._stdin:
+                loop.call_soon_threadsafe(self._lines.put_nowait, line.rstrip("\n"))
+            loop.call_soon_threadsafe(self._lines.put_nowait, None)
+
+    def _end(self, code: int) -> None:
+        self._code = code
+        if self._task is not None:
+            self._task.cancel()
+
+    def _interrupt(self) -> None:
+        if self._opened is not None and self._opened.agent.running:
+            self._opened.agent.interrupt()
+        else:
+            self._end(128 + signal.SIGINT)
+
+    async def _converse(self) -> None:
+        from sagent.repl.commands.command import carry_out, split_command
+        from sagent.repl.commands.registry import all_commands
+
+        commands = await asyncio.to_thread(all_commands, self.settings)
+        while self._next is None and self._code is None:
+            text = self._prompts.pop(0) if self._prompts else await self._read("> ")
+            if text is None:
+                return
+            found = split_command(text)
+            try:
+                if found:
+                    await carry_out(commands, self, *found)
+                elif text.strip():
+                    await self.opened.agent.run(text)
+            except SagentError as error:
+                if found:
+                    self.say(str(error))
+
+    async def _read(self, label: str) -> str | None:
+        self._write(label, end="")
+        return await self._lines.get()
+
+    def _write(self, text: str, end: str = "\n") -> None:
+        if self._open_line:
+            text = f"\n{text}"
+        self._open_line = False
+        with contextlib.suppress(OSError):
+            self._stdout.write(text + end)
+            self._stdout.flush()
+
+    def _on_event(self, event: Event) -> None:
+        text = printable(plain_text(event))
+        if isinstance(event, TextDelta):
+            with contextlib.suppress(OSError):
+                self._stdout.write(text)
+                self._stdout.flush()
+            self._open_line = not text.endswith("\n") if text else self._open_line
+        elif text:
+            self._write(text)
+
+    async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:
+        from sagent.repl.approvals import Approval, render_question
+
+        self._write(plain(render_question(Approval(call, ask), lambda _: None, 100, 0)))
+        said = await self._read("y for yes, or why not: ")
+        if said is None or said.strip().lower() not in ("y", "yes"):
+            return f"The person said no: {said}" if said and said.strip() else "The person said no."
+        return None
+
+    async def _answer(self, question: "Question") -> str | None:
+        from sagent.repl.approvals import render_agents_question
+
+        rows = (f"{number:3} {option}" for number, option in enumerate(question.options, 1))
+        self._write("\n".join((plain(render_agents_question(question, 100)), *rows)))
+        said = (await self._read("answer: ") or "").strip()
+        numbers = [int(word) for word in said.replace(",", " ").split() if word.isdecimal()]
+        chosen = [question.options[number - 1] for number in numbers if 0 < number <= len(question.options)]
+        return "\n".join(chosen) if chosen and len(chosen) == len(said.replace(",", " ").split()) else said or None
+
+    # -- the context
+
+    @property
+    def settings(self) -> "Settings":
+        """Those in force."""
+        if self._settings is None:
+            raise UsageError("The settings are not there yet.")
+        return self._settings
+
+    @property
+    def opened(self) -> "Opened":
+        """The session."""
+        if self._opened is None:
+            raise UsageError("No session is open yet.")
+        return self._opened
+
+    def write(self, lines: Sequence[Line]) -> None:
+        """Show lines to the person."""
+        self._write(plain(lines))
+
+    def say(self, text: str) -> None:
+        """Show a sentence to the person."""
+        self._write(printable(text))
+
+    async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
+        """Have the person choose by its number."""
+        rows = (f"{number:3} {option.label}  {option.hint}" for number, option in enumerate(options, 1))
+        self._write("\n".join((title, *rows)))
+        said = await self._read("number: ")
+        number = int(said) if said and said.strip().isdecimal() else 0
+        return options[number - 1].value if 0 < number <= len(options) else None
+
+    async def line(self, label: str, *, secret: bool = False) -> str | None:
+        """Have the person type a line."""
+        if secret:
+            raise UsageError("This terminal would show it; set the variable of the provider instead.")
+        return await self._read(label)
+
+    def prompt(self, text: str) -> None:
+        """Send a message as if the person had typed it."""
+        self._prompts.append(text)
+
+    def copy(self, text: str) -> None:
+        """There is no way to the clipboard from here."""
+        del text
+        raise UsageError("This terminal cannot copy.")
+
+    def rewound(self, text: str) -> None:
+        """The conversation went back; what is to be said differently is shown."""
+        if text:
+            self._write(f"{text}\n")
+
+    def reopen(self, settings: "Settings") -> None:
+        """Close the session and open another."""
+        self._next = settings
+
+    def set_display(self, what: "Manner", value: str) -> None:
+        """There is none to change."""
+        del value
+        raise UsageError(f"This terminal has no {what}.")
+
+    def leave(self) -> None:
+        """End."""
+        self._code = 0

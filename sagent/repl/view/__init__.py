@@ -1,0 +1,1 @@
+"""What a person sees, as pure functions: events to blocks, blocks to lines."""

@@ -1,0 +1,362 @@
+"""Markdown that streams: text goes in, finished blocks come out, each written once; the rest is shown as it stands.
+
+What is finished does not depend on what follows. A line of code, a heading, an item and a paragraph are blocks; a
+table is one as a whole, for its widths need all of it. The common core of CommonMark and of GitHub's tables is read;
+line ends inside a paragraph are kept, as models mean them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from sagent.lib.dataclass import dataclass
+from sagent.repl.view.code import colour
+from sagent.repl.view.lines import Line, Span, cut_line, line_width, printable, wrap
+
+Kind: TypeAlias = Literal["paragraph", "heading", "item", "quote", "code", "table", "rule"]
+
+MOST_COLUMNS = 110  # of prose: longer lines are hard to read
+_FENCE = re.compile(r"^( *)(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_ITEM = re.compile(r"^( *)([-*+]|\d{1,9}[.)])( +|$)(.*)$")
+_RULE = re.compile(r"^ {0,3}(?:(?:- *){3,}|(?:\* *){3,}|(?:_ *){3,})$")
+_QUOTE = re.compile(r"^ {0,3}> ?(.*)$")
+_DELIMITER = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A block. `level` is that of a heading, else its indentation in columns; `mark` an item's mark or a code's
+    language; `gap` asks for an empty line before it."""
+
+    kind: Kind
+    text: str = ""
+    level: int = 0
+    mark: str = ""
+    gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Markdown as far as it has come: the unfinished block's source, and what is open around it."""
+
+    rest: str = ""
+    fence: str = ""  # the marks that will close the code in which we are, indented as they were opened
+    language: str = ""
+    gap: bool = False
+    begun: bool = False
+
+
+def feed(flow: Flow, text: str) -> tuple[Flow, tuple[Piece, ...]]:
+    """Go on with more text: what is finished by it, and what is left."""
+    if "\n" not in text:
+        return replace(flow, rest=flow.rest + text), ()
+    source, _, partial = (flow.rest + text).rpartition("\n")
+    reader = _Reader(flow)
+    for line in source.split("\n"):
+        reader.take(line.rstrip("\r"))
+    rest = "".join(line + "\n" for line in reader.lines) + partial
+    flow = Flow(rest, reader.fence, reader.language, reader.gap, reader.begun)
+    return flow, tuple(reader.pieces)
+
+
+def finish(flow: Flow) -> tuple[Piece, ...]:
+    """What is left, as if nothing followed; also what the unfinished part looks like so far."""
+    if not flow.rest:
+        return ()
+    reader = _Reader(flow)
+    for line in flow.rest.removesuffix("\n").split("\n"):
+        reader.take(line)
+    reader.end()
+    return tuple(reader.pieces)
+
+
+class _Reader:
+    """Lines into blocks. `lines` are those of the block that is not finished."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.pieces: list[Piece] = []
+        self.lines: list[str] = []
+        self.fence, self.language, self.gap, self.begun = flow.fence, flow.language, flow.gap, flow.begun
+        self._kind: Kind = "paragraph"
+
+    def take(self, line: str) -> None:
+        """The next line."""
+        if self.fence:
+            self._take_code(line)
+        elif not line.strip():
+            self.end()
+            self.gap = self.begun
+        elif fence := _FENCE.match(line):
+            self.end()
+            self.fence = fence[1] + fence[2]
+            self.language = fence[3].lower()
+            self.gap = self.gap or (self.begun and self._last_kind() != "code")
+        elif heading := _HEADING.match(line):
+            self.end()
+            self.gap = self.begun
+            self._emit(Piece("heading", heading[2], len(heading[1])))
+            self.gap = False
+        elif self.lines and self._kind == "paragraph" and re.match(r"^ {0,3}(=+|-{2,})\s*$", line):
+            text, self.lines = "\n".join(self.lines), []
+            self._emit(Piece("heading", text, 1 if "=" in line else 2))
+        elif _RULE.match(line):
+            self.end()
+            self._emit(Piece("rule"))
+        else:
+            self._take_text(line)
+
+    def _last_kind(self) -> Kind | None:
+        return self.pieces[-1].kind if self.pieces else None
+
+    def _take_code(self, line: str) -> None:
+        marks = self.fence.lstrip(" ")
+        stripped = line.strip()
+        if stripped.startswith(marks) and not stripped.strip(marks[0]):
+            self.fence = ""
+            self.gap = True
+            return
+        indent = len(self.fence) - len(marks)
+        text = line[indent:] if not line[:indent].strip() else line.lstrip(" ")
+        self._emit(Piece("code", text, indent, self.language))
+
+    def _take_text(self, line: str) -> None:
+        kind: Kind = "paragraph"
+        if _ITEM.match(line):
+            kind = "item"
+        elif _QUOTE.match(line):
+            kind = "quote"
+        elif line.lstrip().startswith("|"):
+            kind = "table"
+        goes_on = kind == self._kind != "item" or (kind == "paragraph" and self._kind != "table")
+        if self.lines and goes_on:
+            self.lines.append(line)
+        else:
+            self.end()
+            self.lines, self._kind = [line], kind
+
+    def end(self) -> None:
+        """The block is finished."""
+        if not self.lines:
+            return
+        lines, self.lines = self.lines, []
+        indent = len(lines[0]) - len(lines[0].lstrip(" "))
+        match self._kind:
+            case "item":
+                found = _ITEM.match(lines[0])
+                assert found is not None
+                text = "\n".join((found[4], *(line.strip() for line in lines[1:])))
+                self._emit(Piece("item", text, len(found[1]), found[2]))
+            case "quote":
+                inner = (found[1] if (found := _QUOTE.match(line)) else line for line in lines)
+                self._emit(Piece("quote", "\n".join(inner)))
+            case "table" if len(lines) > 1 and _DELIMITER.match(lines[1]):
+                self._emit(Piece("table", "\n".join(lines)))
+            case _:
+                self._emit(Piece("paragraph", "\n".join(line.strip() for line in lines), min(indent, 12)))
+
+    def _emit(self, piece: Piece) -> None:
+        self.pieces.append(replace(piece, gap=self.gap and self.begun))
+        self.gap, self.begun = False, True
+
+
+def render_piece(piece: Piece, width: int, *, live: bool = False) -> list[Line]:
+    """A block in lines of at most `width` columns. What is not closed in one that is `live` counts as closed."""
+    lines = list(_rendered(piece, width, live=live))
+    return [(), *lines] if piece.gap else lines
+
+
+def _rendered(piece: Piece, width: int, *, live: bool) -> Iterator[Line]:
+    text = printable(piece.text)
+    prose = min(width, MOST_COLUMNS)
+    match piece.kind:
+        case "paragraph":
+            lead: Line = (("", " " * piece.level),) if piece.level else ()
+            yield from wrap(inline(text, live=live), prose, lead)
+        case "heading":
+            style = "class:heading.first" if piece.level == 1 else "class:heading"
+            yield from wrap([(f"{style} {extra}".strip(), part) for extra, part in inline(text, live=live)], prose)
+        case "item":
+            mark = piece.mark if piece.mark[0].isdigit() else "•"
+            indent = min(piece.level, width // 3)
+            yield from wrap(_task(text, live=live), prose, (("", " " * indent), ("class:mark", mark), ("", " ")))
+        case "quote":
+            bar: Line = (("class:mark", "▎ "),)
+            spans = [(f"class:quote {style}".strip(), part) for style, part in inline(text, live=live)]
+            yield from wrap(spans, prose, bar, bar)
+        case "code":
+            lead = (("", " " * min(piece.level + 2, width // 3)),)
+            yield from _hard_wrap((*lead, *colour(text, piece.mark)), width)
+        case "table":
+            yield from _table(text, width)
+        case "rule":
+            yield (("class:dim", "─" * min(prose, 40)),)
+
+
+def _task(text: str, *, live: bool) -> Iterator[Span]:
+    """An item's text, a box to tick in front of it drawn as one."""
+    if re.match(r"\[[ xX]\] ", text):
+        yield ("class:mark", "☐ " if text[1] == " " else "☑ ")
+        text = text[4:]
+    yield from inline(text, live=live)
+
+
+def _hard_wrap(line: Line, width: int) -> Iterator[Line]:
+    """A line of code, broken at the edge where it is too long."""
+    while line_width(line) > width:
+        head = cut_line(line, width)
+        taken = sum(len(text) for _, text in head) - 1  # but for the ellipsis
+        yield (*_sliced(line, 0, taken), ("class:dim", "…"))
+        line = (("", "    "), *_sliced(line, taken, None))
+        if taken <= 4:
+            break
+    yield line
+
+
+def _sliced(line: Line, start: int, stop: int | None) -> Iterator[Span]:
+    position = 0
+    for style, text in line:
+        part = text[max(start - position, 0) : None if stop is None else max(stop - position, 0)]
+        if part:
+            yield (style, part)
+        position += len(text)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Inside a line
+
+_INLINE = re.compile(
+    r"(?P<escape>\\[\\`*_{}\[\]()#+.!|<>~-])"
+    r"|(?P<ticks>`+)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)"
+    r"|\*\*(?=\S)(?P<strong>.+?)(?<=\S)\*\*(?!\*)"
+    r"|(?<!\w)__(?=\S)(?P<strong2>.+?)(?<=\S)__(?!\w)"
+    r"|~~(?=\S)(?P<strike>.+?)(?<=\S)~~"
+    r"|\*(?=[^\s*])(?P<em>.+?)(?<=[^\s*])\*(?!\*)"
+    r"|(?<!\w)_(?=\S)(?P<em2>.+?)(?<=\S)_(?!\w)"
+    r"|!?\[(?P<label>[^\]\n]+)\]\((?P<url>[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+\"[^\"]*\")?\)"
+    r"|<(?P<auto>https?://[^>\s]+)>"
+    r"|(?P<bare>https?://[^\s<>\"'`)\]]*[^\s<>\"'`)\].,;:!?])",
+    re.DOTALL,
+)
+_OPEN = re.compile(
+    r"(?P<code>`+)(?=[^`])|(?P<strong>\*\*)(?=\S)|(?P<strike>~~)(?=\S)|(?<![\w*])(?P<em>\*)(?=[^\s*])", re.DOTALL
+)
+_STYLES = {
+    "strong": "class:strong",
+    "strong2": "class:strong",
+    "em": "class:em",
+    "em2": "class:em",
+    "strike": "class:strike",
+}
+
+
+def inline(text: str, style: str = "", *, live: bool = False) -> Iterator[Span]:
+    """The spans of a text: strong, emphasised, code, links, escapes. What is not closed stays as it is written, or
+    counts as closed at the end where more may come (`live`)."""
+    if not text.isalnum() and re.search(r"[\\`*_~\[<]|://", text):
+        yield from _inline(text, style, live=live)
+    elif text:
+        yield (style, text)
+
+
+def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
+    last = 0
+    for match in _INLINE.finditer(text):
+        if match.start() > last:
+            yield (style, text[last : match.start()])
+        last = match.end()
+        found = {name: value for name, value in match.groupdict().items() if value is not None}
+        if "escape" in found:
+            yield (style, match.group()[1:])
+        elif "code" in found:
+            yield (f"{style} class:inline-code".strip(), found["code"].strip() or found["code"])
+        elif "label" in found:
+            yield from inline(found["label"], f"{style} class:link".strip())
+            if found["url"] and found["url"] != found["label"] and not found["url"].startswith("#"):
+                yield (f"{style} class:dim".strip(), f" ({found['url']})")
+        elif "auto" in found or "bare" in found:
+            yield (f"{style} class:link".strip(), found.get("auto") or found["bare"])
+        else:
+            name = next(name for name in found if name in _STYLES)
+            yield from inline(found[name], f"{style} {_STYLES[name]}".strip())
+    rest = text[last:]
+    if live and (opened := _OPEN.search(rest)):
+        if opened.start():
+            yield (style, rest[: opened.start()])
+        inner = rest[opened.end() :]
+        if opened.lastgroup == "code":
+            yield (f"{style} class:inline-code".strip(), inner.rstrip("`"))
+        else:
+            kind = _STYLES[opened.lastgroup or "em"]
+            yield from inline(inner.rstrip("*~"), f"{style} {kind}".strip(), live=True)
+    elif rest:
+        yield (style, rest.rstrip("*`~") if live else rest)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Tables
+
+_LEAST_CELL = 4
+
+
+def _table(text: str, width: int) -> Iterator[Line]:
+    rows = [_cells(line) for line in text.split("\n")]
+    aligns = [_align(cell) for cell in rows[1]]
+    del rows[1]
+    count = len(rows[0])
+    rows = [[*row[:count], *[""] * (count - len(row))] for row in rows]
+    aligns = [*aligns[:count], *["left"] * (count - len(aligns))]
+    cells = [[tuple(inline(cell)) for cell in row] for row in rows]
+    sizes = _sizes([[line_width(cell) for cell in row] for row in cells], width)
+    for number, row in enumerate(cells):
+        style = "class:strong" if number == 0 else ""
+        yield from _row(row, sizes, aligns, style)
+        if number == 0:
+            yield (("class:dim", "─┼─".join("─" * size for size in sizes)),)
+
+
+def _cells(line: str) -> list[str]:
+    inner = line.strip().removeprefix("|").removesuffix("|")
+    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", inner)]
+
+
+def _align(cell: str) -> str:
+    if cell.endswith(":"):
+        return "centre" if cell.startswith(":") else "right"
+    return "left"
+
+
+def _sizes(widths: Sequence[Sequence[int]], width: int) -> list[int]:
+    """Columns for each cell: what it needs, the widest giving way first where there is not enough."""
+    sizes = [max(1, *column) if column else 1 for column in zip(*widths, strict=True)]
+    room = max(width - 3 * (len(sizes) - 1), _LEAST_CELL * len(sizes))
+    while sum(sizes) > room:
+        widest = max(range(len(sizes)), key=lambda index: sizes[index])
+        if sizes[widest] <= _LEAST_CELL:
+            break
+        sizes[widest] -= 1
+    return sizes
+
+
+def _row(row: Sequence[Line], sizes: Sequence[int], aligns: Sequence[str], style: str) -> Iterator[Line]:
+    columns = [_cell(cell, size) for cell, size in zip(row, sizes, strict=True)]
+    for number in range(max(map(len, columns))):
+        spans: list[Span] = []
+        for index, (column, size) in enumerate(zip(columns, sizes, strict=True)):
+            line = column[number] if number < len(column) else ()
+            free = size - line_width(line)
+            before = {"right": free, "centre": free // 2}.get(aligns[index], 0)
+            if index:
+                spans.append(("class:dim", " │ "))
+            spans.append(("", " " * before))
+            spans += [(f"{style} {own}".strip(), text) for own, text in line]
+            spans.append(("", " " * (free - before)))
+        while spans and not spans[-1][1].strip():
+            spans.pop()
+        yield tuple(span for span in spans if span[1])
+
+
+def _cell(cell: Line, size: int) -> list[Line]:
+    """A cell in lines; `wrap` has a least width, under which it is cut instead."""
+    return wrap(cell, size) if size >= 8 else ([cut_line(cell, size)] if cell else [()])

@@ -1,0 +1,271 @@
+"""What is in progress, as lines between the transcript and the input; and the status line below it. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+
+from sagent.lib.dataclass import dataclass
+from sagent.repl.view.calls import essence
+from sagent.repl.view.lines import Line, Span, cut, cut_line, line_width, one_line, printable
+from sagent.repl.view.transcript import count, duration, money
+from sagent.repl.view.view import ROOT, Child, Consulting, Running, View, Waiting
+from sagent.usage import Cost
+
+MOST_TAIL = 5  # lines of what a command shows
+MOST_THOUGHT = 4  # lines of reasoning
+MOST_CHILDREN = 10
+MOST_QUEUED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A message that was not read yet: sent, to be read before the next model call, or kept for the end of the turn."""
+
+    text: str
+    sent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the status line says. `context` and `window` are tokens; None where unknown."""
+
+    model: str = ""
+    effort: str = ""
+    advisor: str = ""
+    context: int = 0
+    window: int | None = None
+    cost: Cost | None = None
+    jobs: int = 0
+    mode: str = ""
+    branch: str = ""
+    note: str = ""  # instead of a model, while there is none
+
+
+def render_panel(
+    view: View,
+    queue: Sequence[Queued],
+    at: float,
+    width: int,
+    height: int,
+    spent: Mapping[str, Decimal] | None = None,
+) -> list[Line]:
+    """What is in progress, in at most `height` lines.
+
+    `spent` are USD by agent where the ledger knows: a call may be billed only after its reply was told.
+    """
+    tail = MOST_TAIL if height > 12 else 2
+    parts = [
+        *_children(view, at, width, spent or {}),
+        *(
+            line
+            for call in view.running.values()
+            if not _of_child(call, view)
+            for line in _running(call, at, width, tail)
+        ),
+        *(_waiting(wait, at, width) for wait in view.waiting.values()),
+        *(line for one in view.consulting.values() for line in _consulting(one, at, width, tail)),
+        *_thinking(view, width, MOST_THOUGHT if height > 12 else 2),
+    ]
+    queued = list(_queued(queue, width, idle=view.since is None))
+    working = [_working(view, at, width)] if view.since is not None else []
+    room = max(height - len(queued) - len(working), 0)
+    if len(parts) > room:
+        parts = parts[:room]
+    return [*parts, *working, *queued][:height]
+
+
+def _of_child(call: Running, view: View) -> bool:
+    return call.agent != ROOT and call.agent in view.children
+
+
+def _working(view: View, at: float, width: int) -> Line:
+    assert view.since is not None
+    step = 1
+    if view.waiting:
+        doing = "Waiting for the provider"
+    elif view.consulting:
+        doing = "Consulting"
+    elif any(not call.job and call.agent == ROOT for call in view.running.values()):
+        doing = "Running"
+    elif view.thinking:
+        doing = "Thinking"
+    elif view.flow.rest or view.flow.begun:
+        doing, step = "Writing", 10  # one sees that it goes on, and every drawing of a clock costs
+    elif view.said and any(child.state == "working" for child in view.children.values()):
+        doing = "Waiting for agents"
+    elif view.said and view.jobs:
+        doing = "Waiting for jobs"
+    else:
+        doing = "Working"
+    spans: Line = (
+        ("class:working", f"◌ {doing}"),
+        ("class:dim", f" {_clock((at - view.since) // step * step)} · Esc interrupts"),
+    )
+    return cut_line(spans, width)
+
+
+def _clock(seconds: float) -> str:
+    """A running time, which changes once a second."""
+    return duration(max(10.0, float(int(seconds)))) if seconds >= 10 else f"{int(seconds)} s"
+
+
+def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
+    who = "" if call.agent == ROOT else f"{call.agent} "
+    job = f"{call.job} " if call.job else ""
+    took = f" {_clock(at - call.since)}"
+    room = max(width - len(who + job + call.call.name + took) - 4, 8)
+    short = essence(call.call, room)
+    yield cut_line(
+        (
+            ("class:working", "◌ "),
+            ("class:news", who + job),
+            ("class:tool", call.call.name),
+            ("class:argument", f" {short}"),
+            ("class:dim", took),
+        ),
+        width,
+    )
+    lines = [line for line in printable(call.tail).rstrip("\n").split("\n") if line.strip()][-tail:]
+    for line in lines if not call.job else lines[-1:]:
+        yield (("class:dim", "  │ "), ("class:output", cut(line, width - 4)))
+
+
+def _children(view: View, at: float, width: int, spent: Mapping[str, Decimal]) -> Iterator[Line]:
+    """The tree, one line each; those that work before those that have ended when there is not room for all."""
+    paths = sorted(view.children)
+    if len(paths) > MOST_CHILDREN:
+        busy = [path for path in paths if view.children[path].state == "working"]
+        rest = [path for path in paths if path not in busy]
+        paths = sorted((*busy[:MOST_CHILDREN], *rest[: max(MOST_CHILDREN - len(busy), 0)]))
+    for path in paths:
+        yield _child(view.children[path], at, width, spent.get(path))
+    if (left := len(view.children) - len(paths)) > 0:
+        yield (("class:dim", f"  … and {left} more"),)
+
+
+def _child(child: Child, at: float, width: int, spent: Decimal | None) -> Line:
+    depth = child.path.count("/")
+    name = child.path.rpartition("/")[2]
+    mark, style = {"done": ("●", "class:done"), "failed": ("✗", "class:failed")}.get(
+        child.state, ("◌", "class:working")
+    )
+    figures = f" {count(child.tokens)} tok {money(spent or child.usd)}"
+    if child.state == "working":
+        figures += f" {_clock(at - child.since)}"
+    head: list[Span] = [("", "  " * depth), (style, f"{mark} "), ("class:news", name), ("class:dim", f" {child.state}")]
+    room = width - line_width(tuple(head)) - len(figures) - 2
+    if child.doing and room > 8:
+        head.append(("class:argument", f"  {cut(one_line(child.doing), room)}"))
+    return cut_line((*head, ("class:dim", figures)), width)
+
+
+def _waiting(wait: Waiting, at: float, width: int) -> Line:
+    left = max(wait.until - at, 0.0)
+    when = f"trying again in {left:.0f} s" if left >= 0.5 else "trying again"
+    who = "" if wait.agent == ROOT else f"{wait.agent}: "
+    told = f" (attempt {wait.attempt + 1}): "
+    return cut_line((("class:warning", f"… {who}{when}"), ("class:dim", f"{told}{one_line(wait.reason)}")), width)
+
+
+def _consulting(one: Consulting, at: float, width: int, tail: int) -> Iterator[Line]:
+    who = "" if one.agent == ROOT else f" for {one.agent}"
+    yield cut_line(
+        (("class:advice", f"◆ {one.advisor}"), ("class:dim", f"{who}, {one.trigger} {_clock(at - one.since)}")), width
+    )
+    for line in _tail(one.text, width - 4, tail):
+        yield (("class:advice", "  │ "), ("class:thinking", line))
+
+
+def _thinking(view: View, width: int, most: int) -> Iterator[Line]:
+    for line in _tail(view.thinking, width - 2, most):
+        yield (("class:thinking", f"  {line}"),)
+
+
+def _tail(text: str, width: int, most: int) -> list[str]:
+    """The last lines of a text that grows, folded."""
+    from sagent.repl.view.lines import wrap
+
+    lines = wrap([("", printable(text[-4 * width * most :]).strip())], max(width, 8))
+    return ["".join(part for _, part in line) for line in lines if line][-most:]
+
+
+def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line]:
+    for message in queue[:MOST_QUEUED]:
+        kept = "not sent · Up takes it back" if idle else "when idle · Up edits"
+        when = "sent, not read yet" if message.sent else kept
+        yield cut_line(
+            (
+                ("class:mark", "▸ "),
+                ("class:queued", cut(one_line(message.text), width - len(when) - 6)),
+                ("class:dim", f"  {when}"),
+            ),
+            width,
+        )
+    if len(queue) > MOST_QUEUED:
+        yield (("class:dim", f"  … and {len(queue) - MOST_QUEUED} more"),)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The status line
+
+
+def render_status(figures: Figures, width: int) -> Line:
+    """The status line. What matters least is left out first where there is not room for all."""
+    segments = [(order, spans) for order, spans in _segments(figures) if spans]
+    while segments and sum(line_width(spans) for _, spans in segments) + 3 * (len(segments) - 1) > width:
+        if len(segments) == 1:
+            return cut_line(segments[0][1], width)
+        segments.remove(max(segments, key=lambda segment: segment[0]))
+    line: list[Span] = []
+    for number, (_, spans) in enumerate(segments):
+        line += [("class:dim", " │ ")] if number else []
+        line += spans
+    return tuple(line)
+
+
+def _segments(figures: Figures) -> Iterator[tuple[int, Line]]:
+    """Segments in the order they stand in, each with how soon it is left out."""
+    if figures.note:
+        yield 0, (("class:status", figures.note),)
+    if figures.model:
+        effort: Line = (("class:dim", f" {figures.effort}"),) if figures.effort else ()
+        yield 0, (("class:status", figures.model.partition("/")[2] or figures.model), *effort)
+    if figures.advisor:
+        yield 4, (("class:advice", f"◆ {figures.advisor}"),)
+    if figures.context:
+        yield 2, _context(figures)
+    if figures.cost is not None:
+        yield 1, (("class:status", f"{'≥' if figures.cost.unpriced else ''}{money(figures.cost.total)}"),)
+        yield 6, _shares(figures.cost)
+    if figures.jobs:
+        yield 3, (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
+    if figures.mode:
+        yield 5, (("class:mode", figures.mode),)
+    if figures.branch:
+        yield 7, (("class:dim", f"⎇ {figures.branch}"),)
+
+
+def _context(figures: Figures) -> Line:
+    if not figures.window:
+        return (("class:status", f"{count(figures.context)} tok"),)
+    share = min(figures.context / figures.window, 1.0)
+    style = "class:failed" if share > 0.9 else "class:warning" if share > 0.7 else "class:status"
+    full = round(share * 8)
+    return ((style, "▰" * full), ("class:dim", "▱" * (8 - full)), (style, f" {share:.0%}"))
+
+
+def _shares(cost: Cost) -> Line:
+    """Who has spent it, where it was not the executor of the first agent alone."""
+    below = sum((usd for path, usd in cost.by_agent.items() if path != ROOT), Decimal(0))
+    named = (("executor", cost.executor), ("advisor", cost.advisor), ("tree", below))
+    if not (cost.advisor or below):
+        return ()
+    return (("class:dim", " · ".join(f"{name} {money(usd)}" for name, usd in named if usd)),)
+
+
+def short_advisors(named: str) -> str:
+    """Advisors for the status line, of "advisor=openai/gpt-5.5 (off), second=x/y": "gpt-5.5 off, y"."""
+    found: list[str] = []
+    for one in named.split(", "):
+        model = one.removesuffix(" (off)").partition("=")[2].partition(",")[0] or one
+        found.append(f"{model.partition('/')[2] or model}{' off' if one.endswith(' (off)') else ''}")
+    return ", ".join(found)

@@ -1,0 +1,259 @@
+"""Blocks as lines. Pure: the same block in the same width is the same lines."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import assert_never
+
+from sagent.events import Advice
+from sagent.repl.view.blocks import Block, Called, Counsel, Page, Prose, Returned, Said, Shell, Thought, Told
+from sagent.repl.view.calls import essence
+from sagent.repl.view.diff import counts, render_diff
+from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, line_width, one_line, printable, wrap
+from sagent.repl.view.markdown import Flow, feed, finish, render_piece
+
+MOST_SAID = 40  # lines of a message of the person's own
+MOST_SHELL = 60  # lines of a command of the person's own
+MOST_EXPANDED = 400  # lines of a block that is shown whole
+
+
+def render_block(block: Block, width: int) -> list[Line]:
+    """A block as it enters the transcript."""
+    match block:
+        case Said():
+            return _said(block, width)
+        case Prose(piece):
+            return render_piece(piece, width)
+        case Thought(text, seconds):
+            took = f" for {duration(seconds)}" if seconds >= 1 else ""
+            return [(("class:thinking", f"✻ Thought{took}, {len(text.split())} words"),)]
+        case Called():
+            return _called(block, width)
+        case Counsel(advice):
+            return _advice(advice, width)
+        case Told(text, level):
+            return _told(text, level, width)
+        case Returned():
+            return [_returned(block, width)]
+        case Shell():
+            return _shell(block, width)
+        case Page(lines):
+            return [part for line in lines for part in _fitted(line, width)]
+        case _:
+            assert_never(block)
+
+
+def _fitted(line: Line, width: int) -> list[Line]:
+    """A line of a page; what does not fit goes on below its second column, where that leaves half of the width."""
+    if line_width(line) <= width:
+        return [line]
+    lead = line[:1] if len(line) > 1 and line_width(line[:1]) <= width // 2 else ()
+    rest = line[len(lead) :]
+    if not lead:
+        return wrap(rest, width)
+    inner = "".join(text for _, text in rest)
+    gap = len(inner) - len(inner.lstrip(" "))
+    return wrap([(style, text) for style, text in rest], width, lead, (("", " " * (line_width(lead) + gap)),))
+
+
+def separated(previous: Block | None, block: Block) -> bool:
+    """Whether an empty line belongs between two blocks; what a person said brings its own."""
+    if previous is None or isinstance(previous, Said) or isinstance(block, Said):
+        return False
+    return isinstance(previous, Prose) != isinstance(block, Prose) or isinstance(block, Page | Shell)
+
+
+def expandable(block: Block) -> bool:
+    """Whether there is more to a block than its lines show."""
+    match block:
+        case Thought() | Counsel():
+            return True
+        case Called():
+            return bool(block.output or block.diff or block.call.arguments)
+        case Shell():
+            return block.output.count("\n") >= MOST_SHELL
+        case _:
+            return False
+
+
+def expand(block: Block, width: int) -> list[Line]:
+    """All there is to a block."""
+    match block:
+        case Thought(text):
+            lines = wrap([("class:thinking", printable(text))], width, (("class:dim", "  "),))
+            return [*render_block(block, width), *lines]
+        case Called():
+            return _cut(_expanded_call(block, width))
+        case Counsel(advice):
+            return [*_advice(advice, width), *_usage(advice)]
+        case Shell(command, output, code):
+            return _cut([_prompt("!", command, width), *_output(output, width), *_code(code)])
+        case _:
+            return render_block(block, width)
+
+
+def _cut(lines: list[Line]) -> list[Line]:
+    if len(lines) <= MOST_EXPANDED:
+        return lines
+    left = len(lines) - MOST_EXPANDED
+    half = MOST_EXPANDED // 2
+    return [*lines[:half], (("class:dim", f"  … {left} lines are left out …"),), *lines[-half:]]
+
+
+def duration(seconds: float) -> str:
+    """A time in words: "0.4 s", "12 s", "3 min 20 s", "2 h 5 min"."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def money(usd: Decimal | None) -> str:
+    """USD for a person: four digits behind the point for small sums, two for others; "?" for an unknown price."""
+    if usd is None:
+        return "$?"
+    if usd == 0:
+        return "$0"
+    return f"${usd:.4f}" if usd < 1 else f"${usd:.2f}"
+
+
+def count(tokens: int) -> str:
+    """Tokens for a person: "980", "12.3k", "1.2M"."""
+    if tokens < 1000:
+        return str(tokens)
+    if tokens < 999_500:
+        return f"{tokens / 1000:.1f}k".replace(".0k", "k") if tokens < 99_950 else f"{tokens / 1000:.0f}k"
+    return f"{tokens / 1_000_000:.1f}M".replace(".0M", "M")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Each block
+
+
+def _said(block: Said, width: int) -> list[Line]:
+    text = printable(block.text).strip("\n")
+    lines = text.split("\n")
+    if len(lines) > MOST_SAID:
+        lines = [*lines[: MOST_SAID - 1], f"… {len(lines) - MOST_SAID + 1} more lines"]
+    if block.attached:
+        lines.append(f"[{block.attached} attachment{'s' if block.attached > 1 else ''}]")
+    if not block.sender:
+        mark, style = "› ", "class:said"
+    else:
+        mark, style = "↳ ", "class:news"
+        lines = [f"{one_line(block.sender)}: {lines[0]}", *lines[1:]]
+        if len(lines) > 4:
+            lines = [*lines[:3], f"… {len(lines) - 3} more lines"]
+    shown = "\n".join(line if len(line) <= 2_000 else cut(line, 2_000) for line in lines)
+    lead: Line = (("class:mark", mark),)
+    return [(), *wrap([(style, shown)], width, lead), ()] if not block.sender else wrap([(style, shown)], width, lead)
+
+
+def _called(block: Called, width: int) -> list[Line]:
+    mark: Span = ("class:failed", "✗ ") if block.is_error else ("class:done", "● ")
+    who = "" if block.agent == "root" else f"{block.agent} "
+    took = f" ({duration(block.seconds)})" if block.seconds >= 1 else ""
+    summary = one_line(block.summary) or ("failed" if block.is_error else "done")
+    if block.diff:
+        added, removed = counts(block.diff)
+        summary = f"+{added} -{removed}"
+    style = "class:failed" if block.is_error else "class:outcome"
+    room = max(width - 2 - len(who) - len(block.call.name) - len(took) - 3, 10)
+    short = essence(block.call, max(room - min(len(summary), room // 2) - 2, 8))
+    job = f"{block.job} " if block.job and not block.summary.endswith(block.job) else ""
+    head: list[Span] = [mark, ("class:news", who + job), ("class:tool", block.call.name)]
+    if short:
+        head.append(("class:argument", f" {short}"))
+    head += [("class:dim", " · "), (style, summary), ("class:dim", took)]
+    line = cut_line(tuple(span for span in head if span[1]), width)
+    return [line, *render_diff(block.diff, width)]
+
+
+def _expanded_call(block: Called, width: int) -> list[Line]:
+    lines = [_called(block, width)[0]]
+    for name, value in block.call.arguments.items():
+        text = value if isinstance(value, str) else repr(value)
+        lines += wrap([("class:argument", printable(text))], width, (("class:dim", f"  {name}: "),), (("", TAB),))
+    if block.call.malformed is not None:
+        lines += wrap([("class:failed", printable(block.call.malformed))], width, (("", "  "),))
+    if block.diff:
+        lines += render_diff(block.diff, width, most=MOST_EXPANDED)
+    return [*lines, *_output(block.output, width)]
+
+
+def _output(text: str, width: int) -> Iterator[Line]:
+    for line in printable(text).strip("\n").split("\n"):
+        yield from wrap([("class:output", line)], width, (("class:dim", "  │ "),), (("class:dim", "  │ "),))
+
+
+def _code(code: int) -> list[Line]:
+    return [(("class:failed", f"  exit {code}"),)] if code else []
+
+
+def _prompt(mark: str, text: str, width: int) -> Line:
+    return cut_line((("class:mark", f"{mark} "), ("class:said", one_line(text))), width)
+
+
+def _shell(block: Shell, width: int) -> list[Line]:
+    shown = list(_output(block.output, width)) if block.output.strip() else []
+    if len(shown) > MOST_SHELL:
+        left = len(shown) - MOST_SHELL
+        shown = [(("class:dim", f"  … {left} lines before, Ctrl-O shows them"),), *shown[-MOST_SHELL:]]
+    return [_prompt("!", block.command, width), *shown, *_code(block.code)]
+
+
+def _told(text: str, level: str, width: int) -> list[Line]:
+    style = {"warning": "class:warning", "error": "class:failed"}.get(level, "class:news")
+    mark = {"warning": "! ", "error": "✗ "}.get(level, "· ")
+    return wrap([(style, printable(text).strip())], width, ((style, mark),))
+
+
+def _returned(block: Returned, width: int) -> Line:
+    result = block.result
+    figures = f"{result.turns} turn{'s' if result.turns != 1 else ''}, {duration(result.duration)}"
+    if result.error is not None:
+        told = f"{result.error.message}"
+        return cut_line((("class:failed", "✗ "), ("class:news", f"{block.agent} "), ("class:failed", told)), width)
+    said = one_line(result.content)
+    room = max(width - len(block.agent) - len(figures) - 8, 10)
+    return cut_line(
+        (("class:done", "● "), ("class:news", block.agent), ("class:dim", f" {figures} · "), ("", cut(said, room))),
+        width,
+    )
+
+
+def _advice(advice: Advice, width: int) -> list[Line]:
+    """Advice in its frame: who, why, with what verdict, at what price; then what was said."""
+    inner = min(width, 100) - 4
+    state = {"answered": "", "cut": " (cut at its length limit)"}.get(advice.status, f" {advice.status}")
+    verdict = advice.verdict or ("" if state else "advice")
+    title = f" {advice.advisor} · {advice.trigger}{' · ' + verdict if verdict else ''}{state} "
+    price = f" {money(advice.usd)} · {duration(advice.seconds)} "
+    style = {"proceed": "class:done", "stop": "class:failed"}.get(advice.verdict, "class:advice")
+    if len(title) + len(price) > inner:
+        price = f" {money(advice.usd)} "
+    title, top = cut(title, max(inner - len(price), 8)), "class:advice"
+    fill = max(min(width, 100) - len(title) - len(price) - 4, 1)
+    head: Line = ((top, "╭─"), (style, title), (top, "─" * fill), ("class:dim", price), (top, "─╮"))
+    lines = [cut_line(head, width)]
+    lines += [(("class:advice", "│ "), *line) for line in _advice_body(advice, inner)]
+    lines.append((("class:advice", "╰" + "─" * (min(width, 100) - 2) + "╯"),))
+    return lines
+
+
+def _advice_body(advice: Advice, width: int) -> Iterator[Line]:
+    if advice.reason:
+        yield from wrap([("class:warning", printable(advice.reason))], width)
+    flow, pieces = feed(Flow(), printable(advice.text))
+    for piece in (*pieces, *finish(flow)):
+        yield from render_piece(piece, width)
+
+
+def _usage(advice: Advice) -> list[Line]:
+    usage = advice.usage
+    said = f"  {advice.model}: {count(usage.total_input)} tokens read, {count(usage.output)} written"
+    asked: list[Line] = [(("class:dim", f"  asked: {one_line(advice.question)}"),)] if advice.question else []
+    return [*asked, (("class:dim", said),)]

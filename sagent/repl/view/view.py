@@ -1,0 +1,287 @@
+"""The reducer: events in, what a person sees out. Pure; `at` is the time in seconds of a clock that never goes back."""
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from decimal import Decimal
+from typing import TypeAlias, assert_never
+
+from sagent.events import (
+    AdviceDelta,
+    Advised,
+    Denied,
+    Event,
+    Finished,
+    Notice,
+    Received,
+    ReplyFinished,
+    Retrying,
+    SessionOpened,
+    Switched,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from sagent.lib.dataclass import dataclass
+from sagent.messages import Text, ToolCall
+from sagent.repl.view.blocks import Block, Called, Counsel, Prose, Returned, Said, Thought, Told
+from sagent.repl.view.markdown import Flow, feed, finish
+
+ROOT = "root"  # the agent that the person talks to
+MOST_KEPT = 100_000  # characters of a call's output that can be shown again
+MOST_TAIL = 4_000  # characters of what runs or is thought that may be shown
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A call in progress, and the end of what it has shown; `job` is its name in the background."""
+
+    agent: str
+    call: ToolCall
+    since: float
+    tail: str = ""
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """Another agent of the tree. `usd` is None when a price is unknown."""
+
+    path: str
+    since: float
+    state: str = "working"  # or "done", "failed"
+    doing: str = ""
+    tokens: int = 0
+    usd: Decimal | None = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A call to a model that failed and will be made again."""
+
+    agent: str
+    reason: str
+    attempt: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Consulting:
+    """Advice as it comes."""
+
+    agent: str
+    advisor: str
+    trigger: str
+    since: float
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is in progress. `flow` is the unfinished part of the answer, `thinking` of the reasoning.
+
+    `since` is when the turn in progress began, None when there is none; `said` that the last reply asked for no calls,
+    so that a message for the end of the turn is read now.
+    """
+
+    since: float | None = None
+    said: bool = False
+    flow: Flow = field(default_factory=Flow)
+    thinking: str = ""
+    thought_since: float = 0.0
+    running: Mapping[str, Running] = field(default_factory=dict[str, Running])
+    jobs: Mapping[str, str] = field(default_factory=dict[str, str])  # names of calls in the background
+    children: Mapping[str, Child] = field(default_factory=dict[str, Child])
+    waiting: Mapping[str, Waiting] = field(default_factory=dict[str, Waiting])
+    consulting: Mapping[str, Consulting] = field(default_factory=dict[str, Consulting])
+
+
+Step: TypeAlias = tuple[View, tuple[Block, ...]]
+
+
+def reduce(view: View, event: Event, at: float) -> Step:
+    """What there is to see after an event, and what it adds to the transcript."""
+    if event.agent != ROOT:
+        return _other(view, event, at)
+    match event:
+        case TextDelta(_, text):
+            return _write(view, text, at)
+        case ThinkingDelta(_, text):
+            return _think(view, text, at), ()
+        case ReplyFinished(_, message):
+            view, blocks = _end_reply(view, at)
+            return replace(view, said=not message.calls), blocks
+        case Received():
+            since = at if view.since is None else view.since
+            view, blocks = _end_reply(view, at)
+            return replace(view, since=since), (*blocks, *_received(event))
+        case Retrying():
+            return _retry(view, event, at)
+        case Finished(_, result):
+            view, blocks = _end_reply(view, at)
+            running = {key: call for key, call in view.running.items() if call.job}
+            children = {path: child for path, child in view.children.items() if child.state == "working"}
+            ended = () if result.error is None else (_why(result.error.kind, result.error.message),)
+            view = replace(view, since=None, said=True, running=running, children=children, consulting={})
+            return view, (*blocks, *ended)
+        case SessionOpened():
+            return view, ()
+        case _:
+            return _shared(view, event, at)
+
+
+def _why(kind: str, message: str) -> Told:
+    return Told("Interrupted.", "warning") if kind == "interrupted" else Told(message, "error")
+
+
+def _write(view: View, text: str, at: float) -> Step:
+    blocks: tuple[Block, ...] = ()
+    if view.thinking or view.waiting:
+        view, blocks = _end_thought(_awake(view, ROOT), at)
+    flow, pieces = feed(view.flow, text)
+    return replace(view, flow=flow, said=False), (*blocks, *map(Prose, pieces))
+
+
+def _think(view: View, text: str, at: float) -> View:
+    view = _awake(view, ROOT)
+    if not view.thinking:
+        return replace(view, thinking=text, thought_since=at)
+    return replace(view, thinking=(view.thinking + text)[-MOST_KEPT:])
+
+
+def _end_thought(view: View, at: float) -> Step:
+    if not view.thinking:
+        return view, ()
+    thought = Thought(view.thinking.strip(), at - view.thought_since)
+    return replace(view, thinking=""), (thought,) if thought.text else ()
+
+
+def _end_reply(view: View, at: float) -> Step:
+    """No more comes of a reply: what is left of it is finished as it stands."""
+    view, blocks = _end_thought(_awake(view, ROOT), at)
+    rest = tuple(map(Prose, finish(view.flow)))
+    return replace(view, flow=Flow()), (*blocks, *rest)
+
+
+def _awake(view: View, agent: str) -> View:
+    """An agent that waited for its model has heard of it."""
+    if agent not in view.waiting:
+        return view
+    return replace(view, waiting={path: wait for path, wait in view.waiting.items() if path != agent})
+
+
+def _received(event: Received) -> tuple[Block, ...]:
+    message = event.message
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    attached = len(message.parts) - 1 if texts else len(message.parts)
+    if not message.parts or message.results:
+        return ()
+    if message.sender:  # a head and what it brings
+        return (Said(message.content, message.sender),)
+    return (Said(texts[0] if texts else "", "", attached),)
+
+
+def _retry(view: View, event: Retrying, at: float) -> Step:
+    wait = Waiting(event.agent, event.reason, event.attempt, at + event.seconds)
+    view = replace(view, waiting={**view.waiting, event.agent: wait})
+    if event.agent != ROOT or not (event.discarded or view.thinking):
+        return view, ()
+    view, blocks = _end_thought(view, at)
+    begun = view.flow.begun or view.flow.rest.strip()
+    told = (Told(f"{event.reason}. The reply begins again; what was said above no longer counts.", "warning"),)
+    return replace(view, flow=Flow()), (*blocks, *(told if begun else ()))
+
+
+def _shared(view: View, event: Event, at: float) -> Step:
+    """What is told in the same way of every agent."""
+    match event:
+        case ToolStarted(agent, call):
+            key = _key(agent, call.id)
+            running = Running(agent, call, at, job=view.jobs.get(key, ""))
+            return replace(_awake(view, agent), running={**view.running, key: running}), ()
+        case ToolProgress(agent, call_id, text):
+            key = _key(agent, call_id)
+            if (running := view.running.get(key)) is None:
+                return view, ()
+            return replace(view, running={**view.running, key: replace(running, tail=text[-MOST_TAIL:])}), ()
+        case ToolFinished():
+            return _finished_call(view, event)
+        case AdviceDelta(agent, advisor, trigger, text):
+            old = view.consulting.get(agent)
+            now = replace(old, text=old.text + text) if old else Consulting(agent, advisor, trigger, at, text)
+            return replace(view, consulting={**view.consulting, agent: now}), ()
+        case Advised(agent, advice):
+            left = {path: one for path, one in view.consulting.items() if path != agent}
+            return replace(view, consulting=left), (Counsel(advice),)
+        case Denied(agent, denial):
+            return view, (Told(f"{_who(agent)}{denial.tool} was denied: {denial.reason}", "warning"),)
+        case Switched(agent, what):
+            return view, (Told(f"{_who(agent)}{what}"),)
+        case Notice(agent, level, text):
+            return view, (Told(f"{_who(agent)}{text}", level),)
+        case Retrying():
+            return _retry(view, event, at)
+        case TextDelta() | ThinkingDelta() | ReplyFinished() | Received() | Finished() | SessionOpened():
+            return view, ()
+        case _:
+            assert_never(event)
+
+
+def _key(agent: str, call_id: str) -> str:
+    """What tells a call from all others: servers number the calls of each agent alike."""
+    return f"{agent} {call_id}"
+
+
+def _who(agent: str) -> str:
+    return "" if agent == ROOT else f"{agent}: "
+
+
+def _finished_call(view: View, event: ToolFinished) -> Step:
+    key = _key(event.agent, event.call.id)
+    name = view.jobs.get(key, "")
+    if event.job:
+        name = event.job
+        running = dict(view.running)
+        if key in running:
+            running[key] = replace(running[key], job=name)
+        view = replace(view, jobs={**view.jobs, key: name}, running=running)
+    else:
+        jobs = {call: name for call, name in view.jobs.items() if call != key}
+        view = replace(view, running={call: one for call, one in view.running.items() if call != key}, jobs=jobs)
+    output = event.result.text[:MOST_KEPT]
+    block = Called(
+        event.agent, event.call, event.summary, event.seconds, event.result.is_error, event.diff, output, name
+    )
+    return view, (block,) if event.agent == ROOT or event.diff else ()
+
+
+def _other(view: View, event: Event, at: float) -> Step:
+    """What another agent of the tree says: it has a line of its own, and only what concerns a person is written."""
+    from sagent.repl.view.calls import essence
+
+    child = view.children.get(event.agent) or Child(event.agent, at)
+    blocks: tuple[Block, ...] = ()
+    match event:
+        case TextDelta() | ThinkingDelta() | ToolProgress() | Received():
+            if event.agent in view.children and isinstance(event, TextDelta | ThinkingDelta):
+                return _awake(view, event.agent), ()
+            if isinstance(event, ToolProgress):
+                return _shared(view, event, at)
+            child = replace(child, state="working")
+        case ToolStarted(_, call):
+            view, blocks = _shared(view, event, at)
+            child = replace(child, state="working", doing=f"{call.name} {essence(call)}".strip())
+        case ReplyFinished(_, message, usage, usd):
+            spent = None if usd is None or child.usd is None else child.usd + usd
+            doing = child.doing if message.calls else "writing"
+            tokens = child.tokens + usage.total_input + usage.output
+            child = replace(child, tokens=tokens, usd=spent, doing=doing)
+            view = _awake(view, event.agent)
+        case Finished(agent, result):
+            child = replace(child, state="failed" if result.error else "done", doing="")
+            running = {key: call for key, call in view.running.items() if call.agent != agent or call.job}
+            view, blocks = replace(view, running=running), (Returned(agent, result),)
+        case _:
+            view, blocks = _shared(view, event, at)
+    return replace(view, children={**view.children, child.path: child}), blocks

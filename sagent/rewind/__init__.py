@@ -1,0 +1,1 @@
+"""What calls did to files, recorded so that it can be undone."""

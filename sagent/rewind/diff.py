@@ -1,0 +1,194 @@
+"""What a command changed: two looks at a directory compared, and the contents of what differs kept."""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+
+from sagent.lib.dataclass import dataclass
+from sagent.rewind.plan import ABSENT, DIRECTORY, Omission, Snapshot, Touch, unknown
+from sagent.rewind.snapshot import (
+    LARGEST,
+    MOST_HELD,
+    NO_CONTENT,
+    OTHER_FORM,
+    SETTLED,
+    TOO_MUCH,
+    FileState,
+    Keep,
+    Stop,
+    TreeSnapshot,
+    read_state,
+)
+
+MOST_TOLD = 20  # files that are named as not covered, of one command
+NOT_LOOKED_AT = "it may have been there before, where nobody looked (ignored by git, for example)"
+
+
+@dataclass(slots=True)
+class Difference:
+    """What differs. `rows` is how the files that changed stand now, None for those that are gone."""
+
+    files: list[Touch] = field(default_factory=list[Touch])
+    made: list[str] = field(default_factory=list[str])
+    gone: list[str] = field(default_factory=list[str])
+    omitted: list[Omission] = field(default_factory=list[Omission])
+    rows: dict[bytes, FileState | None] = field(default_factory=dict[bytes, FileState | None])
+
+
+def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], keep: Keep, stop: Stop) -> Difference:
+    """What happened between two looks, but for files in `skip`, which somebody else answers for. Raises StoppedError
+    and OSError."""
+    found = Difference()
+    suspects = [path for path in _suspects(before, after) if path not in skip]
+    contents = _from_git(before, suspects, stop)
+    kept = 0
+    for path in sorted(suspects):
+        stop.check()
+        old, new = before.rows.get(path), after.rows.get(path)
+        room = kept + (old.size if old else 0) + (new.size if new else 0) <= MOST_HELD
+        first = _before(before, path, contents, keep) if room else unknown(TOO_MUCH)
+        if first is None:
+            continue
+        last = _after(path, new, keep) if room else unknown(TOO_MUCH)
+        if first == last and first.kind != "unknown":
+            continue
+        kept += (old.size if old else 0) + (new.size if new else 0)
+        found.rows[path] = new
+        if why := first.why or last.why:
+            found.omitted.append(Omission(os.fsdecode(path), why))
+        found.files.append(Touch(os.fsdecode(path), first, last))
+    _compare_directories(before, after, found)
+    if len(found.omitted) > MOST_TOLD:
+        more = Omission(os.fsdecode(after.root), f"{len(found.omitted) - MOST_TOLD} more files in it are not covered")
+        found.omitted[MOST_TOLD:] = [more]
+    return found
+
+
+def _suspects(before: TreeSnapshot, after: TreeSnapshot) -> Iterator[bytes]:
+    """Files that may have changed."""
+    for path, old in before.rows.items():
+        new = after.rows.get(path)
+        if new is None and path in before.told and os.path.lexists(path):
+            continue  # it is not covered
+        if new is None or new.signature != old.signature or not (old.settled or _is_same(old, new)):
+            yield path
+    for path, new in after.rows.items():
+        if path not in before.rows:
+            there = before.was_there(path)
+            if there is False or max(new.signature[:2]) >= before.started - SETTLED:
+                yield path
+
+
+def _is_same(old: FileState, new: FileState) -> bool:
+    """Whether two rows have the same content, where their times do not tell."""
+    return (old.data is not None and old.data == new.data) or (old.oid != "" and old.oid == new.oid)
+
+
+def _before(before: TreeSnapshot, path: bytes, contents: Mapping[bytes, bytes | str], keep: Keep) -> Snapshot | None:
+    """What stood there; None for what is no concern of this command's."""
+    row = before.rows.get(path)
+    if row is None:
+        if before.was_there(path) is False:
+            return ABSENT
+        above, _, name = path.rpartition(b"/")
+        listing = before.listings.get(above)
+        return DIRECTORY if listing is not None and name in listing.below else unknown(NOT_LOOKED_AT)
+    if row.why:
+        return unknown(row.why)
+    data = row.data if row.data is not None else contents.get(path, NO_CONTENT)
+    return unknown(data) if isinstance(data, str) else _snapshot(row.mode, data, keep)
+
+
+def _after(path: bytes, row: FileState | None, keep: Keep) -> Snapshot:
+    if row is None or row.data is None:
+        return unknown(row.why) if row is not None and row.why else read_state(path, keep, LARGEST)
+    return _snapshot(row.mode, row.data, keep)
+
+
+def _snapshot(mode: int, data: bytes, keep: Keep) -> Snapshot:
+    if stat.S_ISLNK(mode):
+        return Snapshot("link", target=os.fsdecode(data))
+    return Snapshot("file", keep(data), stat.S_IMODE(mode))
+
+
+def _compare_directories(before: TreeSnapshot, after: TreeSnapshot, found: Difference) -> None:
+    holding = {path for touch in found.files for path in _above(os.fsencode(touch.path), after.root)}
+    # a directory with files that do not count is left to whoever made it
+    for path, listing in after.listings.items():
+        counts = path in holding or listing.names == listing.below
+        if counts and path not in before.listings and before.was_there(path) is False:
+            found.made.append(os.fsdecode(path))
+    for path in before.listings.keys() - after.listings.keys():
+        listing = before.listings[path]
+        counts = path in holding or listing.names == listing.below
+        if counts and read_state(path, lambda _: "", -1).kind != "directory":
+            found.gone.append(os.fsdecode(path))
+    found.made.sort()
+    found.gone.sort()
+
+
+def _above(path: bytes, root: bytes) -> Iterator[bytes]:
+    while len(path := path.rpartition(b"/")[0]) > len(root):
+        yield path
+
+
+# -- contents that git has ---------------------------------------------------------------------------------------------
+
+
+def _from_git(before: TreeSnapshot, suspects: Sequence[bytes], stop: Stop) -> Mapping[bytes, bytes | str]:
+    """The contents of files as git has them, or why that is not what was there."""
+    wanted: dict[bytes, FileState] = {}
+    size = 0
+    for path in suspects:
+        row = before.rows.get(path)
+        if row is not None and row.oid and row.data is None and size + row.size <= MOST_HELD:
+            wanted[path] = row
+            size += row.size
+    if not wanted:
+        return {}
+    names = dict.fromkeys(row.oid for row in wanted.values())
+    out = stop.run(["git", "cat-file", "--batch"], before.root, "".join(f"{name}\n" for name in names).encode())
+    objects = _objects(out or b"")
+    filtered = _filtered(before.root, wanted, stop)
+    found: dict[bytes, bytes | str] = {}
+    for path, row in wanted.items():
+        data = objects.get(row.oid)
+        if data is None:
+            found[path] = NO_CONTENT
+        elif filtered is None or path in filtered:
+            found[path] = OTHER_FORM
+        elif len(data) == row.size:
+            found[path] = data
+        else:  # line ends are the one thing that git changes by itself
+            ended = data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+            found[path] = ended if len(ended) == row.size else OTHER_FORM
+    return found
+
+
+def _objects(out: bytes) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    place = 0
+    while (end := out.find(b"\n", place)) >= 0:
+        words = out[place:end].split(b" ")
+        place = end + 1
+        if len(words) == 3 and words[1] == b"blob":
+            size = int(words[2])
+            found[words[0].decode()] = out[place : place + size]
+            place += size + 1
+        elif len(words) == 3:
+            place += int(words[2]) + 1
+    return found
+
+
+def _filtered(root: bytes, paths: Mapping[bytes, FileState], stop: Stop) -> set[bytes] | None:
+    """Those that git does not keep as they lie on the disk, line ends aside; None where it does not tell."""
+    base = len(root.rstrip(b"/")) + 1
+    names = b"".join(path[base:] + b"\0" for path in paths)
+    attributes = ["filter", "working-tree-encoding", "ident"]
+    out = stop.run(["git", "check-attr", "-z", "--stdin", *attributes], root, names)
+    if out is None:
+        return None
+    told = out.split(b"\0")
+    rows = zip(told[0::3], told[1::3], told[2::3], strict=False)
+    return {root.rstrip(b"/") + b"/" + name for name, _, value in rows if value not in (b"unspecified", b"unset")}

@@ -1,0 +1,325 @@
+"""What calls do to files, kept so that it can be undone: once around each call that may change some.
+
+A call that says which files it writes is answered for by these. Any other that may touch anything is judged by what
+differs in the working tree when it has ended. Before and after are kept as blobs of the session.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from sagent.lib.dataclass import dataclass
+from sagent.messages import ToolCall
+from sagent.rewind.diff import Difference, compare
+from sagent.rewind.plan import NOT_SEEN, Omission, Snapshot, Touch, Touched, touched, unknown
+from sagent.rewind.snapshot import (
+    FileState,
+    Keep,
+    Listing,
+    Stop,
+    StoppedError,
+    TreeSnapshot,
+    read_state,
+    row_of,
+    survey,
+)
+from sagent.tool import Effect
+
+if TYPE_CHECKING:
+    from sagent.engine.state import AgentState
+
+T = TypeVar("T")
+
+LARGEST_NAMED = 8 << 20  # bytes of a file that a call said it would write
+LAST_LOOK = 0.5  # seconds that a call that was cancelled has to find out what it changed
+LAST_STEP = 0.3  # seconds that work in a thread has to stop
+CUT_OFF = "the call was cancelled before it was known what it had changed"
+LET_GO = "the command was let go and went on by itself"
+
+
+@dataclass(slots=True, eq=False)
+class _Mark:
+    """A call that runs. What `trees` hold by directory is brought up to date when other calls change files."""
+
+    state: "AgentState"
+    call: ToolCall
+    trees: dict[bytes, TreeSnapshot] = field(default_factory=dict[bytes, TreeSnapshot])
+    named: dict[str, Snapshot] = field(default_factory=dict[str, Snapshot])
+    missing: tuple[str, ...] = ()  # directories above those that were not there
+    omitted: tuple[Omission, ...] = ()
+    beside: dict[str, None] = field(default_factory=dict[str, None])
+
+    @property
+    def keep(self) -> Keep:
+        """Keeps contents for the session."""
+        blobs = self.state.log.blobs
+        return lambda data: blobs.put(data).name
+
+
+class Checkpoints:
+    """Those of all agents of a tree. Without `surveys` only files are covered that calls name."""
+
+    def __init__(self, *, surveys: bool) -> None:
+        self._surveys = surveys
+        self._last: dict[bytes, TreeSnapshot] = {}
+        self._refused: dict[bytes, str] = {}  # directories that are not looked at again, and why
+        self._marks: list[_Mark] = []
+        self._turn = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Held while files are looked at, or changed by winding back."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # an agent may run in one loop after the other
+            self._turn, self._loop = asyncio.Lock(), loop
+        return self._turn
+
+    async def around(self, state: "AgentState", call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work of a call that may change files, and record which it changed. What fails here is told in the log,
+        and does not disturb the call."""
+        named = effect.kind == "write" and bool(effect.paths)
+        if not (named or self._surveys) or state.log_lost:
+            return await work()
+        if not named and effect.command and only_looks(effect.command):
+            return await work()
+        mark = await self._begin(state, call, effect.paths if named else ())
+        seconds = None
+        try:
+            return await work()
+        except asyncio.CancelledError:
+            seconds = LAST_LOOK
+            raise
+        finally:
+            await self._end(mark, seconds)
+
+    async def _begin(self, state: "AgentState", call: ToolCall, paths: Sequence[Path]) -> _Mark:
+        mark = _Mark(state, call)
+        async with self.turn:
+            try:
+                if paths:
+                    mark.named, mark.missing = await in_thread(lambda _: _look_at(paths, mark.keep))
+                else:
+                    await self._look_around(mark)
+            except Exception as error:  # a checkpoint may not hinder a call
+                mark.omitted += (Omission(str(state.workspace.cwd), f"{type(error).__name__}: {error}"),)
+            files = tuple(Touch(path, before, unknown(NOT_SEEN)) for path, before in mark.named.items())
+            if files or mark.trees:
+                trees = tuple(map(os.fsdecode, mark.trees))
+                what = Touched(call.id, call.name, ended=False, files=files, trees=trees)
+                state.record("touched", lambda: touched(what))
+            for other in self._marks if mark.trees else ():
+                if other.trees:
+                    mark.beside[other.call.id] = other.beside[call.id] = None
+            self._marks.append(mark)
+        return mark
+
+    async def _look_around(self, mark: _Mark) -> None:
+        """Look at the directories of a call's workspace."""
+        skip = _own_places(mark.state)
+        for root in sorted({os.fsencode(os.path.realpath(root)) for root in mark.state.workspace.roots}):
+            if any(root == each.root or any(map(_below(root), each.rows)) for each in mark.trees.values()):
+                continue
+            found: TreeSnapshot | str
+            if root in self._refused:
+                found = self._refused[root]
+            else:
+                found = await in_thread(lambda stop, root=root: _surveyed(root, self._last.get(root), skip, stop))
+            if not isinstance(found, str) and found.why:  # which would be no different the next time
+                found = self._refused[root] = found.why
+            if isinstance(found, str):
+                mark.omitted += (Omission(os.fsdecode(root), found),)
+            else:
+                self._last[root] = found
+                mark.trees[root] = replace(found, rows=dict(found.rows), listings=dict(found.listings), told=set())
+
+    async def _end(self, mark: _Mark, seconds: float | None) -> None:
+        """Record what a call did to files; within some seconds, where nobody waits for more."""
+        what = _not_known(mark, CUT_OFF)
+        try:
+            async with asyncio.timeout(seconds), self.turn:
+                what = await (self._named(mark) if mark.named else self._unnamed(mark))
+        except TimeoutError:
+            pass
+        except Exception as error:  # a checkpoint may not hinder a call
+            what = _not_known(mark, f"{type(error).__name__}: {error}")
+        finally:
+            self._marks.remove(mark)
+            if what.files or what.omitted or mark.named or mark.trees:
+                mark.state.record("touched", lambda: touched(what))
+
+    async def _named(self, mark: _Mark) -> Touched:
+        """What became of the files that a call named."""
+        files, made, rows = await in_thread(lambda _: _look_again(mark))
+        self.tell(mark, rows, made, ())
+        omitted = tuple(Omission(touch.path, why) for touch in files if (why := touch.before.why or touch.after.why))
+        return replace(_ended(mark), files=files, made=made, omitted=(*mark.omitted, *omitted))
+
+    async def _unnamed(self, mark: _Mark) -> Touched:
+        """What is different in the directories of a call."""
+        what = _ended(mark)
+        skip = _own_places(mark.state)
+        others = frozenset(os.fsencode(path) for other in self._marks for path in other.named)
+
+        def look_again(
+            root: bytes, before: TreeSnapshot, last: TreeSnapshot | None, stop: Stop
+        ) -> tuple[TreeSnapshot, Difference]:
+            after = survey(root, last, skip, stop)
+            return after, Difference() if after.why else compare(before, after, others, mark.keep, stop)
+
+        for root, before in mark.trees.items():
+            last, pair = self._last.get(root), (root, before)
+            after, found = await in_thread(lambda stop, pair=pair, last=last: look_again(*pair, last, stop))
+            if after.why:
+                self._refused[root] = after.why
+                what = replace(what, omitted=(*what.omitted, Omission(os.fsdecode(root), after.why)))
+                continue
+            self._last[root] = after
+            self.tell(mark, found.rows, found.made, found.gone)
+            what = replace(
+                what,
+                files=(*what.files, *found.files),
+                made=(*what.made, *found.made),
+                gone=(*what.gone, *found.gone),
+                omitted=(*what.omitted, *found.omitted),
+            )
+        job = mark.state.jobs.of(asyncio.current_task())
+        if job is not None and job.state == "detached":
+            what = replace(what, omitted=(*what.omitted, *(Omission(os.fsdecode(root), LET_GO) for root in mark.trees)))
+        return what
+
+    def tell(
+        self, mark: "_Mark | None", rows: Mapping[bytes, FileState | None], made: Iterable[str], gone: Iterable[str]
+    ) -> None:
+        """Let other calls that run know of changes that are not theirs."""
+        for tree in (tree for other in self._marks if other is not mark for tree in other.trees.values()):
+            inside = _below(tree.root)
+            for path, row in rows.items():
+                if not inside(path):
+                    continue
+                if row is not None:
+                    if path not in tree.rows:
+                        tree.told.add(path)
+                    tree.rows[path] = row
+                else:
+                    tree.rows.pop(path, None)
+                    _forget(tree, path)
+            for path in filter(inside, map(os.fsencode, made)):
+                tree.listings.setdefault(path, Listing((), settled=False, names=frozenset(), below=frozenset()))
+            for path in map(os.fsencode, gone):
+                tree.listings.pop(path, None)
+                _forget(tree, path)
+
+
+def only_looks(command: str) -> bool:
+    """Whether a command line certainly changes no file."""
+    from sagent.policy import harmless
+    from sagent.policy.shell import split, unwrap
+
+    script = split(command)
+    if script.doubt or not script.parts:
+        return False
+    for part in script.walk():
+        words = unwrap(part.words)
+        writes = any(each.writes and each.target.text != "/dev/null" for each in part.redirects)
+        assigns = any(word.is_assignment for word in part.words[: len(part.words) - len(words)])
+        if writes or assigns or not words:
+            return False
+        if part.script is None and words[0].raw != "cd" and not harmless.only_looks(words):
+            return False
+    return True
+
+
+async def in_thread(work: Callable[[Stop], T]) -> T:
+    """Do work in a thread; it is stopped when nobody waits for it any more."""
+    stop = Stop()
+
+    def guarded() -> T | None:
+        try:
+            return work(stop)
+        except StoppedError:
+            return None
+
+    task = asyncio.ensure_future(asyncio.to_thread(guarded))
+    try:
+        result = await asyncio.shield(task)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([task], timeout=LAST_STEP)
+        raise
+    if result is None:
+        raise StoppedError
+    return result
+
+
+def _surveyed(root: bytes, last: TreeSnapshot | None, skip: tuple[bytes, ...], stop: Stop) -> TreeSnapshot | str:
+    """What stands in a directory, or why nobody can tell."""
+    try:
+        return survey(root, last, skip, stop, relist=False)
+    except OSError as error:
+        return f"it cannot be looked at: {error.strerror or error}"
+
+
+def _own_places(state: "AgentState") -> tuple[bytes, ...]:
+    """Where the session itself lies."""
+    return (os.fsencode(os.path.realpath(state.log.path or state.log.blobs.scratch().parent)),)
+
+
+def _below(root: bytes) -> Callable[[bytes], bool]:
+    inside = root.rstrip(b"/") + b"/"
+    return lambda path: path.startswith(inside)
+
+
+def _ended(mark: _Mark) -> Touched:
+    trees = tuple(map(os.fsdecode, mark.trees))
+    what = Touched(mark.call.id, mark.call.name, ended=True, omitted=mark.omitted, trees=trees)
+    return replace(what, beside=tuple(mark.beside))
+
+
+def _not_known(mark: _Mark, why: str) -> Touched:
+    """A call of which it cannot be told what it did."""
+    files = tuple(Touch(path, before, unknown(why)) for path, before in mark.named.items())
+    trees = (Omission(os.fsdecode(root), why) for root in mark.trees)
+    return replace(_ended(mark), files=files, omitted=(*mark.omitted, *trees))
+
+
+def _look_at(paths: Iterable[Path], keep: Keep) -> tuple[dict[str, Snapshot], tuple[str, ...]]:
+    """What stands at the paths that a call names, behind links too, and the directories that are not there yet."""
+    found: dict[str, Snapshot] = {}
+    missing: dict[str, None] = {}
+    for path in paths:
+        for each in dict.fromkeys((_real(path), os.path.realpath(path))):
+            found[each] = read_state(os.fsencode(each), keep, LARGEST_NAMED)
+            above = os.path.dirname(each)  # noqa: PTH120 -- paths are texts here
+            while above and not os.path.lexists(above):
+                missing[above] = None
+                above = os.path.dirname(above)  # noqa: PTH120
+    return found, tuple(sorted(missing))
+
+
+def _real(path: Path) -> str:
+    """A path without links in it, but for its last part."""
+    return os.path.join(os.path.realpath(path.parent), path.name)  # noqa: PTH118
+
+
+def _look_again(mark: _Mark) -> tuple[tuple[Touch, ...], tuple[str, ...], dict[bytes, FileState | None]]:
+    files: list[Touch] = []
+    rows: dict[bytes, FileState | None] = {}
+    for path, before in mark.named.items():
+        name = os.fsencode(path)
+        after = read_state(name, mark.keep, LARGEST_NAMED)
+        if after != before or after.kind == "unknown":
+            files.append(Touch(path, before, after))
+            rows[name] = row_of(name)
+    made = tuple(path for path in mark.missing if os.path.isdir(path))  # noqa: PTH112
+    return tuple(files), made, rows
+
+
+def _forget(tree: TreeSnapshot, path: bytes) -> None:
+    """What is gone was not there."""
+    above, _, name = path.rpartition(b"/")
+    if (listing := tree.listings.get(above)) is not None:
+        tree.listings[above] = listing._replace(names=listing.names - {name}, below=listing.below - {name})

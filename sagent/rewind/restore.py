@@ -1,0 +1,293 @@
+"""Files wound back: what that would change, and the change itself. What somebody else has changed is left alone."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from operator import eq
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sagent.errors import SessionCorrupt, UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import sha256_hex
+from sagent.rewind.plan import (
+    ELSE,
+    REWIND,
+    Omission,
+    Plan,
+    Snapshot,
+    Step,
+    Touch,
+    Touched,
+    plan,
+    settle,
+    since,
+    touched,
+)
+from sagent.rewind.recorder import LARGEST_NAMED, in_thread
+from sagent.rewind.snapshot import FileState, Stop, read_state, row_of
+from sagent.session.entries import Entry
+from sagent.session.log import Log, read_log
+from sagent.session.names import log_file
+
+if TYPE_CHECKING:
+    from sagent.engine.state import AgentState
+
+Fetch = Callable[[str], bytes]
+_MOST_COMPARED = 50_000_000  # steps in comparing two texts line by line: pairs of equal lines, for each line
+ASTRAY = "its directory is reached through a link now"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file that winding back changes: how, and how many lines come and go (0 and 0 for what is no text)."""
+
+    path: str
+    how: Literal["written", "created", "deleted"]
+    added: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """What winding files back changes, what it leaves alone though it was changed since, and what it does not cover,
+    each with the reason. `commands` tells whether a command ran since: of these only the working tree is covered, but
+    for what git ignores."""
+
+    changed: tuple[FileChange, ...] = ()
+    left: tuple[Omission, ...] = ()
+    omitted: tuple[Omission, ...] = ()
+    commands: bool = False
+
+
+async def preview(state: "AgentState", entry: str) -> FileChanges:
+    """What winding files back to an entry would change. Raises UsageError where there is no such entry."""
+    work = await in_thread(lambda stop: _prepare(state.log, entry, stop))
+    return FileChanges(work.changes, work.left, work.plan.omitted, work.plan.commands)
+
+
+async def restore_files(state: "AgentState", entry: str) -> FileChanges:
+    """Have files as they were at an entry, and tell what was done. Raises UsageError where there is no such entry."""
+    async with state.checkpoints().turn:
+        work = await in_thread(lambda stop: _prepare(state.log, entry, stop))
+        if not (work.steps or work.plan.made or work.plan.gone):
+            return FileChanges((), work.left, work.plan.omitted, work.plan.commands)
+        call = f"{REWIND}-{os.urandom(6).hex()}"
+        planned = tuple(Touch(step.path, step.now, step.target) for step in work.steps)
+        state.record("touched", lambda: touched(Touched(call, REWIND, ended=False, files=planned)))
+        writer = _Writer(state.log.blobs.get)
+        try:
+            await in_thread(lambda stop: writer.write(work, stop))
+        finally:
+            what = writer.told(call)
+            state.record("touched", lambda: touched(what))
+        state.checkpoints().tell(None, writer.rows, writer.made, writer.gone)
+    done = {touch.path for touch in writer.done}
+    changed = tuple(change for change in work.changes if change.path in done)
+    return FileChanges(changed, (*work.left, *writer.left), work.plan.omitted, work.plan.commands)
+
+
+def read_agents(log: Log) -> Callable[[str], Iterable[Entry]]:
+    """Reads the logs of a session, that of an agent and of those below it."""
+
+    def read(agent: str) -> Iterable[Entry]:
+        if agent == log.agent:
+            return log.entries()
+        if not log.path:
+            return log.child(agent).entries()
+        file = log_file(Path(log.path), agent)
+        return read_log(file) if file.exists() else ()
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is to be done."""
+
+    plan: Plan
+    steps: tuple[Step, ...]
+    left: tuple[Omission, ...]
+    changes: tuple[FileChange, ...]
+
+
+def _prepare(log: Log, entry: str, stop: Stop) -> _Work:
+    """A plan beside the files as they stand now."""
+    try:
+        found = plan(since(read_agents(log), log.agent, entry))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    now: dict[str, Snapshot] = {}
+    for item in found.items:
+        stop.check()
+        now[item.path] = read_state(os.fsencode(item.path), sha256_hex, LARGEST_NAMED)
+    planned, kept = settle(found, now)
+    left = list(kept)
+    steps: list[Step] = []
+    changes: list[FileChange] = []
+    for step in planned:
+        stop.check()
+        try:
+            changes.append(_change(step, log.blobs.get))
+            steps.append(step)
+        except SessionCorrupt as error:
+            left.append(Omission(step.path, str(error)))
+    return _Work(found, tuple(steps), tuple(left), tuple(changes))
+
+
+def _change(step: Step, fetch: Fetch) -> FileChange:
+    """What a step comes to. Raises SessionCorrupt where what it takes is not there."""
+    now, target = _content(step.now, fetch), _content(step.target, fetch)
+    how = "deleted" if target is None else "created" if now is None else "written"
+    if b"\0" in (now or b"") or b"\0" in (target or b""):
+        return FileChange(step.path, how)
+    old, new = (now or b"").splitlines(), (target or b"").splitlines()
+    added, removed = _count_lines(old, new)
+    return FileChange(step.path, how, added, removed)
+
+
+def _content(snapshot: Snapshot, fetch: Fetch) -> bytes | None:
+    match snapshot.kind:
+        case "file":
+            return fetch(snapshot.blob)
+        case "link":
+            return os.fsencode(snapshot.target)
+        case "absent" | "directory" | "unknown":
+            return None
+
+
+def _count_lines(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
+    """Lines that come, and lines that go."""
+    head = sum(takewhile(bool, map(eq, old, new)))
+    old, new = old[head:], new[head:]
+    tail = sum(takewhile(bool, map(eq, reversed(old), reversed(new))))
+    old, new = old[: len(old) - tail], new[: len(new) - tail]
+    before, after = Counter(old), Counter(new)
+    pairs = sum(count * after[line] for line, count in before.items())
+    if not pairs or pairs * min(len(old), len(new)) > _MOST_COMPARED:  # what only moved is not counted then
+        return (after - before).total(), (before - after).total()
+    import difflib
+
+    added = removed = 0
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            removed, added = removed + j - i, added + m - k
+    return added, removed
+
+
+class _Writer:
+    """Does the steps of a plan; what was done, at any moment, is in `done`, `made` and `gone`."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self.done: list[Touch] = []
+        self.made: list[str] = []
+        self.gone: list[str] = []
+        self.left: list[Omission] = []
+        self.rows: dict[bytes, FileState | None] = {}
+
+    def told(self, call: str) -> Touched:
+        """What was done so far."""
+        return Touched(call, REWIND, ended=True, files=tuple(self.done), made=tuple(self.made), gone=tuple(self.gone))
+
+    def write(self, work: _Work, stop: Stop) -> bool:
+        """Do them: deletions, the deepest first, then directories, then contents."""
+        steps = sorted(work.steps, key=lambda step: step.path.count("/"), reverse=True)
+        vacated = [step for step in steps if step.target.kind in ("absent", "directory")]
+        for step in vacated:
+            if step.now.kind != "directory":
+                self._try(step, self._delete, stop)
+        for path in work.plan.made:
+            stop.check()
+            with suppress(OSError):  # somebody has put something there, or it is gone already
+                os.rmdir(path)  # noqa: PTH106 -- paths are texts here
+                self.gone.append(path)
+        for step in vacated:
+            if step.now.kind == "directory":
+                self._try(step, self._remove_directory, stop)
+        for path in work.plan.gone:
+            stop.check()
+            with suppress(OSError):
+                self._make(path)
+        for step in reversed(steps):
+            if step.target.kind in ("file", "link"):
+                self._try(step, self._put, stop)
+        return True
+
+    def _try(self, step: Step, act: Callable[[Step], None], stop: Stop) -> None:
+        """One step, if its file is still what it was a moment ago."""
+        stop.check()
+        name = os.fsencode(step.path)
+        try:
+            if read_state(name, sha256_hex, LARGEST_NAMED) != step.now and not self._was_emptied(step):
+                self.left.append(Omission(step.path, ELSE))
+                return
+            act(step)
+        except (OSError, SessionCorrupt) as error:
+            self.left.append(Omission(step.path, getattr(error, "strerror", None) or str(error)))
+            return
+        self.done.append(Touch(step.path, step.now, step.target))
+        self.rows[name] = row_of(name)
+
+    def _was_emptied(self, step: Step) -> bool:
+        """Whether a directory that stood in its place was removed, as it was to be."""
+        return step.now.kind == "directory" and step.path in self.gone
+
+    def _delete(self, step: Step) -> None:
+        _check_place(step.path)
+        os.unlink(step.path)  # noqa: PTH108
+        if step.target.kind == "directory":
+            os.mkdir(step.path)  # noqa: PTH102
+
+    def _remove_directory(self, step: Step) -> None:
+        if step.path not in self.gone:
+            os.rmdir(step.path)  # noqa: PTH106
+
+    def _make(self, path: str) -> None:
+        """A directory and those above it."""
+        if not os.path.isdir(path):  # noqa: PTH112
+            self._make(os.path.dirname(path))  # noqa: PTH120
+            os.mkdir(path)  # noqa: PTH102
+            self.made.append(path)
+
+    def _put(self, step: Step) -> None:
+        """Put a content, or a link, in its place in one move."""
+        above = os.path.dirname(step.path)  # noqa: PTH120
+        _check_place(step.path)
+        self._make(above)
+        if step.now.kind == "directory":
+            self._remove_directory(step)
+        draft = f"{above}/.sagent-{os.urandom(6).hex()}.tmp"
+        try:
+            if step.target.kind == "link":
+                os.symlink(step.target.target, draft)  # noqa: PTH211
+            else:
+                _write(draft, self._fetch(step.target.blob), step)
+            os.replace(draft, step.path)  # noqa: PTH105
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(draft)  # noqa: PTH108
+            raise
+
+
+def _write(draft: str, data: bytes, step: Step) -> None:
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        if step.now.kind == "file":
+            there = os.lstat(step.path)
+            if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
+                with suppress(PermissionError):  # only root may give files away
+                    os.fchown(descriptor, there.st_uid, there.st_gid)
+        os.fchmod(descriptor, step.target.mode)
+
+
+def _check_place(path: str) -> None:
+    """Raise OSError where a directory above a path has become a link: what is behind it is somebody else's."""
+    above = os.path.dirname(path)  # noqa: PTH120
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)  # noqa: PTH120
+    if os.path.realpath(above) != above:
+        raise OSError(ASTRAY)

@@ -1,0 +1,452 @@
+"""What stands in a directory before and after a command, at a cost that does not grow with what did not change.
+
+In a git work tree the contents of files that git calls unchanged are git's to give, should a command change them; they
+are not read. What it does not have (changed files, new ones) is held in memory, within limits. Nothing of git's is
+written and no lock of its taken; to tell whether a file has changed it may run a filter, as `git status` does.
+"""
+
+import os
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import field
+from typing import NamedTuple, TypeAlias
+
+from sagent.lib.dataclass import dataclass
+from sagent.rewind.plan import ABSENT, DIRECTORY, Snapshot, unknown
+
+Keep: TypeAlias = Callable[[bytes], str]
+"""Keeps a content and tells its sha256."""
+
+LARGEST = 1 << 20  # bytes of a file that a command changed
+MOST_FILES = 20_000
+MOST_HELD = 32 << 20  # bytes held of one directory, and kept of one command's changes
+PATIENCE = 10.0  # seconds for git, or for a walk
+SETTLED = 50_000_000  # nanoseconds after which another change shows in a file's times, whatever the clock's grain
+_MOST_STRAYS = 2_000  # directories looked into without a file that is covered
+_PASSED_OVER = frozenset(
+    b".git .hg .svn .jj node_modules __pycache__ .venv venv .tox .mypy_cache .ruff_cache .pytest_cache .cache .direnv "
+    b".gradle .terraform".split()
+)
+
+_LOG = b'{"id":"'  # how a log begins
+
+TOO_LARGE = f"it is larger than {LARGEST >> 20} MiB"
+TOO_MUCH = f"together with others it is more than {MOST_HELD >> 20} MiB"
+TOO_LONG = f"it could not be looked through in {PATIENCE:g} s"
+TOO_MANY = f"it holds more than {MOST_FILES:,} files"
+NO_CONTENT = "git did not give back its content"
+OTHER_FORM = "git keeps it in another form (a filter, an encoding)"
+
+
+class StoppedError(Exception):
+    """Nobody waits for this any more."""
+
+
+class Stop:
+    """Ends work in a thread, and the program that it waits for."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._guard = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def set(self) -> None:
+        """End it."""
+        with self._guard:
+            self._event.set()
+            if self._process is not None:
+                self._process.kill()
+
+    def check(self) -> None:
+        """Raise StoppedError where it was ended."""
+        if self._event.is_set():
+            raise StoppedError
+
+    def run(self, argv: list[str], cwd: bytes, data: bytes = b"") -> bytes | None:
+        """What a program prints; None where it fails, is not there or takes too long."""
+        # where the repository is, is told by the directory alone
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+        with self._guard:
+            self.check()
+            try:
+                pipe, null = subprocess.PIPE, subprocess.DEVNULL
+                process = subprocess.Popen(argv, cwd=cwd, env=environment, stdin=pipe, stdout=pipe, stderr=null)
+            except OSError:
+                return None
+            self._process = process
+        try:
+            out = process.communicate(data, timeout=PATIENCE)[0]
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with self._guard:
+                self._process = None
+            if process.returncode is None:
+                process.kill()
+                process.communicate()
+        self.check()
+        return out if process.returncode == 0 else None
+
+
+class FileState(NamedTuple):
+    """A file, or a link: what tells that it is the same, and its content where it is held, or where git has it."""
+
+    signature: tuple[int, ...]  # mtime and ctime in nanoseconds, size, inode, mode
+    settled: bool
+    data: bytes | None = None  # of a link its target
+    oid: str = ""
+    why: str = ""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.signature[2]
+
+    @property
+    def mode(self) -> int:
+        """As `st_mode`."""
+        return self.signature[4]
+
+
+class Listing(NamedTuple):
+    """The names in a directory."""
+
+    signature: tuple[int, ...]
+    settled: bool
+    names: frozenset[bytes]
+    below: frozenset[bytes]  # those of them that are directories
+
+
+@dataclass(slots=True)
+class TreeSnapshot:
+    """What stood in a directory. Paths are absolute. With a `why` it was not looked at.
+
+    Of the files in `told` somebody else said how they stand: whether they are covered is seen by the next read_state.
+    """
+
+    root: bytes
+    started: int  # nanoseconds since the epoch
+    git: bool = False
+    why: str = ""
+    index: tuple[tuple[int, ...], ...] = ()  # what tells that git's index is the same, () where nothing does
+    rows: dict[bytes, FileState] = field(default_factory=dict[bytes, FileState])
+    listings: dict[bytes, Listing] = field(default_factory=dict[bytes, Listing])
+    told: set[bytes] = field(default_factory=set[bytes])
+
+    def was_there(self, path: bytes) -> bool | None:
+        """Whether something stood at a path; None where nobody looked."""
+        asked = path
+        while len(above := path.rpartition(b"/")[0] or b"/") >= len(self.root) and path != above:
+            if above in self.rows:
+                return False  # it was a file
+            listing = self.listings.get(above)
+            if listing is not None:
+                if path.rpartition(b"/")[2] not in listing.names:
+                    return False  # neither it nor the directory that it is in
+                return True if path == asked else None
+            path = above
+        return None
+
+
+def read_state(path: bytes, keep: Keep, largest: int = LARGEST) -> Snapshot:
+    """What stands at a path. Never waits for a FIFO or a device, never follows a link."""
+    try:
+        found = os.lstat(path)
+        if stat.S_ISDIR(found.st_mode):
+            return DIRECTORY
+        if stat.S_ISLNK(found.st_mode):
+            return Snapshot("link", target=os.fsdecode(os.readlink(path)))  # noqa: PTH115 -- bytes
+        if not stat.S_ISREG(found.st_mode):
+            return unknown("it is neither a file nor a link")
+        if found.st_size > largest:
+            return unknown(f"it is larger than {largest >> 20} MiB")
+        data, opened = _read(path, largest)
+    except (FileNotFoundError, NotADirectoryError):
+        return ABSENT
+    except OSError as error:
+        return unknown(f"it could not be read: {error.strerror or error}")
+    try:
+        return Snapshot("file", keep(data), stat.S_IMODE(opened.st_mode))
+    except OSError as error:
+        return unknown(f"it could not be kept: {error.strerror or error}")
+
+
+def survey(
+    directory: bytes, last: TreeSnapshot | None, skip: tuple[bytes, ...], stop: Stop, *, relist: bool = True
+) -> TreeSnapshot:
+    """Look at a directory, or the whole work tree that it is in; what did not change since the `last` time is not read
+    again. What lies in one of `skip` does not count. Without `relist` git is not asked again where its index and all
+    directories are as they were. Raises StoppedError and OSError."""
+    started = time.time_ns()
+    top = _work_tree(directory)
+    made = TreeSnapshot(directory, started, index=_index(top, started))
+    as_before = None if relist or last is None else _listed_before(made, top, last)
+    listed = as_before
+    if listed is None and top is not None:
+        listed = _listed_by_git(directory, top, stop)
+    if top is not None and listed is not None:
+        made.root, made.git = top, True
+    else:
+        listed = dict.fromkeys(_walk(made, last, stop), "")
+    if len(listed) > MOST_FILES:
+        made.why = TOO_MANY
+    if made.why:
+        return made
+    sessions = tuple(path.removesuffix(b"root.jsonl") for path in listed if _is_log(path))
+    skip = (*(_join(each, b"") for each in skip), *sessions)
+    to_read: list[tuple[bytes, FileState]] = []
+    held = 0
+    for number, (path, oid) in enumerate(listed.items()):
+        if not number % 500:
+            stop.check()
+        row = None if path.startswith(skip) else _row(path, oid, started, None if last is None else last.rows.get(path))
+        if row is None:
+            continue
+        if as_before is not None and last is not None and row.oid and row.signature != last.rows[path].signature:
+            row = row._replace(oid="")  # changed since git looked at it
+        if row.data is None and not row.oid and not row.why:
+            to_read.append((path, row))
+        held += len(row.data or b"")
+        made.rows[path] = row
+    for path, row in sorted(to_read, key=lambda pair: pair[1].size):
+        stop.check()
+        made.rows[path], held = _held(path, row, held)
+    if made.git and as_before is None:
+        _list_directories(made, last, skip, stop)
+    return made
+
+
+def _row(path: bytes, oid: str, started: int, before: FileState | None) -> FileState | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    signature = _signature(found)
+    settled = max(found.st_mtime_ns, found.st_ctime_ns) < started - SETTLED
+    if stat.S_ISLNK(found.st_mode):
+        try:
+            return FileState(signature, settled, os.readlink(path))  # noqa: PTH115 -- bytes
+        except OSError:
+            return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    if found.st_size > LARGEST:
+        return FileState(signature, settled, why=TOO_LARGE)
+    if oid:
+        return FileState(signature, settled, oid=oid)
+    if before is not None and before.signature == signature and before.settled and before.data is not None:
+        return before
+    return FileState(signature, settled)
+
+
+def row_of(path: bytes) -> FileState | None:
+    """A file, or a link, with its content."""
+    row = _row(path, "", time.time_ns(), None)
+    return row if row is None or row.data is not None or row.why else _held(path, row, 0)[0]
+
+
+def _held(path: bytes, row: FileState, held: int) -> tuple[FileState, int]:
+    """A row with its content, if there is room for it."""
+    if held + row.size > MOST_HELD:
+        return row._replace(why=TOO_MUCH), held
+    try:
+        data, found = _read(path, LARGEST)
+    except OSError as error:
+        return row._replace(why=f"it cannot be read: {error.strerror or error}"), held
+    signature = _signature(found)
+    return FileState(signature, row.settled and signature == row.signature, data), held + len(data)
+
+
+def _is_log(path: bytes) -> bool:
+    """Whether a file is the first log of a session: by its name, the lock beside it, and how it begins."""
+    if not path.endswith(b"/root.jsonl") or not os.path.lexists(path.removesuffix(b"root.jsonl") + b"lock"):
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return False
+        return (file.read(len(_LOG)) or _LOG) == _LOG  # one that was made just now is empty
+
+
+def _signature(found: os.stat_result) -> tuple[int, ...]:
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
+
+
+def _read(path: bytes, most: int) -> tuple[bytes, os.stat_result]:
+    """The content of a regular file. Raises OSError, also where it is none, or larger."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("it is no file any more")
+        chunks: list[bytes] = []
+        size = 0
+        while chunk := file.read(1 << 20):
+            chunks.append(chunk)
+            if (size := size + len(chunk)) > most:
+                raise OSError(f"it is larger than {most >> 20} MiB")
+    return b"".join(chunks), found
+
+
+# -- what there is -----------------------------------------------------------------------------------------------------
+
+
+def _listed_by_git(directory: bytes, top: bytes, stop: Stop) -> dict[bytes, str] | None:
+    """The files that git knows or does not ignore, those that are as in its index with their names there; None where
+    it is not git's to say."""
+    argv = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-s", "-v", "-c", "-o", "-m", "--exclude-standard"]
+    out = stop.run(argv, top)
+    if out is None:
+        return None
+    found: dict[bytes, str] = {}
+    skipped: set[bytes] = set()
+    base = _join(top, b"")
+    for record in out.split(b"\0"):
+        tag, rest = record[:2], record[2:]
+        if tag == b"? ":
+            if not rest.endswith(b"/"):  # a repository of its own
+                found[base + rest] = ""
+            continue
+        facts, _, name = rest.partition(b"\t")
+        path = base + name
+        if not name or facts.startswith(b"160000") or path in skipped:
+            skipped.add(path)
+        elif tag == b"H " and facts.endswith(b" 0") and path not in found:
+            found[path] = facts.split(b" ")[1].decode()
+        else:  # changed, in conflict, or something that git was told not to read_state at
+            found[path] = ""
+    if directory != top and not any(path.startswith(_join(directory, b"")) for path in found):
+        return None  # it is ignored, or nothing is in it
+    return found
+
+
+def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
+    """What tells that git's index, and its own list of what to ignore, are the same; () where nothing does."""
+    if top is None:
+        return ()
+    found: list[tuple[int, ...]] = []
+    for name in (b".git/index", b".git/info/exclude"):
+        try:
+            status = os.lstat(_join(top, name))
+        except OSError:
+            return ()
+        if max(status.st_mtime_ns, status.st_ctime_ns) >= started - SETTLED:
+            return ()
+        found.append(_signature(status))
+    return tuple(found)
+
+
+def _listed_before(made: TreeSnapshot, top: bytes | None, last: TreeSnapshot) -> dict[bytes, str] | None:
+    """The files that git listed the last time, where nothing says that it would list others now."""
+    if not made.index or made.index != last.index or not last.git or last.root != top:
+        return None
+    for path, listing in last.listings.items():
+        now = _listing(path, last, made.started)
+        if now is None or now.names != listing.names or now.below != listing.below:
+            return None
+        made.listings[path] = now
+    for path, row in last.rows.items():
+        if row.oid and not row.settled:
+            return None
+        if path.endswith(b"/.gitignore") and not _is_as_it_was(path, row):
+            return None
+    return {path: row.oid for path, row in last.rows.items()}
+
+
+def _is_as_it_was(path: bytes, row: FileState) -> bool:
+    try:
+        return row.settled and _signature(os.lstat(path)) == row.signature
+    except OSError:
+        return False
+
+
+def _work_tree(directory: bytes) -> bytes | None:
+    """The top of the work tree that a directory is in; the directory itself where that is the home directory's."""
+    home = os.fsencode(os.path.expanduser("~")) + b"/"  # noqa: PTH111 -- bytes
+    top = directory
+    while not os.path.lexists(top + b"/.git"):
+        above = top.rpartition(b"/")[0]
+        if above == top or not above:
+            return None
+        top = above
+    return directory if home.startswith(_join(top, b"")) else top
+
+
+def _walk(made: TreeSnapshot, last: TreeSnapshot | None, stop: Stop) -> Iterator[bytes]:
+    """The files below a directory, but for what programs leave behind."""
+    stack = [made.root]
+    count = 0
+    end = time.monotonic() + PATIENCE
+    while stack and max(count, len(made.listings)) <= MOST_FILES:
+        stop.check()
+        directory = stack.pop()
+        listing = _listing(directory, last, made.started)
+        if listing is None:
+            continue
+        made.listings[directory] = listing
+        stack += [_join(directory, name) for name in listing.below if name not in _PASSED_OVER]
+        for name in listing.names - listing.below:
+            yield _join(directory, name)
+            count += 1
+        if time.monotonic() > end:
+            made.why = TOO_LONG
+            return
+
+
+def _listing(directory: bytes, last: TreeSnapshot | None, started: int) -> Listing | None:
+    try:
+        found = os.lstat(directory)
+        signature = _signature(found)
+        before = None if last is None else last.listings.get(directory)
+        if before is not None and before.signature == signature and before.settled:
+            return before
+        if not stat.S_ISDIR(found.st_mode):
+            return None
+        names: list[bytes] = []
+        below: list[bytes] = []
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                names.append(entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(entry.name)
+    except OSError:
+        return None
+    settled = max(found.st_mtime_ns, found.st_ctime_ns) < started - SETTLED
+    return Listing(signature, settled, frozenset(names), frozenset(below))
+
+
+def _list_directories(made: TreeSnapshot, last: TreeSnapshot | None, skip: tuple[bytes, ...], stop: Stop) -> None:
+    """Look into the directories of files, so that what is new in them can be told from what was only not covered."""
+    known = {made.root}
+    for path in made.rows:
+        above = path.rpartition(b"/")[0]
+        while above not in known and len(above) > len(made.root):
+            known.add(above)
+            above = above.rpartition(b"/")[0]
+    strays: list[bytes] = []
+    for directory in known:
+        stop.check()
+        if (listing := _listing(directory, last, made.started)) is not None:
+            made.listings[directory] = listing
+            strays += [_join(directory, name) for name in listing.below]
+    count = 0
+    while strays and count < _MOST_STRAYS:  # empty ones, or with nothing in them that counts
+        path = strays.pop()
+        if path in made.listings or path.endswith(b"/.git") or _join(path, b"").startswith(skip):
+            continue
+        count += 1
+        if (listing := _listing(path, last, made.started)) is not None:
+            made.listings[path] = listing
+            if listing.names == listing.below:
+                strays += [_join(path, name) for name in listing.below]
+
+
+def _join(directory: bytes, name: bytes) -> bytes:
+    return directory + name if directory.endswith(b"/") else directory + b"/" + name

@@ -1,0 +1,239 @@
+"""A stretch of a log checked by itself: what it proves, and what only its neighbours can tell.
+
+Stretches of one log may be checked in any order and in several processes; whoever puts them together looks at the
+seams.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, as_object, as_str
+
+SIZE = 4 << 20  # bytes of a stretch, up to the end of a line
+MOST_PROBLEMS = 20  # that are told of one stretch
+
+UNKNOWN = "?"  # stands for the id of a damaged entry
+ASTRAY = "the entry does not follow from the one before: lines are missing or in disorder"
+
+_ID = len(b'{"id":"')
+_REST = _ID + 64 + len(b'",')
+_BEGINNING = re.compile(rb'\{"at":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z","body":\{')
+
+
+class Place(NamedTuple):
+    """Where bytes lie: a file, or a part of one. `start` and `size` are in bytes."""
+
+    path: Path
+    start: int
+    size: int
+
+    def pieces(self, size: int = 1 << 20) -> Iterator[bytes]:
+        """Its bytes. Raises OSError."""
+        with self.path.open("rb") as file:
+            file.seek(self.start)
+            left = self.size
+            while left and (piece := file.read(min(size, left))):
+                left -= len(piece)
+                yield piece
+
+    def read(self) -> bytes:
+        """All of it. Raises OSError."""
+        return b"".join(self.pieces())
+
+    def sha256(self) -> str:
+        """The sha256 of all of it, as hex digits. Raises OSError."""
+        found = hashlib.sha256()
+        for piece in self.pieces():
+            found.update(piece)
+        return found.hexdigest()
+
+
+@dataclass(slots=True)
+class LogSegment:
+    """What was found in one. `problems` have the number of their line in it, from 1.
+
+    `parent` is what its first entry follows, `left` the line before where that is a fork; `forks` are the entries that
+    were taken up again; `named` what is said of children: by which entry, its kind, agent, entry; `blobs` the names of
+    blobs and the entries that name them; `spilled` the session, the blob and the entry of a text whose whole was put
+    aside; `torn` the bytes of an unfinished line at its end.
+    """
+
+    parent: str = ""
+    left: str | None = None
+    first: str = ""
+    last: str = ""
+    lines: int = 0
+    torn: int = 0
+    redacted: int = 0
+    damaged: int = 0
+    forks: list[str] = field(default_factory=list[str])
+    named: list[tuple[str, str, str, str]] = field(default_factory=list[tuple[str, str, str, str]])
+    blobs: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    spilled: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    session: str = ""
+    asides: list[str] = field(default_factory=list[str])
+    problems: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+
+
+class _Line(NamedTuple):
+    """What a line says of itself."""
+
+    id: str
+    parent: str
+    kind: str
+    body: Mapping[str, object]
+    own: bool  # its content matches its id
+
+
+def split(place: Place, size: int = SIZE) -> Iterator[Place]:
+    """The stretches of a log, each up to the end of a line. Raises OSError."""
+    start, end = place.start, place.start + place.size
+    with place.path.open("rb") as file:
+        while start < end:
+            stop = min(start + size, end)
+            if stop < end:
+                file.seek(stop)
+                file.readline()
+                stop = min(file.tell(), end)
+            yield Place(place.path, start, stop - start)
+            start = stop
+
+
+def check(place: Place, redacted: frozenset[str] = frozenset()) -> LogSegment:
+    """Check every byte of a stretch: each line's id, its form, and that it follows the one before.
+
+    The content of entries named in `redacted` need not match their ids. Raises OSError.
+    """
+    from sagent.session.canonical import parse  # which is slow to load
+
+    found = LogSegment()
+    previous: str | None = None  # None where it cannot be told
+    with place.path.open("rb", buffering=1 << 18) as file:
+        file.seek(place.start)
+        for line in _lines(file, place.size):
+            if not line.endswith(b"\n"):
+                found.torn = len(line)
+                break
+            found.lines += 1
+            try:
+                told = _read(line, redacted, parse)
+            except ValueError as error:
+                _tell(found, str(error))
+                found.damaged += 1
+                found.last, previous = UNKNOWN, None
+                if found.lines == 1:
+                    found.parent = UNKNOWN
+                continue
+            _follow(found, told, previous)
+            found.last = previous = told.id
+            found.redacted += not told.own
+            if told.kind in _TOLD or b'"blob":"' in line:
+                _note(found, told)
+            if b"/blobs/" in line and told.kind in ("result", "compacted"):
+                found.spilled.extend((*name, told.id) for name in _spilled(line))
+    return found
+
+
+def find_ids(place: Place, wanted: set[str]) -> set[str]:
+    """Those of some ids that entries of a log have. Raises OSError."""
+    names = {name.encode() for name in wanted}
+    found: set[bytes] = set()
+    with place.path.open("rb", buffering=1 << 18) as file:
+        file.seek(place.start)
+        for line in _lines(file, place.size):
+            if (name := line[_ID : _ID + 64]) in names:
+                found.add(name)
+                if len(found) == len(names):
+                    break
+    return {name.decode() for name in found}
+
+
+_SPILLED = re.compile(rb'(?:the whole is|It is kept) in ((?:[^"\\]{0,4000}?/blobs/[0-9a-f]{64}(?: and )?)+)')
+_BLOB = re.compile(rb"([^/]+)/blobs/([0-9a-f]{64})")
+_TOLD = frozenset({"opened", "spawned", "returned", "repaired"})
+
+
+def _lines(file: BinaryIO, size: int) -> Iterator[bytes]:
+    while size > 0 and (line := file.readline(size)):
+        size -= len(line)
+        yield line
+
+
+def _read(line: bytes, redacted: frozenset[str], parse: Callable[[bytes], object]) -> _Line:
+    """A line by its bytes. Raises ValueError for one that is not what a log has."""
+    rest = b"{" + line[_REST:-1]
+    name = hashlib.sha256(rest).hexdigest()
+    own = line[:_REST] == b'{"id":"%b",' % name.encode()
+    if not own:
+        name = line[_ID : _ID + 64].decode("ascii", "replace")
+        if name not in redacted or line[:_REST] != b'{"id":"%b",' % name.encode():
+            raise ValueError("the content does not match its id")
+    told = as_object(parse(rest))
+    kind, parent = as_str(told.get("kind")), as_str(told.get("parent"))
+    if len(told) == 4 and _BEGINNING.match(rest) and "parent" in told and kind.isascii() and kind.isidentifier():
+        return _Line(name, parent, kind, as_object(told.get("body")), own)
+    raise ValueError("this is not the line of an entry")
+
+
+def _follow(found: LogSegment, told: _Line, previous: str | None) -> None:
+    if found.lines == 1:
+        found.first, found.parent, found.left = told.id, told.parent, _left(told)
+    elif previous is not None and told.parent != previous:
+        if _left(told) == previous:
+            found.forks.append(told.parent)
+        else:
+            _tell(found, ASTRAY)
+
+
+def _left(told: _Line) -> str | None:
+    return as_str(told.body.get("left")) if told.kind == "forked" else None
+
+
+def _note(found: LogSegment, told: _Line) -> None:
+    if told.kind in ("spawned", "returned"):
+        agent, entry = as_str(told.body.get("agent")), as_str(told.body.get("entry"))
+        found.named.append((told.id, told.kind, agent, entry))
+    elif told.kind == "opened":
+        found.session = found.session or as_str(told.body.get("session"))
+    elif told.kind == "repaired":
+        found.asides.append(as_str(told.body.get("aside")))
+    found.blobs.extend((name, told.id) for name in _blobs(told.kind, told.body))
+
+
+def _blobs(kind: str, body: Mapping[str, object]) -> Iterator[str]:
+    """The blobs that an entry's media are kept in, where its kind has any."""
+    match kind:
+        case "message":
+            contents = as_array(body.get("parts"))
+        case "received" | "sent":
+            contents = as_array(as_object(body.get("message")).get("parts"))
+        case "result":
+            contents = as_array(as_object(body.get("result")).get("content"))
+        case "touched":
+            from sagent.rewind.plan import blobs_of
+
+            yield from blobs_of(body)
+            return
+        case _:
+            return
+    for part in map(as_object, contents):
+        for media in (part, *map(as_object, as_array(part.get("content")))):
+            if name := as_str(media.get("blob")):
+                yield name
+
+
+def _spilled(line: bytes) -> Iterator[tuple[str, str]]:
+    """Session and name of the blobs in which the model is told to find what was too long."""
+    for said in _SPILLED.finditer(line):
+        for session, name in _BLOB.findall(said[1]):
+            yield session.decode("utf-8", "replace"), name.decode()
+
+
+def _tell(found: LogSegment, problem: str) -> None:
+    if len(found.problems) < MOST_PROBLEMS:
+        found.problems.append((found.lines, problem))

@@ -1,0 +1,540 @@
+"""Whether a session is what was written, and what to keep of one that is not.
+
+A hash chain shows damage and edits. Whoever may write the directory can also rewrite all of it with new hashes, or cut
+whole entries from the end of the root's log; against that, compare the head with one that was kept elsewhere (every
+result carries it), or check a signature.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from sagent.errors import SagentError, SessionCorrupt, SessionNotFound, UsageError
+from sagent.lib.atomic import atomic_write
+from sagent.lib.dataclass import dataclass
+from sagent.session.blobs import BlobDirectory, sync_path
+from sagent.session.bundle import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
+from sagent.session.lock import Lock
+from sagent.session.log import FileLog, read_log
+from sagent.session.names import agent_of, is_agent
+from sagent.session.segment import ASTRAY, UNKNOWN, LogSegment, Place, check, find_ids, split
+from sagent.session.signature import (
+    SIGNATURE,
+    STATEMENT,
+    Statement,
+    check_signature,
+    read_statement,
+    sign,
+    state,
+)
+from sagent.session.store import is_session, log_files
+from sagent.session.view import session_of
+
+
+class Each(Protocol):
+    """Does one thing to each of many, here or in other processes: `map`, or the `map` of an executor."""
+
+    def __call__(self, check: Callable[[Place], LogSegment], places: Iterable[Place], /) -> Iterable[LogSegment]:
+        """The outcomes, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a record: what it is, what was checked of it, and what was found."""
+
+    name: str
+    checked: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was checked, part by part, and what was found. Every file is either checked or among the problems, but for
+    the lock and what `notes` tell.
+
+    `heads` are the last ids by agent. Without problems every entry and every blob is as it was written, but for what is
+    `redacted`: entries and blobs that secrets were taken out of when they were exported.
+    """
+
+    session: str
+    heads: Mapping[str, str]
+    entries: int
+    blobs: int
+    parts: tuple[Part, ...]
+    notes: tuple[str, ...]
+    redacted: int = 0
+    signer: str = ""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was found, each told once."""
+        return tuple(dict.fromkeys(problem for part in self.parts for problem in part.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A log of which a good prefix was kept; `aside` is the damaged file, whole."""
+
+    file: Path
+    kept: int  # entries
+    dropped: int  # bytes
+    aside: Path
+
+
+def verify(path: Path, head: str = "", *, signers: Path | None = None, each: Each = map) -> Proof:
+    """Check every byte of a session, or of a bundle that was exported: ids, chains, blobs, what a parent's log says of
+    its children's, the manifest.
+
+    With `head`, that this entry is in the root's log; with `signers`, a file of allowed signers, that one of them has
+    signed. Needs no lock; a session at work may show an unfinished last line. `each` is called with what can be done
+    in several processes. Raises SessionNotFound, UsageError and OSError.
+    """
+    if signers is not None and not signers.is_file():
+        raise UsageError(
+            f"{signers} is missing: the file of allowed signers, each line like `me@example.org ssh-ed25519 AAAA...`. "
+            "Name it with --signers."
+        )
+    if path.is_file() and path.name != "root.jsonl" and is_bundle(path):
+        files, problems = open_bundle(path)
+        return _verify_bundle(path, files, problems, _Asked(head, signers, each))
+    if path.is_dir() and unpacked(path):
+        problems: list[str] = []
+        return _verify_bundle(path, _places(path, problems), problems, _Asked(head, signers, each))
+    session = path.parent if path.name == "root.jsonl" else path
+    if not is_session(session) and not _was_session(session):
+        raise SessionNotFound(f"no session at {path}")
+    problems = []
+    files = _places(session, problems)
+    record = _Record(session.name, str(session), files, _Asked(head, signers, each))
+    record.strangers.extend(problems)
+    return record.proof()
+
+
+def sign_record(path: Path, proof: Proof, key: Path) -> Path:
+    """Sign what was verified with an SSH key; the signature's file. A session's lies in it, beside what is signed (the
+    heads of its logs, so that it may go on); a bundle's beside it.
+
+    Raises UsageError for a key that cannot be used and for an unpacked bundle, SessionBusy, and OSError.
+    """
+    if path.is_file() and path.name != "root.jsonl":
+        beside = path.with_name(f"{path.name}.sig")
+        _put(beside, sign(path, key))
+        return beside
+    session = path.parent if path.is_file() else path
+    if unpacked(session):
+        raise UsageError(f"{path} is an unpacked bundle: sign the bundle itself, or the session.")
+    blobs = sorted(name for name in _names(session / "blobs") if not name.startswith("scratch-"))
+    statement = state(Statement(proof.session, proof.heads, tuple(blobs)))
+    signature = sign(statement, key)
+    lock = Lock(session)
+    try:
+        _put(session / STATEMENT, statement)
+        _put(session / SIGNATURE, signature)
+    finally:
+        lock.close()
+    return session / SIGNATURE
+
+
+def repair(path: Path) -> tuple[Repair, ...]:
+    """Keep the good prefix of every damaged log of a session and move the damaged file aside; say so in the log.
+
+    `path` is the session or one of its files. Raises SessionBusy, SessionNotFound and OSError; at no moment is there
+    less on the disk than before.
+    """
+    session = path if path.is_dir() else session_of(path)
+    if not is_session(session):
+        raise SessionNotFound(f"no session at {session}")
+    lock = Lock(session)
+    try:
+        return tuple(done for file in log_files(session) if (done := _repair_log(session, file)))
+    finally:
+        lock.close()
+
+
+def _put(file: Path, data: bytes) -> None:
+    with atomic_write(file) as written:
+        written.write(data)
+
+
+def _names(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()] if directory.is_dir() else []
+
+
+def _repair_log(session: Path, file: Path) -> Repair | None:
+    kept = size = 0
+    try:
+        for entry in read_log(file):
+            kept, size = kept + 1, size + len(entry.line)
+    except SessionCorrupt as error:
+        reason = str(error)
+    else:
+        return None
+    import shutil
+
+    aside = file.with_name(f"{file.name}.damaged-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
+    shutil.copy2(file, aside)
+    sync_path(aside)
+    dropped = aside.stat().st_size - size
+    whole = file.with_name(f"{file.name}.repaired")
+    shutil.copy2(file, whole)
+    with whole.open("r+b") as stream:
+        stream.truncate(size)
+    sync_path(whole)
+    whole.replace(file)
+    log = FileLog(session, agent_of(session, file), blobs=BlobDirectory(session / "blobs"))
+    try:
+        log.append("repaired", {"kept": kept, "dropped_bytes": dropped, "aside": aside.name, "reason": reason})
+        log.sync()
+    finally:
+        log.close()
+    return Repair(file, kept, dropped, aside)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a proof is to be held against, and how the work is shared."""
+
+    head: str
+    signers: Path | None
+    each: Each
+
+
+@dataclass(slots=True)
+class _Log:
+    """What was found in one agent's log."""
+
+    place: Place
+    first: str = ""
+    last: str = ""
+    entries: int = 0
+    redacted: int = 0
+    problems: list[str] = field(default_factory=list[str])
+    stretches: list[LogSegment] = field(default_factory=list[LogSegment])
+
+    def lacks(self, ids: Iterable[str]) -> set[str]:
+        """Those of some ids that no entry has."""
+        wanted = {name for name in ids if name not in ("", self.first, self.last)}
+        return wanted - find_ids(self.place, wanted) if wanted else wanted
+
+
+class _Record:
+    """The files of a session, by their names in it, while they are checked; `where` is told before their names."""
+
+    def __init__(self, name: str, where: str, files: Mapping[str, Place], asked: _Asked) -> None:
+        self.session = name
+        self.where = where
+        self.files = files
+        self.asked = asked
+        self.manifest: Manifest | None = None
+        self.parts: list[Part] = []
+        self.notes: list[str] = []
+        self.strangers: list[str] = []  # problems with files that are no part of a session
+        self.signer = ""
+        self.logs: dict[str, _Log] = {}
+        self.blobs = {name[6:]: place for name, place in files.items() if name.startswith("blobs/")}
+
+    def proof(self) -> Proof:
+        """Check it all."""
+        for agent, name in _logs(self.files):
+            self.logs[agent] = self._log(agent, name)
+        if "root" not in self.logs:
+            self.parts.append(Part("log of root", "none", (f"{self.path('root.jsonl')} is missing",)))
+        names = {log.session for each in self.logs.values() for log in each.stretches[:1] if log.session}
+        self.session = min(names, default=self.session)
+        self._children()
+        self._blobs()
+        self._signature()
+        self._head()
+        self._others()
+        if not self.asked.head and not self.signer:
+            self.notes.append(
+                "A chain alone cannot show that a log was rewritten whole, or that whole entries were cut from its "
+                "end: compare the head with the one that the run printed (--head ID), or check a signature."
+            )
+        blobs = self.manifest.blobs if self.manifest else frozenset[str]()
+        return Proof(
+            session=self.session,
+            heads={agent: log.last for agent, log in self.logs.items()},
+            entries=sum(log.entries for log in self.logs.values()),
+            blobs=sum(not name.startswith("scratch-") for name in self.blobs),
+            parts=tuple(self.parts),
+            notes=tuple(self.notes),
+            redacted=sum(log.redacted for log in self.logs.values()) + len(blobs & self.blobs.keys()),
+            signer=self.signer,
+        )
+
+    def path(self, name: str) -> str:
+        """A file as it is told of."""
+        return f"{self.where}/{name}"
+
+    def _log(self, agent: str, name: str) -> _Log:
+        place = self.files[name]
+        found = _Log(place)
+        redacted = self.manifest.redacted.get(name, frozenset[str]()) if self.manifest else frozenset[str]()
+        forks: list[str] = []
+        for stretch in self.asked.each(partial(check, redacted=redacted), split(place)):
+            self._join(found, stretch, forks, self.path(name))
+        if lost := found.lacks(forks):
+            found.problems.append(f"{self.path(name)}: {', '.join(sorted(lost))} is taken up again and is not there")
+        if found.last == UNKNOWN:
+            found.last = ""
+        changed = f", {found.redacted} of them redacted" if found.redacted else ""
+        what = f"{_count(found.entries, 'entry', 'entries')}{changed}, {place.size} bytes: ids, parents, form"
+        what += f"; head {found.last}" if found.last else ""
+        self.parts.append(Part(f"log of {agent}", what, tuple(found.problems)))
+        return found
+
+    def _join(self, log: _Log, stretch: LogSegment, forks: list[str], name: str) -> None:
+        """Put a stretch behind those before it."""
+        if stretch.lines and UNKNOWN not in (stretch.parent, log.last) and stretch.parent != log.last:
+            if stretch.left == log.last:
+                forks.append(stretch.parent)
+            else:
+                log.problems.append(f"{name}, line {log.entries + 1}: {ASTRAY}")
+        log.problems.extend(f"{name}, line {log.entries + line}: {problem}" for line, problem in stretch.problems)
+        if stretch.damaged > len(stretch.problems):
+            log.problems.append(f"{name}: {stretch.damaged - len(stretch.problems)} more lines are damaged")
+        if stretch.torn:
+            log.problems.append(
+                f"{name}: {stretch.torn} bytes of an unfinished entry at the end: its writer was killed, or is still "
+                "at work; opening the session cuts it off"
+            )
+        log.first = log.first or stretch.first
+        log.last = stretch.last or log.last
+        log.entries += stretch.lines
+        log.redacted += stretch.redacted
+        log.stretches.append(stretch)
+        forks.extend(stretch.forks)
+
+    def _children(self) -> None:
+        """What logs say of the logs of other agents."""
+        problems: list[str] = []
+        wanted: dict[str, dict[str, str]] = {}  # by agent and entry, who names it
+        vouched: dict[str, str] = {}
+        count = 0
+        for agent, log in self.logs.items():
+            for by, kind, child, entry in (told for stretch in log.stretches for told in stretch.named):
+                count += 1
+                wanted.setdefault(child, {}).setdefault(entry, f"{agent}, entry {by} ({kind})")
+                vouched[child] = entry
+        for child, entries in wanted.items():
+            log = self.logs.get(child)
+            if log is None:
+                problems.append(f"{next(iter(entries.values()))}: the log of {child} is missing")
+            else:
+                lost = log.lacks(entries)
+                problems.extend(f"{entries[each]}: the log of {child} has no entry {each}" for each in lost)
+        for agent, log in self.logs.items():
+            if agent == "root":
+                continue
+            if agent not in wanted and log.entries > 1:  # the first is written before the one that names it
+                problems.append(f"{self.path(agent)}.jsonl: no other log names this one")
+            elif vouched.get(agent) != log.last:
+                self.notes.append(f"The end of the log of {agent} is not vouched for by its parent's.")
+        if count or len(self.logs) > 1:
+            checked = (
+                f"{_count(count, 'entry', 'entries')} of {_count(len(wanted), 'child', 'children')}: each is there"
+            )
+            self.parts.append(Part("children", checked, tuple(problems)))
+
+    def _blobs(self) -> None:
+        """Every blob against its name, and every name against the blobs."""
+        problems: list[str] = []
+        changed = self.manifest.blobs if self.manifest else frozenset[str]()
+        kept = {name: place for name, place in self.blobs.items() if not name.startswith("scratch-")}
+        for name, place in kept.items():
+            if name not in changed and place.sha256() != name:
+                problems.append(f"{self.path('blobs')}/{name} was changed: its content does not match its name")
+        used: set[str] = set()
+        for agent, log in self.logs.items():
+            for name, entry in _named_blobs(log.stretches, self.session):
+                used.add(name)
+                if name not in kept:
+                    problems.append(f"{agent}, entry {entry}: {self.path('blobs')}/{name} is missing")
+        for name in self.blobs.keys() - kept.keys():
+            self.notes.append(
+                f"{self.path('blobs')}/{name} was being written when its process died; it is not checked."
+            )
+        if kept or problems:
+            apart = f", {len(kept.keys() - used)} of them named by no entry" if kept.keys() - used else ""
+            apart += f", {len(changed & kept.keys())} of them redacted" if changed & kept.keys() else ""
+            self.parts.append(Part("blobs", f"{_count(len(kept), 'file')}{apart}: sha256", tuple(problems)))
+
+    def _signature(self) -> None:
+        """What was signed of the session, and by whom where that is asked."""
+        if STATEMENT not in self.files:
+            if self.asked.signers is not None and not self.signer:
+                self.parts.append(Part("signature", "none", (f"{self.where} is not signed.",)))
+            return
+        problems: list[str] = []
+        try:
+            statement = read_statement(self.files[STATEMENT].read())
+        except ValueError as error:
+            self.parts.append(Part("signature", "none", (f"{self.path(STATEMENT)} was changed: {error}",)))
+            return
+        self._compare(statement, problems)
+        if self.asked.signers is None:
+            self.notes.append(f"{self.path(SIGNATURE)} is not checked: --check-signature does.")
+        elif not self.signer:
+            try:
+                self.signer = self._check_signature(self.asked.signers)
+            except UsageError:
+                raise
+            except SagentError as error:
+                problems.append(str(error))
+        self.parts.append(Part("signature", self.signer or "what was signed is there", tuple(problems)))
+
+    def _compare(self, statement: Statement, problems: list[str]) -> None:
+        if statement.session != self.session:
+            problems.append(f"{self.path(STATEMENT)} is of the session {statement.session!r}, not of {self.session!r}")
+        for agent, head in statement.heads.items():
+            if agent not in self.logs or self.logs[agent].lacks([head]):
+                problems.append(f"{self.path(STATEMENT)}: the log of {agent} has no entry {head}, which was signed")
+        lost = [name for name in statement.blobs if name not in self.blobs]
+        problems.extend(f"{self.path('blobs')}/{name}, which was signed, is missing" for name in lost)
+
+    def _check_signature(self, signers: Path) -> str:
+        import tempfile
+
+        if SIGNATURE not in self.files:
+            raise SagentError(f"{self.where} is not signed: {SIGNATURE} is missing")
+        with tempfile.TemporaryDirectory(prefix="sagent-") as directory:
+            signature = Path(directory, SIGNATURE)
+            signature.write_bytes(self.files[SIGNATURE].read())
+            return check_signature(self.files[STATEMENT].read(), signature, signers)
+
+    def _head(self) -> None:
+        """The head that was asked for."""
+        head = self.asked.head
+        if not head:
+            return
+        root = self.logs.get("root")
+        if root is None or root.lacks([head]):
+            problem = (
+                f"{self.where}: no entry {head} in the root's log: its end is missing, or it was rewritten, or it is "
+                "another session"
+            )
+            self.parts.append(Part("head", head, (problem,)))
+            return
+        self.parts.append(
+            Part("head", "the last entry" if root.last == head else "in the log, which has gone on since")
+        )
+
+    def _others(self) -> None:
+        """Files that are no part of a session."""
+        asides = {f"{Path(name).parent / aside}" for name, aside in self._asides()}
+        problems = list(self.strangers)
+        known = {name for _, name in _logs(self.files)} | {"lock", STATEMENT, SIGNATURE}
+        for name in sorted(self.files.keys() - known):
+            if name in asides:
+                self.notes.append(f"{self.path(name)} was set aside when the log was repaired; it is not checked.")
+            elif not name.startswith("blobs/"):
+                problems.append(f"{self.path(name)}: no part of a session; not checked")
+        if problems:
+            self.parts.append(Part("other files", _count(len(problems), "file"), tuple(problems)))
+
+    def _asides(self) -> Iterator[tuple[str, str]]:
+        for agent, log in self.logs.items():
+            for stretch in log.stretches:
+                yield from ((f"{agent}.jsonl", aside) for aside in stretch.asides)
+
+
+def _verify_bundle(path: Path, files: Mapping[str, Place], problems: list[str], asked: _Asked) -> Proof:
+    """Check an export: the manifest's files, and the session among them."""
+    inside = {name.removeprefix(SESSION): place for name, place in files.items() if name.startswith(SESSION)}
+    record = _Record(path.stem, f"{path}:session" if path.is_file() else str(path / "session"), inside, asked)
+    checked = "none"
+    try:
+        if NAME not in files:
+            raise ValueError("it is missing")
+        record.manifest = read_manifest(files[NAME].read())
+    except ValueError as error:
+        problems.append(f"{path}: {NAME}: {error}")
+    else:
+        record.session = record.manifest.session
+        problems.extend(_compare_files(path, files, record.manifest.files))
+        checked = f"{_count(len(record.manifest.files), 'file')}: sizes and sha256; id {record.manifest.id}"
+        if record.manifest.secrets:
+            record.notes.append(
+                f"Secrets taken out when this was exported: {record.manifest.secrets}. What they were taken out of "
+                "no longer matches the id it keeps: that it is otherwise as it was written is what whoever exported it "
+                "says, and the session itself can prove."
+            )
+    record.parts.append(Part("manifest", checked, tuple(problems)))
+    beside = path.with_name(f"{path.name}.sig")
+    if path.is_file() and beside.is_file():
+        _check_beside(path, beside, record)
+    return record.proof()
+
+
+def _compare_files(path: Path, files: Mapping[str, Place], listed: Sequence[Listed]) -> Iterator[str]:
+    for each in listed:
+        place = files.get(each.name)
+        if place is None:
+            yield f"{path}: {each.name} is missing"
+        elif place.size != each.size or place.sha256() != each.sha256:
+            yield f"{path}: {each.name} was changed: it is not the file that the manifest lists"
+    for name in files.keys() - {each.name for each in listed} - {NAME}:
+        yield f"{path}: {name} is not in the manifest"
+
+
+def _check_beside(path: Path, signature: Path, record: _Record) -> None:
+    """The signature of an archive as a whole."""
+    if record.asked.signers is None:
+        record.notes.append(f"{signature} is not checked: --check-signature does.")
+        return
+    try:
+        record.signer = check_signature(path, signature, record.asked.signers)
+    except UsageError:
+        raise
+    except SagentError as error:
+        record.parts.append(Part("signature of the bundle", "none", (str(error),)))
+    else:
+        record.parts.append(Part("signature of the bundle", record.signer))
+
+
+def _places(directory: Path, problems: list[str]) -> dict[str, Place]:
+    """The files below a directory by their names in it. What is neither file nor directory is a problem."""
+    found: dict[str, Place] = {}
+    for above, directories, names in os.walk(directory):
+        directories.sort(key=lambda name: (name == "blobs", name))  # last: a blob is kept before it is named
+        for name in (*directories, *names):
+            path = Path(above, name)
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                found[path.relative_to(directory).as_posix()] = Place(path, 0, status.st_size)
+            elif not stat.S_ISDIR(status.st_mode):
+                problems.append(f"{path}: no plain file; not checked")
+    return dict(sorted(found.items()))
+
+
+def _logs(files: Mapping[str, Place]) -> Iterator[tuple[str, str]]:
+    """Agents and the names of their logs, a parent's before its children's."""
+    agents = [name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")]
+    for agent in sorted(filter(is_agent, agents), key=lambda agent: (agent.count("/"), agent)):
+        yield agent, f"{agent}.jsonl"
+
+
+def _named_blobs(stretches: Iterable[LogSegment], session: str) -> Iterator[tuple[str, str]]:
+    """The blobs that entries name, and the entries."""
+    for stretch in stretches:
+        yield from stretch.blobs
+        yield from ((name, entry) for of, name, entry in stretch.spilled if of == session)
+
+
+def _was_session(directory: Path) -> bool:
+    """Whether a directory holds what is left of a session without its root's log."""
+    parts = {"lock", "root", "blobs", STATEMENT, SIGNATURE}
+    return (
+        directory.is_dir() and (directory / "lock").is_file() and {each.name for each in directory.iterdir()} <= parts
+    )
+
+
+def _count(number: int, what: str, plural: str = "") -> str:
+    return f"{number} {what if number == 1 else plural or what + 's'}"

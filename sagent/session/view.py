@@ -1,0 +1,198 @@
+"""What is in a log, read from its file when it is asked for, so that one of a million entries needs little memory.
+
+In memory there is where each entry ends and of which kind it is, a dozen bytes for each.
+"""
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from sagent.errors import SessionCorrupt
+from sagent.session.entries import Entry, parse_line
+
+
+class LogView(ABC):
+    """The entries that a log had when it was asked for them, in the order written, those of abandoned branches too.
+    They can be gone through again and again.
+
+    Going through them raises SessionCorrupt where a line is not what was written, and OSError.
+    """
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self.of()
+
+    @abstractmethod
+    def of(self, *kinds: str) -> Iterator[Entry]:
+        """Those of some kinds; all where none is named."""
+
+    @abstractmethod
+    def branch(self, *kinds: str) -> Iterator[Entry]:
+        """The same, without those of abandoned branches."""
+
+    @abstractmethod
+    def latest(self, *kinds: str) -> Iterator[Entry]:
+        """Those of some kinds, or all, the last one first."""
+
+
+class MemoryLogView(LogView):
+    """Entries that are in memory."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+
+    def of(self, *kinds: str) -> Iterator[Entry]:
+        """Those of some kinds."""
+        return (entry for entry in self._entries if not kinds or entry.kind in kinds)
+
+    def branch(self, *kinds: str) -> Iterator[Entry]:
+        """Those of the last branch."""
+        return (entry for entry in follow(self._entries) if not kinds or entry.kind in kinds)
+
+    def latest(self, *kinds: str) -> Iterator[Entry]:
+        """Backwards."""
+        return (entry for entry in reversed(self._entries) if not kinds or entry.kind in kinds)
+
+
+class Index:
+    """Where the entries of a file end, of which kinds they are, and which of them take up an earlier one."""
+
+    def __init__(self) -> None:
+        self._ends = array("Q")
+        self._kinds = array("I")
+        self._names: dict[str, int] = {}
+        self._forks: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def forks(self) -> Sequence[tuple[int, str]]:
+        """The entries that take up an earlier one: their numbers, from 0, and the ids of those."""
+        return self._forks
+
+    def add(self, size: int, parent: str, kind: str) -> None:
+        """Count an entry of so many bytes behind the last one."""
+        if kind == "forked":
+            self._forks.append((len(self._ends), parent))
+        self._kinds.append(self._names.setdefault(kind, len(self._names)))
+        self._ends.append(self.size + size)
+
+    def cut(self, size: int) -> None:
+        """Forget what lies behind so many bytes."""
+        while self.size > size:
+            self._ends.pop()
+        del self._kinds[len(self._ends) :]
+        while self._forks and self._forks[-1][0] >= len(self._ends):
+            self._forks.pop()
+
+    def place(self, number: int) -> tuple[int, int]:
+        """Where an entry begins, and its size, in bytes."""
+        start = self._ends[number - 1] if number else 0
+        return start, self._ends[number] - start
+
+    def choose(self, numbers: Iterable[int], kinds: Sequence[str]) -> Iterator[int]:
+        """Those of some entries that are of some kinds."""
+        wanted, found = {self._names.get(kind) for kind in kinds}, self._kinds
+        return (number for number in numbers if not kinds or found[number] in wanted)
+
+
+class FileLogView(LogView):
+    """Entries that are in a file; each is verified again when it is read."""
+
+    def __init__(self, file: Path, index: Index) -> None:
+        self._file = file
+        self._index = index
+        self._count = len(index)  # what is appended later is not looked at
+        self._taken_up: dict[str, int] = {}  # the numbers of entries that were taken up again
+
+    def of(self, *kinds: str) -> Iterator[Entry]:
+        """Those of some kinds."""
+        return self._read(self._index.choose(range(self._count), kinds))
+
+    def branch(self, *kinds: str) -> Iterator[Entry]:
+        """Those of the last branch."""
+        for stretch in self._stretches():
+            yield from self._read(self._index.choose(stretch, kinds))
+
+    def latest(self, *kinds: str) -> Iterator[Entry]:
+        """Backwards."""
+        return self._read(self._index.choose(range(self._count - 1, -1, -1), kinds))
+
+    def _read(self, numbers: Iterable[int]) -> Iterator[Entry]:
+        here = -1
+        with self._file.open("rb", buffering=1 << 16) as stream:
+            for number in numbers:
+                start, size = self._index.place(number)
+                if start != here:
+                    stream.seek(start)
+                here = start + size
+                try:
+                    yield parse_line(stream.read(size))
+                except ValueError as error:
+                    raise damaged(self._file, number + 1, str(error)) from error
+
+    def _stretches(self) -> list[range]:
+        """The numbers of the entries of the last branch."""
+        found: list[range] = []
+        stop = self._count
+        for fork, parent in reversed(self._index.forks):
+            if fork < stop:
+                found.append(range(fork, stop))
+                stop = self._number(parent) + 1
+        found.append(range(stop))
+        return found[::-1]
+
+    def _number(self, taken_up: str) -> int:
+        """The number of an entry that was taken up again. Their ids are in the file alone: it is gone through once."""
+        if taken_up not in self._taken_up:
+            wanted = {parent.encode(): parent for _, parent in self._index.forks}
+            with self._file.open("rb", buffering=1 << 18) as stream:
+                for number, line in enumerate(stream):
+                    if (name := wanted.get(line[_ID])) is not None:
+                        self._taken_up[name] = number
+        return self._taken_up[taken_up]
+
+
+def follow(entries: Iterable[Entry], head: str = "") -> tuple[Entry, ...]:
+    """The entries from the first one to `head`, or to the last one; abandoned branches left out.
+
+    Raises ValueError when there is no entry of that id.
+    """
+    every = tuple(entries)
+    by_id = {entry.id: entry for entry in every}
+    if head and head not in by_id:
+        raise ValueError(f"no entry {head!r} in this log")
+    path: list[Entry] = []
+    entry = by_id[head] if head else every[-1] if every else None
+    while entry is not None:
+        path.append(entry)
+        entry = by_id.get(entry.parent)
+    return tuple(reversed(path))
+
+
+def session_of(file: Path) -> Path:
+    """The session directory in which a log's file lies, children's files included."""
+    found = file.parent
+    for directory in file.parents:
+        inside = directory == file.parent or directory / "root" in file.parents
+        if inside and (directory / "root.jsonl").exists():
+            found = directory  # the outermost: a child may be called root too
+    return found
+
+
+def damaged(file: Path, number: int, reason: str) -> SessionCorrupt:
+    """The error for a line of a log, counted from 1."""
+    session = session_of(file)
+    return SessionCorrupt(
+        f"{file}, line {number}: {reason}. `sagent sessions repair {session}` moves the file aside and keeps the "
+        f"{number - 1} entries before that line."
+    )
+
+
+_ID = slice(len(b'{"id":"'), len(b'{"id":"') + 64)

@@ -1,0 +1,133 @@
+"""A run from its events: what `--trace` and `--output-format stream-json` write."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.transcript.steps import (
+    Answered,
+    Asked,
+    Charged,
+    Damaged,
+    Ended,
+    Opened,
+    Refused,
+    Remark,
+    Said,
+    Step,
+    Turn,
+    as_json,
+    as_number,
+    as_usd,
+    charged,
+    consulted,
+)
+
+_SKIPPED = {"text_delta", "thinking_delta", "tool_progress", "tool_started", "advice_delta"}
+"""Pieces of what is told whole later."""
+
+
+def read_events(lines: Iterable[bytes]) -> Iterator[Step]:
+    """The steps of a run from lines of JSON. A line that cannot be read is a step of its own."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value: object = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            torn = "" if line.endswith(b"\n") else "; it has no end: its writer was killed, or is still at work"
+            yield Damaged(number, f"not JSON ({_first_line(error)}){torn}")
+            continue
+        event = as_object(value)
+        kind = as_str(event.get("type"))
+        if not kind:
+            yield Damaged(number, "not an event: it has no `type`")
+        elif kind not in _SKIPPED:
+            found = list(_steps(kind, as_str(event.get("agent"), "root"), event))
+            yield from found or [Damaged(number, f"an event of the unknown type {kind!r}")]
+
+
+def _steps(kind: str, agent: str, event: Mapping[str, object]) -> Iterator[Step]:
+    match kind:
+        case "session":
+            model, at = as_str(event.get("model")), as_str(event.get("at"))
+            resumed = event.get("resumed") is True
+            yield Opened(agent, as_str(event.get("session_id")), model, resumed=resumed, at=at)
+        case "received":
+            message = as_object(event.get("message"))
+            yield Said(agent, _text(message), as_str(message.get("sender")))
+        case "reply_finished":
+            yield from _turn(agent, event)
+        case "tool_finished":
+            yield _answered(agent, event)
+        case "denied":
+            yield Refused(agent, as_str(event.get("call_id")), as_str(event.get("tool")), as_str(event.get("reason")))
+        case "advice":
+            yield consulted(agent, event)
+            yield from _advice_charge(agent, event)
+        case "retrying":
+            yield Remark(agent, f"tried again: {as_str(event.get('reason'))}")
+        case "switched":
+            yield Remark(agent, f"switched: {as_str(event.get('what'))}")
+        case "notice":
+            yield Remark(agent, as_str(event.get("text")))
+        case "result":
+            yield _ended(agent, event)
+        case _:
+            return
+
+
+def _turn(agent: str, event: Mapping[str, object]) -> Iterator[Step]:
+    message = as_object(event.get("message"))
+    model = as_str(message.get("model"))
+    calls = tuple(
+        Asked(as_str(part.get("call_id")), as_str(part.get("name")), as_json(part.get("arguments")))
+        for part in map(as_object, as_array(message.get("parts")))
+        if part.get("type") == "tool_call"
+    )
+    yield Turn(agent, model, _text(message), calls, as_str(message.get("stop_reason")), as_str(event.get("at")))
+    yield replace(charged(agent, "executor", model, event.get("usage"), event.get("usd")), at_once=True)
+
+
+def _advice_charge(agent: str, event: Mapping[str, object]) -> Iterator[Charged]:
+    charge = charged(
+        agent,
+        f"advisor:{as_str(event.get('advisor'))}",
+        as_str(event.get("model")),
+        event.get("usage"),
+        event.get("usd"),
+    )
+    if charge.read or charge.written:
+        yield replace(charge, at_once=True)
+
+
+def _answered(agent: str, event: Mapping[str, object]) -> Answered:
+    what = as_str(event.get("summary")) or as_str(event.get("text"))
+    failed = event.get("is_error") is True
+    seconds = as_number(event.get("seconds"))
+    return Answered(agent, as_str(event.get("call_id")), as_str(event.get("name")), what, failed, seconds)
+
+
+def _ended(agent: str, event: Mapping[str, object]) -> Ended:
+    cost = as_object(event.get("cost_usd"))
+    usd = {kind: as_usd(cost.get(kind)) for kind in ("total", "executor", "advisor", "other")}
+    error = as_object(event.get("error"))
+    return Ended(
+        agent,
+        as_str(event.get("stop_reason")),
+        as_str(error.get("message")),
+        as_int(event.get("num_turns")),
+        as_number(event.get("duration_ms")) / 1000,
+        {kind: amount for kind, amount in usd.items() if amount is not None},
+        tuple(as_str(model) for model in as_array(cost.get("unpriced"))),
+    )
+
+
+def _text(message: Mapping[str, object]) -> str:
+    parts = map(as_object, as_array(message.get("parts")))
+    return "".join(as_str(part.get("text")) for part in parts if part.get("type") == "text")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).split("\n", 1)[0]

@@ -1,0 +1,268 @@
+"""A session for others: as a bundle that proves itself, as a page, as Markdown, or as lines of JSON."""
+
+import heapq
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from sagent.errors import SagentError, SessionCorrupt
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import canonical_bytes, sha256_hex
+from sagent.session.blobs import BlobDirectory
+from sagent.session.bundle import SESSION, write_bundle
+from sagent.session.entries import Entry
+from sagent.session.log import read_log
+from sagent.session.names import agent_of
+from sagent.session.segment import Place
+from sagent.session.signature import SIGNATURE, STATEMENT
+from sagent.session.store import log_files
+from sagent.session.verify import Proof, verify
+from sagent.transcript.export_html import Checked, Fetch, write_page
+from sagent.transcript.export_markdown import write_markdown
+from sagent.transcript.export_record import Record, Sums, read_record
+from sagent.transcript.export_redaction import Redaction
+
+Format: TypeAlias = Literal["bundle", "html", "md", "jsonl"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What came of it: how many secrets were taken out, of how many entries and blobs, and what is wrong with what was
+    exported. `id` is that of a bundle's manifest; `unsearched` are blobs that are no text."""
+
+    secrets: int = 0
+    entries: int = 0
+    blobs: int = 0
+    unsearched: int = 0
+    id: str = ""
+    problems: tuple[str, ...] = ()
+
+
+def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction) -> tuple[bytes, Exported]:
+    """A session as a page or as Markdown. What is damaged is left out and told. Raises SagentError and OSError."""
+    proof = verify(session)
+    record = read_record(session, log_files(session))
+    checked = _checked(proof)
+    if kind == "html":
+        page = write_page(record, redaction, checked, _fetch(session))
+    else:
+        page = write_markdown(record, redaction, checked).encode()
+    return page, Exported(secrets=redaction.count, problems=tuple(dict.fromkeys((*proof.problems, *record.damaged))))
+
+
+def export_lines(session: Path, redaction: Redaction) -> Iterator[bytes]:
+    """Every entry of every agent, in the order written, each a line of JSON with its `agent`; one that secrets were
+    taken out of says so by `"redacted":true`, and no longer matches its id. Raises SessionCorrupt and OSError."""
+    streams = [_entries(session, file) for file in log_files(session)]
+    for _, agent, entry in heapq.merge(*streams, key=lambda item: item[0]):
+        line = redaction.entry(entry)
+        mark = b'"redacted":true,' if line is not entry.line else b""
+        yield b'{"agent":%b,%b%b' % (json.dumps(agent).encode(), mark, line[1:])
+
+
+def export_bundle(session: Path, out: Path, redaction: Redaction, settings: Mapping[str, str]) -> Exported:
+    """Write a bundle: the session's logs and blobs, a report, a page, and a manifest of all of them. The same session
+    and settings make the same bytes.
+
+    Raises SessionCorrupt for a session that does not verify: repair it first. Raises OSError.
+    """
+    proof = verify(session)
+    torn = [problem for problem in proof.problems if "unfinished entry" in problem]
+    if len(torn) < len(proof.problems):
+        raise SessionCorrupt(
+            f"{session} does not verify, so it makes no bundle: {proof.problems[0]} (`sagent verify` tells all; "
+            "`sagent sessions repair` keeps the good beginning; --format html shows what can be read)"
+        )
+    with tempfile.TemporaryDirectory(prefix="sagent-") as scratch:
+        return _Bundle(session, Path(scratch), redaction).write(out, proof, settings, torn)
+
+
+class _Bundle:
+    """A bundle while it is put together. What secrets were taken out of lies in `scratch`."""
+
+    def __init__(self, session: Path, scratch: Path, redaction: Redaction) -> None:
+        self._session = session
+        self._scratch = scratch
+        self._redaction = redaction
+        self._files: dict[str, Place | bytes] = {}
+        self._entries: dict[str, dict[str, int]] = {}
+        self._blobs: dict[str, int] = {}
+        self._unsearched: list[str] = []
+
+    def write(self, out: Path, proof: Proof, settings: Mapping[str, str], torn: Sequence[str]) -> Exported:
+        """Collect, then write."""
+        for file in log_files(self._session):
+            self._log(file)
+        self._keep_blobs()
+        for name in (STATEMENT, SIGNATURE):
+            with suppress(FileNotFoundError):
+                self._files[SESSION + name] = _place(self._session / name)
+        secrets = self._redaction.count
+        record = read_record(self._session, log_files(self._session))
+        apart = Redaction(self._redaction.keep)  # the same secrets again
+        self._files["report.html"] = write_page(record, apart, _checked(proof), _fetch(self._session))
+        self._files["report.json"] = canonical_bytes(apart.value(report(record, proof))) + b"\n"
+        written = write_bundle(out, self._members(record, proof, settings, secrets), self._files)
+        entries = sum(map(len, self._entries.values()))
+        return Exported(secrets, entries, len(self._blobs), len(self._unsearched), written, tuple(torn))
+
+    def _members(self, record: Record, proof: Proof, settings: Mapping[str, str], secrets: int) -> dict[str, object]:
+        clean = Redaction()
+        return {
+            "session": proof.session,
+            "heads": dict(proof.heads),
+            "environment": clean.value(record.environment),
+            "parameters": clean.value(record.parameters),
+            "settings": clean.value(dict(settings)),
+            "redacted": {"secrets": secrets, "entries": self._entries, "blobs": self._blobs},
+            "searched": not self._redaction.keep,
+            "unsearched": sorted(self._unsearched),
+        }
+
+    def _log(self, file: Path) -> None:
+        """A log, its unfinished end left out; a copy where something was taken out of it."""
+        name = f"{agent_of(self._session, file)}.jsonl"
+        size, changed = 0, {}
+        copy = self._scratch / sha256_hex(name.encode())
+        with copy.open("wb") as out:
+            for entry in read_log(file):
+                before = self._redaction.count
+                line = self._redaction.entry(entry)
+                out.write(line)
+                size += len(entry.line)
+                if line is not entry.line:
+                    changed[entry.id] = self._redaction.count - before
+        if changed:
+            self._entries[name] = changed
+            self._files[SESSION + name] = _place(copy)
+        else:
+            copy.unlink()
+            self._files[SESSION + name] = Place(file, 0, size)
+
+    def _keep_blobs(self) -> None:
+        directory = self._session / "blobs"
+        for file in sorted(directory.iterdir()) if directory.is_dir() else ():
+            if file.name.startswith("scratch-"):
+                continue
+            name = f"{SESSION}blobs/{file.name}"
+            self._files[name] = _place(file)
+            if self._redaction.keep:
+                continue
+            try:
+                text = file.read_bytes().decode()
+            except UnicodeDecodeError:
+                self._unsearched.append(file.name)
+                continue
+            before = self._redaction.count
+            clean = self._redaction.text(text)
+            if self._redaction.count > before:
+                copy = self._scratch / file.name
+                copy.write_bytes(clean.encode())
+                self._files[name] = _place(copy)
+                self._blobs[file.name] = self._redaction.count - before
+
+
+def report(record: Record, proof: Proof) -> dict[str, object]:
+    """What a session came to, as JSON: telemetry, cost, consultations, context, audit. USD are strings."""
+    total = record.total
+    denied = [(block, call) for block in record.blocks for call in block.calls if call.denied]
+    failed = [block for block in record.blocks if block.kind == "note" and block.title == "failed"]
+    advice = [block for block in record.blocks if block.kind == "advice"]
+    return {
+        "session": record.session,
+        "title": record.title,
+        "cwd": record.cwd,
+        "environment": record.environment,
+        "first": record.first,
+        "last": record.last,
+        "telemetry": {
+            "turns": sum(member.turns for member in record.agents.values()),
+            "calls": sum(member.calls for member in record.agents.values()),
+            "tools": {name: dict(counts) for name, counts in record.tools.items()},
+            "agents": [
+                {
+                    "agent": member.path,
+                    "models": list(member.models),
+                    "turns": member.turns,
+                    "calls": member.calls,
+                    "entries": member.entries,
+                    "first": member.first,
+                    "last": member.last,
+                    "head": member.head,
+                }
+                for member in record.agents.values()
+            ],
+        },
+        "cost": {
+            "total": _sums(total),
+            "by_role": {name: _sums(sums) for name, sums in record.by_role.items()},
+            "by_model": {name: _sums(sums) for name, sums in record.by_model.items()},
+            "by_agent": {name: _sums(sums) for name, sums in record.by_agent.items()},
+        },
+        "context": {
+            "compactions": record.compactions,
+            "tokens_removed": record.compacted,
+            "cache_read": total.usage.cache_read,
+        },
+        "consultations": [
+            {"agent": each.agent, "advisor": each.title, "at": each.at, "status": each.stop, "verdict": each.status,
+             "text": each.text}
+            for each in advice
+        ],
+        "audit": {
+            "verified": [{"part": part.name, "checked": part.checked} for part in proof.parts],
+            "problems": list(proof.problems),
+            "notes": list(proof.notes),
+            "denied": [
+                {"agent": block.agent, "at": block.at, "tool": call.name, "reason": call.result}
+                for block, call in denied
+            ],
+            "failed": [{"agent": block.agent, "at": block.at, "what": block.text} for block in failed],
+            "withheld": sum(block.stop == "withheld" for block in advice),
+        },
+    }  # fmt: skip
+
+
+def _sums(sums: Sums) -> dict[str, object]:
+    usage = sums.usage
+    return {
+        "calls": sums.calls,
+        "usd": str(sums.usd),
+        "unpriced_calls": sums.unpriced,
+        "input": usage.input,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write + usage.cache_write_1h,
+        "output": usage.output,
+    }
+
+
+def _checked(proof: Proof) -> Checked:
+    if proof.problems:
+        return Checked(f"NOT OK: {len(proof.problems)} found", proof.problems)
+    return Checked(f"OK when it was exported: logs {len(proof.heads)}, entries {proof.entries}, blobs {proof.blobs}")
+
+
+def _entries(session: Path, file: Path) -> Iterator[tuple[str, str, Entry]]:
+    at = ""
+    for entry in read_log(file):
+        at = max(at, entry.at)  # a clock that went back does not change the order
+        yield at, agent_of(session, file), entry
+
+
+def _place(file: Path) -> Place:
+    return Place(file, 0, file.stat().st_size)
+
+
+def _fetch(session: Path) -> Fetch:
+    blobs = BlobDirectory(session / "blobs")
+
+    def fetch(name: str) -> bytes | None:
+        try:
+            return blobs.get(name)
+        except (SagentError, OSError):
+            return None
+
+    return fetch

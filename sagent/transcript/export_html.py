@@ -1,0 +1,413 @@
+"""A session as one page that needs nothing but itself: no network, no file beside it, and no script but its own.
+
+Whatever a model, a tool or a file says is text on it: escaped, and the page's policy lets nothing run or load that is
+not named by its sha256.
+"""
+
+import base64
+import hashlib
+import html
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from importlib.resources import files
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import json_dump, mend_text
+from sagent.transcript.export_record import Block, Call, Member, Record, Sums
+from sagent.transcript.export_redaction import Redaction
+
+SIZE = 9_500_000  # bytes that a page is held to, by cutting long texts
+MOST_MEDIA = 1_500_000  # bytes of images on a page
+CAPS = (50_000, 20_000, 8_000, 4_000, 2_000, 1_000, 500, 250, 120)  # characters that a text may be cut to
+_FRAME = 700  # bytes around a text, about
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+UNSAFE = {
+    **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
+    127: 0x2421,
+    **{code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)},
+}
+"""Control characters as their pictures, and marks that turn the direction of a text around as what they are."""
+
+Fetch = Callable[[str], bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What `sagent verify` says of the session that is shown."""
+
+    summary: str
+    problems: Sequence[str] = ()
+
+
+def write_page(record: Record, redaction: Redaction, checked: Checked, fetch: Fetch) -> bytes:
+    """The page, in UTF-8. `fetch` brings a blob, None where it is lost."""
+    found = redaction.count
+    page = b""
+    for cap in _caps(record):
+        redaction.count = found
+        page = _Page(record, redaction, fetch, cap).whole(checked).encode()
+        if len(page) <= SIZE:
+            break
+    return page
+
+
+def part_of_page(kind: str) -> str:
+    return files("sagent.transcript").joinpath(f"export_page.{kind}").read_text("utf-8")
+
+
+def source_of(text: str) -> str:
+    """How a content security policy names an inline style or script (CSP level 3, hash-source)."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+class _Page:
+    """The parts of a page."""
+
+    def __init__(self, record: Record, redaction: Redaction, fetch: Fetch, cap: int) -> None:
+        self._record = record
+        self._redaction = redaction
+        self._fetch = fetch
+        self._cap = cap
+        self._media = 0
+        self._left_out = 0
+        self._shown_media = 0
+
+    def whole(self, checked: Checked) -> str:
+        """The page."""
+        script = part_of_page("js")
+        style = part_of_page("css")
+        policy = (
+            f"default-src 'none'; style-src '{source_of(style)}'; script-src '{source_of(script)}'; img-src data:; "
+            "base-uri 'none'; form-action 'none'"
+        )
+        timeline = "".join(self.blocks())
+        parts = (self.costs(), self.agents(), self.consultations(), self.audit(checked), self.tools())
+        title = self._title()
+        facts = self.facts(checked)  # last: it tells what was taken out of all the others
+        return "".join(
+            (
+                '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+                f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n',
+                '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+                '<meta name="referrer" content="no-referrer">\n',
+                f"<title>{title} · sagent</title>\n<style>{style}</style>\n</head>\n<body>\n",
+                '<a class="skip" href="#timeline">Skip to the timeline</a>\n',
+                f"<header>\n<h1>{title}</h1>\n{facts}</header>\n<main>\n",
+                *parts,
+                timeline,
+                f"</section>\n</main>\n<footer>{_KEYS}</footer>\n<script>{script}</script>\n</body>\n</html>\n",
+            )
+        )
+
+    def text(self, text: str) -> str:
+        """A text of theirs, cut, without secrets, as text of a page."""
+        cap = self._cap
+        clean = self._redaction.text(text[: cap + 4_000])  # a secret at the cut is still whole
+        if len(text) > cap:
+            self._left_out += 1
+            clean = f"{clean[:cap]}\n[... cut: {len(text)} characters in all, the rest is in the log ...]"
+        return html.escape(mend_text(clean).translate(UNSAFE))
+
+    def _title(self) -> str:
+        """Its name; what was taken out of it is counted where it was said."""
+        before = self._redaction.count
+        title = self.text(self._record.title) or self.text(self._record.session) or "A session"
+        self._redaction.count = before
+        return title
+
+    def facts(self, checked: Checked) -> str:
+        """What it was, when and where."""
+        record, total = self._record, self._record.total
+        git = record.environment.get("git_commit")
+        dirty = ", with changes not committed" if record.environment.get("git_dirty") else ""
+        rows = [
+            ("session", record.session),
+            ("directory", record.cwd),
+            ("from", _when(record.first)),
+            ("to", _when(record.last)),
+            ("models", ", ".join(dict.fromkeys(model for each in record.agents.values() for model in each.models))),
+            ("git commit", f"{git}{dirty}" if git else ""),
+            ("sagent", str(record.environment.get("sagent", ""))),
+            ("turns", str(sum(each.turns for each in record.agents.values()))),
+            ("tool calls", str(sum(each.calls for each in record.agents.values()))),
+            ("cost", _usd(total)),
+            ("head", record.agents["root"].head if "root" in record.agents else ""),
+            ("verified", checked.summary),
+        ]
+        told = "".join(f"<dt>{name}</dt><dd>{self.text(value)}</dd>\n" for name, value in rows if value)
+        return f'<dl class="facts">\n{told}</dl>\n{self._warnings(checked)}'
+
+    def _warnings(self, checked: Checked) -> str:
+        told: list[str] = []
+        if self._redaction.keep:
+            told.append("Secrets were not looked for.")
+        elif self._redaction.count:
+            told.append(
+                f"{_count(self._redaction.count, 'secret')} taken out of what is shown here, found by shape: there may "
+                "be others."
+            )
+        if self._shown_media and not self._redaction.keep:
+            told.append(f"Nobody looked for secrets in what is a picture: {_count(self._shown_media, 'image')}.")
+        if self._left_out:
+            told.append(f"{_count(self._left_out, 'text')} cut, to keep the page small.")
+        if self._record.damaged:
+            told.append(f"{_count(len(self._record.damaged), 'entry', 'entries')} could not be read and are left out.")
+        if checked.problems:
+            told.append("The session does not verify: see Audit.")
+        return "".join(f'<p class="note">{words}</p>\n' for words in told)
+
+    def costs(self) -> str:
+        """What it cost, by role, model and agent."""
+        record = self._record
+        if not record.by_role:
+            return ""
+        parts = ['<section aria-labelledby="cost">\n<h2 id="cost">Cost</h2>\n', self._chart("role", record.by_role)]
+        parts += [
+            self._table(f"By {what}", what, sums)
+            for what, sums in (("role", record.by_role), ("model", record.by_model), ("agent", record.by_agent))
+        ]
+        return "".join((*parts, "</section>\n"))
+
+    def _chart(self, what: str, sums: Mapping[str, Sums]) -> str:
+        rows = sorted(sums.items(), key=lambda item: -item[1].usd)[:12]
+        most = max((each.usd for _, each in rows), default=Decimal(0)) or Decimal(1)
+        bars: list[str] = []
+        for place, (name, each) in enumerate(rows):
+            width = float(each.usd / most) * 300
+            y = 8 + place * 26
+            bars.append(
+                f'<text x="0" y="{y + 14}">{self.text(name[:28])}</text>'
+                f'<rect x="210" y="{y}" width="{max(width, 1):.1f}" height="18"></rect>'
+                f'<text x="{216 + max(width, 1):.1f}" y="{y + 14}">{_usd(each)}</text>'
+            )
+        words = "; ".join(f"{name} {_usd(each)}" for name, each in rows)
+        return (
+            f'<svg class="chart" viewBox="0 0 640 {16 + 26 * len(rows)}" role="img" '
+            f'aria-label="Cost by {what}: {self.text(words)}">{"".join(bars)}</svg>\n'
+        )
+
+    def _table(self, caption: str, what: str, sums: Mapping[str, Sums]) -> str:
+        rows = "".join(
+            f'<tr><th scope="row">{self.text(name)}</th><td>{each.calls}</td><td>{each.usage.input}</td>'
+            f"<td>{each.usage.cache_read}</td><td>{each.usage.cache_write + each.usage.cache_write_1h}</td>"
+            f"<td>{each.usage.output}</td><td>{_usd(each)}</td></tr>\n"
+            for name, each in sorted(sums.items(), key=lambda item: -item[1].usd)
+        )
+        names = (what, "calls", "input", "cache read", "cache written", "output", "cost")
+        head = "".join(f'<th scope="col">{name}</th>' for name in names)
+        label = f'role="region" aria-label="Cost by {what}"'
+        return (
+            f'<div class="wide" tabindex="0" {label}><table><caption>{caption}</caption>'
+            f"<thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>\n"
+        )
+
+    def agents(self) -> str:
+        """The tree."""
+        record = self._record
+        if not record.agents:
+            return ""
+        below: dict[str, list[Member]] = {}
+        for path, member in record.agents.items():
+            below.setdefault(path.rpartition("/")[0], []).append(member)
+        tree = "".join(self._branch(member, below, 0) for member in below.get("", []))
+        return (
+            '<section aria-labelledby="agents">\n<h2 id="agents">Agents</h2>\n'
+            f'<ul class="tree">{tree}</ul>\n</section>\n'
+        )
+
+    def _branch(self, member: Member, below: Mapping[str, list[Member]], depth: int) -> str:
+        path = self.text(member.path)
+        sums = self._record.by_agent.get(member.path, Sums())
+        told = [_count(member.turns, "turn"), _count(member.calls, "call"), _usd(sums)]
+        told += [self.text(", ".join(member.models))] if member.models else []
+        children = (
+            "".join(self._branch(child, below, depth + 1) for child in below.get(member.path, ())) if depth < 50 else ""
+        )
+        inner = f"<ul>{children}</ul>" if children else ""
+        return (
+            f'<li><a href="#timeline" data-agent="{path}">{path}</a> '
+            f'<span class="quiet">{" · ".join(told)}</span>{inner}</li>\n'
+        )
+
+    def consultations(self) -> str:
+        """What advisors said, with a way to where they said it."""
+        rows = [(place, block) for place, block in enumerate(self._record.blocks) if block.kind == "advice"]
+        if not rows:
+            return ""
+        body = "".join(
+            f'<tr><td><a href="#b{place}">{self.text(block.title)}</a></td><td>{self.text(block.agent)}</td>'
+            f"<td>{_when(block.at)}</td><td>{self.text(block.status)}</td></tr>\n"
+            for place, block in rows
+        )
+        head = "".join(f'<th scope="col">{name}</th>' for name in ("advisor", "asked by", "when", "verdict"))
+        return (
+            '<section aria-labelledby="advice">\n<h2 id="advice">Advice</h2>\n<div class="wide" tabindex="0" '
+            f'role="region" aria-label="Consultations"><table><thead><tr>{head}</tr></thead><tbody>\n{body}'
+            "</tbody></table></div>\n</section>\n"
+        )
+
+    def audit(self, checked: Checked) -> str:
+        """What was checked, denied and what failed."""
+        record = self._record
+        rows = "".join(
+            f'<tr><th scope="row">{self.text(name)}</th><td>{counts["calls"]}</td><td>{counts["failed"]}</td>'
+            f"<td>{counts['denied']}</td></tr>\n"
+            for name, counts in sorted(record.tools.items())
+        )
+        head = "".join(f'<th scope="col">{name}</th>' for name in ("tool", "calls", "failed", "denied"))
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>\n" if rows else ""
+        items = "".join(
+            f'<li class="bad">{self.text(problem)}</li>\n' for problem in (*checked.problems, *record.damaged)
+        )
+        items += "".join(
+            f'<li><a href="#b{place}">{self.text(f"{block.agent} · {call.name}")}</a>: {self.text(call.result)}</li>\n'
+            for place, block in enumerate(record.blocks)
+            for call in block.calls
+            if call.denied
+        )
+        compacted = (
+            f"<p>{_count(record.compactions, 'compaction')}; about {record.compacted} tokens left the context.</p>\n"
+            if record.compactions
+            else ""
+        )
+        return (
+            f'<section aria-labelledby="audit">\n<h2 id="audit">Audit</h2>\n<p>{self.text(checked.summary)}</p>\n'
+            f"{f'<ul>{items}</ul>' if items else ''}{compacted}{table}</section>\n"
+        )
+
+    def tools(self) -> str:
+        """The head of the timeline: search, and whose turns to show."""
+        options = "".join(
+            f'<option value="{self.text(path)}">{self.text(path)}</option>' for path in self._record.agents
+        )
+        return (
+            '<section aria-labelledby="timeline">\n<h2 id="timeline" tabindex="-1">Timeline</h2>\n'
+            '<div id="tools" class="tools" role="search" hidden>'
+            '<label for="words">Search</label><input id="words" type="search" autocomplete="off">'
+            '<label for="agent">Agent</label><select id="agent"><option value="">all</option>'
+            f'{options}</select><button id="unfold" type="button" aria-pressed="false">Open everything</button>'
+            '<span id="count" role="status" class="quiet"></span></div>\n'
+        )
+
+    def blocks(self) -> Iterator[str]:
+        """The timeline."""
+        for place, block in enumerate(self._record.blocks):
+            yield from self._block(place, block)
+
+    def _block(self, place: int, block: Block) -> Iterator[str]:
+        agent = self.text(block.agent)
+        kind = "remark" if block.kind == "note" else block.kind
+        when = f'<time datetime="{html.escape(block.at)}">{_when(block.at)}</time>'
+        heading = {
+            "said": f"{self.text(block.title)} to {agent}",
+            "turn": f"{agent} · turn {block.number}",
+            "advice": f"{self.text(block.title)} advises {agent}: {self.text(block.status)}",
+        }.get(block.kind, f"{agent} · {self.text(block.title)}")
+        told = [when]
+        if block.kind == "turn":
+            told.append(self.text(block.title))
+            if block.usd is not None:
+                told.append(f"{block.usd:.6f} USD")
+            if block.stop not in ("", "end", "tool_use"):
+                told.append(f'<span class="bad">{self.text(block.stop)}</span>')
+        yield (
+            f'<article id="b{place}" class="{kind}" data-agent="{agent}" tabindex="-1" aria-labelledby="h{place}">'
+            f'<h3 id="h{place}">{heading}</h3><div class="quiet">{" · ".join(part for part in told if part)}</div>'
+        )
+        if block.kind == "advice" and block.thinking:
+            yield f'<p class="quiet">{self.text(block.thinking)}</p>'
+        elif block.thinking:
+            yield f'<details><summary>Thinking</summary><div class="prose">{self.text(block.thinking)}</div></details>'
+        if block.text.strip():
+            yield f'<div class="prose">{self.text(block.text)}</div>'
+        yield from map(self._image, block.media)
+        for call in block.calls:
+            yield from self._call(call)
+        yield "</article>\n"
+
+    def _call(self, call: Call) -> Iterator[str]:
+        state = "denied" if call.denied else "failed" if call.failed else "" if call.done else "no result"
+        mark = f' <span class="bad">{state}</span>' if state else ""
+        took = f' <span class="quiet">{call.seconds:.1f} s</span>' if call.seconds >= 0.1 else ""
+        yield f"<details{' open' if call.diff else ''}><summary><code>{self.text(call.name)}</code> "
+        yield f"{self.text(_gist(call))}{mark}{took}</summary>"
+        shown = {name: value for name, value in call.arguments.items() if not (call.diff and name in _IN_DIFF)}
+        if shown:
+            yield f"<pre>{self.text(json_dump(self._redaction.value(shown)))}</pre>"
+        if call.diff:
+            yield f"<pre>{''.join(self._diff(call.diff))}</pre>"
+        if call.result:
+            yield f"<pre>{self.text(call.result)}</pre>"
+        yield from map(self._image, call.media)
+        yield "</details>"
+
+    def _diff(self, diff: str) -> Iterator[str]:
+        for line in self.text(diff).split("\n"):
+            match line[:1]:
+                case "+":
+                    yield f"<ins>{line}</ins>"
+                case "-":
+                    yield f"<del>{line}</del>"
+                case _:
+                    yield f"{line}\n"
+
+    def _image(self, media: tuple[str, str]) -> str:
+        """An image, while there is room for it."""
+        kind, name = media
+        data = self._fetch(name) if kind in _IMAGES else None
+        if data is None or self._media + len(data) > MOST_MEDIA:
+            return f'<p class="quiet">[{self.text(kind)}, blob {self.text(name)}]</p>'
+        self._media += len(data)
+        self._shown_media += 1
+        source = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+        return f'<p><img src="{source}" alt="an image of the session, blob {self.text(name)}"></p>'
+
+
+_KEYS = (
+    '<p class="quiet">Keys: <kbd>/</kbd> search, <kbd>j</kbd> and <kbd>k</kbd> next and previous, <kbd>o</kbd> open or '
+    "close everything, <kbd>Esc</kbd> clear the search. Written by sagent from the session's own log.</p>"
+)
+_IN_DIFF = ("old_string", "new_string", "edits", "content")
+
+
+def _caps(record: Record) -> Sequence[int]:
+    """To how many characters texts may be cut so that they should all fit, and what to try if they do not."""
+    texts: list[str] = []
+    for block in record.blocks:
+        texts += (block.text, block.thinking)
+        for call in block.calls:
+            texts += (call.result, call.diff, json_dump(call.arguments))
+    sizes = [(len(text), _weight(text)) for text in texts if text]
+    room = SIZE - _FRAME * (len(record.blocks) + sum(len(block.calls) for block in record.blocks))
+    fitting = [cap for cap in CAPS if sum(min(length, cap) * weight for length, weight in sizes) <= room]
+    return fitting or CAPS[-1:]
+
+
+def _weight(text: str) -> float:
+    """Bytes on a page for a character of a text, going by how it begins."""
+    sample = text[:1_000]
+    return len(html.escape(mend_text(sample)).encode()) / len(sample)
+
+
+def _gist(call: Call) -> str:
+    """What a call is about, in a line."""
+    for name in ("command", "file_path", "path", "pattern", "url", "query", "task", "prompt", "description"):
+        value = call.arguments.get(name)
+        if isinstance(value, str) and value:
+            line = value.strip().split("\n", 1)[0]
+            return line if len(line) <= 160 else line[:159] + "…"
+    return ""
+
+
+def _when(at: str) -> str:
+    return html.escape(at[:19].replace("T", " ") + " UTC" if at else "")
+
+
+def _usd(sums: Sums) -> str:
+    if sums.unpriced and not sums.usd:
+        return "price unknown"
+    return f"{'≥ ' if sums.unpriced else ''}{sums.usd:.4f} USD"
+
+
+def _count(number: int, what: str, plural: str = "") -> str:
+    return f"{number} {what if number == 1 else plural or what + 's'}"

@@ -1,0 +1,181 @@
+"""Two sessions side by side."""
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+from sagent.codec import encode_message, encode_result_part
+from sagent.lab.sessiondiff import Outcome, as_json, put_beside, text_lines
+from sagent.lab.sessiondiff_html import write_beside
+from sagent.lib.json import JsonObject
+from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
+from sagent.session.entries import Bill, opened, spent
+from sagent.session.folds import spend
+from sagent.session.log import FileLog, read_log
+from sagent.session.store import Session, log_files
+from sagent.usage import Usage
+
+EVIL = "</td></table><script>alert(1)</script>\x1b[31m"
+
+
+def session(
+    path: Path,
+    *runs: tuple[str, Sequence[tuple[str, ...]]],
+    usd: Decimal | None = Decimal("0.00123456789"),
+    cwd: str = "/work",
+    model: str = "claude-sonnet-4-6",
+) -> Path:
+    """A session: prompts, each with turns; a turn is its text and what it calls."""
+    with Session.create_at(path) as made:
+        log = made.log()
+        log.append("opened", opened(made.id, "root", cwd, {"sagent": "0.1.0"}))
+        for prompt, turns in runs:
+            log.append("message", encode_message(user(prompt), None))
+            log.append("prompt", {"system": "be", "tools": []})
+            for turn in turns:
+                _turn(log, model, usd, *turn)
+    return path
+
+
+def _turn(log: FileLog, model: str, usd: Decimal | None, text: str, *called: str) -> None:
+    calls = tuple(ToolCall(f"c{place}", "Bash", JsonObject({"command": each})) for place, each in enumerate(called))
+    sha256 = text.encode().hex().ljust(64, "0")[:64]
+    log.append("request", {"sha256": sha256, "size": 9, "model": model, "parameters": {}})
+    said = assistant(text, *calls, model=f"anthropic/{model}", stop="tool_use" if calls else "end")
+    log.append("message", encode_message(said, None))
+    usage = Usage(input=10, output=3, cache_read=7)
+    log.append("spent", spent(Bill("root", "executor", "anthropic", model, usage, usd)))
+    for call in calls:
+        denied = call.arguments["command"] == "rm"
+        result = ToolResult(call.id, (Text("Permission denied: no" if denied else "fine"),), denied)
+        log.append("result", {"result": encode_result_part(result, None), "seconds": 0.1})
+
+
+TWO = (("Fix it.", [("I look.", "ls", "cat"), ("Done.",)]), ("Sure?", [("Yes.",)]))
+
+
+def test_a_session_beside_itself_is_the_same_in_everything(tmp_path: Path) -> None:
+    one = session(tmp_path / "a", *TWO)
+    beside = put_beside(one, one)
+    assert beside.is_same
+    assert [(row.same_request, row.same_calls, row.same_reply) for row in beside.rows] == [(True, True, True)] * 3
+    assert beside.left == beside.right
+    assert "every request, call and reply is the same" in list(text_lines(beside))
+
+
+def test_turns_stand_beside_those_that_answer_the_same_prompt(tmp_path: Path) -> None:
+    one = session(tmp_path / "a", *TWO)
+    other = session(
+        tmp_path / "b",
+        ("Hello.", [("Hi.",)]),
+        ("Fix it.", [("I look.", "ls"), ("I try.", "rm"), ("Done.",)]),
+        ("Sure?", [("Yes.",)]),
+    )
+    rows = put_beside(one, other).rows
+    shown = [(row.prompt, row.left and row.left.turn, row.right and row.right.turn, row.same_calls) for row in rows]
+    assert shown == [
+        ("Hello.", None, 1, None),
+        ("Fix it.", 1, 2, False),
+        ("Fix it.", 2, 3, False),
+        ("Fix it.", None, 4, None),
+        ("Sure?", 3, 5, True),
+    ]
+
+
+def test_figures_are_those_of_the_bills_to_the_last_digit(tmp_path: Path) -> None:
+    one, other = session(tmp_path / "a", *TWO), session(tmp_path / "b", TWO[0], usd=Decimal("1E-28"))
+    beside = put_beside(one, other)
+    for side, path in ((beside.left, one), (beside.right, other)):
+        told = spend(entry for file in log_files(path) for entry in read_log(file))
+        assert side.total.usd == told.cost.total
+        assert side.total.usage == told.usage
+        assert {role: each.usd for role, each in side.by_role.items()} == told.cost.by_role
+    shown = as_json(beside)
+    assert shown["a"]["cost"]["usd"] == "0.00370370367"  # type: ignore[index,call-overload]
+    assert shown["b"]["cost"]["usd"] == "0.0000000000000000000000000002"  # type: ignore[index,call-overload]
+    assert shown["b"]["cost"]["tokens"]["cache_read"] == 14  # type: ignore[index,call-overload]
+
+
+def test_a_price_that_is_not_known_makes_the_cost_a_minimum(tmp_path: Path) -> None:
+    one = session(tmp_path / "a", ("Fix it.", [("Done.",)]), usd=None)
+    with Session.open(one) as made:
+        made.log().append("spent", spent(Bill("root", "advisor:x", "openai", "gpt", Usage(input=1), Decimal("0.5"))))
+    beside = put_beside(one, one)
+    lines = "\n".join(text_lines(beside))
+    assert "≥ 0.5 USD" in lines
+    assert "price unknown" in lines
+    assert any("at least" in note for note in beside.notes)
+
+
+def test_errors_and_denials_are_told_apart(tmp_path: Path) -> None:
+    one = session(tmp_path / "a", ("Fix it.", [("I look.", "ls", "rm"), ("Done.",)]))
+    side = put_beside(one, one).left
+    assert (side.calls, side.errors, side.denials, side.turns) == (2, 0, 1, 2)
+
+
+def test_what_the_check_said_is_shown_with_where_it_ran(tmp_path: Path) -> None:
+    one = session(tmp_path / "a", *TWO)
+    beside = put_beside(one, one).checked(
+        Outcome("make test", 0, "ok", "/a"), Outcome("make test", None, "/b is no longer there", "/b"), "Take care."
+    )
+    lines = "\n".join(text_lines(beside))
+    assert "exit 0" in lines
+    assert "not known: /b is no longer there" in lines
+    assert "note: Take care." in lines
+    assert as_json(beside)["b"]["outcome"] == {  # type: ignore[index,call-overload]
+        "command": "make test", "exit_code": None, "said": "/b is no longer there", "directory": "/b"
+    }  # fmt: skip
+
+
+class Page(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_needs_nothing_but_itself_and_its_headings_are_in_order(tmp_path: Path) -> None:
+    one = session(tmp_path / "a", (f"Fix it. {EVIL}", [(f"Done. {EVIL}",)]))
+    other = session(tmp_path / "b", (f"Fix it. {EVIL}", [("No.",)]))
+    page = write_beside(put_beside(one, other)).decode()
+    found = Page(page)
+    assert not found.open
+    assert "script" not in [tag for tag, _ in found.tags]
+    assert not re.search(r"\s(src|href)=\"(?!#)", page)
+    assert "\x1b" not in page
+    levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert levels.count(1) == 1
+    assert "color-scheme: light dark" in page
+    scrolled = [attributes for _, attributes in found.tags if attributes.get("class") == "wide"]
+    assert scrolled
+    assert all(attributes.get("tabindex") == "0" and attributes.get("aria-label") for attributes in scrolled)
+    assert "default-src 'none'" in page.replace("&#x27;", "'")
+
+
+def test_sessions_without_a_turn_are_no_error(tmp_path: Path) -> None:
+    one, other = session(tmp_path / "a"), session(tmp_path / "b")
+    beside = put_beside(one, other)
+    assert beside.rows == ()
+    assert b"Neither has a turn" in write_beside(beside)
+
+
+def test_a_message_that_is_only_media_has_a_row(tmp_path: Path) -> None:
+    one = session(tmp_path / "a", ("", [("Done.",)]))
+    assert put_beside(one, one).rows[0].prompt == ""
+    assert Message("user").content == ""

@@ -1,0 +1,202 @@
+"""What entries say of files, and what winding back makes of it: no file is touched here."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.lib.json import as_object, canonical_bytes, json_load
+from sagent.rewind.plan import (
+    ABSENT,
+    BETWEEN,
+    DIRECTORY,
+    ELSE,
+    NOT_SEEN,
+    REWIND,
+    Omission,
+    Plan,
+    Return,
+    Snapshot,
+    Step,
+    Touch,
+    Touched,
+    blobs_of,
+    cut_off,
+    plan,
+    read_touched,
+    settle,
+    since,
+    touched,
+    unknown,
+    way_back,
+)
+from sagent.session.entries import spawned
+from sagent.session.log import MemoryLog
+
+PATHS = (
+    st.binary(min_size=1, max_size=12).filter(lambda path: b"\0" not in path).map(lambda path: "/" + os.fsdecode(path))
+)
+SNAPSHOTS = st.one_of(
+    st.just(ABSENT),
+    st.just(DIRECTORY),
+    st.builds(lambda blob, mode: Snapshot("file", blob, mode), st.just("a" * 64), st.integers(0, 0o7777)),
+    PATHS.map(lambda target: Snapshot("link", target=target)),
+    st.sampled_from(("too large", "odd")).map(unknown),
+)
+
+
+def file(content: str) -> Snapshot:
+    return Snapshot("file", content * 64, 0o644)
+
+
+def ended(call: str, path: str, before: Snapshot, after: Snapshot, **more: object) -> Touched:
+    return Touched(call, "Edit", True, (Touch(path, before, after),), **more)  # type: ignore[arg-type]
+
+
+@given(
+    st.builds(
+        Touched,
+        call=st.text("abc", max_size=3),
+        tool=st.just("Bash"),
+        ended=st.just(True),
+        files=st.lists(st.builds(Touch, PATHS, SNAPSHOTS, SNAPSHOTS), max_size=3).map(tuple),
+        made=st.lists(PATHS, max_size=2).map(tuple),
+        gone=st.lists(PATHS, max_size=2).map(tuple),
+        omitted=st.lists(st.builds(Omission, PATHS, st.just("why")), max_size=2).map(tuple),
+        trees=st.lists(PATHS, max_size=2).map(tuple),
+        beside=st.lists(st.text("abc", max_size=3), max_size=2).map(tuple),
+    )
+)
+def test_a_body_says_what_was_put_into_it(what: Touched) -> None:
+    body = as_object(json_load(canonical_bytes(touched(what))))
+    assert read_touched(body) == what
+    assert len(list(blobs_of(body))) == sum(
+        side.kind == "file" for touch in what.files for side in (touch.before, touch.after)
+    )
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(("files", "path", "before", "after", "blob", "mode", "omitted")), inner)
+        ),
+    )
+)
+def test_nothing_that_is_not_understood_is_ever_wound_back(body: object) -> None:
+    what = read_touched(as_object(body))
+    found = plan([what])
+    now = {item.path: item.expected[0] if item.expected else ABSENT for item in found.items}
+    for step in settle(found, now)[0]:
+        assert step.target.kind != "unknown"
+        assert step.now.kind != "unknown"
+
+
+def test_the_first_before_and_the_last_after_count() -> None:
+    found = plan([ended("1", "/a", ABSENT, file("1")), ended("2", "/a", file("1"), file("2"))])
+    assert settle(found, {"/a": file("2")}) == ([Step("/a", file("2"), ABSENT)], [])
+    assert settle(found, {"/a": ABSENT}) == ([], [])
+    assert settle(found, {"/a": file("1")}) == ([], [Omission("/a", ELSE)])
+    assert settle(found, {"/a": unknown("odd")}) == ([], [Omission("/a", "odd")])
+
+
+def test_a_change_by_somebody_else_in_between_is_noticed() -> None:
+    found = plan([ended("1", "/a", ABSENT, file("1")), ended("2", "/a", file("9"), file("2"))])
+    assert settle(found, {"/a": file("2")}) == ([], [Omission("/a", BETWEEN)])
+
+
+def test_a_mode_is_part_of_a_file() -> None:
+    found = plan([ended("1", "/a", file("1"), Snapshot("file", "1" * 64, 0o755))])
+    assert settle(found, {"/a": file("1")}) == ([], [])
+    assert len(settle(found, {"/a": Snapshot("file", "1" * 64, 0o755)})[0]) == 1
+
+
+def test_what_began_and_did_not_end() -> None:
+    begun = Touched("1", "Edit", False, (Touch("/a", file("1"), unknown(NOT_SEEN)),))
+    assert settle(plan([begun]), {"/a": file("1")}) == ([], [])
+    assert settle(plan([begun]), {"/a": file("2")}) == ([], [Omission("/a", ELSE)])
+    planned = Touched("1", REWIND, False, (Touch("/a", file("1"), file("0")),))
+    assert len(settle(plan([planned]), {"/a": file("0")})[0]) == 1
+    command = Touched("2", "Bash", False, trees=("/work",))
+    assert plan([command]) == Plan(omitted=(Omission("/work", NOT_SEEN),), commands=True)
+
+
+def test_directories_go_in_the_order_in_which_they_can() -> None:
+    first = Touched("1", "Bash", True, made=("/w/a", "/w/a/b"), gone=("/w/old", "/w/old/er"))
+    found = plan([first, Touched("2", "Bash", True, made=("/w/old",), gone=("/w/a/b",))])
+    assert (found.made, found.gone) == (("/w/a/b", "/w/a"), ("/w/old", "/w/old/er"))
+
+
+def test_only_what_came_after_counts_whatever_the_branch() -> None:
+    log = MemoryLog()
+    first = log.append("opened", {}).id
+    log.append("touched", touched(ended("1", "/a", ABSENT, file("1"))))
+    middle = log.append("label", {}).id
+    log.append("touched", touched(ended("2", "/b", ABSENT, file("1"))))
+    log.fork(first)
+    log.append("touched", touched(ended("3", "/c", ABSENT, file("1"))))
+
+    def calls(entry: str) -> list[str]:
+        return [what.call for what in since(lambda _: log.entries(), "root", entry)]
+
+    assert (calls(first), calls(middle), calls(log.head), calls("")) == (
+        ["1", "2", "3"],
+        ["2", "3"],
+        [],
+        ["1", "2", "3"],
+    )
+    with pytest.raises(ValueError, match="no entry"):
+        calls("f" * 64)
+
+
+def test_agents_below_count_from_when_they_were_spawned_or_by_the_clock() -> None:
+    log = MemoryLog()
+    log.append("opened", {})
+    old, new = log.child("root/old"), log.child("root/new")
+    log.append("spawned", spawned("root/old", old.append("opened", {}).id))
+    old.append("touched", touched(ended("before", "/a", ABSENT, file("1"))))
+    point = log.append("label", {}).id
+    log.append("touched", touched(ended("own", "/b", ABSENT, file("1"))))
+    old.append("touched", touched(ended("after", "/a", file("1"), file("2"))))
+    below = log.child("root/new/deep")
+    log.append("spawned", spawned("root/new", new.append("opened", {}).id))
+    new.append("spawned", spawned("root/new/deep", below.append("opened", {}).id))
+    below.append("touched", touched(ended("deep", "/c", ABSENT, file("1"))))
+    logs = {"root": log, "root/old": old, "root/new": new, "root/new/deep": below}
+    found = since(lambda agent: logs[agent].entries(), "root", point)
+    assert [what.call for what in found] == ["own", "after", "deep"]
+
+
+def test_what_a_killed_process_left_open_is_closed() -> None:
+    log = MemoryLog()
+    log.append("touched", touched(Touched("1", "Bash", False, trees=("/work",))))
+    log.append("touched", touched(Touched("2", "Bash", False, trees=("/work",))))
+    log.append("touched", touched(Touched("2", "Bash", True)))
+    (left,) = cut_off(log.entries())
+    assert (left.call, left.ended, left.omitted) == ("1", True, (Omission("/work", NOT_SEEN),))
+    log.append("touched", touched(left))
+    assert list(cut_off(log.entries())) == []
+    assert since(lambda _: log.entries(), "root", log.head) == ()
+
+
+def test_the_way_back_is_there_until_something_is_said() -> None:
+    log = MemoryLog()
+    log.append("opened", {})
+    first = log.append("label", {}).id
+    last = log.append("label", {}).id
+    assert way_back(log.entries()) is None
+    log.append("touched", touched(Touched("rewind-1", REWIND, False)))
+    log.append("touched", touched(Touched("rewind-1", REWIND, True)))
+    found = way_back(log.entries())
+    assert found is not None
+    assert (found.files, found.conversation) == (last, "")
+    left = log.head
+    forked = log.fork(first).id
+    log.append("touched", touched(Touched("rewind-2", REWIND, False)))
+    found = way_back(log.entries())
+    assert isinstance(found, Return)
+    assert (found.files, found.conversation) == (forked, left)
+    log.append("message", {})
+    assert way_back(log.entries()) is None

@@ -1,0 +1,864 @@
+"""Files wound back: by what tools and commands did, and never over what somebody else did."""
+
+import asyncio
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+from cast import Cast, call, in_turn, root_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import sagent.rewind.snapshot as snapshot_module
+from sagent.agent import Agent, Resources
+from sagent.errors import UsageError
+from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.lib.names import quote_path
+from sagent.messages import ToolCall
+from sagent.rewind.plan import ABSENT, BETWEEN, ELSE, NOT_SEEN, Touched, read_touched
+from sagent.rewind.recorder import only_looks
+from sagent.rewind.restore import FileChanges
+from sagent.session.entries import opened
+from sagent.session.log import Log, MemoryLog
+from sagent.session.store import Session, copy
+from sagent.session.verify import verify
+from sagent.testing import ScriptedModel
+from sagent.tool import RunContext, Workspace
+from sagent.tools import Bash, Edit, Read, Write
+
+IDENTITY = ("-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "commit.gpgsign=false")
+
+
+def git(cwd: Path, *words: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(["git", *IDENTITY, *words], cwd=cwd, capture_output=True, check=True, env=environment)
+    return os.fsdecode(done.stdout)
+
+
+def tree(root: Path) -> dict[str, object]:
+    """What is in a directory, git's own aside: contents, modes, links."""
+    found: dict[str, object] = {}
+    for above, directories, names in os.walk(root):
+        if ".git" in directories:
+            directories.remove(".git")
+        for name in (*names, *(each for each in directories if Path(above, each).is_symlink())):
+            path = Path(above, name)
+            if path.is_symlink():
+                found[str(path.relative_to(root))] = os.readlink(path)
+            else:
+                found[str(path.relative_to(root))] = (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
+    return found
+
+
+@pytest.fixture
+def bash() -> Bash:
+    return Bash()
+
+
+@dataclass
+class Rig:
+    """An agent at work in a directory; what it is told to do it does, call by call."""
+
+    agent: Agent
+    cwd: Path
+    steps: list[tuple[ToolCall, ...] | str]
+    number: int = 0
+
+    async def do(self, *calls: tuple[str, dict[str, object]]) -> str:
+        """Make the calls of one turn; the id of the last entry before it."""
+        before = self.agent.log.head
+        made = []
+        for name, arguments in calls:
+            self.number += 1
+            made.append(call(f"c{self.number}", name, **arguments))
+        self.steps += [tuple(made), "done"]
+        await self.agent.run("do it")
+        return before
+
+    async def run(self, command: str) -> str:
+        return await self.do(("Bash", {"command": command}))
+
+    async def write(self, name: str, content: str) -> str:
+        return await self.do(("Read", {"file_path": name}), ("Write", {"file_path": name, "content": content}))
+
+    @property
+    def said(self) -> str:
+        """The results of the last turn."""
+        return "\n".join(result.text for message in self.agent.messages[-3:] for result in message.results)
+
+
+def desk_of(cwd: Path, log: Log, *more: object) -> Rig:
+    steps: list[tuple[ToolCall, ...] | str] = []
+    model = ScriptedModel(lambda _: steps.pop(0))
+    model = Cast(root=lambda _: steps.pop(0))
+    tools = (Bash(), Edit(), Read(), Write(), *more)
+    agent = Agent(model, tools=tools, resources=Resources(log=log, workspace=Workspace(cwd)))  # type: ignore[arg-type]
+    return Rig(agent, cwd, steps)
+
+
+@asynccontextmanager
+async def at_work(cwd: Path, *more: object) -> AsyncIterator[Rig]:
+    log = MemoryLog()
+    log.append("opened", opened(log.session_id, "root", str(cwd), {}))
+    rig = desk_of(cwd, log, *more)
+    try:
+        yield rig
+    finally:
+        await rig.agent.aclose()
+        log.close()
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """A directory without git."""
+    made = tmp_path / "plain"
+    made.mkdir()
+    (made / "a.txt").write_text("a\n")
+    (made / "below").mkdir()
+    (made / "below" / "b.txt").write_text("b\n")
+    return made
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A directory with git, and something of every kind in it."""
+    made = tmp_path / "repository"
+    made.mkdir()
+    git(made, "init", "-q", "-b", "main")
+    (made / "a.txt").write_text("a\n")
+    (made / "below").mkdir()
+    (made / "below" / "b.txt").write_text("b\n")
+    (made / ".gitignore").write_text("*.log\nbuild/\n")
+    git(made, "add", ".")
+    git(made, "commit", "-q", "-m", "first")
+    (made / "build").mkdir()
+    (made / "build" / "out").write_text("built\n")
+    (made / "new.txt").write_text("not added\n")
+    return made
+
+
+def paths(changes: FileChanges) -> dict[str, str]:
+    return {Path(change.path).name: change.how for change in changes.changed}
+
+
+@pytest.mark.parametrize("where", ["plain", "repository"])
+async def test_tools_and_commands_are_wound_back_and_forth(where: str, request: pytest.FixtureRequest) -> None:
+    cwd: Path = request.getfixturevalue(where)
+    states = [tree(cwd)]
+    async with at_work(cwd) as rig:
+        points = [await rig.write("a.txt", "a\nb\n")]
+        states.append(tree(cwd))
+        points.append(await rig.write("new/deep/file.txt", "new\n"))
+        states.append(tree(cwd))
+        points.append(await rig.run("rm below/b.txt; mv a.txt c.txt; echo more >> new/deep/file.txt; chmod +x c.txt"))
+        states.append(tree(cwd))
+        points.append(await rig.run("rm -r new; mkdir -p x/y; echo x > x/y/z; ln -s ../c.txt x/link"))
+        states.append(tree(cwd))
+        tip = rig.agent.log.head
+        assert await rig.agent.preview(tip) == FileChanges()
+        for point, state in [*zip(points, states, strict=False)][::-1]:
+            seen = await rig.agent.preview(point)
+            done = await rig.agent.rewind_files(point)
+            assert (done.left, done.omitted) == ((), ())
+            assert done == seen
+            assert tree(cwd) == state
+        assert not (cwd / "x").exists()
+        assert not (cwd / "new").exists()
+        for point, state in zip([*points[1:], tip], states[1:], strict=True):
+            assert (await rig.agent.rewind_files(point)).left == ()
+            assert tree(cwd) == state
+
+
+async def test_what_a_preview_tells(plain: Path) -> None:
+    async with at_work(plain) as rig:
+        point = await rig.write("a.txt", "one\ntwo\n")
+        await rig.run("printf '\\0' > bits; rm below/b.txt")
+        seen = await rig.agent.preview(point)
+        assert {Path(one.path).name: (one.how, one.added, one.removed) for one in seen.changed} == {
+            "a.txt": ("written", 1, 2),
+            "bits": ("deleted", 0, 0),
+            "b.txt": ("created", 1, 0),
+        }
+        assert seen.commands
+        assert tree(plain)["a.txt"] == (b"one\ntwo\n", 0o644)
+        with pytest.raises(UsageError, match="no entry"):
+            await rig.agent.preview("f" * 64)
+
+
+async def test_a_session_with_checkpoints_verifies_and_its_blobs_are_accounted_for(plain: Path, tmp_path: Path) -> None:
+    with Session.create(tmp_path / "state", plain) as session:
+        session.log().append("opened", opened(session.id, "root", str(plain), {}))
+        rig = desk_of(plain, session.log())
+        point = await rig.write("a.txt", "changed by a tool\n")
+        await rig.run("echo changed by a command > below/b.txt")
+        await rig.agent.rewind_files(point)
+        await rig.agent.aclose()
+    assert not verify(session.path).problems
+    assert "named by no entry" not in str(verify(session.path).parts)
+    blobs = sorted((session.path / "blobs").iterdir())
+    assert {blob.read_bytes() for blob in blobs} == {
+        b"a\n",
+        b"changed by a tool\n",
+        b"b\n",
+        b"changed by a command\n",
+    }
+    for blob in blobs:
+        kept = blob.read_bytes()
+        blob.write_bytes(b"x" + kept[1:])
+        assert any(f"{blob.name} was changed" in problem for problem in verify(session.path).problems)
+        blob.unlink()
+        assert any(f"{blob.name} is missing" in problem for problem in verify(session.path).problems)
+        blob.write_bytes(kept)
+    assert not verify(session.path).problems
+
+
+# -- what git has stays git's ------------------------------------------------------------------------------------------
+
+
+def state_of_git(cwd: Path) -> tuple[bytes, str, str]:
+    refs = git(cwd, "for-each-ref") + git(cwd, "symbolic-ref", "HEAD") + git(cwd, "stash", "list")
+    return (cwd / ".git" / "index").read_bytes(), refs, git(cwd, "count-objects")
+
+
+async def test_index_branches_and_objects_are_never_touched(repository: Path) -> None:
+    (repository / "a.txt").write_text("staged\n")
+    git(repository, "add", "a.txt")
+    (repository / "a.txt").write_text("and changed\n")
+    git(repository, "status")
+    before, status, files = state_of_git(repository), git(repository, "status", "--porcelain"), tree(repository)
+    async with at_work(repository) as rig:
+        point = await rig.run("rm a.txt; echo b >> below/b.txt; echo x > x")
+        await rig.write("below/b.txt", "by a tool\n")
+        assert state_of_git(repository) == before
+        await rig.agent.rewind_files(point)
+    assert tree(repository) == files
+    assert state_of_git(repository) == before
+    assert not (repository / ".git" / "index.lock").exists()
+    assert git(repository, "status", "--porcelain") == status
+
+
+async def test_a_commit_and_another_branch_stay_while_the_files_go_back(repository: Path) -> None:
+    files = tree(repository)
+    async with at_work(repository) as rig:
+        commit = f"git {' '.join(IDENTITY)} commit -qam second"
+        point = await rig.run(f"git checkout -q -b other; echo more >> a.txt; git rm -q below/b.txt; {commit}")
+        assert git(repository, "log", "--format=%s").split() == ["second", "first"]
+        refs = git(repository, "for-each-ref")
+        assert paths(await rig.agent.rewind_files(point)) == {"a.txt": "written", "b.txt": "created"}
+        assert tree(repository) == files
+        assert git(repository, "for-each-ref") == refs
+
+
+async def test_what_git_ignores_is_never_deleted_and_said_not_to_be_covered(repository: Path) -> None:
+    async with at_work(repository) as rig:
+        point = await rig.run(
+            "rm .gitignore; echo other > build/out; echo mine > fresh.log; mkdir -p n/m; echo > n/m/o"
+        )
+        done = await rig.agent.rewind_files(point)
+        assert {Path(one.path).name for one in done.omitted} == {"out"}
+        assert (repository / "build" / "out").read_text() == "other\n"
+        assert not (repository / "fresh.log").exists()
+        assert not (repository / "n").exists()
+        assert (repository / ".gitignore").exists()
+
+
+async def test_lines_that_repeat_are_counted_and_not_compared_one_by_one(
+    plain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which would take a minute for 2,000 of them."""
+    (plain / "a.txt").write_text("same\n" * 1_999)
+    async with at_work(plain) as rig:
+        point = await rig.run("sed -i 'n;s/same/other/' a.txt; echo >> below/b.txt")
+        monkeypatch.setattr("difflib.SequenceMatcher", None)
+        seen = await rig.agent.preview(point)
+    assert {Path(one.path).name: (one.added, one.removed) for one in seen.changed} == {
+        "a.txt": (999, 999),
+        "b.txt": (0, 1),
+    }
+
+
+@pytest.mark.parametrize("where", ["plain", "repository"])
+async def test_a_file_that_is_called_like_a_log_makes_no_session(where: str, request: pytest.FixtureRequest) -> None:
+    cwd: Path = request.getfixturevalue(where)
+    (cwd / "root.jsonl").write_text('{"id":"data of somebody\'s own"}\n')
+    before = tree(cwd)
+    with Session.create_at(cwd / "another") as other:
+        other.log().append("opened", opened(other.id, "root", str(cwd), {}))
+        with Session.create_at(cwd / "empty"):
+            async with at_work(cwd) as rig:
+                point = await rig.run("echo more >> a.txt; echo x >> root.jsonl; echo x >> another/root.jsonl")
+                assert paths(await rig.agent.rewind_files(point)) == {"a.txt": "written", "root.jsonl": "written"}
+    after = tree(cwd)
+    assert {name: after[name] for name in before} == before
+    assert (cwd / "another" / "root.jsonl").read_text().endswith("x\n")
+
+
+def test_a_file_whose_content_cannot_be_kept_is_not_taken_for_none(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+
+    def keep(_: bytes) -> str:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    assert "No such file" in snapshot_module.look(os.fsencode(tmp_path / "a"), keep).why
+    assert snapshot_module.look(os.fsencode(tmp_path / "b"), keep) == ABSENT
+
+
+async def test_a_repository_that_comes_or_goes_does_not_make_old_files_new(plain: Path, repository: Path) -> None:
+    (plain / "node_modules").mkdir()
+    (plain / "node_modules" / "theirs").write_text("theirs")
+    for cwd, command in ((plain, "git init -q ."), (repository, "rm -rf .git")):
+        files = tree(cwd)
+        async with at_work(cwd) as rig:
+            point = await rig.run(f"{command}; echo x > x")
+            done = await rig.agent.rewind_files(point)
+            assert paths(done) == {"x": "deleted"}
+            assert tree(cwd) == files
+
+
+async def test_line_ends_of_the_working_tree_and_filters(repository: Path) -> None:
+    (repository / ".gitattributes").write_text("*.crlf text eol=crlf\n*.secret filter=upper\n")
+    git(repository, "config", "filter.upper.clean", "tr a-z A-Z")
+    git(repository, "config", "filter.upper.smudge", "touch smudged; tr A-Z a-z")
+    (repository / "one.crlf").write_bytes(b"one\r\ntwo\r\n")
+    (repository / "two.secret").write_bytes(b"secret\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "with attributes")
+    async with at_work(repository) as rig:
+        await rig.run("sleep 0.1")  # until times tell that nothing has changed
+        point = await rig.run("echo changed > one.crlf; echo changed > two.secret")
+        done = await rig.agent.rewind_files(point)
+        assert paths(done) == {"one.crlf": "written"}
+        assert (repository / "one.crlf").read_bytes() == b"one\r\ntwo\r\n"
+        ((name, why),) = {(Path(one.path).name, one.why) for one in done.left}
+        assert (name, "filter" in why) == ("two.secret", True)
+        assert not (repository / "smudged").exists()
+
+
+async def test_git_is_asked_once_where_nothing_else_happened(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    run = snapshot_module.Stop.run
+
+    def counted(stop: snapshot_module.Stop, argv: list[str], cwd: bytes, data: bytes = b"") -> bytes | None:
+        asked.append(next(word for word in argv if word in ("ls-files", "cat-file", "check-attr")))
+        return run(stop, argv, cwd, data)
+
+    monkeypatch.setattr(snapshot_module.Stop, "run", counted)
+    async with at_work(repository) as rig:
+        await asyncio.sleep(0.1)
+        await rig.run("sleep 0.1; true; echo one > one")
+        asked.clear()
+        await asyncio.sleep(0.1)
+        await rig.run("sleep 0.1; echo two >> a.txt")
+        assert asked == ["ls-files", "cat-file", "check-attr"]
+        await asyncio.sleep(0.1)
+        (repository / "below" / "b.txt").write_text("theirs\n")
+        (repository / "one").write_text("theirs as well\n")
+        asked.clear()
+        point = await rig.run("echo mine > below/b.txt; rm one a.txt")
+        assert asked == ["ls-files"]
+        (repository / "below" / "theirs").write_text("new\n")
+        await rig.run("echo mine > below/theirs")
+        assert paths(await rig.agent.rewind_files(point)) == {
+            "b.txt": "written",
+            "one": "created",
+            "a.txt": "created",
+            "theirs": "written",
+        }
+        assert (repository / "below" / "b.txt").read_text() == "theirs\n"
+        assert (repository / "one").read_text() == "theirs as well\n"
+        assert (repository / "a.txt").read_text() == "a\ntwo\n"
+        assert (repository / "below" / "theirs").read_text() == "new\n"
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["plain", "repository"])
+async def test_what_is_too_large_is_said_not_to_be_covered(where: str, request: pytest.FixtureRequest) -> None:
+    cwd: Path = request.getfixturevalue(where)
+    (cwd / "there.bin").write_bytes(b"1" * 10_000_000)
+    async with at_work(cwd) as rig:
+        point = await rig.run("head -c 10000000 /dev/zero > large.bin; echo 2 >> there.bin; echo x > a.txt")
+        done = await rig.agent.rewind_files(point)
+        assert paths(done) == {"a.txt": "written"}
+        assert {(Path(one.path).name, "1 MiB" in one.why) for one in done.left} == {
+            ("large.bin", True),
+            ("there.bin", True),
+        }
+        assert {one.path for one in done.left} == {one.path for one in done.omitted}
+        assert (cwd / "large.bin").stat().st_size == 10_000_000
+        assert sum(file.stat().st_size for file in rig.agent.log.blobs.scratch().parent.iterdir()) < 1_000
+
+
+@pytest.mark.parametrize("where", ["plain", "repository"])
+async def test_too_many_files_are_said_not_to_be_covered(
+    where: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cwd: Path = request.getfixturevalue(where)
+    for number in range(60):
+        (cwd / f"file{number}").touch()
+    monkeypatch.setattr(snapshot_module, "MOST_FILES", 50)
+    async with at_work(cwd) as rig:
+        point = await rig.run("echo x > a.txt")
+        await rig.write("below/new.txt", "by a tool\n")
+        await rig.run("echo y > a.txt")
+        done = await rig.agent.rewind_files(point)
+        ((path, why),) = {(one.path, one.why) for one in done.omitted}
+        assert (path, "files" in why) == (str(cwd), True)
+        assert paths(done) == {"new.txt": "deleted"}
+        assert (cwd / "a.txt").read_text() == "y\n"
+
+
+async def test_what_is_held_in_memory_has_a_limit(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(10):
+        (plain / f"file{number}").write_text(str(number) * 1_000)
+    monkeypatch.setattr(snapshot_module, "MOST_HELD", 5_000)
+    async with at_work(plain) as rig:
+        point = await rig.run("for n in 0 1 2 3 4 5 6 7 8 9; do echo x > file$n; done")
+        done = await rig.agent.rewind_files(point)
+        assert 0 < len(done.changed) < 10
+        assert len(done.changed) + len(done.left) == 10
+        for change in done.changed:
+            assert Path(change.path).read_text() == Path(change.path).name[-1] * 1_000
+
+
+def touched_entries(agent: Agent) -> list[Touched]:
+    return [read_touched(entry.body) for entry in agent.log.entries() if entry.kind == "touched"]
+
+
+async def test_what_only_looks_costs_nothing(repository: Path) -> None:
+    async with at_work(repository) as rig:
+        await rig.do(("Read", {"file_path": "a.txt"}), ("Bash", {"command": "ls -la && git status | head -3"}))
+        assert touched_entries(rig.agent) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "looks"),
+    [
+        ("ls -la | head", True),
+        ("cd below && cat b.txt 2>/dev/null", True),
+        ("echo x > file", False),
+        ("PAGER=./run git log", False),
+        ("git status; ./run", False),
+        ("cat $(./run)", False),
+        ("find . -delete", False),
+        ("bash -c 'cat a.txt'", True),
+        ("bash -c 'rm a.txt'", False),
+    ],
+)
+def test_which_commands_only_look(command: str, looks: bool) -> None:
+    assert only_looks(command) is looks
+
+
+async def test_without_a_log_only_named_files_are_covered(plain: Path) -> None:
+    steps = [
+        (call("1", "Read", file_path="a.txt"), call("2", "Write", file_path="a.txt", content="x")),
+        (call("3", "Bash", command="echo y > below/b.txt"),),
+        "done",
+    ]
+    agent = Agent(
+        ScriptedModel(*steps), tools=(Bash(), Read(), Write()), resources=Resources(workspace=Workspace(plain))
+    )
+    await agent.run("do it")
+    done = await agent.rewind_files("")
+    assert paths(done) == {"a.txt": "written"}
+    assert (plain / "below" / "b.txt").read_text() == "y\n"
+    await agent.aclose()
+
+
+# -- others ------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_somebody_else_changed_is_left_alone(plain: Path) -> None:
+    async with at_work(plain) as rig:
+        point = await rig.run("echo 1 > one; echo 2 > two; echo 3 > three; echo 4 > a.txt; mkdir d; echo 5 > d/five")
+        (plain / "one").write_text("theirs\n")
+        (plain / "two").chmod(0o600)
+        (plain / "a.txt").unlink()
+        (plain / "d" / "theirs").write_text("theirs\n")
+        await rig.run("echo and mine >> one")
+        done = await rig.agent.rewind_files(point)
+        assert {Path(one.path).name: one.why for one in done.left} == {"one": BETWEEN, "two": ELSE, "a.txt": ELSE}
+        assert (plain / "one").read_text() == "theirs\nand mine\n"
+        assert not (plain / "three").exists()
+        assert not (plain / "a.txt").exists()
+        assert [path.name for path in (plain / "d").iterdir()] == ["theirs"]
+
+
+async def test_a_directory_that_became_a_link_is_not_followed(plain: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    async with at_work(plain) as rig:
+        point = await rig.run("echo changed > below/b.txt")
+        (plain / "below").rename(elsewhere / "below")
+        (plain / "below").symlink_to(elsewhere / "below")
+        done = await rig.agent.rewind_files(point)
+        assert done.changed == ()
+        assert len(done.left) == 1
+        assert (elsewhere / "below" / "b.txt").read_text() == "changed\n"
+
+
+async def test_files_and_directories_that_took_each_others_place(plain: Path) -> None:
+    before = tree(plain)
+    async with at_work(plain) as rig:
+        point = await rig.run("rm a.txt; mkdir a.txt; echo x > a.txt/x; rm -r below; echo y > below")
+        after, tip = tree(plain), rig.agent.log.head
+        assert (await rig.agent.rewind_files(point)).left == ()
+        assert tree(plain) == before
+        assert (await rig.agent.rewind_files(tip)).left == ()
+        assert tree(plain) == after
+
+
+ODD = ("new\nline", "caf\u00e9 \u65e5\u672c", "'quo\"te$'", os.fsdecode(b"not \xff utf-8"), "-dash", "tab\tand\x01")
+
+
+@pytest.mark.parametrize("where", ["plain", "repository"])
+async def test_odd_names(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    cwd: Path = request.getfixturevalue(where)
+    for name in ODD:
+        (cwd / name).write_text("before\n")
+    (cwd / "link").symlink_to(ODD[3])
+    before = tree(cwd)
+    with Session.create(tmp_path / "state", cwd) as session:
+        session.log().append("opened", opened(session.id, "root", str(cwd), {}))
+        rig = desk_of(cwd, session.log())
+        point = await rig.run('rm link; for f in *; do [ -f "$f" ] && echo x > "./$f" && mv -- "$f" "./$f.moved"; done')
+        after, tip = tree(cwd), rig.agent.log.head
+        assert len(after.keys() - before.keys()) > len(ODD)
+        assert (await rig.agent.rewind_files(point)).left == ()
+        assert tree(cwd) == before
+        assert (await rig.agent.rewind_files(tip)).left == ()
+        assert tree(cwd) == after
+        await rig.agent.aclose()
+    assert not verify(session.path).problems
+
+
+# -- calls at the same time, cut off, of others ------------------------------------------------------------------------
+
+
+async def test_a_call_that_is_interrupted_is_told_of(plain: Path) -> None:
+    async with at_work(plain) as rig:
+        run = asyncio.create_task(rig.run("echo x > x; sleep 60"))
+        while not (plain / "x").exists():
+            await asyncio.sleep(0.01)
+        rig.agent.interrupt()
+        await run
+        assert paths(await rig.agent.preview("")) == {"x": "deleted"}
+
+
+async def test_a_job_is_compared_when_it_ends_and_not_blamed_for_others(plain: Path) -> None:
+    async with at_work(plain) as rig:
+        point = rig.agent.log.head
+        waits = "while [ ! -e go ]; do sleep 0.02; done; echo job > job.txt"
+        rig.steps += [
+            (call("job", "Bash", command=waits, background=True),),
+            (call("tool", "Write", file_path="tool.txt", content="tool\n"),),
+            (call("other", "Bash", command="echo other > other.txt"),),
+            (call("go", "Write", file_path="go", content=""),),  # not before the other has ended
+            *["done"] * 3,
+        ]
+        await rig.agent.run("do it")
+        ended = [each for each in touched_entries(rig.agent) if each.ended]
+        found = {each.call: {Path(touch.path).name for touch in each.files} for each in ended}
+        assert found == {"tool": {"tool.txt"}, "other": {"other.txt"}, "go": {"go"}, "job": {"job.txt"}}
+        assert {each.call: each.beside for each in ended} == {
+            "tool": (),
+            "other": ("job",),
+            "go": (),
+            "job": ("other",),
+        }
+        await rig.agent.rewind_files(point)
+        assert set(tree(plain)) == {"a.txt", "below/b.txt"}
+
+
+async def test_a_job_is_not_blamed_for_a_directory_whose_name_only_begins_like_its_own(plain: Path) -> None:
+    elsewhere = plain.with_name("plainly") / "new" / "tool.txt"
+    async with at_work(plain) as rig:
+        point = rig.agent.log.head
+        rig.steps += [
+            (call("job", "Bash", command="while [ ! -e go ]; do sleep 0.02; done; echo > own", background=True),),
+            (call("tool", "Write", file_path=str(elsewhere), content="tool\n"),),
+            (call("other", "Bash", command=f"echo somebody else > {elsewhere}; touch go"),),
+            *["done"] * 3,
+        ]
+        await rig.agent.run("do it")
+        wrote = [each.call for each in touched_entries(rig.agent) for touch in each.files if "tool" in touch.path]
+        assert set(wrote) == {"tool"}
+        done = await rig.agent.rewind_files(point)
+        assert [(Path(one.path), one.why) for one in done.left] == [(elsewhere, ELSE)]
+        assert elsewhere.read_text() == "somebody else\n"
+
+
+async def test_a_job_is_not_blamed_for_what_git_ignores(repository: Path) -> None:
+    """Though it was told of it when a tool wrote it meanwhile."""
+    async with at_work(repository) as rig:
+        point = rig.agent.log.head
+        rig.steps += [
+            (call("job", "Bash", command="while [ ! -e go ]; do sleep 0.02; done; echo > own", background=True),),
+            (call("tool", "Write", file_path="build/tool.txt", content="tool\n"),),
+            (call("other", "Bash", command="echo somebody else > build/tool.txt; touch go"),),
+            *["done"] * 3,
+        ]
+        await rig.agent.run("do it")
+        wrote = [each.call for each in touched_entries(rig.agent) for touch in each.files if "tool" in touch.path]
+        assert set(wrote) == {"tool"}
+        done = await rig.agent.rewind_files(point)
+        assert [(Path(one.path).name, one.why) for one in done.left] == [("tool.txt", ELSE)]
+        assert (repository / "build" / "tool.txt").read_text() == "somebody else\n"
+
+
+async def test_what_children_did_is_wound_back_too(plain: Path) -> None:
+    def work(name: str) -> Callable[..., object]:
+        return in_turn(
+            (call("1", "Write", file_path=name, content=name), call("2", "Bash", command=f"echo > {name}.sh")), "ok"
+        )
+
+    spawn = call("s1", "AgentSpawn", prompt="write", name="a")
+    again = call("s2", "AgentSpawn", prompt="write", name="b")
+    model = Cast(root=in_turn((spawn,), "done", (again,), "done"), root__a=work("a"), root__b=work("b"))
+    log = MemoryLog()
+    agent = root_of(model, log=log, workspace=Workspace(plain))
+    agent._state.tools = {**agent._state.tools, "Write": Write(), "Bash": Bash()}
+    log.append("opened", {})
+    start = log.head
+    await agent.run("first")
+    middle = log.head
+    await agent.run("second")
+    assert paths(await agent.preview(middle)) == {"b": "deleted", "b.sh": "deleted"}
+    assert len((await agent.preview(start)).changed) == 4
+    await agent.rewind_files(middle)
+    assert set(tree(plain)) == {"a.txt", "below/b.txt", "a", "a.sh"}
+    await agent.rewind_files(start)
+    assert set(tree(plain)) == {"a.txt", "below/b.txt"}
+    await agent.aclose()
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from test_checkpoints import desk_of, opened
+from sagent.session.store import Session
+from sagent.tool import Effect
+from sagent.lib.json import json_freeze_object
+
+cwd = Path(sys.argv[2])
+
+class Dies:
+    name, description = "Dies", "writes and dies"
+    parameters = json_freeze_object({"type": "object"})
+    def __init__(self, name, effect): self.name, self._effect = name, effect
+    def effect(self, arguments, workspace): return self._effect
+    async def __call__(self, arguments, run):
+        (cwd / "a.txt").write_text("half\\n")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    with Session.open(Path(sys.argv[1])) as session:
+        kinds = {"write": Effect("write", (cwd / "a.txt",)), "execute": Effect("execute")}
+        rig = desk_of(cwd, session.log(), *(Dies(f"Dies-{kind}", effect) for kind, effect in kinds.items()))
+        await rig.write("below/b.txt", "whole\\n")
+        await rig.do((f"Dies-{sys.argv[4]}", {}))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("kind", ["write", "execute"])
+async def test_a_process_that_was_killed_leaves_an_honest_record(kind: str, plain: Path, tmp_path: Path) -> None:
+    with Session.create(tmp_path / "state", plain) as session:
+        session.log().append("opened", opened(session.id, "root", str(plain), {}))
+        point = session.log().head
+    argv = [
+        sys.executable,
+        "-c",
+        KILLED.replace("\\\\", "\\"),
+        str(session.path),
+        str(plain),
+        str(Path(__file__).parent),
+        kind,
+    ]
+    done = subprocess.run(
+        argv, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    with Session.open(session.path) as again:
+        rig = desk_of(plain, again.log())
+        await rig.agent.recall()
+        later = again.log().head
+        done = await rig.agent.rewind_files(point)
+        assert paths(done) == {"b.txt": "written"}
+        told = done.left if kind == "write" else done.omitted
+        assert [(one.path, one.why) for one in told] == [(str(plain / "a.txt" if kind == "write" else plain), NOT_SEEN)]
+        assert (plain / "a.txt").read_text() == "half\n"
+        assert not (await rig.agent.preview(again.log().head)).omitted
+        await rig.agent.rewind_files(later)
+        assert (plain / "below" / "b.txt").read_text() == "whole\n"
+        await rig.agent.aclose()
+    assert not verify(session.path).problems
+
+
+async def test_a_copy_of_a_session_winds_the_same_files_back(plain: Path, tmp_path: Path) -> None:
+    with Session.create(tmp_path / "state", plain) as session:
+        session.log().append("opened", opened(session.id, "root", str(plain), {}))
+        rig = desk_of(plain, session.log())
+        point = await rig.run("echo x > a.txt")
+        await rig.agent.aclose()
+    path = copy(session.path, tmp_path / "state", plain)
+    with Session.open(path) as again:
+        rig = desk_of(plain, again.log())
+        await rig.agent.recall()
+        await rig.agent.rewind_files(point)
+        await rig.agent.aclose()
+    assert (plain / "a.txt").read_text() == "a\n"
+    assert not verify(path).problems
+
+
+async def test_winding_back_can_be_cut_off_and_done_again(plain: Path) -> None:
+    before = tree(plain)
+    async with at_work(plain) as rig:
+        point = await rig.run("for n in $(seq 400); do echo $n > $n; done; rm a.txt")
+        tip = rig.agent.log.head
+        after = tree(plain)
+        for _ in range(3):
+            task = asyncio.create_task(rig.agent.rewind_files(point))
+            while not task.done() and len(os.listdir(plain)) > 250:
+                await asyncio.sleep(0.001)
+            task.cancel()
+            await asyncio.wait([task])
+            assert (await rig.agent.rewind_files(point)).left == ()
+            assert tree(plain) == before
+            assert (await rig.agent.rewind_files(tip)).left == ()
+            assert tree(plain) == after
+
+
+def test_an_agent_may_run_in_one_loop_after_the_other(plain: Path) -> None:
+    def calls(turn: int) -> tuple[ToolCall, ...]:
+        return tuple(
+            call(f"{turn}.{number}", "Write", file_path=f"{turn}.{number}", content="x") for number in range(4)
+        )
+
+    model = ScriptedModel(calls(1), "done", calls(2), "done")
+    agent = Agent(model, tools=(Write(),), resources=Resources(log=MemoryLog(), workspace=Workspace(plain)))
+    for _ in range(2):
+        assert agent.run_sync("do it").content == "done"
+    assert len(asyncio.run(agent.rewind_files("")).changed) == 8
+    assert set(tree(plain)) == {"a.txt", "below/b.txt"}
+
+
+# -- whatever happens --------------------------------------------------------------------------------------------------
+
+NAMES = ("a", "d/b", "d/e/c", "f/new\nline", os.fsdecode(b"f/not \xff utf-8"), "f/\u65e5\u672c")
+Step = tuple[str, str, str, int]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("tool", "command", "command", "theirs")),
+        st.sampled_from(("write", "write", "delete", "move", "mode", "link", "clear")),
+        st.sampled_from(NAMES),
+        st.integers(0, len(NAMES) - 1),
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+def change_file(root: Path, what: str, name: str, other: str, number: int) -> None:
+    """Do something to a file, where it can be done."""
+    path, target = root / name, root / other
+    there = os.path.lexists(path)
+    match what:
+        case "write":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_symlink():
+                path.unlink()
+            path.write_text(f"{number}\n")
+        case "delete" if there:
+            path.unlink()
+        case "move" if there and name != other:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+        case "mode" if there and not path.is_symlink():
+            path.chmod(0o644 if path.stat().st_mode & 0o100 else 0o755)
+        case "link":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            path.symlink_to(f"to {number}")
+        case "clear" if path.parent != root:
+            shutil.rmtree(path.parent, ignore_errors=True)
+
+
+class Change:
+    """A tool of which nobody knows what it does."""
+
+    name, description = "Change", "does something"
+    parameters = json_freeze_object({"type": "object"})
+    work: Callable[[], None]
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> str:
+        del arguments, run
+        self.work()
+        return "done"
+
+
+async def wind_through(cwd: Path, steps: list[Step], back: int) -> None:
+    """Do the steps, go back to before one of them, and forth again."""
+    change = Change()
+    seen: list[tuple[str, dict[str, object], dict[str, object]]] = []  # before each: the entry, and files
+    theirs: list[set[str]] = []
+    async with at_work(cwd, change) as rig:
+        for number, (who, what, name, other) in enumerate(steps):
+            before, entry = tree(cwd), rig.agent.log.head
+            if who == "tool":
+                quoted = quote_path(name)
+                await rig.do(
+                    ("Read", {"file_path": quoted}), ("Write", {"file_path": quoted, "content": f"{number}\n"})
+                )
+            else:
+                change.work = partial(change_file, cwd, what, name, NAMES[other], number)
+                await (rig.do(("Change", {})) if who == "command" else asyncio.to_thread(change.work))
+            after = tree(cwd)
+            seen.append((entry, before, after))
+            differs = {each for each in before.keys() | after.keys() if before.get(each) != after.get(each)}
+            theirs.append(differs if who == "theirs" else set())
+        place = back % len(steps)
+        entry, wanted, _ = seen[place]
+        untouchable = set().union(*theirs[place:])
+        now, tip = tree(cwd), rig.agent.log.head
+        done = await rig.agent.rewind_files(entry)
+        found = tree(cwd)
+        for name in wanted.keys() | now.keys() | found.keys():
+            by_others = [after.get(name) for (*_, after), names in zip(seen, theirs, strict=True) if name in names]
+            expected = [now.get(name), *by_others] if name in untouchable else [wanted.get(name)]
+            assert found.get(name) in expected, name
+        assert {Path(one.path).relative_to(cwd).as_posix() for one in done.left} <= untouchable
+        assert done.omitted == ()
+        assert (await rig.agent.rewind_files(tip)).left == ()
+        assert tree(cwd) == now
+        assert not list(cwd.rglob(".sagent-*"))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=STEPS, back=st.integers(0, 6), in_git=st.booleans())
+def test_any_point_comes_back_but_for_what_others_changed(steps: list[Step], back: int, *, in_git: bool) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        cwd = Path(directory).resolve()
+        for name in NAMES[:3]:
+            (cwd / name).parent.mkdir(parents=True, exist_ok=True)
+            (cwd / name).write_text("first\n")
+        if in_git:
+            git(cwd, "init", "-q", "-b", "main")
+            git(cwd, "add", ".")
+            git(cwd, "commit", "-q", "-m", "first")
+        before = state_of_git(cwd) if in_git else None
+        asyncio.run(wind_through(cwd, steps, back))
+        assert (state_of_git(cwd) if in_git else None) == before

@@ -1,0 +1,107 @@
+"""The trace file: every event a line, added to what is there, and never a reason for a run to fail."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sagent.errors import UsageError
+from sagent.events import Notice, TextDelta
+from sagent.transcript.file import TraceFile
+
+ROOT = Path(__file__).parents[2]
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    """The JSON lines of a file."""
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_every_event_is_a_line_with_its_time(recorded):
+    events = lines(recorded.trace)
+    assert events[0]["type"] == "session"
+    assert events[-1]["type"] == "result"
+    kinds = {event["type"] for event in events}
+    assert kinds >= {"received", "text_delta", "reply_finished", "tool_finished", "denied", "retrying"}
+    for event in events:
+        at = datetime.fromisoformat(str(event["at"]))
+        assert at.tzinfo is UTC
+        assert event["agent"] == "root"
+    assert [event["at"] for event in events] == sorted(event["at"] for event in events)
+
+
+def test_it_is_the_owners_alone_and_is_added_to(tmp_path):
+    path = tmp_path / "t.jsonl"
+    for text in ("one", "two"):
+        trace = TraceFile(path, pytest.fail)
+        trace.on_event(Notice("root", "info", text))
+        trace.close()
+        trace.close()
+        trace.on_event(Notice("root", "info", "after the end"))
+    assert [event["text"] for event in lines(path)] == ["one", "two"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_said_is_in_the_file_at_once_and_pieces_soon(tmp_path):
+    path = tmp_path / "t.jsonl"
+    trace = TraceFile(path, pytest.fail)
+    for _ in range(3):
+        trace.on_event(TextDelta("root", "a\ud800\u2028é"))
+    assert path.read_bytes() == b""
+    trace.on_event(Notice("root", "info", "whole"))
+    assert len(lines(path)) == 4
+    for _ in range(1000):
+        trace.on_event(TextDelta("root", "x" * 100))
+    assert path.stat().st_size > 1 << 16
+    trace.close()
+    assert len(path.read_text("utf-8").split("\n")) == 1005
+
+
+def test_another_file_is_not_spoiled(tmp_path):
+    notes = tmp_path / "notes.md"
+    notes.write_text("# Notes\n")
+    with pytest.raises(UsageError, match="is not a trace, so nothing is added"):
+        TraceFile(notes, pytest.fail)
+    assert notes.read_text() == "# Notes\n"
+    for path in (tmp_path, tmp_path / "no" / "where.jsonl"):
+        with pytest.raises(UsageError, match="cannot be written"):
+            TraceFile(path, pytest.fail)
+
+
+def test_a_line_that_was_cut_off_does_not_take_the_next_with_it(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"type":"notice","text":"one"}\n{"type":"not')
+    trace = TraceFile(path, pytest.fail)
+    trace.on_event(Notice("root", "info", "two"))
+    trace.close()
+    assert json.loads(path.read_text().splitlines()[-1])["text"] == "two"
+
+
+@pytest.mark.needs("linux")
+def test_a_full_disk_ends_the_trace_and_not_the_run():
+    said: list[str] = []
+    before = set(os.listdir("/proc/self/fd"))
+    trace = TraceFile(Path("/dev/full"), said.append)
+    for _ in range(3):
+        trace.on_event(Notice("root", "info", "lost"))
+    trace.close()
+    assert len(said) == 1
+    assert "/dev/full ends here" in said[0]
+    assert "No space left" in said[0]
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_killed_run_has_left_its_lines(tmp_path):
+    code = (
+        "import os, signal, sys; from pathlib import Path; from sagent.events import Notice\n"
+        "from sagent.transcript.file import TraceFile\n"
+        "trace = TraceFile(Path(sys.argv[1]), print); trace.on_event(Notice('root', 'info', 'kept'))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    path = tmp_path / "t.jsonl"
+    subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=False)
+    assert [event["text"] for event in lines(path)] == ["kept"]
