@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sagent.providers.families.anthropic import Anthropic, Bedrock, Foundry, VertexAnthropic
-    from sagent.providers.families.chat import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
-    from sagent.providers.families.google import Google, Vertex
-    from sagent.providers.families.responses import Azure, OpenAI, ResponsesProvider
+    from sagent.providers.families.anthropic.provider import Anthropic, Bedrock, Foundry, VertexAnthropic
+    from sagent.providers.families.chat.provider import ChatProvider, DashScope, MiniMax, Moonshot, OpenAICompatible
+    from sagent.providers.families.google.provider import Google, Vertex
+    from sagent.providers.families.responses.provider import Azure, OpenAI, ResponsesProvider
     from sagent.providers.local.llamacpp import LlamaCpp
     from sagent.providers.local.selfhosted import SelfHosted
     from sagent.providers.plans.anthropic_cli import AnthropicCLI
@@ -43,33 +43,31 @@ __all__ = [
     "row_named",
 ]
 
-_HOMES = {
-    "Anthropic": "families.anthropic",
-    "Bedrock": "families.anthropic",
-    "Foundry": "families.anthropic",
-    "VertexAnthropic": "families.anthropic",
-    "Vertex": "families.google",
-    "Azure": "families.responses",
-    "AnthropicCLI": "plans.anthropic_cli",
-    "LlamaCpp": "local.llamacpp",
-    "OpenAISubscription": "plans.openai_subscription",
-    "SelfHosted": "local.selfhosted",
-    "Google": "families.google",
-    "Timeouts": "wire.exchange",
-    "OpenAI": "families.responses",
-    "ResponsesProvider": "families.responses",
-    "infer": "registry",
-    "provider_named": "registry",
-    "row_named": "registry",
-    "Row": "rows",
-    "built_in": "rows",
-    "read_rows": "rows",
-}
-
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'families.chat')}"), name)
+    match name:
+        case "Anthropic" | "Bedrock" | "Foundry" | "VertexAnthropic":
+            from sagent.providers.families.anthropic import provider as home
+        case "ChatProvider" | "DashScope" | "MiniMax" | "Moonshot" | "OpenAICompatible":
+            from sagent.providers.families.chat import provider as home
+        case "Google" | "Vertex":
+            from sagent.providers.families.google import provider as home
+        case "Azure" | "OpenAI" | "ResponsesProvider":
+            from sagent.providers.families.responses import provider as home
+        case "LlamaCpp":
+            from sagent.providers.local import llamacpp as home
+        case "SelfHosted":
+            from sagent.providers.local import selfhosted as home
+        case "AnthropicCLI":
+            from sagent.providers.plans import anthropic_cli as home
+        case "OpenAISubscription":
+            from sagent.providers.plans import openai_subscription as home
+        case "infer" | "provider_named" | "row_named":
+            from sagent.providers import registry as home
+        case "Row" | "built_in" | "read_rows":
+            from sagent.providers import rows as home
+        case "Timeouts":
+            from sagent.providers.wire import exchange as home
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(home, name)

@@ -13,10 +13,10 @@ from sagent.providers.wire.exchange import Timeouts
 
 if TYPE_CHECKING:
     from sagent.model import Provider
-    from sagent.providers.families.anthropic import Anthropic
-    from sagent.providers.families.chat import ChatProvider
-    from sagent.providers.families.google import Google
-    from sagent.providers.families.responses import ResponsesProvider
+    from sagent.providers.families.anthropic.provider import Anthropic
+    from sagent.providers.families.chat.provider import ChatProvider
+    from sagent.providers.families.google.provider import Google
+    from sagent.providers.families.responses.provider import ResponsesProvider
     from sagent.providers.wire.transport import Transport
 
 
@@ -83,19 +83,19 @@ def _own_way(
 def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatProvider]":
     match row.family:
         case "anthropic":
-            from sagent.providers.families.anthropic import Anthropic
+            from sagent.providers.families.anthropic.provider import Anthropic
 
             return Anthropic
         case "google":
-            from sagent.providers.families.google import Google
+            from sagent.providers.families.google.provider import Google
 
             return Google
         case "responses":
-            from sagent.providers.families.responses import ResponsesProvider
+            from sagent.providers.families.responses.provider import ResponsesProvider
 
             return ResponsesProvider
         case _:
-            from sagent.providers.families.chat import ChatProvider
+            from sagent.providers.families.chat.provider import ChatProvider
 
             return ChatProvider
 

@@ -16,7 +16,7 @@ FAMILIES = ("anthropic", "chat", "responses", "google")
 STYLES = (
     *("", "openai", "reasoning", "level", "switch", "thinking", "adaptive", "enable_thinking", "template", "always"),
 )
-"""How an effort is told (chat_efforts.py); "" is not at all."""
+"""How an effort is sent (families/chat/efforts.py); "" is not at all."""
 STRUCTURES = ("", "json_schema", "json_object")
 """What a `response_format` may be; "" is that there is none."""
 _CHOICES: Mapping[str, tuple[str, ...]] = {

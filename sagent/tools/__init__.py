@@ -1,6 +1,5 @@
 """Built-in tools and the `@tool` decorator. Names load their module when first used, so that start-up stays cheap."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,15 +40,6 @@ AGENTS = ("AgentSpawn", "AgentSend", "AgentSelf", "BackgroundTask")
 BUILTIN = ("Read", "Write", "Edit", "Glob", "Grep", "List", "Bash", *AGENTS)
 """Names of the built-in tools, in the order in which a model sees them."""
 
-_HOMES = {
-    "FunctionTool": "decorator",
-    "tool": "decorator",
-    "AgentSelf": "agents",
-    "AgentSend": "agents",
-    "AgentSpawn": "agents",
-    "BackgroundTask": "background",
-}
-
 
 def agent_tools() -> "tuple[Tool, ...]":
     """One of each tool that concerns agents: spawn others, write to them, change oneself, look after jobs."""
@@ -73,6 +63,27 @@ def coding_tools() -> "tuple[Tool, ...]":
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, name.lower())}"), name)
+    match name:
+        case "AgentSelf" | "AgentSend" | "AgentSpawn":
+            from sagent.tools import agents as home
+        case "BackgroundTask":
+            from sagent.tools import background as home
+        case "Bash":
+            from sagent.tools import bash as home
+        case "FunctionTool" | "tool":
+            from sagent.tools import decorator as home
+        case "Edit":
+            from sagent.tools import edit as home
+        case "Glob":
+            from sagent.tools import glob as home
+        case "Grep":
+            from sagent.tools import grep as home
+        case "List":
+            from sagent.tools import list as home
+        case "Read":
+            from sagent.tools import read as home
+        case "Write":
+            from sagent.tools import write as home
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(home, name)

@@ -18,10 +18,10 @@ from genai_prices import calc_price
 
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.providers.families.anthropic_events import MessagesReplyReader
-from sagent.providers.families.chat_events import ChatReplyReader
-from sagent.providers.families.google_events import GenerateReplyReader
-from sagent.providers.families.responses_events import ResponsesReplyReader
+from sagent.providers.families.anthropic.events import MessagesReplyReader
+from sagent.providers.families.chat.events import ChatReplyReader
+from sagent.providers.families.google.events import GenerateReplyReader
+from sagent.providers.families.responses.events import ResponsesReplyReader
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.sse import EventReader
 from sagent.usage import Charge, Usage

@@ -22,8 +22,8 @@ from sagent.messages import (
 )
 from sagent.model import Billed, Delta, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.providers import Anthropic
-from sagent.providers.families.anthropic import generation, think
-from sagent.providers.families.anthropic_events import MessagesReplyReader
+from sagent.providers.families.anthropic.events import MessagesReplyReader
+from sagent.providers.families.anthropic.provider import generation, think
 from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.faults import Origin
 from sagent.testing.script import Raw, Turn

@@ -10,8 +10,8 @@ from sagent.lib.json import json_freeze_object, json_thaw
 from sagent.messages import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
 from sagent.model import Delta, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.providers import built_in, provider_named
-from sagent.providers.families.chat_efforts import effort_members
-from sagent.providers.families.chat_events import ChatReplyReader
+from sagent.providers.families.chat.efforts import effort_members
+from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.rows import Quirks
 from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.faults import Origin

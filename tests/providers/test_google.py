@@ -29,8 +29,8 @@ from sagent.model import (
     ToolSpec,
 )
 from sagent.providers import Google, infer, provider_named
-from sagent.providers.families.google import FOREIGN, generation, model_url, recent, think
-from sagent.providers.families.google_events import GenerateReplyReader
+from sagent.providers.families.google.events import GenerateReplyReader
+from sagent.providers.families.google.provider import FOREIGN, generation, model_url, recent, think
 from sagent.providers.limits import limits_of
 from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.faults import Origin

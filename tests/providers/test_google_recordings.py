@@ -17,7 +17,7 @@ from sagent.lib.json import as_object, json_freeze_object, json_thaw
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from sagent.model import Reply, Request, TextPart, ToolSpec
 from sagent.providers import Google
-from sagent.providers.families.google_events import NAMELESS
+from sagent.providers.families.google.events import NAMELESS
 
 WIRE = next(
     (path / "shared/wire" for path in Path(__file__).resolve().parents if (path / "shared/wire/dev").is_dir()), None

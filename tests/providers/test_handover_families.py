@@ -20,11 +20,11 @@ from sagent.lib.json import json_freeze_object
 from sagent.messages import Document, Image, Message, Part, Text, ToolResult, user
 from sagent.model import Request, ToolSpec
 from sagent.providers import provider_named
-from sagent.providers.families.anthropic_events import MessagesReplyReader
-from sagent.providers.families.chat_events import ChatReplyReader
-from sagent.providers.families.google import FOREIGN
-from sagent.providers.families.google_events import GenerateReplyReader
-from sagent.providers.families.responses_events import ResponsesReplyReader
+from sagent.providers.families.anthropic.events import MessagesReplyReader
+from sagent.providers.families.chat.events import ChatReplyReader
+from sagent.providers.families.google.events import GenerateReplyReader
+from sagent.providers.families.google.provider import FOREIGN
+from sagent.providers.families.responses.events import ResponsesReplyReader
 from sagent.providers.wire.faults import Origin
 from sagent.testing.families import FAMILIES
 from sagent.testing.script import Received

@@ -21,7 +21,7 @@ from sagent.providers import (
     provider_named,
     read_rows,
 )
-from sagent.providers.families.anthropic import messages_url
+from sagent.providers.families.anthropic.provider import messages_url
 from sagent.providers.families.openai_endpoint import api_root
 from sagent.providers.limits import known_models, limits_of
 

@@ -14,7 +14,7 @@ from sagent.lib.json import as_object, json_freeze_object, json_thaw
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import Billed, Delta, Reply, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.providers import Anthropic, Moonshot, OpenAI, provider_named
-from sagent.providers.families.responses_events import ResponsesReplyReader
+from sagent.providers.families.responses.events import ResponsesReplyReader
 from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.faults import Origin
 from sagent.testing.families import FAMILIES

@@ -11,8 +11,8 @@ from sagent.lib.json import json_freeze_object
 from sagent.messages import Image, Message, Private, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import EFFORTS, Reply, Request, ToolSpec
 from sagent.providers import built_in, provider_named, read_rows
-from sagent.providers.families.chat_efforts import effort_members, knob_of
-from sagent.providers.families.chat_events import ChatReplyReader
+from sagent.providers.families.chat.efforts import effort_members, knob_of
+from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.rows import row_for_url
 from sagent.providers.wire.faults import Origin
 from sagent.testing.script import Call, Turn

@@ -17,7 +17,7 @@ from sagent.errors import ModelError
 from sagent.messages import Message, Text, Thinking, ToolCall, user
 from sagent.model import Request
 from sagent.providers import Anthropic, Google, OpenAI
-from sagent.providers.families.responses_events import CLIENT_CALLS
+from sagent.providers.families.responses.events import CLIENT_CALLS
 from sagent.providers.wire.model import WireModel
 from sagent.providers.wire.reply import ReplyReader
 
@@ -106,7 +106,7 @@ def test_every_block_of_messages() -> None:
 
 def test_every_stop_reason_of_messages() -> None:
     beta = pytest.importorskip("anthropic.types.beta")
-    from sagent.providers.families.anthropic_events import _STOPS
+    from sagent.providers.families.anthropic.events import _STOPS
 
     assert set(get_args(beta.BetaStopReason)) <= set(_STOPS)
 

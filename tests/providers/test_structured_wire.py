@@ -20,7 +20,7 @@ from sagent.lib.schema import violations
 from sagent.messages import assistant, user
 from sagent.model import Model, Request, Structuring, ToolSpec
 from sagent.providers import Anthropic, Google, Moonshot, OpenAI, OpenAICompatible, provider_named
-from sagent.providers.families.google import speaks
+from sagent.providers.families.google.provider import speaks
 from sagent.providers.families.schemas import (
     ANTHROPIC,
     CHAT,

@@ -11,9 +11,9 @@ from sagent.lib.json import json_freeze_object
 from sagent.messages import Opaque, Text, user
 from sagent.model import Delta, Model, Reply, Request, ThinkingPart
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible, Timeouts, provider_named
-from sagent.providers.families.anthropic_events import MessagesReplyReader
-from sagent.providers.families.chat_events import ChatReplyReader
-from sagent.providers.families.responses_events import ResponsesReplyReader
+from sagent.providers.families.anthropic.events import MessagesReplyReader
+from sagent.providers.families.chat.events import ChatReplyReader
+from sagent.providers.families.responses.events import ResponsesReplyReader
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader
 from sagent.providers.wire.sse import EventReader

@@ -9,7 +9,7 @@ from anthropic._types import Omit
 from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
-from sagent.providers.clouds.sdk import Reach
+from sagent.providers.clouds.client import Reach
 
 if TYPE_CHECKING:
     from anthropic.lib.bedrock._stream_decoder import AWSEventStreamDecoder

@@ -9,7 +9,7 @@ import httpx2
 from google import genai
 from google.genai import errors, types
 
-from sagent.providers.clouds.sdk import Reach
+from sagent.providers.clouds.client import Reach
 
 
 class GoogleClient:

@@ -8,7 +8,7 @@ import httpx2
 import openai
 from openai.auth import WorkloadIdentity, k8s_service_account_token_provider
 
-from sagent.providers.clouds.sdk import Reach
+from sagent.providers.clouds.client import Reach
 
 _IDENTITY = ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID")
 

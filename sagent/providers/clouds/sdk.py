@@ -5,13 +5,13 @@ reader of events serve both transports.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from re import match
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from sagent.lib.dataclass import dataclass
 from sagent.providers.access import NO_KEY, Access
+from sagent.providers.clouds.client import Reach, SdkClient
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.transport import Answer, nobody, refused_by_proxy, unreachable
 
@@ -19,36 +19,6 @@ if TYPE_CHECKING:
     import httpx2
 
 _EXTRAS: Mapping[str, str] = {"bedrock": "bedrock"}  # what a cloud needs installed besides
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """What a client is opened for. `base_url` and `key` are None where the SDK finds its own; `connect` is seconds.
-
-    With an `own` login nothing that the environment holds for the SDK's vendor may go out: this may be somebody else.
-    """
-
-    via: str
-    base_url: str | None
-    key: str | None
-    own: bool
-    connect: float
-
-
-class SdkClient(Protocol):
-    """One vendor's client. `send` gives a response of any status, its body unread or read whole."""
-
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> "httpx2.Response":
-        """Make one request. A URL without a host is below the SDK's own. May raise whatever the SDK does."""
-        ...
-
-    def decode(self, response: "httpx2.Response") -> AsyncIterator[bytes]:
-        """The body as it comes, as the server of the API itself would have sent it."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close its connections."""
-        ...
 
 
 class SdkTransport:

@@ -12,7 +12,7 @@ from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.lib.json import as_int, as_object
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
 from sagent.providers.access import Access, Variables, access_from_env, access_from_key, first_set
-from sagent.providers.families.chat import ChatDialect, ChatModel, ChatProvider
+from sagent.providers.families.chat.provider import ChatDialect, ChatModel, ChatProvider
 from sagent.providers.rows import Row, built_in
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import EncodingCache

@@ -11,7 +11,7 @@ from typing import Self
 from sagent.errors import UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_str, wire_bytes
 from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
-from sagent.providers.families.anthropic import MessagesDialect, generation, think
+from sagent.providers.families.anthropic.provider import MessagesDialect, generation, think
 from sagent.providers.limits import limits_of
 from sagent.providers.plans.claude_program import Program
 from sagent.providers.plans.claude_talk import Lost, Said, Setup, Talk

@@ -14,7 +14,7 @@ from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
 from sagent.providers.access import access_from_key
 from sagent.providers.families.endpoint import Way
 from sagent.providers.families.openai_models import cache_key
-from sagent.providers.families.responses import ResponsesModel, ResponsesProvider
+from sagent.providers.families.responses.provider import ResponsesModel, ResponsesProvider
 from sagent.providers.limits import limits_of
 from sagent.providers.plans.codex_login import LOGIN, Login, LoginFile
 from sagent.providers.rows import Row

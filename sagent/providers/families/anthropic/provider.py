@@ -13,7 +13,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_s
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Effort, ModelInfo, ModelLimits, Request, RequestDigest, ToolSpec
 from sagent.providers.access import NO_KEY
-from sagent.providers.families.anthropic_events import MessagesReplyReader
+from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_weight, stand_in
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn

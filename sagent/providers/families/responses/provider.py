@@ -14,7 +14,7 @@ from sagent.model import Delta, Reply, Request, RequestDigest, ToolSpec
 from sagent.providers.families.media import IMAGES, data_url, media_weight, stand_in
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest
-from sagent.providers.families.responses_events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
+from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
 from sagent.providers.families.schemas import CHAT, OPENAI, openai_form, openai_holds
 from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
 from sagent.providers.limits import output_limit

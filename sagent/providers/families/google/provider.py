@@ -10,7 +10,7 @@ from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Effort, ModelInfo, ModelLimits, Request, RequestDigest, ToolSpec
 from sagent.providers.access import NO_KEY
 from sagent.providers.families.endpoint import Endpoint
-from sagent.providers.families.google_events import NAMELESS, GenerateReplyReader
+from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
 from sagent.providers.families.media import base64_text, media_weight, stand_in
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
 from sagent.providers.limits import limits_of, output_limit, usual_output

@@ -11,8 +11,8 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str, json_dump, wire_bytes
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from sagent.model import Delta, Reply, Request, RequestDigest, ToolSpec
-from sagent.providers.families.chat_efforts import effort_members
-from sagent.providers.families.chat_events import REASONING, ChatReplyReader
+from sagent.providers.families.chat.efforts import effort_members
+from sagent.providers.families.chat.events import REASONING, ChatReplyReader
 from sagent.providers.families.media import IMAGES, data_url, media_weight, stand_in
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key

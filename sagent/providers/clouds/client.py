@@ -1,0 +1,39 @@
+"""What the SDK transport wants of a vendor's client, and what it opens one for."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from sagent.lib.dataclass import dataclass
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a client is opened for. `base_url` and `key` are None where the SDK finds its own; `connect` is seconds.
+
+    With an `own` login nothing that the environment holds for the SDK's vendor may go out: this may be somebody else.
+    """
+
+    via: str
+    base_url: str | None
+    key: str | None
+    own: bool
+    connect: float
+
+
+class SdkClient(Protocol):
+    """One vendor's client. `send` gives a response of any status, its body unread or read whole."""
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> "httpx2.Response":
+        """Make one request. A URL without a host is below the SDK's own. May raise whatever the SDK does."""
+        ...
+
+    def decode(self, response: "httpx2.Response") -> AsyncIterator[bytes]:
+        """The body as it comes, as the server of the API itself would have sent it."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        ...

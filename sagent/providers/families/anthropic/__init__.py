@@ -1,0 +1,1 @@
+"""Anthropic Messages, and services that speak the same wire."""

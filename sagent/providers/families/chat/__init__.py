@@ -1,0 +1,1 @@
+"""Chat Completions, as OpenAI and many others speak it."""
