@@ -89,7 +89,7 @@ class Agent:
             finish=given.finish,
             prompts=tree.prompts,
             specs=tree.prompts.specs(tools),
-            checkpoints=cache(partial(begin_checkpoints, surveys=given.log is not None)),
+            checkpoints=cache(partial(begin_checkpoints, looks_around=given.log is not None)),
             caller=self,
             stir=lambda: tree.nudge(given.path),
             tell=tree.tell,
@@ -551,7 +551,7 @@ class Agent:
         there."""
         from sagent.rewind.restore import preview
 
-        return await preview(self._state, entry)
+        return await preview(self._state.log, entry)
 
     async def rewind_files(self, entry: str) -> "FileChanges":
         """Have files as they were when an entry of the log was written, as far as this agent and those below it have
@@ -564,7 +564,7 @@ class Agent:
             raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
         from sagent.rewind.restore import restore_files
 
-        return await restore_files(self._state, entry)
+        return await restore_files(self._state, self._state.checkpoints(), entry)
 
     async def aclose(self) -> None:
         """End what is in progress, the agents below it, its jobs and what its tools left running; close its log when it

@@ -71,11 +71,11 @@ class Resources:
     compactor: Model | None = None  # who sums up a conversation that is cut
 
 
-def begin_checkpoints(*, surveys: bool) -> "Checkpoints":
+def begin_checkpoints(*, looks_around: bool) -> "Checkpoints":
     """Those of a tree, from the first call on that may change a file."""
     from sagent.rewind.recorder import Checkpoints
 
-    return Checkpoints(surveys=surveys)
+    return Checkpoints(looks_around=looks_around)
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class AgentState:
     inbox: Inbox = field(default_factory=Inbox)
     jobs: Jobs = field(default_factory=Jobs)
     checkpoints: "Callable[[], Checkpoints]" = field(  # of its whole tree
-        default_factory=lambda: cache(partial(begin_checkpoints, surveys=False))
+        default_factory=lambda: cache(partial(begin_checkpoints, looks_around=False))
     )
     pending: list[Action] = field(default_factory=list[Action])  # changes to make before the next model call
     background: set[str] = field(default_factory=set[str])  # calls that are to go on in the background; "" is all
@@ -262,6 +262,11 @@ class AgentState:
         for record in spent:
             self.record("spent", bill_body(_bill(record)))
         return spent
+
+    def is_detached(self) -> bool:
+        """Whether the call that this task makes was let go, to outlive the process."""
+        job = self.jobs.of(asyncio.current_task())
+        return job is not None and job.state == "detached"
 
     def close_log(self) -> None:
         """End the log: what is still to be recorded of this agent is nobody's to read."""

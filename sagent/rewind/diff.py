@@ -27,13 +27,13 @@ NOT_LOOKED_AT = "it may have been there before, where nobody looked (ignored by 
 
 @dataclass(slots=True)
 class Difference:
-    """What differs. `rows` is how the files that changed stand now, None for those that are gone."""
+    """What differs. `states` is how the files that changed stand now, None for those that are gone."""
 
     files: list[Touch] = field(default_factory=list[Touch])
     made: list[str] = field(default_factory=list[str])
     gone: list[str] = field(default_factory=list[str])
     omitted: list[Omission] = field(default_factory=list[Omission])
-    rows: dict[bytes, FileState | None] = field(default_factory=dict[bytes, FileState | None])
+    states: dict[bytes, FileState | None] = field(default_factory=dict[bytes, FileState | None])
 
 
 def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], keep: Keep, stop: Stop) -> Difference:
@@ -45,7 +45,7 @@ def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], k
     kept = 0
     for path in sorted(suspects):
         stop.check()
-        old, new = before.rows.get(path), after.rows.get(path)
+        old, new = before.files.get(path), after.files.get(path)
         room = kept + (old.size if old else 0) + (new.size if new else 0) <= MOST_HELD
         first = _before(before, path, contents, keep) if room else unknown(TOO_MUCH)
         if first is None:
@@ -54,7 +54,7 @@ def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], k
         if first == last and first.kind != "unknown":
             continue
         kept += (old.size if old else 0) + (new.size if new else 0)
-        found.rows[path] = new
+        found.states[path] = new
         if why := first.why or last.why:
             found.omitted.append(Omission(os.fsdecode(path), why))
         found.files.append(Touch(os.fsdecode(path), first, last))
@@ -67,43 +67,43 @@ def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], k
 
 def _suspects(before: TreeSnapshot, after: TreeSnapshot) -> Iterator[bytes]:
     """Files that may have changed."""
-    for path, old in before.rows.items():
-        new = after.rows.get(path)
-        if new is None and path in before.told and os.path.lexists(path):
+    for path, old in before.files.items():
+        new = after.files.get(path)
+        if new is None and path in before.reported and os.path.lexists(path):
             continue  # it is not covered
         if new is None or new.signature != old.signature or not (old.settled or _is_same(old, new)):
             yield path
-    for path, new in after.rows.items():
-        if path not in before.rows:
+    for path, new in after.files.items():
+        if path not in before.files:
             there = before.was_there(path)
             if there is False or max(new.signature[:2]) >= before.started - SETTLED:
                 yield path
 
 
 def _is_same(old: FileState, new: FileState) -> bool:
-    """Whether two rows have the same content, where their times do not tell."""
+    """Whether two files have the same content, where their times do not show it."""
     return (old.data is not None and old.data == new.data) or (old.oid != "" and old.oid == new.oid)
 
 
 def _before(before: TreeSnapshot, path: bytes, contents: Mapping[bytes, bytes | str], keep: Keep) -> Snapshot | None:
     """What stood there; None for what is no concern of this command's."""
-    row = before.rows.get(path)
-    if row is None:
+    state = before.files.get(path)
+    if state is None:
         if before.was_there(path) is False:
             return ABSENT
         above, _, name = path.rpartition(b"/")
         listing = before.listings.get(above)
         return DIRECTORY if listing is not None and name in listing.below else unknown(NOT_LOOKED_AT)
-    if row.why:
-        return unknown(row.why)
-    data = row.data if row.data is not None else contents.get(path, NO_CONTENT)
-    return unknown(data) if isinstance(data, str) else _snapshot(row.mode, data, keep)
+    if state.why:
+        return unknown(state.why)
+    data = state.data if state.data is not None else contents.get(path, NO_CONTENT)
+    return unknown(data) if isinstance(data, str) else _snapshot(state.mode, data, keep)
 
 
-def _after(path: bytes, row: FileState | None, keep: Keep) -> Snapshot:
-    if row is None or row.data is None:
-        return unknown(row.why) if row is not None and row.why else read_state(path, keep, LARGEST)
-    return _snapshot(row.mode, row.data, keep)
+def _after(path: bytes, state: FileState | None, keep: Keep) -> Snapshot:
+    if state is None or state.data is None:
+        return unknown(state.why) if state is not None and state.why else read_state(path, keep, LARGEST)
+    return _snapshot(state.mode, state.data, keep)
 
 
 def _snapshot(mode: int, data: bytes, keep: Keep) -> Snapshot:
@@ -141,28 +141,28 @@ def _from_git(before: TreeSnapshot, suspects: Sequence[bytes], stop: Stop) -> Ma
     wanted: dict[bytes, FileState] = {}
     size = 0
     for path in suspects:
-        row = before.rows.get(path)
-        if row is not None and row.oid and row.data is None and size + row.size <= MOST_HELD:
-            wanted[path] = row
-            size += row.size
+        state = before.files.get(path)
+        if state is not None and state.oid and state.data is None and size + state.size <= MOST_HELD:
+            wanted[path] = state
+            size += state.size
     if not wanted:
         return {}
-    names = dict.fromkeys(row.oid for row in wanted.values())
+    names = dict.fromkeys(state.oid for state in wanted.values())
     out = stop.run(["git", "cat-file", "--batch"], before.root, "".join(f"{name}\n" for name in names).encode())
     objects = _objects(out or b"")
     filtered = _filtered(before.root, wanted, stop)
     found: dict[bytes, bytes | str] = {}
-    for path, row in wanted.items():
-        data = objects.get(row.oid)
+    for path, state in wanted.items():
+        data = objects.get(state.oid)
         if data is None:
             found[path] = NO_CONTENT
         elif filtered is None or path in filtered:
             found[path] = OTHER_FORM
-        elif len(data) == row.size:
+        elif len(data) == state.size:
             found[path] = data
         else:  # line ends are the one thing that git changes by itself
             ended = data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-            found[path] = ended if len(ended) == row.size else OTHER_FORM
+            found[path] = ended if len(ended) == state.size else OTHER_FORM
     return found
 
 
@@ -189,6 +189,6 @@ def _filtered(root: bytes, paths: Mapping[bytes, FileState], stop: Stop) -> set[
     out = stop.run(["git", "check-attr", "-z", "--stdin", *attributes], root, names)
     if out is None:
         return None
-    told = out.split(b"\0")
-    rows = zip(told[0::3], told[1::3], told[2::3], strict=False)
+    fields = out.split(b"\0")
+    rows = zip(fields[0::3], fields[1::3], fields[2::3], strict=False)
     return {root.rstrip(b"/") + b"/" + name for name, _, value in rows if value not in (b"unspecified", b"unset")}

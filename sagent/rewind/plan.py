@@ -1,7 +1,7 @@
-"""What calls did to files, as logs keep it, and what it takes to wind the files back: a pure reading of entries.
+"""What calls did to files, as logs keep it, and what it takes to undo it: a pure reading of entries.
 
-The files have one past, whatever branches the conversation has. So what is wound back is everything that came after an
-entry in the order in which it was written, abandoned branches included; and winding back is an event of that past
+The files have one past, whatever branches the conversation has. So a rewind undoes everything that came after an
+entry in the order in which it was written, abandoned branches included; and a rewind is an event of that past
 itself, recorded like any other, so that it can be undone in the same way.
 """
 
@@ -18,7 +18,7 @@ from sagent.session.entries import Entry
 Read: TypeAlias = Callable[[str], Iterable[Entry]]
 """The entries of an agent's log, in the order written."""
 
-REWIND = "rewind"  # stands for the tool where files were wound back
+REWIND = "rewind"  # stands for the tool where files were rewound
 NOT_SEEN = "the call that was to change it was not seen to end"
 BETWEEN = "somebody else changed it in between"
 ELSE = "somebody else has changed it since"
@@ -41,7 +41,7 @@ DIRECTORY = Snapshot("directory")
 
 
 def unknown(why: str) -> Snapshot:
-    """What cannot be told, and the reason."""
+    """What is not known, and the reason."""
     return Snapshot("unknown", why=why)
 
 
@@ -92,7 +92,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What winding back takes. `made` are directories to remove where they are left empty, the deepest first, `gone`
+    """What a rewind takes. `made` are directories to remove where they are left empty, the deepest first, `gone`
     directories to make again; `commands` tells whether something ran that may have touched anything."""
 
     items: tuple[Item, ...] = ()
@@ -125,12 +125,12 @@ def touched(what: Touched) -> JsonObject:
         "beside": what.beside,
     }
     state = "ended" if what.ended else "begun"
-    told = {name: value for name, value in lists.items() if value}
-    return JsonObject({"call": what.call, "tool": what.tool, "state": state, **told})
+    present = {name: value for name, value in lists.items() if value}
+    return JsonObject({"call": what.call, "tool": what.tool, "state": state, **present})
 
 
 def read_touched(body: Mapping[str, object]) -> Touched:
-    """What a body says. What cannot be understood is unknown, and so is never wound back."""
+    """What a body says. What cannot be understood is unknown, and so is never undone."""
     return Touched(
         as_str(body.get("call")),
         as_str(body.get("tool")),
@@ -152,9 +152,9 @@ def _encode_touch(touch: Touch, *, ended: bool) -> JsonObject:
     return JsonObject({"path": quote_path(touch.path), "before": _encode(touch.before), **after})
 
 
-def _decode_touch(told: Mapping[str, object]) -> Touch:
-    after = _decode(told["after"]) if "after" in told else unknown(NOT_SEEN)
-    return Touch(unquote_path(as_str(told.get("path"))), _decode(told.get("before")), after)
+def _decode_touch(body: Mapping[str, object]) -> Touch:
+    after = _decode(body["after"]) if "after" in body else unknown(NOT_SEEN)
+    return Touch(unquote_path(as_str(body.get("path"))), _decode(body.get("before")), after)
 
 
 def _encode(snapshot: Snapshot) -> JsonObject | None:
@@ -171,10 +171,10 @@ def _encode(snapshot: Snapshot) -> JsonObject | None:
             return JsonObject({"unknown": snapshot.why})
 
 
-def _decode(told: object) -> Snapshot:
-    if told is None:
+def _decode(value: object) -> Snapshot:
+    if value is None:
         return ABSENT
-    body = as_object(told)
+    body = as_object(value)
     if blob := as_str(body.get("blob")):
         try:
             return Snapshot("file", blob, int(as_str(body.get("mode")), 8) & 0o7777)
@@ -191,15 +191,7 @@ def _paths(value: object) -> tuple[str, ...]:
     return tuple(unquote_path(as_str(each)) for each in as_array(value))
 
 
-def blobs_of(body: Mapping[str, object]) -> Iterator[str]:
-    """The blobs that an entry names."""
-    for touch in map(as_object, as_array(body.get("files"))):
-        for side in ("before", "after"):
-            if name := as_str(as_object(touch.get(side)).get("blob")):
-                yield name
-
-
-# -- winding back ------------------------------------------------------------------------------------------------------
+# -- rewinding ---------------------------------------------------------------------------------------------------------
 
 
 def since(read: Read, agent: str, entry: str) -> tuple[Touched, ...]:
@@ -339,7 +331,7 @@ def settle(found: Plan, now: Mapping[str, Snapshot]) -> tuple[Sequence[Step], Se
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """How the last winding back of files is undone: the entry at which they were as before it, and that to which the
+    """How the last rewind of files is undone: the entry at which they were as before it, and that to which the
     conversation goes, "" where it did not go back with them. `at` is UTC, ISO 8601."""
 
     files: str
@@ -348,7 +340,7 @@ class Return:
 
 
 def way_back(entries: Iterable[Entry]) -> Return | None:
-    """What there is to undo, if nothing was said since files were wound back."""
+    """What there is to undo, if nothing was said since files were rewound."""
     found: Return | None = None
     previous: Entry | None = None
     for entry in entries:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from sagent.lib.dataclass import dataclass
 from sagent.messages import ToolCall
@@ -22,14 +22,12 @@ from sagent.rewind.snapshot import (
     Stop,
     StoppedError,
     TreeSnapshot,
+    read_file_state,
     read_state,
-    row_of,
-    survey,
+    take_snapshot,
 )
-from sagent.tool import Effect
-
-if TYPE_CHECKING:
-    from sagent.engine.state import AgentState
+from sagent.session.log import Log
+from sagent.tool import Effect, Workspace
 
 T = TypeVar("T")
 
@@ -40,11 +38,38 @@ CUT_OFF = "the call was cancelled before it was known what it had changed"
 LET_GO = "the command was let go and went on by itself"
 
 
+class Recorder(Protocol):
+    """The agent that makes a call: where it works, and where what a call changed is logged."""
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where its tools work."""
+        ...
+
+    @property
+    def log(self) -> Log:
+        """Its log, whose session keeps the contents."""
+        ...
+
+    @property
+    def log_lost(self) -> bool:
+        """Whether nothing is logged any more."""
+        ...
+
+    def record(self, kind: str, body: Callable[[], Mapping[str, object]]) -> str:
+        """Append to the log; the entry's id, "" where that failed."""
+        ...
+
+    def is_detached(self) -> bool:
+        """Whether the call that this task makes outlives the process."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class _Mark:
     """A call that runs. What `trees` hold by directory is brought up to date when other calls change files."""
 
-    state: "AgentState"
+    recorder: Recorder
     call: ToolCall
     trees: dict[bytes, TreeSnapshot] = field(default_factory=dict[bytes, TreeSnapshot])
     named: dict[str, Snapshot] = field(default_factory=dict[str, Snapshot])
@@ -55,15 +80,15 @@ class _Mark:
     @property
     def keep(self) -> Keep:
         """Keeps contents for the session."""
-        blobs = self.state.log.blobs
+        blobs = self.recorder.log.blobs
         return lambda data: blobs.put(data).name
 
 
 class Checkpoints:
-    """Those of all agents of a tree. Without `surveys` only files are covered that calls name."""
+    """Those of all agents of a tree. Without `looks_around` only files are covered that calls name."""
 
-    def __init__(self, *, surveys: bool) -> None:
-        self._surveys = surveys
+    def __init__(self, *, looks_around: bool) -> None:
+        self._looks_around = looks_around
         self._last: dict[bytes, TreeSnapshot] = {}
         self._refused: dict[bytes, str] = {}  # directories that are not looked at again, and why
         self._marks: list[_Mark] = []
@@ -72,21 +97,21 @@ class Checkpoints:
 
     @property
     def turn(self) -> asyncio.Lock:
-        """Held while files are looked at, or changed by winding back."""
+        """Held while files are looked at, or changed by a rewind."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # an agent may run in one loop after the other
             self._turn, self._loop = asyncio.Lock(), loop
         return self._turn
 
-    async def around(self, state: "AgentState", call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work of a call that may change files, and record which it changed. What fails here is told in the log,
+    async def around(self, recorder: Recorder, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work of a call that may change files, and record which it changed. What fails here is logged,
         and does not disturb the call."""
         named = effect.kind == "write" and bool(effect.paths)
-        if not (named or self._surveys) or state.log_lost:
+        if not (named or self._looks_around) or recorder.log_lost:
             return await work()
         if not named and effect.command and only_looks(effect.command):
             return await work()
-        mark = await self._begin(state, call, effect.paths if named else ())
+        mark = await self._begin(recorder, call, effect.paths if named else ())
         seconds = None
         try:
             return await work()
@@ -96,45 +121,47 @@ class Checkpoints:
         finally:
             await self._end(mark, seconds)
 
-    async def _begin(self, state: "AgentState", call: ToolCall, paths: Sequence[Path]) -> _Mark:
-        mark = _Mark(state, call)
+    async def _begin(self, recorder: Recorder, call: ToolCall, paths: Sequence[Path]) -> _Mark:
+        mark = _Mark(recorder, call)
         async with self.turn:
             try:
                 if paths:
-                    mark.named, mark.missing = await in_thread(lambda _: _look_at(paths, mark.keep))
+                    mark.named, mark.missing = await in_thread(lambda _: _read_named(paths, mark.keep))
                 else:
-                    await self._look_around(mark)
+                    await self._take_snapshots(mark)
             except Exception as error:  # a checkpoint may not hinder a call
-                mark.omitted += (Omission(str(state.workspace.cwd), f"{type(error).__name__}: {error}"),)
+                mark.omitted += (Omission(str(recorder.workspace.cwd), f"{type(error).__name__}: {error}"),)
             files = tuple(Touch(path, before, unknown(NOT_SEEN)) for path, before in mark.named.items())
             if files or mark.trees:
                 trees = tuple(map(os.fsdecode, mark.trees))
                 what = Touched(call.id, call.name, ended=False, files=files, trees=trees)
-                state.record("touched", lambda: touched(what))
+                recorder.record("touched", lambda: touched(what))
             for other in self._marks if mark.trees else ():
                 if other.trees:
                     mark.beside[other.call.id] = other.beside[call.id] = None
             self._marks.append(mark)
         return mark
 
-    async def _look_around(self, mark: _Mark) -> None:
+    async def _take_snapshots(self, mark: _Mark) -> None:
         """Look at the directories of a call's workspace."""
-        skip = _own_places(mark.state)
-        for root in sorted({os.fsencode(os.path.realpath(root)) for root in mark.state.workspace.roots}):
-            if any(root == each.root or any(map(_below(root), each.rows)) for each in mark.trees.values()):
+        skip = _own_places(mark.recorder)
+        for root in sorted({os.fsencode(os.path.realpath(root)) for root in mark.recorder.workspace.roots}):
+            if any(root == each.root or any(map(_below(root), each.files)) for each in mark.trees.values()):
                 continue
             found: TreeSnapshot | str
             if root in self._refused:
                 found = self._refused[root]
             else:
-                found = await in_thread(lambda stop, root=root: _surveyed(root, self._last.get(root), skip, stop))
+                found = await in_thread(lambda stop, root=root: _snapshot_of(root, self._last.get(root), skip, stop))
             if not isinstance(found, str) and found.why:  # which would be no different the next time
                 found = self._refused[root] = found.why
             if isinstance(found, str):
                 mark.omitted += (Omission(os.fsdecode(root), found),)
             else:
                 self._last[root] = found
-                mark.trees[root] = replace(found, rows=dict(found.rows), listings=dict(found.listings), told=set())
+                mark.trees[root] = replace(
+                    found, files=dict(found.files), listings=dict(found.listings), reported=set()
+                )
 
     async def _end(self, mark: _Mark, seconds: float | None) -> None:
         """Record what a call did to files; within some seconds, where nobody waits for more."""
@@ -149,25 +176,25 @@ class Checkpoints:
         finally:
             self._marks.remove(mark)
             if what.files or what.omitted or mark.named or mark.trees:
-                mark.state.record("touched", lambda: touched(what))
+                mark.recorder.record("touched", lambda: touched(what))
 
     async def _named(self, mark: _Mark) -> Touched:
         """What became of the files that a call named."""
-        files, made, rows = await in_thread(lambda _: _look_again(mark))
-        self.tell(mark, rows, made, ())
+        files, made, states = await in_thread(lambda _: _read_again(mark))
+        self.report(mark, states, made, ())
         omitted = tuple(Omission(touch.path, why) for touch in files if (why := touch.before.why or touch.after.why))
         return replace(_ended(mark), files=files, made=made, omitted=(*mark.omitted, *omitted))
 
     async def _unnamed(self, mark: _Mark) -> Touched:
         """What is different in the directories of a call."""
         what = _ended(mark)
-        skip = _own_places(mark.state)
+        skip = _own_places(mark.recorder)
         others = frozenset(os.fsencode(path) for other in self._marks for path in other.named)
 
         def look_again(
             root: bytes, before: TreeSnapshot, last: TreeSnapshot | None, stop: Stop
         ) -> tuple[TreeSnapshot, Difference]:
-            after = survey(root, last, skip, stop)
+            after = take_snapshot(root, last, skip, stop)
             return after, Difference() if after.why else compare(before, after, others, mark.keep, stop)
 
         for root, before in mark.trees.items():
@@ -178,7 +205,7 @@ class Checkpoints:
                 what = replace(what, omitted=(*what.omitted, Omission(os.fsdecode(root), after.why)))
                 continue
             self._last[root] = after
-            self.tell(mark, found.rows, found.made, found.gone)
+            self.report(mark, found.states, found.made, found.gone)
             what = replace(
                 what,
                 files=(*what.files, *found.files),
@@ -186,26 +213,25 @@ class Checkpoints:
                 gone=(*what.gone, *found.gone),
                 omitted=(*what.omitted, *found.omitted),
             )
-        job = mark.state.jobs.of(asyncio.current_task())
-        if job is not None and job.state == "detached":
+        if mark.recorder.is_detached():
             what = replace(what, omitted=(*what.omitted, *(Omission(os.fsdecode(root), LET_GO) for root in mark.trees)))
         return what
 
-    def tell(
-        self, mark: "_Mark | None", rows: Mapping[bytes, FileState | None], made: Iterable[str], gone: Iterable[str]
+    def report(
+        self, mark: "_Mark | None", states: Mapping[bytes, FileState | None], made: Iterable[str], gone: Iterable[str]
     ) -> None:
         """Let other calls that run know of changes that are not theirs."""
         for tree in (tree for other in self._marks if other is not mark for tree in other.trees.values()):
             inside = _below(tree.root)
-            for path, row in rows.items():
+            for path, state in states.items():
                 if not inside(path):
                     continue
-                if row is not None:
-                    if path not in tree.rows:
-                        tree.told.add(path)
-                    tree.rows[path] = row
+                if state is not None:
+                    if path not in tree.files:
+                        tree.reported.add(path)
+                    tree.files[path] = state
                 else:
-                    tree.rows.pop(path, None)
+                    tree.files.pop(path, None)
                     _forget(tree, path)
             for path in filter(inside, map(os.fsencode, made)):
                 tree.listings.setdefault(path, Listing((), settled=False, names=frozenset(), below=frozenset()))
@@ -255,17 +281,17 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
     return result
 
 
-def _surveyed(root: bytes, last: TreeSnapshot | None, skip: tuple[bytes, ...], stop: Stop) -> TreeSnapshot | str:
+def _snapshot_of(root: bytes, last: TreeSnapshot | None, skip: tuple[bytes, ...], stop: Stop) -> TreeSnapshot | str:
     """What stands in a directory, or why nobody can tell."""
     try:
-        return survey(root, last, skip, stop, relist=False)
+        return take_snapshot(root, last, skip, stop, relist=False)
     except OSError as error:
         return f"it cannot be looked at: {error.strerror or error}"
 
 
-def _own_places(state: "AgentState") -> tuple[bytes, ...]:
+def _own_places(recorder: Recorder) -> tuple[bytes, ...]:
     """Where the session itself lies."""
-    return (os.fsencode(os.path.realpath(state.log.path or state.log.blobs.scratch().parent)),)
+    return (os.fsencode(os.path.realpath(recorder.log.path or recorder.log.blobs.scratch().parent)),)
 
 
 def _below(root: bytes) -> Callable[[bytes], bool]:
@@ -280,13 +306,13 @@ def _ended(mark: _Mark) -> Touched:
 
 
 def _not_known(mark: _Mark, why: str) -> Touched:
-    """A call of which it cannot be told what it did."""
+    """A call of which nobody knows what it did."""
     files = tuple(Touch(path, before, unknown(why)) for path, before in mark.named.items())
     trees = (Omission(os.fsdecode(root), why) for root in mark.trees)
     return replace(_ended(mark), files=files, omitted=(*mark.omitted, *trees))
 
 
-def _look_at(paths: Iterable[Path], keep: Keep) -> tuple[dict[str, Snapshot], tuple[str, ...]]:
+def _read_named(paths: Iterable[Path], keep: Keep) -> tuple[dict[str, Snapshot], tuple[str, ...]]:
     """What stands at the paths that a call names, behind links too, and the directories that are not there yet."""
     found: dict[str, Snapshot] = {}
     missing: dict[str, None] = {}
@@ -305,17 +331,17 @@ def _real(path: Path) -> str:
     return os.path.join(os.path.realpath(path.parent), path.name)  # noqa: PTH118
 
 
-def _look_again(mark: _Mark) -> tuple[tuple[Touch, ...], tuple[str, ...], dict[bytes, FileState | None]]:
+def _read_again(mark: _Mark) -> tuple[tuple[Touch, ...], tuple[str, ...], dict[bytes, FileState | None]]:
     files: list[Touch] = []
-    rows: dict[bytes, FileState | None] = {}
+    states: dict[bytes, FileState | None] = {}
     for path, before in mark.named.items():
         name = os.fsencode(path)
         after = read_state(name, mark.keep, LARGEST_NAMED)
         if after != before or after.kind == "unknown":
             files.append(Touch(path, before, after))
-            rows[name] = row_of(name)
+            states[name] = read_file_state(name)
     made = tuple(path for path in mark.missing if os.path.isdir(path))  # noqa: PTH112
-    return tuple(files), made, rows
+    return tuple(files), made, states
 
 
 def _forget(tree: TreeSnapshot, path: bytes) -> None:

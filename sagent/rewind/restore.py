@@ -1,4 +1,4 @@
-"""Files wound back: what that would change, and the change itself. What somebody else has changed is left alone."""
+"""Files set back to an earlier entry: the preview, and the change. What somebody else has changed is left alone."""
 
 import os
 from collections import Counter
@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import takewhile
 from operator import eq
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
@@ -26,14 +26,11 @@ from sagent.rewind.plan import (
     since,
     touched,
 )
-from sagent.rewind.recorder import LARGEST_NAMED, in_thread
-from sagent.rewind.snapshot import FileState, Stop, read_state, row_of
+from sagent.rewind.recorder import LARGEST_NAMED, Checkpoints, Recorder, in_thread
+from sagent.rewind.snapshot import FileState, Stop, read_file_state, read_state
 from sagent.session.entries import Entry
 from sagent.session.log import Log, read_log
 from sagent.session.names import log_file
-
-if TYPE_CHECKING:
-    from sagent.engine.state import AgentState
 
 Fetch = Callable[[str], bytes]
 _MOST_COMPARED = 50_000_000  # steps in comparing two texts line by line: pairs of equal lines, for each line
@@ -42,7 +39,7 @@ ASTRAY = "its directory is reached through a link now"
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file that winding back changes: how, and how many lines come and go (0 and 0 for what is no text)."""
+    """One file that a rewind changes: how, and how many lines come and go (0 and 0 for what is no text)."""
 
     path: str
     how: Literal["written", "created", "deleted"]
@@ -52,7 +49,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """What winding files back changes, what it leaves alone though it was changed since, and what it does not cover,
+    """What a rewind of files changes, what it leaves alone though it was changed since, and what it does not cover,
     each with the reason. `commands` tells whether a command ran since: of these only the working tree is covered, but
     for what git ignores."""
 
@@ -62,28 +59,28 @@ class FileChanges:
     commands: bool = False
 
 
-async def preview(state: "AgentState", entry: str) -> FileChanges:
-    """What winding files back to an entry would change. Raises UsageError where there is no such entry."""
-    work = await in_thread(lambda stop: _prepare(state.log, entry, stop))
+async def preview(log: Log, entry: str) -> FileChanges:
+    """What a rewind of files to an entry would change. Raises UsageError where there is no such entry."""
+    work = await in_thread(lambda stop: _prepare(log, entry, stop))
     return FileChanges(work.changes, work.left, work.plan.omitted, work.plan.commands)
 
 
-async def restore_files(state: "AgentState", entry: str) -> FileChanges:
-    """Have files as they were at an entry, and tell what was done. Raises UsageError where there is no such entry."""
-    async with state.checkpoints().turn:
-        work = await in_thread(lambda stop: _prepare(state.log, entry, stop))
+async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str) -> FileChanges:
+    """Have files as they were at an entry, and report what was done. Raises UsageError where there is no such entry."""
+    async with checkpoints.turn:
+        work = await in_thread(lambda stop: _prepare(recorder.log, entry, stop))
         if not (work.steps or work.plan.made or work.plan.gone):
             return FileChanges((), work.left, work.plan.omitted, work.plan.commands)
         call = f"{REWIND}-{os.urandom(6).hex()}"
         planned = tuple(Touch(step.path, step.now, step.target) for step in work.steps)
-        state.record("touched", lambda: touched(Touched(call, REWIND, ended=False, files=planned)))
-        writer = _Writer(state.log.blobs.get)
+        recorder.record("touched", lambda: touched(Touched(call, REWIND, ended=False, files=planned)))
+        writer = _Writer(recorder.log.blobs.get)
         try:
             await in_thread(lambda stop: writer.write(work, stop))
         finally:
-            what = writer.told(call)
-            state.record("touched", lambda: touched(what))
-        state.checkpoints().tell(None, writer.rows, writer.made, writer.gone)
+            what = writer.record(call)
+            recorder.record("touched", lambda: touched(what))
+        checkpoints.report(None, writer.states, writer.made, writer.gone)
     done = {touch.path for touch in writer.done}
     changed = tuple(change for change in work.changes if change.path in done)
     return FileChanges(changed, (*work.left, *writer.left), work.plan.omitted, work.plan.commands)
@@ -114,7 +111,7 @@ class _Work:
 
 
 def _prepare(log: Log, entry: str, stop: Stop) -> _Work:
-    """A plan beside the files as they stand now."""
+    """A plan, and the files as they stand now."""
     try:
         found = plan(since(read_agents(log), log.agent, entry))
     except ValueError as error:
@@ -186,9 +183,9 @@ class _Writer:
         self.made: list[str] = []
         self.gone: list[str] = []
         self.left: list[Omission] = []
-        self.rows: dict[bytes, FileState | None] = {}
+        self.states: dict[bytes, FileState | None] = {}
 
-    def told(self, call: str) -> Touched:
+    def record(self, call: str) -> Touched:
         """What was done so far."""
         return Touched(call, REWIND, ended=True, files=tuple(self.done), made=tuple(self.made), gone=tuple(self.gone))
 
@@ -229,7 +226,7 @@ class _Writer:
             self.left.append(Omission(step.path, getattr(error, "strerror", None) or str(error)))
             return
         self.done.append(Touch(step.path, step.now, step.target))
-        self.rows[name] = row_of(name)
+        self.states[name] = read_file_state(name)
 
     def _was_emptied(self, step: Step) -> bool:
         """Whether a directory that stood in its place was removed, as it was to be."""
@@ -285,7 +282,7 @@ def _write(draft: str, data: bytes, step: Step) -> None:
 
 
 def _check_place(path: str) -> None:
-    """Raise OSError where a directory above a path has become a link: what is behind it is somebody else's."""
+    """Raise OSError where a directory above a path has become a link: what it leads to is somebody else's."""
     above = os.path.dirname(path)  # noqa: PTH120
     while not os.path.lexists(above):
         above = os.path.dirname(above)  # noqa: PTH120

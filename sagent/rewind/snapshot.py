@@ -18,7 +18,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.rewind.plan import ABSENT, DIRECTORY, Snapshot, unknown
 
 Keep: TypeAlias = Callable[[bytes], str]
-"""Keeps a content and tells its sha256."""
+"""Keeps a content and returns its sha256."""
 
 LARGEST = 1 << 20  # bytes of a file that a command changed
 MOST_FILES = 20_000
@@ -67,7 +67,7 @@ class Stop:
 
     def run(self, argv: list[str], cwd: bytes, data: bytes = b"") -> bytes | None:
         """What a program prints; None where it fails, is not there or takes too long."""
-        # where the repository is, is told by the directory alone
+        # the directory alone says where the repository is
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
         with self._guard:
@@ -125,7 +125,7 @@ class Listing(NamedTuple):
 class TreeSnapshot:
     """What stood in a directory. Paths are absolute. With a `why` it was not looked at.
 
-    Of the files in `told` somebody else said how they stand: whether they are covered is seen by the next read_state.
+    Of the files in `reported` somebody else said how they stand: whether they are covered is seen by the next snapshot.
     """
 
     root: bytes
@@ -133,15 +133,15 @@ class TreeSnapshot:
     git: bool = False
     why: str = ""
     index: tuple[tuple[int, ...], ...] = ()  # what tells that git's index is the same, () where nothing does
-    rows: dict[bytes, FileState] = field(default_factory=dict[bytes, FileState])
+    files: dict[bytes, FileState] = field(default_factory=dict[bytes, FileState])
     listings: dict[bytes, Listing] = field(default_factory=dict[bytes, Listing])
-    told: set[bytes] = field(default_factory=set[bytes])
+    reported: set[bytes] = field(default_factory=set[bytes])
 
     def was_there(self, path: bytes) -> bool | None:
         """Whether something stood at a path; None where nobody looked."""
         asked = path
         while len(above := path.rpartition(b"/")[0] or b"/") >= len(self.root) and path != above:
-            if above in self.rows:
+            if above in self.files:
                 return False  # it was a file
             listing = self.listings.get(above)
             if listing is not None:
@@ -175,7 +175,7 @@ def read_state(path: bytes, keep: Keep, largest: int = LARGEST) -> Snapshot:
         return unknown(f"it could not be kept: {error.strerror or error}")
 
 
-def survey(
+def take_snapshot(
     directory: bytes, last: TreeSnapshot | None, skip: tuple[bytes, ...], stop: Stop, *, relist: bool = True
 ) -> TreeSnapshot:
     """Look at a directory, or the whole work tree that it is in; what did not change since the `last` time is not read
@@ -203,24 +203,28 @@ def survey(
     for number, (path, oid) in enumerate(listed.items()):
         if not number % 500:
             stop.check()
-        row = None if path.startswith(skip) else _row(path, oid, started, None if last is None else last.rows.get(path))
-        if row is None:
+        state = (
+            None
+            if path.startswith(skip)
+            else _file_state(path, oid, started, None if last is None else last.files.get(path))
+        )
+        if state is None:
             continue
-        if as_before is not None and last is not None and row.oid and row.signature != last.rows[path].signature:
-            row = row._replace(oid="")  # changed since git looked at it
-        if row.data is None and not row.oid and not row.why:
-            to_read.append((path, row))
-        held += len(row.data or b"")
-        made.rows[path] = row
-    for path, row in sorted(to_read, key=lambda pair: pair[1].size):
+        if as_before is not None and last is not None and state.oid and state.signature != last.files[path].signature:
+            state = state._replace(oid="")  # changed since git looked at it
+        if state.data is None and not state.oid and not state.why:
+            to_read.append((path, state))
+        held += len(state.data or b"")
+        made.files[path] = state
+    for path, state in sorted(to_read, key=lambda pair: pair[1].size):
         stop.check()
-        made.rows[path], held = _held(path, row, held)
+        made.files[path], held = _with_content(path, state, held)
     if made.git and as_before is None:
         _list_directories(made, last, skip, stop)
     return made
 
 
-def _row(path: bytes, oid: str, started: int, before: FileState | None) -> FileState | None:
+def _file_state(path: bytes, oid: str, started: int, before: FileState | None) -> FileState | None:
     try:
         found = os.lstat(path)
     except OSError:
@@ -243,22 +247,22 @@ def _row(path: bytes, oid: str, started: int, before: FileState | None) -> FileS
     return FileState(signature, settled)
 
 
-def row_of(path: bytes) -> FileState | None:
+def read_file_state(path: bytes) -> FileState | None:
     """A file, or a link, with its content."""
-    row = _row(path, "", time.time_ns(), None)
-    return row if row is None or row.data is not None or row.why else _held(path, row, 0)[0]
+    state = _file_state(path, "", time.time_ns(), None)
+    return state if state is None or state.data is not None or state.why else _with_content(path, state, 0)[0]
 
 
-def _held(path: bytes, row: FileState, held: int) -> tuple[FileState, int]:
-    """A row with its content, if there is room for it."""
-    if held + row.size > MOST_HELD:
-        return row._replace(why=TOO_MUCH), held
+def _with_content(path: bytes, state: FileState, held: int) -> tuple[FileState, int]:
+    """A file with its content, if there is room for it."""
+    if held + state.size > MOST_HELD:
+        return state._replace(why=TOO_MUCH), held
     try:
         data, found = _read(path, LARGEST)
     except OSError as error:
-        return row._replace(why=f"it cannot be read: {error.strerror or error}"), held
+        return state._replace(why=f"it cannot be read: {error.strerror or error}"), held
     signature = _signature(found)
-    return FileState(signature, row.settled and signature == row.signature, data), held + len(data)
+    return FileState(signature, state.settled and signature == state.signature, data), held + len(data)
 
 
 def _is_log(path: bytes) -> bool:
@@ -320,7 +324,7 @@ def _listed_by_git(directory: bytes, top: bytes, stop: Stop) -> dict[bytes, str]
             skipped.add(path)
         elif tag == b"H " and facts.endswith(b" 0") and path not in found:
             found[path] = facts.split(b" ")[1].decode()
-        else:  # changed, in conflict, or something that git was told not to read_state at
+        else:  # changed, in conflict, or something that git was told not to look at
             found[path] = ""
     if directory != top and not any(path.startswith(_join(directory, b"")) for path in found):
         return None  # it is ignored, or nothing is in it
@@ -352,17 +356,17 @@ def _listed_before(made: TreeSnapshot, top: bytes | None, last: TreeSnapshot) ->
         if now is None or now.names != listing.names or now.below != listing.below:
             return None
         made.listings[path] = now
-    for path, row in last.rows.items():
-        if row.oid and not row.settled:
+    for path, state in last.files.items():
+        if state.oid and not state.settled:
             return None
-        if path.endswith(b"/.gitignore") and not _is_as_it_was(path, row):
+        if path.endswith(b"/.gitignore") and not _is_as_it_was(path, state):
             return None
-    return {path: row.oid for path, row in last.rows.items()}
+    return {path: state.oid for path, state in last.files.items()}
 
 
-def _is_as_it_was(path: bytes, row: FileState) -> bool:
+def _is_as_it_was(path: bytes, state: FileState) -> bool:
     try:
-        return row.settled and _signature(os.lstat(path)) == row.signature
+        return state.settled and _signature(os.lstat(path)) == state.signature
     except OSError:
         return False
 
@@ -423,9 +427,9 @@ def _listing(directory: bytes, last: TreeSnapshot | None, started: int) -> Listi
 
 
 def _list_directories(made: TreeSnapshot, last: TreeSnapshot | None, skip: tuple[bytes, ...], stop: Stop) -> None:
-    """Look into the directories of files, so that what is new in them can be told from what was only not covered."""
+    """Look into the directories of files, so that new files are not taken for files that were not covered."""
     known = {made.root}
-    for path in made.rows:
+    for path in made.files:
         above = path.rpartition(b"/")[0]
         while above not in known and len(above) > len(made.root):
             known.add(above)

@@ -202,10 +202,10 @@ def _note(found: LogSegment, told: _Line) -> None:
         found.session = found.session or as_str(told.body.get("session"))
     elif told.kind == "repaired":
         found.asides.append(as_str(told.body.get("aside")))
-    found.blobs.extend((name, told.id) for name in _blobs(told.kind, told.body))
+    found.blobs.extend((name, told.id) for name in blobs_of(told.kind, told.body))
 
 
-def _blobs(kind: str, body: Mapping[str, object]) -> Iterator[str]:
+def blobs_of(kind: str, body: Mapping[str, object]) -> Iterator[str]:
     """The blobs that an entry's media are kept in, where its kind has any."""
     match kind:
         case "message":
@@ -215,9 +215,9 @@ def _blobs(kind: str, body: Mapping[str, object]) -> Iterator[str]:
         case "result":
             contents = as_array(as_object(body.get("result")).get("content"))
         case "touched":
-            from sagent.rewind.plan import blobs_of
-
-            yield from blobs_of(body)
+            for touch in map(as_object, as_array(body.get("files"))):
+                sides = (as_object(touch.get(side)) for side in ("before", "after"))
+                yield from filter(None, (as_str(side.get("blob")) for side in sides))
             return
         case _:
             return

@@ -21,7 +21,6 @@ from sagent.rewind.plan import (
     Step,
     Touch,
     Touched,
-    blobs_of,
     cut_off,
     plan,
     read_touched,
@@ -33,6 +32,7 @@ from sagent.rewind.plan import (
 )
 from sagent.session.entries import spawned
 from sagent.session.log import MemoryLog
+from sagent.session.segment import blobs_of
 
 PATHS = (
     st.binary(min_size=1, max_size=12).filter(lambda path: b"\0" not in path).map(lambda path: "/" + os.fsdecode(path))
@@ -71,7 +71,7 @@ def ended(call: str, path: str, before: Snapshot, after: Snapshot, **more: objec
 def test_a_body_says_what_was_put_into_it(what: Touched) -> None:
     body = as_object(json_load(canonical_bytes(touched(what))))
     assert read_touched(body) == what
-    assert len(list(blobs_of(body))) == sum(
+    assert len(list(blobs_of("touched", body))) == sum(
         side.kind == "file" for touch in what.files for side in (touch.before, touch.after)
     )
 

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from cast import Cast, call, in_turn, root_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +34,7 @@ from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext, Workspace
 from sagent.tools import Bash, Edit, Read, Write
+from tests.agent.cast import Cast, call, in_turn, root_of
 
 IDENTITY = ("-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "commit.gpgsign=false")
 
@@ -309,8 +309,8 @@ def test_a_file_whose_content_cannot_be_kept_is_not_taken_for_none(tmp_path: Pat
     def keep(_: bytes) -> str:
         raise FileNotFoundError(2, "No such file or directory")
 
-    assert "No such file" in snapshot_module.look(os.fsencode(tmp_path / "a"), keep).why
-    assert snapshot_module.look(os.fsencode(tmp_path / "b"), keep) == ABSENT
+    assert "No such file" in snapshot_module.read_state(os.fsencode(tmp_path / "a"), keep).why
+    assert snapshot_module.read_state(os.fsencode(tmp_path / "b"), keep) == ABSENT
 
 
 async def test_a_repository_that_comes_or_goes_does_not_make_old_files_new(plain: Path, repository: Path) -> None:
