@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, TextIO
 
 from sagent.agent import Agent
-from sagent.cli.render import Renderer, StreamRenderer, binary_safe, printable, renderer_for
+from sagent.cli.render import Renderer, StreamRenderer, binary_safe, renderer_for
 from sagent.errors import ModelError, SagentError, UsageError
 from sagent.events import Event, Failure, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.text import printable
 from sagent.messages import Message, Part, user
 
 if TYPE_CHECKING:

@@ -53,9 +53,9 @@ def _dispatch(argv: list[str]) -> int:
     if not words and not printed and _on_terminal():
         return _talk(flags)
     from sagent.cli.headless import run_headless
-    from sagent.cli.settings import load_or_tell
+    from sagent.cli.settings import load_or_report
 
-    return run_headless(load_or_tell(flags), words)
+    return run_headless(load_or_report(flags), words)
 
 
 def _talk(flags: Mapping[str, object]) -> int:
@@ -98,7 +98,9 @@ def _command(name: str, argv: list[str]) -> int:  # noqa: C901 -- one arm for ea
         case "sessions":
             from sagent.cli.commands.sessions import run_sessions as command
         case "config":
-            from sagent.cli.settings import run_config as command
+            from sagent.cli.commands.config import run_config as command
+        case "doctor":
+            from sagent.cli.commands.doctor import run_doctor as command
         case _:
             from sagent.cli.commands.demo import run_demo as command
     return command(argv)

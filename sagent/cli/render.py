@@ -25,6 +25,7 @@ from sagent.events import (
     ToolStarted,
 )
 from sagent.lib.json import json_dump
+from sagent.lib.text import one_line, printable
 from sagent.messages import ToolCall
 
 if TYPE_CHECKING:
@@ -286,16 +287,8 @@ def essence(call: ToolCall, width: int = 100) -> str:
     for name in ("command", "file_path", "pattern", "path", "to", "prompt", "operation"):
         value = call.arguments.get(name)
         if isinstance(value, str):
-            line = printable(" ".join(value.split()))
-            return line if len(line) <= width else line[: width - 1] + "…"
+            return printable(one_line(value, width))
     return ""
-
-
-def printable(text: str) -> str:
-    """The text without control characters, so that nothing a model or a file says can drive the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c in "\n\t" or c.isprintable() or ord(c) > 0x9F else "�" for c in text)
 
 
 def binary_safe(stream: TextIO) -> TextIO:

@@ -1,10 +1,9 @@
-"""Settings for the command line, and `sagent config show`."""
+"""Settings for the command line."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from sagent.cli.flags import Parser
-from sagent.config import Settings, load, show
+from sagent.config import Settings, load
 from sagent.errors import SagentError
 
 
@@ -15,8 +14,8 @@ def load_settings(flags: Mapping[str, object]) -> Settings:
     return load(given, file=None if file is None else str(file))
 
 
-def load_or_tell(flags: Mapping[str, object]) -> Settings:
-    """The settings of a run. What is wrong with them is raised, and told as a result where JSON was asked for."""
+def load_or_report(flags: Mapping[str, object]) -> Settings:
+    """The settings of a run. What is wrong with them is raised, and reported as a result where JSON was asked for."""
     try:
         return load_settings(flags)
     except SagentError as error:
@@ -26,18 +25,3 @@ def load_or_tell(flags: Mapping[str, object]) -> Settings:
 
             JsonRenderer(binary_safe(sys.stdout)).on_result(failed(error))
         raise
-
-
-def run_config(argv: Sequence[str]) -> int:
-    """Show every setting, its value and where it comes from."""
-    parser = Parser(prog="sagent config", description=run_config.__doc__, allow_abbrev=False)
-    parser.add_argument("operation", choices=["show"])
-    parser.add_argument("--config", metavar="FILE", help="as if this were your file")
-    settings = load_settings({"config": parser.parse_args(argv).config})
-    rows = show(settings)
-    width = max(len(row.name) for row in rows)
-    for row in rows:
-        sys.stdout.write(f"{row.name:{width}}  {row.value}  ({row.origin})\n")
-    for warning in settings.warnings:
-        sys.stderr.write(f"sagent: warning: {warning}\n")
-    return 0

@@ -8,6 +8,7 @@ from statistics import fmean
 from sagent.lab.stats import LEVEL, PAIRS, Difference, Interval, paired_mean, paired_shares, wilson
 from sagent.lab.trials import ARMS, Arm, Trial, latest
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import Table, count, one_line
 
 MEASURES: Mapping[str, Callable[[Trial], float | None]] = {
     "usd": lambda trial: None if trial.usd is None else float(trial.usd),
@@ -129,17 +130,17 @@ def _sum(usd: Iterable[Decimal | None]) -> Decimal | None:
 # -- as lines ----------------------------------------------------------------------------------------------------------
 
 
-def tell(found: Comparison) -> Iterator[str]:
+def show(found: Comparison) -> Iterator[str | Table]:
     """The tables. They hold names and reasons from outside: make them safe to print."""
-    yield from _by_task(found)
+    yield _by_task(found)
     yield ""
-    yield from _arms(found)
+    yield _arms(found)
     yield ""
     advised = found.sides["with"]
     rate = "" if advised.consult_rate is None else f", {advised.consult_rate:.2f} per turn"
     usd = "unknown" if advised.advisor_usd is None else f"{advised.advisor_usd:.6f} USD"
     yield (
-        f"consultations  {advised.consultations} in {advised.consulted} of {_count(advised.judged, 'run')}{rate}: "
+        f"consultations  {advised.consultations} in {advised.consulted} of {count(advised.judged, 'run')}{rate}: "
         f"{advised.answered} answered, {advised.declined} declined, {advised.failed} failed; {advised.withheld} "
         f"withheld; {usd}"
     )
@@ -147,19 +148,19 @@ def tell(found: Comparison) -> Iterator[str]:
     yield from HOW.splitlines()
 
 
-def _by_task(found: Comparison) -> Iterator[str]:
-    rows = [("task", "arm", "solved", "cost, USD", "turns", "seconds", "consultations per turn")]
+def _by_task(found: Comparison) -> Table:
+    titles = ("task", "arm", "solved", "cost, USD", "turns", "seconds", "consultations per turn")
+    rows: list[tuple[str, ...]] = []
     for name, sides in found.tasks.items():
         for arm, side in sides.items():
             asked = "-" if arm == "without" or side.consult_rate is None else f"{side.consult_rate:.2f}"
             rows.append((name, arm, f"{side.solved}/{side.judged}", *_means(side), asked))
-    return aligned(rows)
+    return Table(tuple(rows), titles, right=(2, 3, 4, 5, 6))
 
 
-def _arms(found: Comparison) -> Iterator[str]:
-    rows = [("", "without", "with", "difference")]
+def _arms(found: Comparison) -> Table:
     shares = found.differences["solved"]
-    rows.append(("solved", _rate(found.sides["without"]), _rate(found.sides["with"]), _points(shares)))
+    rows = [("solved", _rate(found.sides["without"]), _rate(found.sides["with"]), _points(shares))]
     columns = [_means(found.sides[arm]) for arm in ARMS]
     for place, (name, digits) in enumerate((("usd", 6), ("turns", 1), ("seconds", 1))):
         title = "cost, USD" if name == "usd" else name
@@ -167,7 +168,7 @@ def _arms(found: Comparison) -> Iterator[str]:
         unknown = name == "usd" and any(side.usd is None for side in found.sides.values())
         told = "unknown" if unknown else _difference(difference, digits)
         rows.append((title, columns[0][place], columns[1][place], told))
-    return aligned(rows)
+    return Table(tuple(rows), ("", "without", "with", "difference"))
 
 
 def _means(side: Side) -> tuple[str, str, str]:
@@ -193,13 +194,13 @@ def _points(shares: Difference) -> str:
     low, high = (100 * bound for bound in shares.interval)
     told = "" if shares.is_told else f": {UNTOLD}"
     return (
-        f"{100 * shares.mean:+.0f} points ({low:+.0f} to {high:+.0f}), {_count(shares.pairs, 'pair')}, "
+        f"{100 * shares.mean:+.0f} points ({low:+.0f} to {high:+.0f}), {count(shares.pairs, 'pair')}, "
         f"p = {shares.p:.2g}{told}"
     )
 
 
 def _difference(difference: Difference, digits: int) -> str:
-    pairs = _count(difference.pairs, "pair")
+    pairs = count(difference.pairs, "pair")
     if difference.interval is None:
         return f"{UNTOLD}: {pairs}"
     low, high = difference.interval
@@ -214,7 +215,7 @@ def _apart(found: Comparison) -> Iterator[str]:
             counts = ", ".join(f"{count} {_WORDS.get(name, name)}" for name, count in side.apart.items())
             yield f"apart          {arm}: {counts}; counted neither as solved nor as unsolved"
         for reason, times in list(side.reasons.items())[:3]:
-            yield f"               {times} × {_line(reason)}"
+            yield f"               {times} × {one_line(reason, 160)}"
     ended = {arm: side.apart.get("budget", 0) for arm, side in found.sides.items()}
     if any(ended.values()):
         counts = (
@@ -225,19 +226,3 @@ def _apart(found: Comparison) -> Iterator[str]:
 
 
 _WORDS = {"failed": "failed (not the task's doing)", "budget": "ended by the budget"}
-
-
-def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """The rows of a table as lines, each column as wide as its widest cell."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 160 else line[:159] + "…"

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from decimal import Decimal
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from pathlib import Path
 
 from sagent.lab.recording import Recording, Turn, models_of, name_of, read_recording
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed, as_object, as_str, canonical_bytes
+from sagent.lib.text import Table, one_line
 from sagent.messages import Message
 from sagent.session.entries import Bill, Entry
 from sagent.session.folds import bills
@@ -379,21 +380,14 @@ def move_text(move: Move | None) -> str:
     return f"{move.turn}: {move.failed or move.stop or 'nothing said'}{calls}"
 
 
-def text_lines(beside: Beside) -> Iterator[str]:
-    """Both as lines of text."""
-    rows = list(figures(beside))
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    for name, mine, theirs in rows:
-        yield f"{name:{widths[0]}}  {mine:{widths[1]}}  {theirs}"
-    agent = prompt = None
-    for row in beside.rows:
-        if (row.agent, row.prompt) != (agent, prompt):
-            agent, prompt = row.agent, row.prompt
-            yield ""
-            yield f"{agent} > {_line(prompt)}"
-        request, calls, reply = marks(row)
-        mine, theirs = move_text(row.left), move_text(row.right)
-        yield f"  request {request:9}  calls {calls:9}  reply {reply:9}  {mine}  |  {theirs}"
+def show(beside: Beside) -> Iterator[str | Table]:
+    """Both for a person, the turns under the prompt that they answer."""
+    yield Table(tuple(figures(beside)), ("", "A", "B"))
+    for (agent, prompt), rows in groupby(beside.rows, lambda row: (row.agent, row.prompt)):
+        yield ""
+        yield f"{agent} > {one_line(prompt, 100)}"
+        turns = tuple((*marks(row), move_text(row.left), move_text(row.right)) for row in rows)
+        yield Table(turns, ("request", "calls", "reply", "A", "B"))
     for side, name in ((beside.left, "A"), (beside.right, "B")):
         if side.outcome is not None and side.outcome.said:
             yield ""
@@ -402,8 +396,3 @@ def text_lines(beside: Beside) -> Iterator[str]:
     yield ""
     yield "every request, call and reply is the same" if beside.is_same else "they differ"
     yield from (f"note: {note}" for note in beside.notes)
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 100 else f"{line[:99]}…"

@@ -8,11 +8,11 @@ from dataclasses import field, replace
 from decimal import Decimal
 from statistics import fmean
 
-from sagent.lab.comparison import aligned
 from sagent.lab.stats import LEVEL, Interval, paired_mean, wilson
 from sagent.lab.trials import FINISHED, Arm, Trial, latest
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.lib.text import Table, one_line
 from sagent.transcript.steps import as_number, as_usd
 
 MEANS = ("usd", "turns", "seconds", "read", "written")
@@ -131,17 +131,16 @@ def _on_front(row: Row, rows: Iterable[Row]) -> bool:
 _TITLES = ("", "passed", "rate (interval)", "USD", "USD total", "turns", "tokens", "seconds", "cell")
 
 
-def tell(rows: Sequence[Row]) -> Iterator[str]:
-    """The table as lines. They hold names and reasons from outside: make them safe to print."""
-    yield from aligned([_TITLES, *map(_cells, rows)])
+def show(rows: Sequence[Row]) -> Iterator[str | Table]:
+    """The table, and why runs came to nothing. They hold names and reasons from outside: make them safe to print."""
+    yield Table(tuple(map(_cells, rows)), _TITLES, right=(1, 3, 4, 5, 7))
     for row in rows:
         if row.apart or row.budget:
             counts = [f"{count} {name}" for name, count in row.apart.items()]
             counts += [f"{row.budget} ended by the budget"] if row.budget else []
             yield f"  {row.cell}: {', '.join(counts)}"
         for reason, times in list(row.reasons.items())[:3]:
-            line = " ".join(reason.split())
-            yield f"    {times} × {line if len(line) <= 160 else line[:159] + '…'}"
+            yield f"    {times} × {one_line(reason, 160)}"
     yield from HOW.splitlines()
 
 

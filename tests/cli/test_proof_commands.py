@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 RUN = """
 import sys
 from sagent.errors import SagentError, UsageError
-from sagent.cli.{module} import {function}
+from sagent.cli.commands.{module} import {function}
 try:
     sys.exit({function}(sys.argv[1:]))
 except SagentError as error:

@@ -5,11 +5,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from drawn import drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.errors import UsageError
-from sagent.lab.comparison import UNTOLD, compare, tell
+from sagent.lab.comparison import UNTOLD, compare, show
 from sagent.lab.notebook import PREFIX, Memory, Notebook
 from sagent.lab.trials import ARMS, TIMEOUT, Arm, Outcome, Task, Trial, decode_trial, encode_trial, read_tasks
 
@@ -214,7 +215,7 @@ def test_failures_are_neither_solved_nor_unsolved() -> None:
     assert (advised.judged, advised.solved, advised.apart) == (3, 3, {"budget": 1})
     assert without.reasons == {"529: overloaded": 1}
     assert found.differences["solved"].pairs == 2  # of those in which both were judged
-    told = "\n".join(tell(found))
+    told = "\n".join(drawn(show(found)))
     for words in (
         "without: 1 failed (not the task's doing)",
         "1 × 529: overloaded",
@@ -227,12 +228,12 @@ def test_failures_are_neither_solved_nor_unsolved() -> None:
 def test_few_runs_tell_nothing_and_enough_tell_it() -> None:
     few = compare(pairs(*[("unsolved", "solved")] * 5))
     assert not any(difference.is_told for difference in few.differences.values())
-    lines = list(tell(few))
+    lines = drawn(show(few))
     assert sum(UNTOLD in line for line in lines) == 4
     enough = compare(pairs(*[("unsolved", "solved")] * 6))
     assert enough.differences["solved"].is_told
-    assert UNTOLD not in next(line for line in tell(enough) if line.startswith("solved"))
-    assert all(UNTOLD in line for line in tell(compare(pairs(("solved", "solved")))) if line.startswith("turns"))
+    assert UNTOLD not in next(line for line in drawn(show(enough)) if line.startswith("solved"))
+    assert all(UNTOLD in line for line in drawn(show(compare(pairs(("solved", "solved"))))) if line.startswith("turns"))
 
 
 def test_an_unknown_price_leaves_the_cost_unknown() -> None:
@@ -241,7 +242,7 @@ def test_an_unknown_price_leaves_the_cost_unknown() -> None:
     found = compare(trials)
     assert found.sides["with"].means["usd"] is None
     assert found.sides["with"].usd is None
-    lines = list(tell(found))
+    lines = drawn(show(found))
     assert next(line for line in lines if line.startswith("cost")).split()[-1] == "unknown"
     assert next(line for line in lines if line.startswith("consultations")).endswith("unknown")
 
@@ -254,4 +255,4 @@ def test_a_run_that_was_made_again_counts_once() -> None:
 
 
 def test_nothing_is_a_table_too() -> None:
-    assert "consultations  0 in 0 of 0 runs" in "\n".join(tell(compare([])))
+    assert "consultations  0 in 0 of 0 runs" in "\n".join(drawn(show(compare([]))))

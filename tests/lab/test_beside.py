@@ -7,8 +7,10 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+from drawn import drawn
+
 from sagent.codec import encode_message, encode_result_part
-from sagent.lab.sessiondiff import Outcome, as_json, put_beside, text_lines
+from sagent.lab.sessiondiff import Outcome, as_json, put_beside, show
 from sagent.lab.sessiondiff_html import write_beside
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
@@ -63,7 +65,7 @@ def test_a_session_beside_itself_is_the_same_in_everything(tmp_path: Path) -> No
     assert beside.is_same
     assert [(row.same_request, row.same_calls, row.same_reply) for row in beside.rows] == [(True, True, True)] * 3
     assert beside.left == beside.right
-    assert "every request, call and reply is the same" in list(text_lines(beside))
+    assert "every request, call and reply is the same" in drawn(show(beside))
 
 
 def test_turns_stand_beside_those_that_answer_the_same_prompt(tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_a_price_that_is_not_known_makes_the_cost_a_minimum(tmp_path: Path) -> N
     with Session.open(one) as made:
         made.log().append("spent", spent(Bill("root", "advisor:x", "openai", "gpt", Usage(input=1), Decimal("0.5"))))
     beside = put_beside(one, one)
-    lines = "\n".join(text_lines(beside))
+    lines = "\n".join(drawn(show(beside)))
     assert "≥ 0.5 USD" in lines
     assert "price unknown" in lines
     assert any("at least" in note for note in beside.notes)
@@ -121,7 +123,7 @@ def test_what_the_check_said_is_shown_with_where_it_ran(tmp_path: Path) -> None:
     beside = put_beside(one, one).checked(
         Outcome("make test", 0, "ok", "/a"), Outcome("make test", None, "/b is no longer there", "/b"), "Take care."
     )
-    lines = "\n".join(text_lines(beside))
+    lines = "\n".join(drawn(show(beside)))
     assert "exit 0" in lines
     assert "not known: /b is no longer there" in lines
     assert "note: Take care." in lines

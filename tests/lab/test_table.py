@@ -6,10 +6,11 @@ import json
 from decimal import Decimal
 
 import pytest
+from drawn import drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.lab.table import Row, as_csv, as_markdown, decode_row, encode_row, tabulate, tell
+from sagent.lab.table import Row, as_csv, as_markdown, decode_row, encode_row, show, tabulate
 from sagent.lab.trials import Outcome, Trial, decode_trial, encode_trial
 
 
@@ -37,7 +38,7 @@ def test_a_run_that_its_budget_ended_did_not_pass_and_one_that_failed_is_missing
     assert row.total == Decimal("0.4")  # what came to nothing was paid too
     assert rows["y"].missing == 4
     assert rows["y"].rate is None
-    told = "\n".join(tell(tuple(rows.values())))
+    told = "\n".join(drawn(show(tuple(rows.values()))))
     assert "x: 1 failed, 1 ended by the budget" in told
     assert "1 × 529: overloaded" in told
 
@@ -56,7 +57,7 @@ def test_an_unknown_price_is_a_minimum_and_never_the_best() -> None:
     )
     assert [(row.cell, row.is_front, row.unpriced) for row in rows] == [("y", True, 0), ("x", False, 1)]
     assert rows[1].total == Decimal("0.11")
-    assert next(line for line in tell(rows) if line.endswith(" x")).count("≥ ") == 2
+    assert next(line for line in drawn(show(rows)) if line.endswith(" x")).count("≥ ") == 2
 
 
 def test_by_pass_rate_then_by_cost_and_what_nothing_beats_is_marked() -> None:
@@ -136,4 +137,4 @@ def test_notes_from_before_tokens_were_kept_can_be_read() -> None:
     assert (old.usd, old.read, old.written) == (Decimal("0.10"), None, None)
     (row,) = tabulate([old], ["with"])
     assert "read" not in row.means
-    assert "-" in next(line for line in tell([row]) if line.endswith(" with"))
+    assert "-" in next(line for line in drawn(show([row])) if line.endswith(" with"))

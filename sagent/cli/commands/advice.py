@@ -6,9 +6,11 @@ from decimal import Decimal
 from pathlib import Path
 
 from sagent.cli.flags import Parser
-from sagent.cli.render import binary_safe, printable
+from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
+from sagent.cli.tables import write
 from sagent.errors import SessionCorrupt, UsageError
+from sagent.lib.text import Table, count, one_line
 from sagent.session.entries import Entry
 from sagent.session.log import read_log
 from sagent.session.names import agent_of
@@ -17,7 +19,6 @@ from sagent.transcript.advice import Consultation, Review, Standing, last_answer
 
 GOOD, BAD = 1, -1
 REASONS = 3  # that are shown of each kind
-WIDTH = 72  # characters of a text that are shown
 
 
 def run_advice(argv: Sequence[str]) -> int:
@@ -47,7 +48,8 @@ def run_advice(argv: Sequence[str]) -> int:
         return _rate(path, GOOD if given.rate == "good" else BAD, given.name or "", as_json=given.json)
     damaged: list[SessionCorrupt] = []
     found = review({agent_of(path, file): _entries(file, damaged) for file in log_files(path)})
-    _write([as_json(path.name, found)] if given.json else _told(path.name, found))
+    out = binary_safe(sys.stdout)
+    write(out, [as_json(path.name, found)] if given.json else _show(path.name, found))
     if damaged:
         raise damaged[0]
     return 0
@@ -73,21 +75,13 @@ def _rate(path: Path, by: int, name: str, *, as_json: bool) -> int:
         log.append("advice", rating(rated.advisor, by))
         log.sync()
     word = "good" if by == GOOD else "bad"
+    line = f"rated {word}: the advice of {rated.advisor} at {_when(rated)} ({_line(rated.next) or rated.verdict})"
     if as_json:
         from sagent.lib.json import json_dump
 
-        _write([json_dump({"session": path.name, "advisor": rated.advisor, "entry": rated.entry, "rated": by})])
-    else:
-        _write(
-            [f"rated {word}: the advice of {rated.advisor} at {_when(rated)} ({_line(rated.next) or rated.verdict})"]
-        )
+        line = json_dump({"session": path.name, "advisor": rated.advisor, "entry": rated.entry, "rated": by})
+    write(binary_safe(sys.stdout), [line])
     return 0
-
-
-def _write(lines: Sequence[str] | Iterator[str]) -> None:
-    out = binary_safe(sys.stdout)
-    for line in lines:
-        out.write(printable(line).rstrip() + "\n")
 
 
 # -- as JSON -----------------------------------------------------------------------------------------------------------
@@ -142,20 +136,20 @@ def _number(usd: Decimal | None) -> float | None:
 # -- as text -----------------------------------------------------------------------------------------------------------
 
 
-def _told(session: str, found: Review) -> Iterator[str]:
+def _show(session: str, found: Review) -> Iterator[str | Table]:
     rate = "" if found.consult_rate is None else f", {found.consult_rate:.2f} per turn"
-    yield f"session  {session}  ({_count(found.turns, 'turn')}, {_count(found.calls, 'consultation')}{rate})"
+    yield f"session  {session}  ({count(found.turns, 'turn')}, {count(found.calls, 'consultation')}{rate})"
     if not found.standings:
         yield "No advisor was asked."
     for name, standing in found.standings.items():
         yield ""
-        yield from _standing_told(name, standing)
+        yield from _standing_lines(name, standing)
     if found.consultations:
         yield ""
-        yield from _list(found.consultations)
+        yield _list(found.consultations)
 
 
-def _standing_told(name: str, standing: Standing) -> Iterator[str]:
+def _standing_lines(name: str, standing: Standing) -> Iterator[str]:
     tally, usage = standing.tally, standing.tally.usage
     cut = f" ({standing.cut} cut short)" if standing.cut else ""
     yield f"{name}" + (f"  {', '.join(standing.models)}" if standing.models else "")
@@ -183,7 +177,7 @@ def _standing_told(name: str, standing: Standing) -> Iterator[str]:
         for reason, times in shown:
             yield f"  {what:9} {times} × {_line(reason)}"
         if len(reasons) > len(shown):
-            yield f"  {'':9} {_count(len(reasons) - len(shown), 'other reason')} (--json)"
+            yield f"  {'':9} {count(len(reasons) - len(shown), 'other reason')} (--json)"
     yield (
         f"  tokens    {usage.input} in, {usage.cache_read} read from cache, "
         f"{usage.cache_write + usage.cache_write_1h} written to cache, {usage.output} out"
@@ -193,17 +187,15 @@ def _standing_told(name: str, standing: Standing) -> Iterator[str]:
     yield f"  cost      {'unknown' if tally.usd is None else f'{tally.usd:.6f} USD'}{per}"
 
 
-def _list(consultations: Sequence[Consultation]) -> Iterator[str]:
-    rows = [("when (UTC)", "advisor", "trigger", "verdict", "outcome", "next")]
+def _list(consultations: Sequence[Consultation]) -> Table:
+    rows: list[tuple[str, ...]] = []
     for one in consultations:
         who = one.advisor if one.agent == "root" else f"{one.advisor} of {one.agent}"
         rated = {1: " +", -1: " -"}.get((one.rated > 0) - (one.rated < 0), "")
-        outcome = one.outcome + (f" ({_line(one.why)})" if one.why else "") + rated
-        what = _line(one.next if one.is_answer else one.reason)
+        outcome = one.outcome + (f" ({one.why})" if one.why else "") + rated
+        what = one.next if one.is_answer else one.reason
         rows.append((_when(one), who, one.trigger, one.verdict or one.status, outcome or "-", what or "-"))
-    widths = [min(40, max(len(row[column]) for row in rows)) for column in range(5)]
-    for row in rows:
-        yield "  ".join([*(f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)), row[5]])
+    return Table(tuple(rows), ("when (UTC)", "advisor", "trigger", "verdict", "outcome", "next"))
 
 
 def _when(one: Consultation) -> str:
@@ -211,13 +203,8 @@ def _when(one: Consultation) -> str:
 
 
 def _counts(counted: Mapping[str, int]) -> str:
-    return ", ".join(f"{_line(name)} {count}" for name, count in counted.items())
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return ", ".join(f"{_line(name)} {times}" for name, times in counted.items())
 
 
 def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+    return one_line(text, 72)

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from sagent.cli.flags import Parser, add_agent_flags
-from sagent.cli.render import binary_safe, printable
+from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
+from sagent.cli.tables import write
 from sagent.errors import UsageError
+from sagent.lib.text import one_line, printable
 
 if TYPE_CHECKING:
     from sagent.cli.headless import Interrupter
@@ -182,7 +184,7 @@ class Progress:
             return
         asked = f", {trial.consultations} consultations" if trial.arm == "with" or trial.consultations else ""
         usd = "price unknown" if trial.usd is None else f"{trial.usd:.6f} USD"
-        why = f" ({' '.join(trial.reason.split())[:160]})" if trial.reason and trial.outcome != "solved" else ""
+        why = f" ({one_line(trial.reason, 160)})" if trial.reason and trial.outcome != "solved" else ""
         self._stream.write(
             printable(
                 f"run {self._ended} of {self.runs}, {trial.task} {trial.number} {trial.arm}: {trial.outcome}{why}, "
@@ -194,7 +196,7 @@ class Progress:
 
 
 def _tell(plan: "Plan", field: "Field", experiment: "Experiment", out: TextIO, *, as_json: bool) -> None:
-    from sagent.lab.comparison import compare, tell
+    from sagent.lab.comparison import compare, show
 
     found = compare(experiment.trials)
     if as_json:
@@ -202,7 +204,7 @@ def _tell(plan: "Plan", field: "Field", experiment: "Experiment", out: TextIO, *
 
         out.write(json_dump(_object(plan, field, experiment, found)) + "\n")
     else:
-        out.writelines(printable(line) + "\n" for line in (*_head(plan, field, experiment), "", *tell(found)))
+        write(out, (*_head(plan, field, experiment), "", *show(found)))
     out.flush()
 
 

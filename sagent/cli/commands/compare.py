@@ -5,16 +5,19 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from sagent.cli.commands.replay import add_live_flags, ask, conditions_of, settings_of, told_of
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
-from sagent.cli.render import binary_safe, printable
+from sagent.cli.render import binary_safe
+from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.json import json_dump
+from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -45,7 +48,7 @@ def run_compare(argv: Sequence[str]) -> int:
                 beside, code = asyncio.run(_of_two(paths[0], paths[1], str(flags.get("check", "")))), 0
         except asyncio.CancelledError:  # by a signal, while a check ran
             raise KeyboardInterrupt from None
-    _write(_shown(beside, str(flags.get("output_format", "text"))), flags.get("output"))
+    _write(beside, str(flags.get("output_format", "text")), flags.get("output"))
     return code
 
 
@@ -109,27 +112,30 @@ def _tell(done: "Rerun") -> None:
     sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in lines))
 
 
-def _shown(beside: "Beside", form: str) -> bytes:
-    if form == "html":
-        from sagent.lab.sessiondiff_html import write_beside
+def _show(beside: "Beside", form: str, out: TextIO) -> None:
+    from sagent.lab.sessiondiff import as_json, show
 
-        return write_beside(beside)
-    from sagent.lab.sessiondiff import as_json, text_lines
+    match form:
+        case "html":
+            from sagent.lab.sessiondiff_html import write_beside
 
-    if form == "json":
-        return f"{json_dump(as_json(beside))}\n".encode("utf-8", "replace")
-    return "".join(f"{printable(line)}\n" for line in text_lines(beside)).encode("utf-8", "replace")
+            out.write(write_beside(beside).decode("utf-8", "replace"))
+        case "json":
+            out.write(json_dump(as_json(beside)) + "\n")
+        case _:
+            write(out, show(beside))
 
 
-def _write(data: bytes, output: object) -> None:
+def _write(beside: "Beside", form: str, output: object) -> None:
     """To a file whole or not at all, or to standard output. Raises UsageError."""
     if output is None or output == "-":
-        out = binary_safe(sys.stdout)
-        out.write(data.decode("utf-8", "replace"))
+        _show(beside, form, binary_safe(sys.stdout))
         return
     path = Path(str(output)).expanduser()
+    text = StringIO()
+    _show(beside, form, text)
     try:
         with atomic_write(path) as file:
-            file.write(data)
+            file.write(text.getvalue().encode("utf-8", "replace"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}. Nothing was written.") from error

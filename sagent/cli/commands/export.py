@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sagent.cli.flags import Parser
-from sagent.cli.render import printable
 from sagent.cli.settings import load_settings
 from sagent.config import Settings, show
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_write
+from sagent.lib.text import printable
 from sagent.session.store import find, is_session, latest
 from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
 from sagent.transcript.export_redaction import Redaction

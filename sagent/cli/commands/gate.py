@@ -10,7 +10,8 @@ from math import sqrt
 from pathlib import Path
 
 from sagent.cli.flags import Parser
-from sagent.cli.render import binary_safe, printable
+from sagent.cli.render import binary_safe
+from sagent.cli.tables import write
 from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
 from sagent.lab.table import Row, decode_row, tabulate
 from sagent.lib.dataclass import dataclass
@@ -68,7 +69,7 @@ def run_gate(argv: Sequence[str]) -> int:
     if given.output_format == "json":
         out.write(json_dump(_object(found, holds=holds)) + "\n")
     else:
-        out.writelines(printable(line) + "\n" for line in _told(found, named=len(measured.rows) > 1))
+        write(out, _show(found, named=len(measured.rows) > 1))
     return OK if holds else FAILED
 
 
@@ -390,10 +391,10 @@ def _read_session(name: str) -> Measured:
     )
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
+# -- as text and as JSON -----------------------------------------------------------------------------------------------
 
 
-def _told(found: Sequence[Finding], *, named: bool) -> Iterator[str]:
+def _show(found: Sequence[Finding], *, named: bool) -> Iterator[str]:
     before = ""
     for each in found:
         if named and each.cell != before:

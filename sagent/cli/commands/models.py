@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings
+from sagent.cli.tables import write
 from sagent.config import Settings
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
+from sagent.lib.text import Table
 from sagent.model import ModelInfo
 from sagent.providers.limits import limits_of
 from sagent.providers.registry import row_called, row_named
@@ -20,7 +22,7 @@ from sagent.usage import Usage
 if TYPE_CHECKING:
     from sagent.app.models import Choice
 
-HEADER = f"{'model':48} {'window':>9} {'output':>8} {'in':>9} {'out':>9}  USD per million tokens\n"
+TITLES = ("model", "window", "output", "USD in, per million", "USD out, per million")
 
 
 def run_models(argv: Sequence[str]) -> int:
@@ -51,19 +53,19 @@ def run_models(argv: Sequence[str]) -> int:
 def _list(settings: Settings, names: Sequence[str]) -> int:
     from sagent.app.models import spoken
 
-    prices, found = PriceBook(settings.prices), False
+    prices = PriceBook(settings.prices)
     rows = {name: own.row for name, own in settings.providers.items()}
-    sys.stdout.write(HEADER)
+    listed: list[tuple[str, ...]] = []
     for provider in names:
         priced = {row.id: row for row in prices.known_models(provider)}
         for model in spoken(row_named(provider, rows), priced):
             limits = limits_of(provider, model)
             row = priced.get(model)
             window = limits.window or (row.window if row else None)
-            found = True
-            price = f"{_price(row.input):>9} {_price(row.output):>9}" if row else f"{'-':>9} {'-':>9}"
-            sys.stdout.write(f"{f'{provider}/{model}':48} {window or '-':>9} {limits.max_output or '-':>8} {price}\n")
-    if not found:
+            usd = (_price(row.input), _price(row.output)) if row else ("-", "-")
+            listed.append((f"{provider}/{model}", str(window or "-"), str(limits.max_output or "-"), *usd))
+    write(sys.stdout, [Table(tuple(listed), TITLES, right=(1, 2, 3, 4))])
+    if not listed:
         name = names[0]
         sys.stderr.write(f"sagent: no model of {name} is known here: sagent models {name} --check asks for them\n")
     return 0
@@ -165,9 +167,8 @@ async def _check_all(choice: "Choice", names: Sequence[str], prices: PriceBook) 
 
 
 def _tell(provider: str, listed: int, findings: Sequence[Finding]) -> int:
-    for kind, model, what, ours, theirs in findings:
-        figures = f"{what:14} ours {ours}, theirs {theirs}" if kind == "differs" else f"{what:14} {theirs}"
-        sys.stdout.write(f"{kind:14} {f'{provider}/{model}':48} {figures}".rstrip(" -") + "\n")
+    rows = tuple((one.kind, f"{provider}/{one.model}", one.what or "-", one.ours, one.theirs) for one in findings)
+    write(sys.stdout, [Table(rows, ("finding", "model", "figure", "ours", "theirs"))] if rows else [])
     count = {
         kind: sum(finding.kind == kind for finding in findings) for kind in ("differs", "missing here", "missing there")
     }

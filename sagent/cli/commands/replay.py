@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
 from sagent.cli.headless import Interrupter, exit_code
-from sagent.cli.render import binary_safe, printable, renderer_for
+from sagent.cli.render import binary_safe, renderer_for
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
 from sagent.lib.json import Thawed, json_dump
+from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.agent import Agent

@@ -36,6 +36,6 @@ def run_once(argv: Sequence[str]) -> int:
             raise UsageError("--executor and --model name the same: give one of them.")
         flags["model"] = flags.pop("executor")
     from sagent.cli.headless import run_headless
-    from sagent.cli.settings import load_or_tell
+    from sagent.cli.settings import load_or_report
 
-    return run_headless(load_or_tell(flags), words)
+    return run_headless(load_or_report(flags), words)

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sagent.cli.flags import Parser
-from sagent.cli.render import printable
 from sagent.cli.settings import load_settings
+from sagent.cli.tables import write
 from sagent.config import Settings
 from sagent.errors import UsageError
+from sagent.lib.text import Table, printable
 from sagent.session.folds import SpentTotals, history, spend
 from sagent.session.log import read_contents, read_log
-from sagent.session.retention import age, glances, prune, remove
+from sagent.session.retention import Glance, age, glances, prune, remove
 from sagent.session.store import Summary, find, latest, log_files, summarize
 from sagent.session.verify import repair
 
@@ -66,16 +67,23 @@ def _list(settings: Settings, given: argparse.Namespace) -> int:
         return 0
     if not found:
         _say("No sessions yet." if given.all else f"No sessions of {settings.cwd} yet; --all lists those of all.")
+    rows: list[tuple[str, ...]] = []
+    problems: list[str] = []
     for session in found:
-        summary = summarize(session.path) if given.costs else None
-        cost = f"  {_usd(summary):>10}" if summary else ""
-        where = f"  {session.cwd}" if given.all else ""
-        _say(f"{session.id}  {_when(session.last)}{cost}  {_size(session.size):>8}  {printable(session.title)}{where}")
-        if summary and summary.problem:
-            _say(f"  ! {summary.problem}")
+        row = _row(session)
+        if given.costs:
+            summary = summarize(session.path)
+            row = (*row[:2], _usd(summary), *row[2:])
+            problems += [f"! {session.id}: {summary.problem}"] if summary.problem else []
+        rows.append((*row, session.cwd) if given.all else row)
+    write(sys.stdout, [Table(tuple(rows), right=(2, 3) if given.costs else (2,)), *problems])
     if len(found) > 1:
         _say(f"{len(found)} sessions, {_size(sum(session.size for session in found))}")
     return 0
+
+
+def _row(session: Glance) -> tuple[str, ...]:
+    return session.id, _when(session.last), _size(session.size), session.title
 
 
 def _prune_flags(parser: argparse.ArgumentParser) -> None:
@@ -93,19 +101,15 @@ def _prune(settings: Settings, given: argparse.Namespace) -> int:
         raise UsageError(f"--keep {given.keep}: a number of sessions is needed, 0 or more.")
     cutoff = time.time() - age(given.older_than).total_seconds() if given.older_than else float("inf")
     found = glances(settings.state_dir, None if given.all else settings.cwd)
-    freed = count = stayed = 0
-    for each in prune(found, settings.state_dir, cutoff, given.keep or 0, dry=given.dry_run):
-        session = each.session
-        what = f"{session.id}  {_when(session.last)}  {_size(session.size):>8}  {printable(session.title)}"
-        if each.kept:
-            stayed += 1
-            _say(f"kept     {what}\n  ! {each.kept}")
-        else:
-            freed, count = freed + session.size, count + 1
-            _say(f"{'would delete' if given.dry_run else 'deleted'}  {what}")
+    done = list(prune(found, settings.state_dir, cutoff, given.keep or 0, dry=given.dry_run))
+    gone = [each.session for each in done if not each.kept]
+    kept = [each for each in done if each.kept]
+    verb = "would delete" if given.dry_run else "deleted"
+    rows = tuple(("kept" if each.kept else verb, *_row(each.session)) for each in done)
+    write(sys.stdout, [Table(rows, right=(3,)), *(f"! {each.session.id}: {each.kept}" for each in kept)])
     verb = "would be deleted" if given.dry_run else "deleted"
-    _say(f"{count} of {len(found)} sessions {verb}, {_size(freed)}")
-    return 1 if stayed and not given.dry_run else 0
+    _say(f"{len(gone)} of {len(found)} sessions {verb}, {_size(sum(session.size for session in gone))}")
+    return 1 if kept and not given.dry_run else 0
 
 
 def _show(settings: Settings, given: argparse.Namespace) -> int:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 from sagent.cli.flags import Parser
-from sagent.cli.render import binary_safe, printable
+from sagent.cli.render import binary_safe
+from sagent.cli.tables import write
 from sagent.errors import ConfigError, SagentError, UsageError
+from sagent.lib.text import Table, count, printable
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -138,7 +140,7 @@ class _Sweep:
         if self._form == "json":
             self._write_json(self._out, self._grid_object())
         else:
-            self._out.writelines(printable(line) + "\n" for line in self._grid())
+            write(self._out, self._grid())
         return 0
 
     async def carry_out(self) -> int:
@@ -164,7 +166,7 @@ class _Sweep:
             budgets = {arm: field.budget for arm, field in self._fields.items()}
             experiment = Experiment(self._plan, budgets, notes, tell)
             progress.runs = experiment.missing
-            self._err.writelines(printable(line) + "\n" for line in self._grid())
+            write(self._err, self._grid())
             made = experiment.planned - experiment.missing
             self._err.write(
                 f"kept in {printable(str(self._directory))}" + (f"; {made} runs are made\n" if made else "\n")
@@ -226,20 +228,18 @@ class _Sweep:
         bounds = [bound for bound in (all_of_them, self._plan.total) if bound is not None]
         return min(bounds) if bounds else None
 
-    def _grid(self) -> Iterator[str]:
+    def _grid(self) -> Iterator[str | Table]:
         cells, tasks, repeats = len(self._spec.cells), len(self._plan.tasks), self._plan.repeats
         jobs = f", {self._plan.jobs} at a time" if self._plan.jobs > 1 else ""
         yield (
-            f"{cells} {_s(cells, 'cell')} × {tasks} {_s(tasks, 'task')} × {repeats} {_s(repeats, 'repeat')} = "
+            f"{count(cells, 'cell')} × {count(tasks, 'task')} × {count(repeats, 'repeat')} = "
             f"{cells * self._each} runs{jobs}"
         )
-        rows = [("", "cell", "model", "at most, USD")]
-        for name, field in self._fields.items():
-            budget = "-" if field.budget is None else f"{field.budget:f}"
-            rows.append(("", name, field.executor, budget))
-        from sagent.lab.comparison import aligned
-
-        yield from aligned(rows)
+        rows = (
+            (name, field.executor, "-" if field.budget is None else f"{field.budget:f}")
+            for name, field in self._fields.items()
+        )
+        yield Table(tuple(rows), ("cell", "model", "at most, USD"), right=(2,))
         total = self._plan.total
         bound = "" if total is None else f" (max_total_usd = {total:f})"
         yield "worst case: " + ("no bound" if self._worst is None else f"{self._worst:f} USD{bound}")
@@ -303,7 +303,7 @@ class _Sweep:
             file.write((json_dump(self._object(experiment, self._rows(experiment))) + "\n").encode("utf-8", "replace"))
 
     def _tell(self, experiment: "Experiment") -> None:
-        from sagent.lab.table import as_csv, as_markdown, tell
+        from sagent.lab.table import as_csv, as_markdown, show
 
         rows = self._rows(experiment)
         match self._form:
@@ -312,11 +312,9 @@ class _Sweep:
             case "csv":
                 self._out.write(as_csv(rows))
             case "markdown":
-                self._out.writelines(printable(line) + "\n" for line in as_markdown(rows))
+                write(self._out, as_markdown(rows))
             case _:
-                self._out.writelines(
-                    printable(line) + "\n" for line in (*self._head(experiment, rows), "", *tell(rows))
-                )
+                write(self._out, (*self._head(experiment, rows), "", *show(rows)))
         self._out.flush()
 
     def _head(self, experiment: "Experiment", rows: "Sequence[Row]") -> Iterator[str]:
@@ -354,7 +352,3 @@ def _json(value: object) -> object:
 
 def _number(usd: Decimal | None) -> float | None:
     return None if usd is None else float(usd)
-
-
-def _s(count: int, word: str) -> str:
-    return word if count == 1 else f"{word}s"

@@ -22,7 +22,7 @@ from sagent.cli.render import (
     tell_head,
     warn,
 )
-from sagent.cli.settings import load_or_tell
+from sagent.cli.settings import load_or_report
 from sagent.codec import encode_result
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Finished, Result
@@ -83,7 +83,7 @@ def _run(argv: Sequence[str]) -> int:
     words: list[str] = flags.pop("words", [])
     preset, task = flags.pop("preset", None), flags.pop("task", None)
     visible, output = flags.pop("visible_handoffs", None), flags.pop("output", None)
-    settings = load_or_tell(flags)
+    settings = load_or_report(flags)
     out, err = binary_safe(sys.stdout), binary_safe(sys.stderr)
     try:
         if settings.input_format != "text":

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sagent.cli.flags import Parser
-from sagent.cli.render import binary_safe, printable
+from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.errors import SessionNotFound, UsageError
+from sagent.lib.text import printable
 from sagent.session.store import find, is_session, latest, log_files
 from sagent.session.view import session_of
 from sagent.transcript.entries import read_entries

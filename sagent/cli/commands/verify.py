@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagent.cli.flags import Parser
-from sagent.cli.render import binary_safe, printable
+from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
+from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.lib.json import json_dump
+from sagent.lib.text import Table, count
 from sagent.session.bundle import is_bundle, unpacked
 from sagent.session.store import find, latest
 from sagent.session.verify import Each, Proof, verify
@@ -43,8 +45,7 @@ def run_verify(argv: Sequence[str]) -> int:
     if given.json:
         out.write(json_dump(_as_json(path, proof, signed)) + "\n")
     else:
-        for line in _told(path, proof, signed):
-            out.write(printable(line) + "\n")
+        write(out, _show(path, proof, signed))
     if given.sign and proof.problems:
         sys.stderr.write("sagent: nothing was signed: only what verifies is.\n")
     return 1 if proof.problems else 0
@@ -110,19 +111,16 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _told(path: Path, proof: Proof, signed: str) -> Iterator[str]:
+def _show(path: Path, proof: Proof, signed: str) -> Iterator[str | Table]:
     yield f"session {proof.session}  {path}"
-    width = max(len(part.name) for part in proof.parts)
-    for part in proof.parts:
-        yield f"{'✗' if part.problems else '✓'} {part.name:{width}}  {part.checked}"
-        yield from (f"  {problem}" for problem in part.problems)
+    yield Table(tuple((f"{'✗' if part.problems else '✓'} {part.name}", part.checked) for part in proof.parts))
+    yield from (f"✗ {part.name}: {problem}" for part in proof.parts for problem in part.problems)
     yield from (f"- {note}" for note in proof.notes)
     yield "- The file `lock` says who writes and is no part of the record; it is not checked."
     if signed:
         yield f"signed: {signed}"
     if proof.problems:
-        count = len(proof.problems)
-        yield f"NOT OK: {count} {'problem' if count == 1 else 'problems'}"
+        yield f"NOT OK: {count(len(proof.problems), 'problem')}"
         if not _is_bundle(path):
             yield f"`sagent sessions repair {path}` keeps the good beginning of a damaged log."
     else:

@@ -1,0 +1,47 @@
+"""Tables for people, drawn by rich: fitted to a terminal; elsewhere one row a line, whole and without colour."""
+
+import os
+from collections.abc import Iterable
+from io import StringIO
+from typing import TextIO
+
+from sagent.lib.text import Table, printable
+
+ENDLESS = 1 << 20  # columns of what is not a terminal: nothing is cut or wrapped
+
+
+def write(out: TextIO, blocks: Iterable[str | Table]) -> None:
+    """Write lines and tables, which may hold any text."""
+    out.writelines(
+        draw(block, on_terminal=out.isatty()) if isinstance(block, Table) else f"{printable(block)}\n"
+        for block in blocks
+    )
+
+
+def draw(table: Table, *, on_terminal: bool) -> str:
+    """The table as text. Cells are never read as markup."""
+    if not table.rows and not table.titles:
+        return ""
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    def cell(text: str) -> Text:
+        text = printable(text)
+        return Text(text if on_terminal else " ".join(text.splitlines()))
+
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(table.titles))
+    for number, title in enumerate(table.titles or ("",) * max(map(len, table.rows), default=0)):
+        figures = number in table.right
+        grid.add_column(cell(title), justify="right" if figures else "left", no_wrap=figures, overflow="fold")
+    for row in table.rows:
+        grid.add_row(*map(cell, row))
+    console = Console(
+        file=StringIO(),
+        width=None if on_terminal else ENDLESS,
+        force_terminal=on_terminal,
+        color_system="auto" if on_terminal and not os.environ.get("NO_COLOR") else None,
+    )
+    with console.capture() as captured:
+        console.print(grid)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().removesuffix("\n").split("\n"))
