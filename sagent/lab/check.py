@@ -23,10 +23,10 @@ async def run_check(
     where = str(directory)
     if not directory.is_dir():
         return Outcome(command, None, f"{directory} is no longer there", where)
-    custody = ProcessGroup()
+    group = ProcessGroup()
     with tempfile.TemporaryFile() as output:
         try:
-            ward = custody.start(
+            process = group.start(
                 ["/bin/sh", "-c", command],
                 env={**os.environ, **(environment or {})},
                 cwd=directory,
@@ -34,17 +34,17 @@ async def run_check(
             )
             try:
                 async with asyncio.timeout(patience):
-                    await ward.ended()
+                    await process.ended()
             except TimeoutError:
                 return Outcome(command, None, f"it did not end within {patience:g} s", where)
             finally:
                 try:
-                    await ward.kill()
-                    code = ward.code
+                    await process.kill()
+                    code = process.code
                 finally:
-                    ward.close()
+                    process.close()
         finally:
-            await custody.aclose()
+            await group.aclose()
         return Outcome(command, code, _end_of(output), where)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.process import run
 
 MOST_BYTES = 500 << 20
 MOST_FILES = 50_000
@@ -78,18 +79,8 @@ async def _clone(root: Path, target: Path, commit: str) -> bool:
 
 
 async def _done(command: tuple[str, ...]) -> bool:
-    null = asyncio.subprocess.DEVNULL
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
-    try:
-        process = await asyncio.create_subprocess_exec(*command, stdin=null, stdout=null, stderr=null, env=environment)
-    except OSError:
-        return False
-    try:
-        return await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    done = await run(command, env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"})
+    return done is not None and done.code == 0
 
 
 def _check_size(origin: Path) -> None:

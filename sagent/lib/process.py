@@ -1,4 +1,4 @@
-"""Child processes that do not outlive this process, however it ends, but for those that were released."""
+"""Child processes: those that do not outlive this process, however it ends, unless released; and single programs."""
 
 import asyncio
 import contextlib
@@ -7,6 +7,8 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from sagent.lib.dataclass import dataclass
 
 MARK = "SAGENT_CUSTODY"
 """The environment variable that carries the mark of the call which started a process."""
@@ -27,7 +29,7 @@ class ProcessGroup:
     """Starts processes and sees to it that they, and all they start in turn, die with this process, or at `close`.
 
     A watchdog, one small shell in a session of its own, waits on a pipe that only this process holds open: when this
-    process ends, by SIGKILL too, the kernel ends the pipe and the watchdog kills whatever carries the custody's mark:
+    process ends, by SIGKILL too, the kernel ends the pipe and the watchdog kills whatever carries the group's mark:
     background jobs, `setsid` and `nohup` children, double forks. On systems without /proc it goes by process groups
     and by what `ps` shows of environments. Out of reach: a daemon that drops both marks and leaves its group, what
     changed its user or hides from /proc (as ssh-agent does), and the time while a fork of this process lives on
@@ -45,32 +47,43 @@ class ProcessGroup:
         self._attendants: list[subprocess.Popen[bytes]] = []
         self._strangers: list[int] = []  # our children no less, but nothing of ours waits for them
 
-    def start(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, output: int) -> "Process":
-        """Start a process in a session of its own, without a terminal, both output streams into the descriptor.
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        output: int,
+        errors: int | None = None,
+        input: int | None = None,  # noqa: A002 -- what subprocess calls it
+        cwd: Path | None = None,
+    ) -> "Process":
+        """Start a process in a session of its own, without a terminal.
 
-        Its standard input is a private empty file that it may write to: `Process.notes` reads it. Raises OSError;
+        Standard error goes where the output goes, unless `errors` names another descriptor. Without an `input` its
+        standard input is a private empty file that it may write to: `Process.notes` reads it. Raises OSError;
         ValueError for arguments that hold a NUL.
         """
         self._reap()
         self._guard()
         self._count += 1
         mark = f"{self._token}.{self._count}."
-        notes = _private_file(mark)
+        notes = _private_file(mark) if input is None else -1
         try:
             process = subprocess.Popen(
                 argv,
-                stdin=notes,
+                stdin=notes if input is None else input,
                 stdout=output,
-                stderr=output,
+                stderr=output if errors is None else errors,
                 cwd=cwd,
                 env={**env, MARK: mark},
                 start_new_session=True,
             )
         except BaseException:
-            os.close(notes)
+            if notes >= 0:
+                os.close(notes)
             raise
         self._groups.add(process.pid)
-        self._tell()
+        self._update()
         return Process(self, process, mark, notes)
 
     def drain(self, source: int, path: Path, *, limit: int) -> None:
@@ -91,7 +104,7 @@ class ProcessGroup:
             '{ cat <&2; copied=$?; exec 2>/dev/null; [ $copied = 0 ] && cat; } >>"$2" || exec cat >/dev/null'
         )
         argv = ["/bin/sh", "-c", script, "sh", str(limit // 512), str(path)]
-        self._disown(_spawn_aside(argv, source, before))
+        self.disown(_spawn_aside(argv, source, before))
 
     def spare(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
         """Kill neither a process nor what carries its mark any more. Raises OSError: then nothing has changed."""
@@ -105,22 +118,24 @@ class ProcessGroup:
             self._spared.remove(number)
             self._groups = groups
             raise
-        self._disown(process)
+        self.disown(process)
 
     async def aclose(self) -> None:
         """Kill everything that was started here and still runs, SIGTERM first, and end the watchdog. Idempotent."""
-        watchdog = self._let_go()
-        if watchdog:
-            self._attendants.append(watchdog)
-            await _settle(watchdog)
-        for attendant in self._attendants:
+        self.close_soon()
+        for attendant in reversed(self._attendants):
             await _settle(attendant)
         self._reap()
 
+    def close_soon(self) -> None:
+        """The same, begun and not waited for."""
+        if watchdog := self._let_go():
+            self._attendants.append(watchdog)
+
     def close(self) -> None:
         """The same without an event loop: blocks until it is done."""
-        watchdog = self._let_go()
-        for process in ([watchdog] if watchdog else []) + self._attendants:
+        self.close_soon()
+        for process in reversed(self._attendants):
             try:
                 process.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
@@ -152,7 +167,7 @@ class ProcessGroup:
         """
         if group in self._groups and (_sees_marks() or not _is_populated(group)):
             self._groups.discard(group)
-            self._tell()
+            self._update()
 
     def _guard(self) -> None:
         if self._watchdog and self._watchdog.poll() is None:
@@ -162,11 +177,11 @@ class ProcessGroup:
             self._pid, self._token = os.getpid(), f"sagent-{os.urandom(12).hex()}"
         self._watchdog, self._lifeline = _start_reaper(f"{self._token}.")
         os.set_blocking(self._lifeline, False)
-        self._tell()
+        self._update()
 
-    def _tell(self) -> None:
-        """Tell the watchdog which groups there are, and which marks are spared. Should it be gone or asleep, the marks
-        must do."""
+    def _update(self) -> None:
+        """Report to the watchdog which groups there are, and which marks are spared. Should it be gone or asleep, the
+        marks must do."""
         if self._watchdog and self._watchdog.poll() is None:
             with contextlib.suppress(OSError):
                 self._report()
@@ -186,18 +201,18 @@ class ProcessGroup:
         self._attendants = [process for process in self._attendants if process.poll() is None]
         self._strangers = [pid for pid in self._strangers if _is_child(pid)]
 
-    def _disown(self, process: "subprocess.Popen[bytes]") -> None:
-        """What is left to do is to bury it, should it end before us."""
+    def disown(self, process: "subprocess.Popen[bytes]") -> None:
+        """Wait no longer for a process; should it end before us, it is only reaped."""
         if process.poll() is None:
             process.returncode = 0  # without one it would complain that nobody has waited for it
             self._strangers.append(process.pid)
 
 
 class Process:
-    """One process in custody. Close it in every case: that kills its group if it still runs, unless it was released."""
+    """One process of a group. Close it in every case: that kills its group if it still runs, unless it was released."""
 
-    def __init__(self, custody: ProcessGroup, process: subprocess.Popen[bytes], mark: str, notes: int) -> None:
-        self._custody = custody
+    def __init__(self, group: ProcessGroup, process: subprocess.Popen[bytes], mark: str, notes: int) -> None:
+        self._group = group
         self._process = process
         self._mark = mark
         self._notes = notes
@@ -208,50 +223,113 @@ class Process:
         """The process, and its group."""
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        """Whether the process itself still runs."""
+        return self._process.poll() is None
+
     async def ended(self) -> None:
         """Return when the process itself has ended, whatever its children do. May be cancelled and awaited again."""
-        while not await _await_exit(self._process.pid):
-            if self._process.poll() is not None:
+        while not await _await_exit(self.pid):
+            if not self.alive:
                 return
             await asyncio.sleep(_POLL)  # no thread: one that waited for a released process would hold up our own end
 
     def release(self) -> None:
-        """Out of custody: it and all it has started and will start may outlive this process, and nothing here ends it
-        any more. Raises OSError: then it is in custody as before.
+        """It and all it has started and will start may outlive this process, and nothing here ends it any more.
+
+        Raises OSError: then nothing has changed.
         """
-        self._custody.spare(self._mark, self._process)
+        self._group.spare(self._mark, self._process)
         self.released = True
 
     @property
     def code(self) -> int:
         """The exit code of the ended process, or minus the signal that killed it."""
         code = self._process.wait()
-        self._custody.release(self._process.pid)
+        self._group.release(self.pid)
         return code
 
     def notes(self) -> bytes:
         """What it wrote into the file it was given as standard input."""
         return os.pread(self._notes, os.fstat(self._notes).st_size, 0)
 
+    def terminate(self) -> None:
+        """SIGTERM for its process group, unless it has ended."""
+        self._signal(signal.SIGTERM)
+
     def strike(self) -> None:
         """SIGKILL for its process group, at once, unless it has ended."""
-        if not self.released and self._process.poll() is None:
-            _signal_group(self._process.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self.released and self.alive:
+            _signal_group(self.pid, number)
 
     async def kill(self) -> None:
         """Kill it and everything it started, SIGTERM first; returns when they are gone."""
         if self.released:
             return
-        await self._custody.sweep(self._mark, self._process.pid)
+        await self._group.sweep(self._mark, self.pid)
         self.strike()
         await self.ended()
 
-    def close(self) -> None:
-        """Release what is held; a process that still runs is killed with its group."""
+    def close(self, patience: float | None = None) -> None:
+        """Release what is held; a process that still runs is killed with its group, and waited for `patience` s."""
         if not self.released:
             self.strike()
-            _ = self.code
-        os.close(self._notes)
+            try:
+                self._process.wait(patience)
+                self._group.release(self.pid)
+            except subprocess.TimeoutExpired:
+                self._group.disown(self._process)
+        if self._notes >= 0:
+            os.close(self._notes)
+            self._notes = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A program that has ended: its exit code, and what it wrote to standard output."""
+
+    code: int
+    output: bytes
+
+
+async def run(argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Finished | None:
+    """Run a program to its end, without input; None where it cannot be started. Its group is killed when cancelled."""
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv, cwd=cwd, env=env, stdin=null, stdout=pipe, stderr=null, start_new_session=True
+        )
+    except OSError:
+        return None
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            _signal_group(process.pid, signal.SIGKILL)
+            await process.wait()
+    assert process.returncode is not None
+    return Finished(process.returncode, output)
+
+
+async def open_reader(descriptor: int, *, limit: int = 1 << 16) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
+    """Read from one end of a pipe, until the transport is closed. `limit` is the longest line, in bytes."""
+    reader = asyncio.StreamReader(limit)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    pipe = os.fdopen(descriptor, "rb")
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+    return reader, transport
+
+
+async def open_writer(descriptor: int) -> asyncio.StreamWriter:
+    """Write to one end of a pipe."""
+    loop = asyncio.get_running_loop()
+    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+    transport, _ = await loop.connect_write_pipe(lambda: protocol, os.fdopen(descriptor, "wb"))
+    return asyncio.StreamWriter(transport, protocol, None, loop)
 
 
 async def _await_exit(pid: int) -> bool:
@@ -279,7 +357,7 @@ async def _settle(process: subprocess.Popen[bytes]) -> None:
         async with asyncio.timeout(_PATIENCE):
             while process.poll() is None:
                 if not await _await_exit(process.pid):
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(_POLL)
     except TimeoutError:
         process.kill()
         process.wait()

@@ -1,9 +1,9 @@
 # Kill whatever carries a mark, once standard input ends.
 #
-# Standard input: line one is the mark; every later line is a list, and the last one counts: process group ids, and with
-# a dot behind them the numbers of marks that are spared ("3." spares what carries the mark followed by "3.").
+# Standard input: line one is the mark; every later line is a list, and the last one counts: process group ids, and
+# followed by a dot the numbers of marks that are spared ("3." spares what carries the mark followed by "3.").
 # The agent holds the other end of the pipe, so the kernel ends it whatever becomes of the agent.
-# A process carries the mark in its environment or as the name of a file it has open (custody.py says why both).
+# A process carries the mark in its environment or as the name of a file it has open (process.py says why both).
 # First SIGTERM, 0.4 s later SIGKILL; then again until nothing is found twice in a row. POSIX sh.
 
 trap '' HUP INT QUIT TERM PIPE TSTP TTIN TTOU

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from sagent.lib.process import run
 from sagent.messages import Part, Text
 
 MOST_FILES = 200_000
@@ -16,22 +17,10 @@ MENTION = re.compile(r"""(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
 async def list_files(directory: Path) -> list[str]:
     """Relative paths of the files below a directory, as git knows them (new ones too); without git by walking."""
     command = ["git", "-C", str(directory), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    null = asyncio.subprocess.DEVNULL
-    try:
-        git = await asyncio.create_subprocess_exec(
-            *command, stdin=null, stdout=asyncio.subprocess.PIPE, stderr=null, start_new_session=True
-        )
-    except OSError:
+    git = await run(command)
+    if git is None or git.code:
         return await asyncio.to_thread(lambda: list(_walk(directory)))
-    try:
-        out, _ = await git.communicate()
-    except asyncio.CancelledError:
-        git.kill()
-        await git.wait()
-        raise
-    if git.returncode:
-        return await asyncio.to_thread(lambda: list(_walk(directory)))
-    return [os.fsdecode(name) for name in out.split(b"\0")[:MOST_FILES] if name]
+    return [os.fsdecode(name) for name in git.output.split(b"\0")[:MOST_FILES] if name]
 
 
 def _walk(directory: Path) -> Iterator[str]:

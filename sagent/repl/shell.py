@@ -1,11 +1,11 @@
 """A shell line of the person's own: run in their shell, its output bounded, stopped with everything it began."""
 
 import asyncio
-import contextlib
 import os
-import signal
 from collections import deque
 from pathlib import Path
+
+from sagent.lib.process import ProcessGroup, open_reader
 
 MOST_HEAD, MOST_TAIL = 50_000, 200_000  # bytes kept of the output's beginning and end
 DRAIN = 0.1  # seconds that output is waited for when the shell has ended
@@ -18,40 +18,31 @@ async def run_shell(command: str, cwd: Path) -> tuple[int, str]:
     """
     shell = os.environ.get("SHELL") or "/bin/sh"
     source, sink = os.pipe()
+    group, null = ProcessGroup(), asyncio.subprocess.DEVNULL
     try:
-        process = await asyncio.create_subprocess_exec(
-            shell,
-            "-c",
-            command,
-            cwd=cwd,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=True,
-        )
+        process = group.start([shell, "-c", command], env=os.environ, cwd=cwd, input=null, output=sink)
     except OSError as error:
         os.close(source)
         return 127, f"{shell}: {error.strerror or error}"
     finally:
         os.close(sink)
     kept = _Kept()
-    stream = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(source, "rb"))
+    stream, transport = await open_reader(source)
     reading = asyncio.create_task(_read(stream, kept))
     try:
-        await process.wait()
+        await process.ended()
         await asyncio.wait([reading], timeout=DRAIN)
+        code = process.code
+        process.release()  # what it left running goes on
     except asyncio.CancelledError:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await process.kill()
         raise
     finally:
         reading.cancel()
         await asyncio.wait([reading])
         transport.close()
-    code = process.returncode or 0
+        process.close()
+        await group.aclose()
     return (128 - code if code < 0 else code), kept.text()
 
 

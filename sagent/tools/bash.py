@@ -56,7 +56,7 @@ _SCRIPT = (
 
 
 class Bash:
-    """Runner shell commands. One instance may serve many agents; `aclose` kills whatever it started that still runs.
+    """Runs shell commands. One instance may serve many agents; `aclose` kills whatever it started that still runs.
 
     Commands get this process's environment, but for the keys of model providers: what a command prints ends in a log
     and at a provider. `keep_keys` names those to pass on; a workspace whose environment sets one passes it on too.
@@ -83,7 +83,7 @@ class Bash:
 
     def __init__(self, *, keep_keys: Collection[str] = ()) -> None:
         self._withheld = PROVIDER_KEYS.difference(keep_keys)
-        self._custody = ProcessGroup()
+        self._group = ProcessGroup()
         self._shell = ""
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
@@ -102,21 +102,21 @@ class Bash:
         _return_to_ground(run.workspace, notices)
         start = self._environment(run.workspace)
         with contextlib.ExitStack() as held:
-            capture, ward = self._launch(command, run, start, notices, held)
-            shell = asyncio.create_task(ward.ended())
-            run.offer_detach(lambda: self._let_go(shell, capture, ward))
+            capture, process = self._launch(command, run, start, notices, held)
+            shell = asyncio.create_task(process.ended())
+            run.offer_detach(lambda: self._let_go(shell, capture, process))
             try:
                 in_time = await _attend(shell, capture, timeout, run)
-                if ward.released:
+                if process.released:
                     return ToolOutput.of("detached", summary="detached")
                 if in_time:
                     shell.result()  # should anybody but us have cancelled it
                 if capture.flooded or not in_time:
-                    await ward.kill()
+                    await process.kill()
                 await capture.settle(_GRACE)
             except asyncio.CancelledError:
-                await ward.kill()
-                if capture.size and not ward.released:
+                await process.kill()
+                if capture.size and not process.released:
                     run.progress(capture.recent())
                 raise
             if capture.flooded:
@@ -126,25 +126,25 @@ class Bash:
                 stopped = f"timed out after {limit:g} s: killed, with everything it had started"
             else:
                 stopped = ""
-                _remember(run.workspace, ward.notes(), start, notices)
+                _remember(run.workspace, process.notes(), start, notices)
                 if not capture.finished.is_set():
                     notices.append(self._follow(capture, run))
-            if stopped or ward.code:
-                notices.append(stopped or _outcome("exit code", ward.code))
+            if stopped or process.code:
+                notices.append(stopped or _outcome("exit code", process.code))
             content = end_line(await capture.excerpt()) + "".join(f"[{notice}]\n" for notice in notices)
             return ToolOutput(
                 (Text(content.removesuffix("\n") or "(no output)"),),
-                is_error=bool(stopped or ward.code),
-                summary=f"{stopped or _outcome('exit', ward.code)}, {capture.measure()}",
+                is_error=bool(stopped or process.code),
+                summary=f"{stopped or _outcome('exit', process.code)}, {capture.measure()}",
             )
 
     async def aclose(self) -> None:
         """Kill everything that still runs. The tool may be used again afterwards."""
-        await self._custody.aclose()
+        await self._group.aclose()
 
     def close(self) -> None:
         """The same without an event loop."""
-        self._custody.close()
+        self._group.close()
 
     def _launch(
         self,
@@ -167,18 +167,18 @@ class Bash:
                 command = f". {_quoted(str(scratch))}"
             argv = [self._shell, "-c", script, name, command]
             try:
-                ward = self._custody.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
+                process = self._group.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
             except OSError as error:
                 if error.errno != errno.E2BIG:
                     raise
                 _shrink(start, _SMALLEST_ENVIRONMENT, notices)
                 run.workspace.environment = dict(start)
-                ward = self._custody.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
+                process = self._group.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
         except (OSError, ValueError) as error:  # no such directory, no more processes, a NUL in a variable
             raise ToolError(f"The command was not run: {error}") from error
-        held.callback(ward.close)
-        capture.begin(ward.strike)
-        return capture, ward
+        held.callback(process.close)
+        capture.begin(process.strike)
+        return capture, process
 
     def _environment(self, workspace: Workspace) -> dict[str, str]:
         if workspace.environment is None:
@@ -197,20 +197,20 @@ class Bash:
             whereto = f"is lost: {error}"
         try:
             os.set_blocking(capture.source, True)
-            self._custody.drain(capture.source, path, limit=OUTPUT_LIMIT)
+            self._group.drain(capture.source, path, limit=OUTPUT_LIMIT)
         except OSError as error:
             whereto = f"ends it: {error}"
         return f"still running in the background; what it prints from now on {whereto}"
 
-    def _let_go(self, shell: asyncio.Task[None], capture: Capture, ward: Process) -> str:
+    def _let_go(self, shell: asyncio.Task[None], capture: Capture, process: Process) -> str:
         """Let a command outlive this process; says where its output goes. Raises ToolError: it goes on as before."""
         if shell.done() or shell.cancelling() or capture.flooded:
             raise ToolError("its command is just ending; the result comes by itself")
         import tempfile
 
         def take(source: int, before: int) -> None:
-            self._custody.drain_for_good(source, before, path, limit=OUTPUT_LIMIT)
-            ward.release()
+            self._group.drain_for_good(source, before, path, limit=OUTPUT_LIMIT)
+            process.release()
 
         try:  # not among the blobs: those of a session that is not kept go with it, scratch files when it is resumed
             file, name = tempfile.mkstemp(prefix="sagent-", suffix=".out")
@@ -225,7 +225,7 @@ class Bash:
             raise ToolError(str(error)) from error
         shell.cancel()  # which ends the call
         most = f"the first {OUTPUT_LIMIT >> 20:,} MiB of it"
-        return f"all it has printed and will print goes to {path} ({most}). To end it: kill -- -{ward.pid}"
+        return f"all it has printed and will print goes to {path} ({most}). To end it: kill -- -{process.pid}"
 
 
 async def _attend(shell: asyncio.Task[None], capture: Capture, timeout: float | None, run: RunContext) -> bool:

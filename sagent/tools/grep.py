@@ -160,7 +160,6 @@ async def _search_apart(query: "Query") -> "Report":
     import json
 
     import sagent
-    from sagent.tools.ripgrep import end
     from sagent.tools.search import PATIENCE, Report
 
     code = "import sys; sys.path.insert(0, sys.argv[1]); from sagent.tools.search import serve; serve()"
@@ -184,7 +183,9 @@ async def _search_apart(query: "Query") -> "Report":
         ) from None
     finally:
         process.stdin.close()
-        await end(process)
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
     if process.returncode:
         raise ToolError(f"The search failed: its process ended with {process.returncode}. Try a simpler pattern.")
     return Report(*json.loads(output))

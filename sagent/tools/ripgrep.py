@@ -1,8 +1,9 @@
 """ripgrep, where it is installed: it lists files and finds those worth searching, faster than Python can."""
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
+
+from sagent.lib.process import run
 
 _ALIKE = (
     "--no-config",
@@ -34,24 +35,7 @@ async def files_matching(
 
 
 async def _run(arguments: Sequence[str], root: str, environment: Mapping[str, str] | None) -> list[str] | None:
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    try:
-        process = await asyncio.create_subprocess_exec(
-            "rg", *_ALIKE, *arguments, "./", cwd=root, env=environment, stdin=nothing, stdout=pipe, stderr=nothing
-        )
-    except OSError:
+    done = await run(["rg", *_ALIKE, *arguments, "./"], cwd=root, env=environment)
+    if done is None or done.code not in (0, 1):  # 2: something could not be read, or is beyond this version
         return None
-    try:
-        output, _ = await process.communicate()
-    finally:
-        await end(process)
-    if process.returncode not in (0, 1):  # 2: something could not be read, or is beyond this version
-        return None
-    return [os.fsdecode(path.removeprefix(b"./")) for path in output.split(b"\0") if path]
-
-
-async def end(process: asyncio.subprocess.Process) -> None:
-    """Kill a process that still runs; it is gone when this returns."""
-    if process.returncode is None:
-        process.kill()
-        await process.communicate()
+    return [os.fsdecode(path.removeprefix(b"./")) for path in done.output.split(b"\0") if path]

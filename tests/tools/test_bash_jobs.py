@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent, Resources, RunLimits
+from sagent.lib import process as process_module
 from sagent.lib.json import json_freeze_object
 from sagent.lib.process import ProcessGroup
 from sagent.messages import ToolCall
@@ -25,7 +26,6 @@ from sagent.session.folds import lost_jobs
 from sagent.testing import Line, ScriptedModel
 from sagent.tool import RunContext, Workspace
 from sagent.tools import bash as bash_module
-from sagent.tools import custody as custody_module
 from sagent.tools.background import BackgroundTask
 from sagent.tools.bash import Bash
 
@@ -296,19 +296,19 @@ async def test_a_job_that_was_not_detached_ends_with_the_process(work: Path, mar
 async def test_what_cannot_be_let_go_goes_on_as_a_job(
     work: Path, bash: Bash, markers: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = custody_module._spawn_aside
+    real = process_module._spawn_aside
 
     def refuse(*_: object) -> None:
         raise OSError("no more processes")
 
     def go(request: Request) -> str:
-        monkeypatch.setattr(custody_module, "_spawn_aside", real)
+        monkeypatch.setattr(process_module, "_spawn_aside", real)
         (work / "go").touch()
         return "waiting"
 
     async def lose(request: Request) -> tuple[ToolCall, ...]:
         await until((work / "begun").exists, "begun")
-        monkeypatch.setattr(custody_module, "_spawn_aside", refuse)
+        monkeypatch.setattr(process_module, "_spawn_aside", refuse)
         return (job(2, "detach"),)
 
     command = f"echo before; {PAUSE}; echo after; sleep {markers[0]} &"
@@ -337,10 +337,10 @@ async def test_no_place_for_the_file_is_told(work: Path, bash: Bash, monkeypatch
     assert [status.state for status in agent.jobs()] == ["cancelled"]
 
 
-async def start(custody: ProcessGroup, *argv: str):
+async def start(group: ProcessGroup, *argv: str):
     sink = os.open(os.devnull, os.O_WRONLY)
     try:
-        return custody.start(argv, env={"PATH": os.environ["PATH"]}, cwd=Path("/"), output=sink)
+        return group.start(argv, env={"PATH": os.environ["PATH"]}, cwd=Path("/"), output=sink)
     finally:
         os.close(sink)
 
@@ -350,22 +350,22 @@ async def test_a_released_process_is_spared_by_every_later_watchdog(markers: tup
         return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
 
     before = children()
-    custody = ProcessGroup()
-    wards = [await start(custody, "sh", "-c", f"setsid sleep {markers[n]} & sleep {markers[n]}") for n in (0, 1)]
+    group = ProcessGroup()
+    processes = [await start(group, "sh", "-c", f"setsid sleep {markers[n]} & sleep {markers[n]}") for n in (0, 1)]
     await until(lambda: len(living(markers[0])) == len(living(markers[1])) == 2, "start")
     [watchdog] = {pid for pid in children() - before if b"process.sh" in Path(f"/proc/{pid}/cmdline").read_bytes()}
     os.kill(watchdog, signal.SIGKILL)
     await until(lambda: Path(f"/proc/{watchdog}/stat").read_text().split()[2] == "Z", "it was killed")
-    wards[0].release()
-    await wards[0].kill()
-    wards[0].strike()
-    wards[0].close()
-    await custody.aclose()
+    processes[0].release()
+    await processes[0].kill()
+    processes[0].strike()
+    processes[0].close()
+    await group.aclose()
     assert (len(living(markers[0])), living(markers[1])) == (2, [])
-    wards[1].close()
-    (await start(custody, "true")).close()
-    custody.close()
-    del custody
+    processes[1].close()
+    (await start(group, "true")).close()
+    group.close()
+    del group
     assert len(living(markers[0])) == 2
 
 

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,32 +14,13 @@ from threading import Thread
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.process import ProcessGroup
 
 PROGRAM = "llama-server"
 GRACE = 5.0  # seconds a server is given to end by itself
 _KEPT = 32_768  # bytes kept of its output
 _SHOWN = 12  # lines of these in an error, at most
 _PAUSES = (0.02, 0.25)  # seconds between two looks, at first and in the end
-
-# Standard input is a pipe that only this process holds open. When that ends, however this process ended, whoever still
-# runs in the server's group is told to go and, 5 s later, killed. The watcher itself is a member: as long as it waits,
-# the number of the group cannot become somebody else's.
-_SHIM = """
-exec 3<&0
-{
-    exec >/dev/null 2>&1
-    trap '' HUP INT QUIT TERM
-    read -r _ <&3
-    kill -s TERM 0
-    round=0
-    while [ $round -lt 50 ] && kill -s 0 $$; do
-        round=$((round + 1))
-        sleep 0.1
-    done
-    kill -s KILL 0
-} &
-exec "$@" 3<&- </dev/null
-"""
 
 # What would make the server listen elsewhere than where it is looked for, or to others.
 _OURS = ("--host", "--port", "--api-key", "--api-key-file", "--api-prefix", "--ssl-key-file", "--ssl-cert-file")
@@ -94,26 +74,23 @@ class LlamaServer:
         self.waiting = 0  # callers that wait for its first answer
         self.fate: tuple[bool, str] | None = None  # once it is to be replaced: whether trying again helps, and why
         self.since = time.monotonic()
+        self._struck = False
         inherited = {name: value for name, value in launch.environ.items() if name not in _NOT_INHERITED}
-        reading, writing = os.pipe()
-        self._lifeline = os.fdopen(writing, "wb", buffering=0)
+        source, sink = os.pipe()
+        self._group = ProcessGroup()
         try:
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _SHIM, PROGRAM, *launch.command(self.port)],
-                stdin=reading,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env={**inherited, "LLAMA_API_KEY": key},
-                start_new_session=True,  # Ctrl-C in the terminal is not meant for it
-            )
+            environ = {**inherited, "LLAMA_API_KEY": key}
+            null = asyncio.subprocess.DEVNULL
+            self._process = self._group.start(launch.command(self.port), env=environ, input=null, output=sink)
         except BaseException:
-            self._lifeline.close()
+            os.close(source)
             raise
         finally:
-            os.close(reading)
+            os.close(sink)
         try:
-            self._output = _Output(self._process)
+            self._output = _Output(source)
         except RuntimeError as error:  # no more threads
+            os.close(source)
             self.strike()
             raise OSError(str(error)) from error
 
@@ -125,7 +102,7 @@ class LlamaServer:
     @property
     def alive(self) -> bool:
         """Whether it still runs. What else is left of its group goes with it."""
-        if self._process.poll() is None:
+        if self._process.alive:
             return True
         self.strike()
         return False
@@ -144,7 +121,7 @@ class LlamaServer:
     async def obituary(self) -> str:
         """How it ended and what it said last; it has ended."""
         await self._output.whole(0.5)
-        code = self._process.poll() or 0
+        code = self._process.code
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         when = "while it was in use" if self.healthy else "before it was ready"
         return f"{PROGRAM} {how} {when}. {self.said()}"
@@ -157,26 +134,24 @@ class LlamaServer:
     async def stop(self) -> None:
         """End it: SIGTERM, SIGKILL after GRACE seconds. When cancelled it is killed at once."""
         try:
-            _signal(self._process.pid, signal.SIGTERM)
+            self._process.terminate()
             await self.ended(GRACE)
         finally:
             self.strike()
 
     def strike(self) -> None:
         """Kill what is left of it, at once. Idempotent."""
-        if self._lifeline.closed:
-            return
-        _signal(self._process.pid, signal.SIGKILL)
-        self._lifeline.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
+        if not self._struck:
+            self._struck = True
+            self._process.close(1.0)
+            self._group.close_soon()
 
 
 class _Output:
     """Reads a process's output in a thread, so that it never waits for us, and keeps the end of it."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._pipe = process.stdout
+    def __init__(self, source: int) -> None:
+        self._source = source
         self._end = bytearray()
         self._thread = Thread(target=self._read, name=f"output of {PROGRAM}", daemon=True)
         self._thread.start()
@@ -194,9 +169,8 @@ class _Output:
             await asyncio.sleep(0.005)
 
     def _read(self) -> None:
-        assert self._pipe is not None
-        with self._pipe, suppress(OSError):
-            while data := os.read(self._pipe.fileno(), 65_536):
+        with os.fdopen(self._source, "rb", buffering=0) as pipe, suppress(OSError):
+            while data := pipe.read(65_536):
                 self._end += data
                 del self._end[:-_KEPT]
 
@@ -260,8 +234,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         address: tuple[str, int] = probe.getsockname()
         return address[1]
-
-
-def _signal(group: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)

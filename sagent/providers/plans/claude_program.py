@@ -5,14 +5,14 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Self
+from typing import Self, TypeAlias
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object
+from sagent.lib.process import Process, ProcessGroup, open_reader, open_writer
 from sagent.model import Effort
 
 SERVER = "sagent"
@@ -20,27 +20,7 @@ SERVER = "sagent"
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"
 
-# The program runs in a process group of its own under this shell, which alone waits for the end of a pipe that only we
-# hold open. However we end, by SIGKILL too, the kernel ends the pipe; the program is then asked to go (it may be in
-# the middle of renewing its login) and half a second later made to. POSIX sh; $1 is the pipe's descriptor.
-_KEEPER = """
-pipe=$1
-shift
-trap : TERM HUP INT
-exec 3<&0
-"$@" <&3 3<&- &
-program=$!
-exec 3<&- </dev/fd/"$pipe" >/dev/null 2>&1
-read -r _
-kill -TERM 0
-rounds=0
-while kill -0 $program && [ $rounds -lt 25 ]; do
-    rounds=$((rounds + 1))
-    sleep 0.02 || sleep 1
-done
-kill -KILL 0
-"""
-_LAST_RESORT = 0.9  # seconds after which the group is killed from here
+_GRACE = 0.5  # seconds it is given to go by itself: it may be in the middle of renewing its login
 _LONGEST_LINE = 256 * 1024 * 1024  # bytes: a line may hold every image of a turn
 _COMPLAINT = 4_096  # bytes kept of what the program writes to standard error
 
@@ -117,51 +97,50 @@ class Program:
         return (self.path, *_FLAGS, *named, *thinking, *shown)
 
 
+_Reading: TypeAlias = tuple[asyncio.StreamReader, asyncio.BaseTransport]
+
+
 class ClaudeProcess:
     """One run of the program."""
 
-    def __init__(self, process: asyncio.subprocess.Process, lifeline: int) -> None:
-        self._process = process
-        self._lifeline = lifeline
+    def __init__(
+        self, group: ProcessGroup, process: Process, pipes: tuple[asyncio.StreamWriter, _Reading, _Reading]
+    ) -> None:
+        self._group, self._process = group, process
+        self._stdin, (self._stdout, output), (self._errors, errors) = pipes
+        self._transports = (self._stdin, output, errors)
         self._stderr = b""
         self._listener = asyncio.create_task(self._listen())
 
     @classmethod
     async def start(cls, argv: Sequence[str], environ: Mapping[str, str]) -> Self:
         """Start it here, in the current directory, which it tells the model. Raises OSError."""
-        ours, theirs = _lifeline()
+        group = ProcessGroup()
+        (stdin, ours), (output, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", _KEEPER, "sh", str(theirs), *argv),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=environ,
-                pass_fds=(theirs,),
-                start_new_session=True,
-                limit=_LONGEST_LINE,
-            )
+            process = group.start(argv, env=environ, input=stdin, output=stdout, errors=stderr)
         except BaseException:
-            os.close(ours)
+            for end in (ours, output, errors):
+                os.close(end)
             raise
         finally:
-            os.close(theirs)
-        return cls(process, ours)
+            for end in (stdin, stdout, stderr):
+                os.close(end)
+        readers = await open_reader(output, limit=_LONGEST_LINE), await open_reader(errors)
+        return cls(group, process, (await open_writer(ours), *readers))
 
     async def send(self, line: bytes) -> bool:
         """Write a line; false when the program no longer reads."""
-        assert self._process.stdin
         try:
-            self._process.stdin.write(line + b"\n")
-            await self._process.stdin.drain()
+            self._stdin.write(line + b"\n")
+            await self._stdin.drain()
         except (ConnectionError, RuntimeError):
             return False
         return True
 
     async def receive(self) -> Mapping[str, object] | None:
         """The next object the program says; None when it has ended. Lines that are no JSON are passed over."""
-        assert self._process.stdout
-        while line := await self._process.stdout.readline():
+        while line := await self._stdout.readline():
             with contextlib.suppress(ValueError, RecursionError):
                 said: object = json.loads(line)
                 if fields := as_object(said):
@@ -174,20 +153,12 @@ class ClaudeProcess:
             await asyncio.wait_for(asyncio.shield(self._listener), 1.0)
         return self._stderr.decode("utf-8", "replace").strip()
 
-    def stop(self) -> None:
-        """Let it end, within a second, and all that it started."""
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
-
     def abort(self) -> None:
         """Kill it at once, before it does anything more."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.strike()
 
     async def stopped(self) -> None:
-        """Let it end, and wait until it has; also when cancelled."""
-        self.stop()
+        """Let it end, within a second, with all that it started, and wait until it has; also when cancelled."""
         ending = asyncio.ensure_future(self._end())
         try:
             await asyncio.shield(ending)
@@ -196,28 +167,18 @@ class ClaudeProcess:
             raise
 
     async def _end(self) -> None:
-        try:
-            await asyncio.wait_for(self._process.wait(), _LAST_RESORT)
-        except TimeoutError:
-            self.abort()
-            await self._process.wait()
-        if self._process.stdin:
-            self._process.stdin.close()
+        self._process.terminate()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.ended(), _GRACE)
+        self._process.strike()
+        await self._process.ended()
+        self._process.close()
+        await self._group.aclose()
+        for transport in self._transports:
+            transport.close()
         self._listener.cancel()
         await asyncio.gather(self._listener, return_exceptions=True)
 
     async def _listen(self) -> None:
-        assert self._process.stderr
-        while piece := await self._process.stderr.read(65_536):
+        while piece := await self._errors.read(65_536):
             self._stderr = (self._stderr + piece)[-_COMPLAINT:]
-
-
-def _lifeline() -> tuple[int, int]:
-    """A pipe, our end first; the other end is above the descriptors that a shell can name."""
-    import fcntl
-
-    theirs, ours = os.pipe()
-    try:
-        return ours, fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 10)
-    finally:
-        os.close(theirs)

@@ -2,10 +2,11 @@
 
 import asyncio
 import base64
-import contextlib
 import re
 import shutil
 from typing import TYPE_CHECKING
+
+from sagent.lib.process import run
 
 if TYPE_CHECKING:
     from sagent.messages import Image
@@ -52,22 +53,12 @@ async def image_from_clipboard() -> "Image | None":
 
 async def _output(command: tuple[str, ...]) -> bytes:
     """What a program writes, b"" where it fails or takes too long."""
-    null = asyncio.subprocess.DEVNULL
-    try:
-        program = await asyncio.create_subprocess_exec(
-            *command, stdin=null, stdout=asyncio.subprocess.PIPE, stderr=null, start_new_session=True
-        )
-    except OSError:
-        return b""
     try:
         async with asyncio.timeout(PATIENCE):
-            return (await program.communicate())[0]
+            done = await run(command)
     except TimeoutError:
         return b""
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            program.kill()
-        await program.wait()
+    return done.output if done else b""
 
 
 def _bytes_of(written: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""No process that was started in custody outlives the process that started it."""
+"""No process of a group outlives the process that started it."""
 
 import asyncio
 import os
@@ -166,58 +166,58 @@ def test_an_agent_that_leaves_at_once_while_it_stops_a_deaf_command_leaves_nothi
 
 
 async def test_after_close_nothing_is_left_and_it_may_be_used_again(marker: str) -> None:
-    custody = ProcessGroup()
+    group = ProcessGroup()
     for _ in range(2):
-        ward = await start(custody, "sh", "-c", f"(trap '' TERM; setsid sleep {marker} &); sleep {marker} & exit 0")
-        await ward.ended()
-        ward.close()
+        process = await start(group, "sh", "-c", f"(trap '' TERM; setsid sleep {marker} &); sleep {marker} & exit 0")
+        await process.ended()
+        process.close()
         await_that(lambda: len(sleeping(marker)) == 2, "start")
-        await custody.aclose()
+        await group.aclose()
         assert living(marker) == {}
-    await custody.aclose()
+    await group.aclose()
 
 
-async def start(custody: ProcessGroup, *argv: str, **environment: str):
+async def start(group: ProcessGroup, *argv: str, **environment: str):
     sink = os.open(os.devnull, os.O_WRONLY)
     try:
-        return custody.start(argv, env={"PATH": os.environ["PATH"], **environment}, cwd=Path("/"), output=sink)
+        return group.start(argv, env={"PATH": os.environ["PATH"], **environment}, cwd=Path("/"), output=sink)
     finally:
         os.close(sink)
 
 
 async def test_a_process_is_alone_in_its_session_and_may_leave_notes() -> None:
-    custody = ProcessGroup()
-    ward = await start(custody, "sh", "-c", 'echo "$SAGENT_CUSTODY $(ps -o sid= -p $$) $$" >&0')
-    await ward.ended()
-    mark, session, pid = ward.notes().decode().split()
-    assert ward.code == 0
+    group = ProcessGroup()
+    process = await start(group, "sh", "-c", 'echo "$SAGENT_CUSTODY $(ps -o sid= -p $$) $$" >&0')
+    await process.ended()
+    mark, session, pid = process.notes().decode().split()
+    assert process.code == 0
     assert session == pid
     assert mark.startswith("sagent-")
-    ward.close()
-    await custody.aclose()
+    process.close()
+    await group.aclose()
 
 
 async def test_each_process_bears_a_mark_of_its_own_and_only_its_own_is_swept(marker: str) -> None:
-    custody = ProcessGroup()
-    wards = [await start(custody, "sleep", marker) for _ in range(11)]  # the mark of 1 begins those of 10, 11
+    group = ProcessGroup()
+    processes = [await start(group, "sleep", marker) for _ in range(11)]  # the mark of 1 begins those of 10, 11
     await_that(lambda: len(living(marker)) == 11, "start")
-    await wards[0].kill()
+    await processes[0].kill()
     assert len(living(marker)) == 10
-    await custody.aclose()
+    await group.aclose()
     assert living(marker) == {}
-    for ward in wards:
-        await ward.ended()
-        assert ward.code < 0
-        ward.close()
+    for process in processes:
+        await process.ended()
+        assert process.code < 0
+        process.close()
 
 
 async def test_the_watchdog_holds_nothing_of_ours_and_bears_no_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MARK, "somebody else's")
     before = children(os.getpid())
-    custody = ProcessGroup()
-    ward = await start(custody, "true")
-    await ward.ended()
-    ward.close()
+    group = ProcessGroup()
+    process = await start(group, "true")
+    await process.ended()
+    process.close()
     [watchdog] = children(os.getpid()) - before
     proc = Path(f"/proc/{watchdog}")
     assert MARK.encode() not in (proc / "environ").read_bytes()
@@ -228,31 +228,31 @@ async def test_the_watchdog_holds_nothing_of_ours_and_bears_no_mark(monkeypatch:
     ours = {str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.exists()} - {held[0], "/dev/null"}
     assert not ours & set(held.values())
     assert os.getsid(watchdog) == watchdog
-    await custody.aclose()
+    await group.aclose()
     assert gone(watchdog)
 
 
 async def test_a_watchdog_that_was_killed_is_replaced(marker: str) -> None:
     before = children(os.getpid())
-    custody = ProcessGroup()
-    (await start(custody, "true")).close()
+    group = ProcessGroup()
+    (await start(group, "true")).close()
     [watchdog] = children(os.getpid()) - before
     os.kill(watchdog, signal.SIGKILL)
     await_that(lambda: gone(watchdog), "it was killed")
-    ward = await start(custody, "setsid", "sleep", marker)
+    process = await start(group, "setsid", "sleep", marker)
     await_that(lambda: living(marker), "start")
-    await custody.aclose()
+    await group.aclose()
     assert living(marker) == {}
-    ward.close()
+    process.close()
 
 
-async def test_a_custody_that_is_dropped_ends_what_it_started(marker: str) -> None:
-    custody = ProcessGroup()
-    ward = await start(custody, "sh", "-c", f"setsid sleep {marker} &")
-    await ward.ended()
-    ward.close()
+async def test_a_group_that_is_dropped_ends_what_it_started(marker: str) -> None:
+    group = ProcessGroup()
+    process = await start(group, "sh", "-c", f"setsid sleep {marker} &")
+    await process.ended()
+    process.close()
     await_that(lambda: living(marker), "start")
-    del custody, ward
+    del group, process
     assert living(marker) == {}
 
 
@@ -261,20 +261,20 @@ async def test_waiting_works_without_process_handles(monkeypatch: pytest.MonkeyP
         raise OSError("no such system call")
 
     monkeypatch.setattr(os, "pidfd_open", missing)
-    custody = ProcessGroup()
-    ward = await start(custody, "sleep", "0.2")
+    group = ProcessGroup()
+    process = await start(group, "sleep", "0.2")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await ward.ended()
-    await ward.ended()
-    assert ward.code == 0
-    ward.close()
-    await custody.aclose()
+            await process.ended()
+    await process.ended()
+    assert process.code == 0
+    process.close()
+    await group.aclose()
 
 
 async def test_what_a_forgotten_process_holds_is_killed_on_close(marker: str) -> None:
-    custody = ProcessGroup()
-    ward = await start(custody, "sleep", marker)
-    ward.close()
+    group = ProcessGroup()
+    process = await start(group, "sleep", marker)
+    process.close()
     assert living(marker) == {}
-    await custody.aclose()
+    await group.aclose()
