@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent, RunLimits
-from sagent.app import choice as choices
+from sagent.app import models as choices
 from sagent.app.models import choose_model, split_model
 from sagent.config import Settings, load
 from sagent.errors import UsageError

@@ -15,12 +15,13 @@ from recorded_story import FAMILIES, agent_for, staged, tell
 from sagent.advisor.advisory import Setup, advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources, RunLimits
-from sagent.app import open_agent, scratch
+from sagent.app import open_agent
 from sagent.config import load
 from sagent.context import prompt as prompts
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, ToolError, UsageError
+from sagent.lab import workcopy
 from sagent.lab.check import run_check
 from sagent.lab.rebuild import adapters
 from sagent.lab.recording import Prompt
@@ -578,17 +579,17 @@ async def test_a_copy_is_not_made_of_what_is_too_large_or_not_there(
     (tmp_path / "a").mkdir()
     for name in ("x", "y"):
         (tmp_path / "a" / name).write_text(name)
-    monkeypatch.setattr(scratch, "MOST_FILES", 1)
+    monkeypatch.setattr(workcopy, "MOST_FILES", 1)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     with pytest.raises(UsageError, match="too large"):
-        async with scratch.scratch_of(tmp_path / "a"):
+        async with workcopy.scratch_of(tmp_path / "a"):
             pass
     with pytest.raises(UsageError, match="is not there"):
-        async with scratch.scratch_of(tmp_path / "b"):
+        async with workcopy.scratch_of(tmp_path / "b"):
             pass
     with pytest.raises(UsageError, match="there already"):
-        async with scratch.scratch_of(tmp_path / "a", keep=tmp_path / "a"):
+        async with workcopy.scratch_of(tmp_path / "a", keep=tmp_path / "a"):
             pass
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
@@ -599,7 +600,7 @@ async def test_a_commit_that_is_not_there_any_more_is_said(tmp_path: Path) -> No
     origin.mkdir()
     (origin / "x").write_text("now")
     subprocess.run(["git", "init", "-q", str(origin)], check=True)
-    async with scratch.scratch_of(origin, "0" * 40) as made:
+    async with workcopy.scratch_of(origin, "0" * 40) as made:
         assert "is not there" in made.how
         assert (made.directory / "x").read_text() == "now"
         (made.directory / "x").write_text("other")
