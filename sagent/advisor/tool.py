@@ -1,7 +1,7 @@
 """The tool by which an executor asks."""
 
 from collections.abc import Sequence
-from importlib.resources import files
+from pathlib import Path
 
 from sagent.advisor.conversation import TOOL
 from sagent.errors import ToolError, UsageError
@@ -65,4 +65,4 @@ def tell(advice: Advice) -> str:
 
 def prompt_text(name: str) -> str:
     """A text that is sent to a model, from the file of that name beside this one."""
-    return (files("sagent.advisor") / f"{name}.md").read_text("utf-8").strip()
+    return Path(__file__).with_name(f"{name}.md").read_text("utf-8").strip()

@@ -1,5 +1,6 @@
 """`sagent`: the entry point, also as `python sagent/bin/cli.py` from a checkout. Answers --version before all else."""
 
+import gc
 import sys
 
 if __name__ == "__main__":  # run as a file: the checkout takes the place of this directory on the path
@@ -8,6 +9,7 @@ if __name__ == "__main__":  # run as a file: the checkout takes the place of thi
 
 def main() -> int:
     """Run the command line; returns the exit code."""
+    gc.set_threshold(50_000)  # what is imported stays: a look for garbage in it took a twentieth of the start
     _open_standard_streams()
     argv = sys.argv[1:]
     if argv in (["--version"], ["-V"]):

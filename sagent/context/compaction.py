@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from importlib.resources import files
+from pathlib import Path
 
 from sagent.context.stubs import ADVISOR
 from sagent.lib.dataclass import dataclass
@@ -70,7 +70,7 @@ def size_of(message: Message) -> int:
 def instruction(hints: str) -> str:
     """What the model is asked for; `hints` say what matters."""
     told = f"\n\nThe person says what matters: {hints.strip()}" if hints.strip() else ""
-    return (files("sagent.context") / "summary.md").read_text("utf-8").strip().format(hints=told)
+    return Path(__file__).with_name("summary.md").read_text("utf-8").strip().format(hints=told)
 
 
 def is_summary(text: str) -> bool:

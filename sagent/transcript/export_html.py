@@ -9,7 +9,7 @@ import hashlib
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from importlib.resources import files
+from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump, mend_text
@@ -52,7 +52,7 @@ def write_page(record: Record, redaction: Redaction, checked: Checked, fetch: Fe
 
 
 def part_of_page(kind: str) -> str:
-    return files("sagent.transcript").joinpath(f"export_page.{kind}").read_text("utf-8")
+    return Path(__file__).with_name(f"export_page.{kind}").read_text("utf-8")
 
 
 def source_of(text: str) -> str:
