@@ -5,6 +5,7 @@ from dataclasses import field
 from decimal import Decimal
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.money import EXACT, ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one model did inside one call. A call has one charge, or several where a provider ran further models in it.
+    """What one model did inside one call, and its price. A call has one charge, or several where a provider ran
+    further models in it. A provider's adapter leaves `agent` and `provider` empty; the ledger fills them in.
 
-    `usd` is the provider's own figure where it reports one; `tier` its service tier ("" = standard).
+    `usd` is the provider's own figure, and after the ledger has settled the call its price: None where it is not known.
+    `tier` is the provider's service tier ("" = standard).
     """
 
     model: str
@@ -53,7 +56,9 @@ class Charge:
     tier: str = ""
     usd: Decimal | None = None
     estimated: bool = False  # the provider reported nothing (a cut or cancelled call): counted from bytes
-    role: str = ""  # of a model that a provider ran by itself: "advisor"
+    role: str = ""  # "executor", "advisor:NAME", "compactor", ...; "advisor" of a model that a provider ran by itself
+    provider: str = ""
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +68,93 @@ class Cost:
     `unpriced` names models without a known price: the sums are then a minimum.
     """
 
-    total: Decimal = Decimal(0)
-    executor: Decimal = Decimal(0)
-    advisor: Decimal = Decimal(0)
-    other: Decimal = Decimal(0)
+    total: Decimal = ZERO
+    executor: Decimal = ZERO
+    advisor: Decimal = ZERO
+    other: Decimal = ZERO
     by_model: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
     by_agent: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
     unpriced: tuple[str, ...] = ()
     by_role: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            EXACT.add(self.total, other.total),
+            EXACT.add(self.executor, other.executor),
+            EXACT.add(self.advisor, other.advisor),
+            EXACT.add(self.other, other.other),
+            _merge(self.by_model, other.by_model),
+            _merge(self.by_agent, other.by_agent),
+            tuple(sorted({*self.unpriced, *other.unpriced})),
+            _merge(self.by_role, other.by_role),
+        )
+
+
+def _merge(first: Mapping[str, Decimal], second: Mapping[str, Decimal]) -> Mapping[str, Decimal]:
+    return {name: EXACT.add(first.get(name, ZERO), second.get(name, ZERO)) for name in (*first, *second)}
+
+
+@dataclass(slots=True)
+class Sum:
+    """Several charges: how many, their tokens, their price. `usd` is a minimum where `unpriced` of them have no known
+    price."""
+
+    charges: int = 0
+    usage: Usage = field(default_factory=Usage)
+    usd: Decimal = ZERO
+    unpriced: int = 0
+
+    def add(self, charge: Charge) -> None:
+        """Count one more."""
+        self.charges += 1
+        self.usage += charge.usage
+        if charge.usd is None:
+            self.unpriced += 1
+        else:
+            self.usd = EXACT.add(self.usd, charge.usd)
+
+    @property
+    def price(self) -> Decimal | None:
+        """USD, or None where the price of one of them is not known."""
+        return None if self.unpriced else self.usd
+
+
+@dataclass(slots=True)
+class Totals:
+    """Charges in all, and by role, by model ("provider/model") and by agent (its path)."""
+
+    whole: Sum = field(default_factory=Sum)
+    by_role: dict[str, Sum] = field(default_factory=dict[str, Sum])
+    by_model: dict[str, Sum] = field(default_factory=dict[str, Sum])
+    by_agent: dict[str, Sum] = field(default_factory=dict[str, Sum])
+
+    def add(self, charge: Charge) -> None:
+        """Count one more."""
+        self.whole.add(charge)
+        for sums, key in (
+            (self.by_role, charge.role),
+            (self.by_model, f"{charge.provider}/{charge.model}"),
+            (self.by_agent, charge.agent),
+        ):
+            if key not in sums:
+                sums[key] = Sum()
+            sums[key].add(charge)
+
+    def cost(self) -> Cost:
+        """The prices alone, as they are now."""
+        kinds = {"executor": ZERO, "advisor": ZERO, "other": ZERO}
+        for role, each in self.by_role.items():
+            kind = role.partition(":")[0]
+            kind = kind if kind in kinds else "other"
+            kinds[kind] = EXACT.add(kinds[kind], each.usd)
+        return Cost(
+            total=self.whole.usd,
+            **kinds,
+            by_model={model: each.usd for model, each in self.by_model.items()},
+            by_agent={agent: each.usd for agent, each in self.by_agent.items()},
+            unpriced=tuple(sorted(model for model, each in self.by_model.items() if each.unpriced)),
+            by_role={role: each.usd for role, each in self.by_role.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +164,4 @@ class Saving:
 
     compactions: int = 0
     tokens: int = 0
-    usd: Decimal | None = Decimal(0)
+    usd: Decimal | None = ZERO

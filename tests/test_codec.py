@@ -56,8 +56,8 @@ from sagent.messages import (
     assistant,
     user,
 )
-from sagent.session.entries import Bill, read_spent, spent
-from sagent.usage import Cost, Usage
+from sagent.session.entries import read_spent, spent
+from sagent.usage import Charge, Cost, Usage
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
@@ -191,7 +191,9 @@ def test_usage_adds_up(one: Usage, other: Usage):
 
 @given(usages)
 def test_a_charge_in_the_log_keeps_its_fees(usage: Usage):
-    bill = Bill("root", "executor", "anthropic", "claude-x", usage, Decimal("0.0100001"), "priority+us")
+    bill = Charge(
+        "claude-x", usage, "priority+us", Decimal("0.0100001"), role="executor", provider="anthropic", agent="root"
+    )
     assert read_spent(json.loads(canonical_bytes(spent(bill)))) == bill
 
 

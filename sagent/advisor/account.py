@@ -45,7 +45,7 @@ class Account:
 
     def left(self, advisor: Advisor, rules: Rules, cost: Cost) -> Decimal | None:
         """USD that an advisor may still spend, what is held taken off; None without a bound."""
-        return min((max(most - used, ZERO) for _, most, used in self._purses(advisor, rules, cost)), default=None)
+        return min((max(most - used, ZERO) for _, most, used in self._budgets(advisor, rules, cost)), default=None)
 
     @contextmanager
     def asking(self, held: Held) -> Generator[None]:
@@ -86,14 +86,14 @@ class Account:
         return ""
 
     def _too_dear(self, advisor: Advisor, rules: Rules, cost: Cost, worst: Decimal | None) -> str:
-        for whose, most, used in self._purses(advisor, rules, cost):
+        for whose, most, used in self._budgets(advisor, rules, cost):
             if worst is None:
                 return f"its price is not known, so that {whose} {most} USD cannot be kept"
             if used + worst > most:
                 return f"it may cost {worst:.4f} USD, and of {whose} {most} USD {max(most - used, ZERO):.4f} are left"
         return ""
 
-    def _purses(self, advisor: Advisor, rules: Rules, cost: Cost) -> Iterator[tuple[str, Decimal, Decimal]]:
+    def _budgets(self, advisor: Advisor, rules: Rules, cost: Cost) -> Iterator[tuple[str, Decimal, Decimal]]:
         """Whose each bound on USD is, the bound, and what is spent or held of it."""
         if advisor.max_usd is not None:
             own = sum((each.usd for each in self._held if each.name == advisor.name), ZERO)

@@ -82,7 +82,7 @@ class AgentAdvisee:
 
     def cost(self) -> Cost:
         """What the whole tree has spent."""
-        return self._state.ledger.totals()
+        return self._state.ledger.cost()
 
     def used(self) -> Usage:
         """Tokens that it has used itself."""

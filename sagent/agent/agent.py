@@ -1,4 +1,4 @@
-"""The Agent: one conversation with one model at a time, its tools, its log and its purse."""
+"""The Agent: one conversation with one model at a time, its tools, its log and its budget."""
 
 import asyncio
 import re
@@ -483,7 +483,7 @@ class Agent:
 
     def cost(self) -> Cost:
         """What the whole tree has spent."""
-        return self._state.ledger.totals()
+        return self._state.ledger.cost()
 
     def wake(self) -> None:
         """Have a run that waits for others look again whether it still must."""

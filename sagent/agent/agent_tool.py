@@ -4,17 +4,14 @@ import asyncio
 import contextlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from decimal import Decimal
-from functools import reduce
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 from sagent.agent import spawn
 from sagent.agent.agent import Agent
 from sagent.agent.tree import END_SECONDS
-from sagent.cost.money import ZERO, total
 from sagent.engine.limits import RunLimits, limits_of, with_limits
 from sagent.engine.prompts import specs_of
 from sagent.engine.state import Resources
@@ -105,9 +102,9 @@ class Stage:
     def total(self, result: R, agents: Sequence[Agent]) -> R:
         """A result with what everybody on this stage used; the cost is all that the agents' ledgers tell, each once."""
         ledgers = dict.fromkeys(agent.ledger for agent in (agents if self._caller is None else [self._caller]))
-        costs = [*(ledger.totals() for ledger in ledgers), *self._strangers]
+        costs = [*(ledger.cost() for ledger in ledgers), *self._strangers]
         seconds = time.monotonic() - self._started
-        return replace(result, usage=self.usage, turns=self.turns, cost=reduce(_add, costs, Cost()), duration=seconds)
+        return replace(result, usage=self.usage, turns=self.turns, cost=sum(costs, Cost()), duration=seconds)
 
     async def _attempt_composite(self, member: Composite, prompt: str | Message) -> tuple[Result, Exception | None]:
         inner = Stage(self._caller, self._name)
@@ -302,22 +299,3 @@ def _least(own: RunLimits, above: RunLimits) -> RunLimits:
     most = limits_of(above)
     least = {name: min(value, limits_of(own).get(name, value)) for name, value in most.items()}
     return with_limits(own, least)
-
-
-def _add(first: Cost, second: Cost) -> Cost:
-    """Two ledgers' totals together."""
-    return Cost(
-        total([first.total, second.total]),
-        total([first.executor, second.executor]),
-        total([first.advisor, second.advisor]),
-        total([first.other, second.other]),
-        _merge(first.by_model, second.by_model),
-        _merge(first.by_agent, second.by_agent),
-        tuple(sorted({*first.unpriced, *second.unpriced})),
-        _merge(first.by_role, second.by_role),
-    )
-
-
-def _merge(first: Mapping[str, Decimal], second: Mapping[str, Decimal]) -> Mapping[str, Decimal]:
-    names = dict.fromkeys((*first, *second))
-    return {name: total([first.get(name, ZERO), second.get(name, ZERO)]) for name in names}

@@ -169,7 +169,7 @@ class Runner:
             stop_reason=reason,
             error=failure,
             usage=state.run.usage,
-            cost=state.ledger.totals(state.path if "/" in state.path else ""),
+            cost=state.ledger.cost(state.path if "/" in state.path else ""),
             turns=state.run.turns,
             duration=time.monotonic() - state.run.started,
             model=f"{state.model.provider}/{state.model.id}",

@@ -6,12 +6,12 @@ from dataclasses import replace
 from decimal import Decimal
 
 from sagent.cost.ledger import Ledger
-from sagent.cost.money import ZERO
 from sagent.engine.limits import CHANGEABLE, RunLimits
 from sagent.engine.state import AgentState, parse_effort
 from sagent.errors import UsageError
 from sagent.events import Result
 from sagent.lib.json import JsonObject, as_array, as_object, as_str
+from sagent.lib.money import ZERO
 from sagent.messages import Message, Text, user
 from sagent.model import Effort, Model
 from sagent.peer import SpawnRequest

@@ -17,7 +17,7 @@ from sagent.config import Settings
 from sagent.context.instructions import gather, repository_root
 from sagent.context.prompt import compose
 from sagent.context.skills import find_skills, skills_text
-from sagent.cost.ledger import Ledger, Spent
+from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Finished, Notice
@@ -27,12 +27,13 @@ from sagent.messages import Message
 from sagent.model import Model
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
-from sagent.session.entries import Bill, Entry, opened
-from sagent.session.folds import bills, history
+from sagent.session.entries import Entry, opened
+from sagent.session.folds import charges, history
 from sagent.session.log import FileLog, Log, MemoryLog, read_log
 from sagent.session.names import agent_of
 from sagent.session.store import Session, copy, delete, find, is_session, latest, log_files
 from sagent.tool import Tool, Workspace
+from sagent.usage import Charge
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Past:
     """What an earlier run left in the log: nothing, for a new session."""
 
     messages: tuple[Message, ...] = ()
-    bills: Iterable[Bill] = ()  # read from the logs as they are asked for
+    charges: Iterable[Charge] = ()  # read from the logs as they are asked for
     system: str | None = None
     model: str = ""
     agents: tuple[str, ...] = ()
@@ -74,7 +75,7 @@ async def open_agent(
         stack.push_async_callback(choice.aclose)
         prices = PriceBook(settings.prices, free=choice.free())
         ledger = Ledger(settings.max_budget_usd, prices)
-        ledger.restore(Spent(*bill) for bill in past.bills)
+        ledger.restore(past.charges)
         aside = Aside(log, prices, settings.cwd, new=not past.messages)
         stack.push_async_callback(aside.aclose)
         fallbacks = choice.fallbacks()
@@ -277,14 +278,14 @@ def _session_name(settings: Settings) -> str:
 
 
 def _read_past(log: FileLog, session: Path) -> Past:
-    """What a log holds; the bills are those of all its session's agents."""
+    """What a log holds; the charges are those of all its session's agents."""
     contents = log.contents()
     others = [file for file in log_files(session) if file != log.file]
     prompt = next(contents.latest("prompt"), None)
     models = (as_str(entry.body.get("model")) for entry in contents.latest("message"))
     return Past(
         messages=history(contents, log.blobs.get),
-        bills=chain(bills(contents), (bill for file in others for bill in bills(read_log(file)))),
+        charges=chain(charges(contents), (charge for file in others for charge in charges(read_log(file)))),
         agents=tuple(agent_of(session, file) for file in others),
         resumed=True,
         system=None if prompt is None else as_str(prompt.body.get("system")),

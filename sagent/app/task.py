@@ -12,10 +12,11 @@ from sagent.config import Settings, load
 from sagent.errors import UsageError
 from sagent.events import Event, Result
 from sagent.lib.dataclass import dataclass
-from sagent.session.entries import Bill, Entry
-from sagent.session.folds import bills
+from sagent.session.entries import Entry
+from sagent.session.folds import charges
 from sagent.session.log import read_log
 from sagent.session.names import log_file
+from sagent.usage import Charge
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,10 @@ class RoleUsage:
     output_tokens: int = 0
     usd: Decimal | None = Decimal(0)
 
-    def add(self, bill: Bill) -> "RoleUsage":
+    def add(self, charge: Charge) -> "RoleUsage":
         """With one charge more."""
-        usd = None if self.usd is None or bill.usd is None else self.usd + bill.usd
-        read, written = bill.usage.total_input, bill.usage.output
+        usd = None if self.usd is None or charge.usd is None else self.usd + charge.usd
+        read, written = charge.usage.total_input, charge.usage.output
         return RoleUsage(self.calls + 1, self.input_tokens + read, self.output_tokens + written, usd)
 
 
@@ -75,7 +76,7 @@ async def _run(task: str, config: Settings, on_event: Callable[[Event], None]) -
     async with open_agent(config, on_event) as agent:
         before = {entry.id for entry in _entries(agent)}
         result = await agent.run(task)
-        made = bills(entry for entry in _entries(agent) if entry.id not in before)
+        made = charges(entry for entry in _entries(agent) if entry.id not in before)
         return TaskResult(result.content, result, _by_role(made))
 
 
@@ -83,18 +84,18 @@ def _ignore(event: Event) -> None:
     del event
 
 
-def _by_role(made: Iterable[Bill]) -> Mapping[str, RoleUsage]:
+def _by_role(made: Iterable[Charge]) -> Mapping[str, RoleUsage]:
     found = {"executor": RoleUsage(), "advisor": RoleUsage(), "total": RoleUsage()}
-    for bill in made:
-        role = bill.role.partition(":")[0] or "executor"
+    for charge in made:
+        role = charge.role.partition(":")[0] or "executor"
         for name in (role, "total"):
-            found[name] = found.get(name, RoleUsage()).add(bill)
+            found[name] = found.get(name, RoleUsage()).add(charge)
     return {**{name: used for name, used in found.items() if name != "total"}, "total": found["total"]}
 
 
 def _entries(agent: Agent) -> Iterator[Entry]:
     """The logs of all agents of the session that have spent anything."""
-    for path in {path for path, _ in agent.ledger.usage()}:
+    for path in agent.ledger.totals().by_agent:
         if agent.log.path:
             yield from read_log(log_file(Path(agent.log.path), path))
         else:

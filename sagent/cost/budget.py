@@ -6,8 +6,8 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Generic, TypeVar
 
-from sagent.cost.money import EXACT, ZERO
 from sagent.lib.dataclass import dataclass
+from sagent.lib.money import EXACT, ZERO
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -18,8 +18,8 @@ class Budget(Generic[T, R]):
     """Money for the agents from `path` down, "" for all. `cap` None is no limit.
 
     `counted` is what is spent, and of a call whose bill is not known for sure its worst case; `held` is for calls in
-    flight; `aside` is what further down is allowed. Others wait in `queue`. A purse within a capped one has its cap set
-    aside there: nobody else can spend it, and it can be spent whole.
+    flight; `aside` is what is set aside for allowances further down. Others wait in `queue`. A budget within a capped
+    one has its cap set aside there: nobody else can spend it, and it can be spent whole.
     """
 
     path: str
@@ -63,7 +63,7 @@ class Budget(Generic[T, R]):
         self._stake()
 
     def close(self) -> None:
-        """The rest goes back to the outer purse, and with it whatever is still in flight."""
+        """The rest goes back to the outer budget, and with it whatever is still in flight."""
         outer = self.outer
         assert outer is not None
         outer.set_aside(-self.claim)
@@ -76,13 +76,13 @@ class Budget(Generic[T, R]):
 
     def living(self) -> "Budget[T, R]":
         """This one, or the one that took over."""
-        purse = self
-        while purse.heir is not None:
-            purse = purse.heir
-        return purse
+        budget = self
+        while budget.heir is not None:
+            budget = budget.heir
+        return budget
 
     def _stake(self) -> None:
-        """What the outer purse sets aside: the cap, or more where a provider billed more than it may."""
+        """What the outer budget sets aside: the cap, or more where a provider billed more than it may."""
         if self.outer is None or self.heir is not None:
             return
         self.outer = self.outer.living()

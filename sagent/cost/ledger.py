@@ -2,17 +2,16 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from sagent.cost.budget import Budget
-from sagent.cost.money import EXACT, ZERO, show, total
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded
-from sagent.lib.dataclass import dataclass
-from sagent.usage import Charge, Cost, Usage
+from sagent.lib.money import EXACT, ZERO, show, total
+from sagent.usage import Charge, Cost, Sum, Totals, Usage
 
 if TYPE_CHECKING:
     from sagent.cost.tariff import Ceiling
@@ -23,38 +22,26 @@ ROOMY_OUTPUT = 4_096
 """A reply cut below this many tokens is often cut in the middle of a call: rather wait for others to settle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """One settled charge. `usd` is None where the price is unknown."""
-
-    agent: str
-    role: str  # "executor", "advisor:NAME", "compactor", ...
-    provider: str
-    model: str
-    usage: Usage
-    usd: Decimal | None
-    tier: str = ""
-    estimated: bool = False
-
-
 class Reservation:
     """Money held for one call. `max_output` is what the call may ask for (None: no limit was asked, none is set).
 
     Settle it with what the provider billed, or release it; as a context manager it releases itself at the end.
     """
 
-    __slots__ = ("_ledger", "agent", "at", "held", "max_output", "model", "provider", "purse", "role")
+    __slots__ = ("_ledger", "agent", "at", "budget", "held", "max_output", "model", "provider", "role")
 
-    def __init__(self, ledger: "Ledger", ask: "_Ask", purse: "_Purse", max_output: int | None, held: Decimal) -> None:
+    def __init__(self, ledger: "Ledger", ask: "_Ask", budget: "_Budget", max_output: int | None, held: Decimal) -> None:
         self._ledger = ledger
-        self.purse = purse
+        self.budget = budget
         self.agent, self.role, self.provider, self.model = ask.agent, ask.role, ask.provider, ask.model
         self.max_output = max_output
         self.held = held
         self.at = datetime.now(UTC)
 
-    def settle(self, charges: Iterable[Charge]) -> tuple[Spent, ...]:
-        """Record what the call cost, be it more than was held, and free the rest. Never raises for odd numbers."""
+    def settle(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
+        """Record what the call cost, even if it is more than was held, and free the rest. Never raises for odd numbers.
+
+        The charges come back with agent, role, provider and price."""
         return self._ledger.settle(self, charges)
 
     def release(self) -> None:
@@ -71,58 +58,20 @@ class Reservation:
 class _Ask:
     """A call that wants money."""
 
-    __slots__ = ("agent", "beside", "ceiling", "input_bound", "least", "model", "provider", "role", "wanted")
+    __slots__ = ("agent", "ceiling", "extra_usd", "input_bound", "least", "model", "provider", "role", "wanted")
 
     def __init__(
-        self, who: tuple[str, str, str, str], input_bound: int, wanted: int, least: int, beside: Decimal = ZERO
+        self, who: tuple[str, str, str, str], input_bound: int, wanted: int, least: int, extra_usd: Decimal = ZERO
     ) -> None:
         self.agent, self.role, self.provider, self.model = who
         self.input_bound = input_bound
         self.wanted = wanted
         self.least = min(least, wanted)
-        self.beside = beside
+        self.extra_usd = extra_usd
         self.ceiling: Ceiling | None = None
 
 
-_Purse: TypeAlias = "Budget[_Ask, Reservation]"
-
-
-@dataclass(slots=True)
-class _Sums:
-    """What an agent and all below it have spent."""
-
-    own: Decimal = ZERO
-    by_kind: dict[str, Decimal] = field(default_factory=lambda: {"executor": ZERO, "advisor": ZERO, "other": ZERO})
-    by_role: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
-    by_model: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
-    by_agent: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
-    unpriced: set[str] = field(default_factory=set[str])
-
-    def add(self, record: Spent, model: str) -> None:
-        """Count a charge."""
-        usd, kind = record.usd or ZERO, record.role.partition(":")[0]
-        if record.usd is None:
-            self.unpriced.add(model)
-        for sums, key in (
-            (self.by_kind, kind if kind in self.by_kind else "other"),
-            (self.by_role, record.role),
-            (self.by_model, model),
-            (self.by_agent, record.agent),
-        ):
-            sums[key] = EXACT.add(sums.get(key, ZERO), usd)
-
-    def cost(self) -> Cost:
-        """As it is now."""
-        return Cost(
-            total=total(self.by_kind.values()),
-            executor=self.by_kind["executor"],
-            advisor=self.by_kind["advisor"],
-            other=self.by_kind["other"],
-            by_model=dict(self.by_model),
-            by_agent=dict(self.by_agent),
-            unpriced=tuple(sorted(self.unpriced)),
-            by_role=dict(self.by_role),
-        )
+_Budget: TypeAlias = "Budget[_Ask, Reservation]"
 
 
 class Ledger:
@@ -137,16 +86,14 @@ class Ledger:
 
     def __init__(self, cap: Decimal | None, prices: PriceBook) -> None:
         self._prices = prices
-        self._purses: dict[str, _Purse] = {"": Budget("", cap)}
-        self._sums: dict[str, _Sums] = {"": _Sums()}  # by path; "" is all
+        self._budgets: dict[str, _Budget] = {"": Budget("", cap)}
+        self._totals: dict[str, Totals] = {"": Totals()}  # of the agents from a path down; "" is all
         self._usage: dict[tuple[str, str], Usage] = {}  # by agent and role
-        self._usage_by_model: dict[str, Usage] = {}
-        self._unpriced_roles: set[str] = set()
 
     @property
     def cap(self) -> Decimal | None:
         """USD the whole tree may spend; None = no limit."""
-        return self._purses[""].cap
+        return self._budgets[""].cap
 
     @property
     def prices(self) -> PriceBook:
@@ -156,31 +103,31 @@ class Ledger:
     @property
     def held(self) -> Decimal:
         """USD reserved by calls in flight."""
-        return total(purse.held for purse in self._purses.values())
+        return total(budget.held for budget in self._budgets.values())
 
     def cap_of(self, agent: str) -> Decimal | None:
-        """USD an agent and those it shares a purse with may spend: the nearest allowance's, else the cap."""
-        return self._purse(agent).cap
+        """USD an agent and those it shares a budget with may spend: the nearest allowance's, else the cap."""
+        return self._budget(agent).cap
 
     def allow(self, agent: str, usd: Decimal) -> None:
         """Set an allowance aside for an agent and all below it, until `take_back`. Raises BudgetExceeded when there is
         not so much left, and ValueError when it has one."""
-        if agent in self._purses:
+        if agent in self._budgets:
             raise ValueError(f"{agent} has an allowance")
-        outer = self._purse(agent)
+        outer = self._budget(agent)
         if outer.cap is not None and usd > outer.room:
             raise BudgetExceeded(
                 f"an allowance of {show(usd)} for {agent} is more than what is left: {show(max(outer.room, ZERO))}"
             )
-        self._purses[agent] = Budget(agent, usd, outer)
+        self._budgets[agent] = Budget(agent, usd, outer)
 
     def take_back(self, agent: str) -> None:
         """End an agent's allowance: what is left of it is anybody's again. Without one, nothing happens."""
-        purse = self._purses.pop(agent, None)
-        if purse is not None and purse.outer is not None:
-            purse.outer = purse.outer.living()
-            purse.close()
-            self._admit(purse.living())
+        budget = self._budgets.pop(agent, None)
+        if budget is not None and budget.outer is not None:
+            budget.outer = budget.outer.living()
+            budget.close()
+            self._admit(budget.living())
 
     async def reserve(
         self,
@@ -193,88 +140,100 @@ class Ledger:
         least_output: int = 256,
         *,
         tier: str | None = None,
-        beside: Decimal = ZERO,
+        extra_usd: Decimal = ZERO,
     ) -> Reservation:
         """Hold the worst case of a call with at most `input_bound` tokens of input, or raise BudgetExceeded.
 
         Where the cap does not allow `max_output` tokens, the reservation says how many it does, at least
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a cap
-        nothing is looked up. `tier` as in PriceBook.worst; `beside` is what models that the provider runs inside the
+        nothing is looked up. `tier` as in PriceBook.worst; `extra_usd` is what models that the provider runs inside the
         call may cost, in USD.
         """
-        who, purse = (agent, role, provider, model), self._purse(agent)
-        if purse.cap is None:
-            return Reservation(self, _Ask(who, 0, 0, 0), purse, max_output, ZERO)
+        who, budget = (agent, role, provider, model), self._budget(agent)
+        if budget.cap is None:
+            return Reservation(self, _Ask(who, 0, 0, 0), budget, max_output, ZERO)
         wanted = UNSTATED_OUTPUT if max_output is None else max_output
-        ask = _Ask(who, input_bound, wanted, least_output, beside)
+        ask = _Ask(who, input_bound, wanted, least_output, extra_usd)
         ask.ceiling = self._prices.ceiling(provider, model, tier=tier)
-        if error := _hopeless(ask, purse):
+        if error := _hopeless(ask, budget):
             raise error
-        if not purse.queue and (granted := self._grant(ask, purse)):
+        if not budget.queue and (granted := self._grant(ask, budget)):
             return granted
-        return await self._wait(ask, purse)
+        return await self._wait(ask, budget)
 
-    def settle(self, reservation: Reservation, charges: Iterable[Charge]) -> tuple[Spent, ...]:
+    def settle(self, reservation: Reservation, charges: Iterable[Charge]) -> tuple[Charge, ...]:
         """Record the charges of a reservation; see Reservation.settle."""
         bill = tuple(charges)
         alone = len(bill) == 1
-        spent = tuple(record for charge in bill for record in self._price(reservation, charge, alone=alone))
-        for record in spent:
-            self._add(record)
-        counted = total(record.usd or ZERO for record in spent)
-        if any(record.usd is None or record.estimated for record in spent):
+        settled = tuple(priced for charge in bill for priced in self._price(reservation, charge, alone=alone))
+        for charge in settled:
+            self._add(charge)
+        counted = total(charge.usd or ZERO for charge in settled)
+        if any(charge.usd is None or charge.estimated for charge in settled):
             counted = max(counted, reservation.held)
-        reservation.purse.living().count(counted)
+        reservation.budget.living().count(counted)
         self.release(reservation)
-        return spent
+        return settled
 
     def release(self, reservation: Reservation) -> None:
         """Free what a reservation holds; see Reservation.release."""
-        purse = reservation.purse.living()
-        purse.hold(-reservation.held)
+        budget = reservation.budget.living()
+        budget.hold(-reservation.held)
         reservation.held = ZERO
-        self._admit(purse)
+        self._admit(budget)
 
-    def restore(self, entries: Iterable[Spent]) -> None:
+    def restore(self, charges: Iterable[Charge]) -> None:
         """Add what was spent before, on resume; it counts towards the cap."""
-        for record in entries:
-            self._add(record)
-            self._purse(record.agent).count(record.usd or ZERO)
+        for charge in charges:
+            self._add(charge)
+            self._budget(charge.agent).count(charge.usd or ZERO)
 
-    def totals(self, agent: str = "") -> Cost:
-        """USD so far: of all agents, or of one and all below it."""
-        return self._sums.get(agent, _Sums()).cost()
+    def totals(self, agent: str = "") -> Totals:
+        """Every charge so far: of all agents, or of one and all its descendants ("root" covers "root/review"). It goes
+        on counting; do not change it."""
+        return self._totals.get(agent) or Totals()
+
+    def cost(self, agent: str = "") -> Cost:
+        """USD so far, of the same agents."""
+        return self.totals(agent).cost()
 
     def usage(self) -> Mapping[tuple[str, str], Usage]:
         """Tokens so far by (agent, role)."""
         return dict(self._usage)
 
-    def usage_by_model(self) -> Mapping[str, Usage]:
-        """Tokens so far by "provider/model"."""
-        return dict(self._usage_by_model)
-
     def billed(self, role: str) -> tuple[Usage, Decimal | None]:
         """What a role was billed, whoever had it: tokens, and USD, None where a call of it has no known price."""
-        usage = sum((used for (_, name), used in self._usage.items() if name == role), Usage())
-        return usage, None if role in self._unpriced_roles else self._sums[""].by_role.get(role, ZERO)
+        found = self._totals[""].by_role.get(role) or Sum()
+        return found.usage, found.price
 
     def spent(self, agent: str) -> Decimal:
         """USD of one agent, in all its roles."""
-        return self._sums[agent].own if agent in self._sums else ZERO
+        own = self.totals(agent).by_agent.get(agent)
+        return own.usd if own else ZERO
 
     def spent_below(self, agent: str) -> Decimal:
-        """USD of an agent and all its descendants ("root" covers "root/review")."""
-        return total(self._sums[agent].by_kind.values()) if agent in self._sums else ZERO
+        """USD of an agent and all its descendants."""
+        return self.totals(agent).whole.usd
 
-    def _price(self, reservation: Reservation, charge: Charge, *, alone: bool) -> list[Spent]:
-        """One record; or two, where the tokens have a price and a fee has none: that one is then told as unknown."""
+    def _price(self, reservation: Reservation, charge: Charge, *, alone: bool) -> list[Charge]:
+        """One charge with its price; or two, where the tokens have a price and a fee has none, which then stays
+        unknown."""
         usd = self._bill(reservation, charge, alone=alone)
+        settled = replace(
+            charge,
+            model=charge.model or reservation.model,
+            usd=usd,
+            role=charge.role or reservation.role,
+            provider=reservation.provider,
+            agent=reservation.agent,
+        )
         if usd is None and charge.usage.fees:
-            tokens = replace(charge, usage=replace(charge.usage, fees={}))
-            if (known := self._bill(reservation, tokens, alone=alone)) is not None:
-                fees = replace(charge, usage=Usage(fees=charge.usage.fees))
-                return [self._spent(reservation, tokens, known), self._spent(reservation, fees, None)]
-        return [self._spent(reservation, charge, usd)]
+            tokens = replace(charge.usage, fees={})
+            known = self._bill(reservation, replace(charge, usage=tokens), alone=alone)
+            if known is not None:
+                fees = Usage(fees=charge.usage.fees)
+                return [replace(settled, usage=tokens, usd=known), replace(settled, usage=fees)]
+        return [settled]
 
     def _bill(self, reservation: Reservation, charge: Charge, *, alone: bool) -> Decimal | None:
         usd = self._prices.bill(reservation.provider, charge, reservation.at)
@@ -282,56 +241,40 @@ class Ledger:
             usd = self._prices.price(reservation.provider, reservation.model, charge.usage, reservation.at, charge.tier)
         return usd
 
-    def _spent(self, reservation: Reservation, charge: Charge, usd: Decimal | None) -> Spent:
-        return Spent(
-            agent=reservation.agent,
-            role=charge.role or reservation.role,
-            provider=reservation.provider,
-            model=charge.model or reservation.model,
-            usage=charge.usage,
-            usd=usd,
-            tier=charge.tier,
-            estimated=charge.estimated,
-        )
-
-    def _add(self, record: Spent) -> None:
-        path, model = record.agent, f"{record.provider}/{record.model}"
-        own = self._sums.setdefault(path, _Sums())
-        own.own = EXACT.add(own.own, record.usd or ZERO)
+    def _add(self, charge: Charge) -> None:
+        path = charge.agent
         while path:
-            self._sums.setdefault(path, _Sums()).add(record, model)
+            if path not in self._totals:
+                self._totals[path] = Totals()
+            self._totals[path].add(charge)
             path = path.rpartition("/")[0]
-        self._sums[""].add(record, model)
-        if record.usd is None:
-            self._unpriced_roles.add(record.role)
-        key = (record.agent, record.role)
+        self._totals[""].add(charge)
+        key = (charge.agent, charge.role)
         usage = self._usage.get(key)
-        self._usage[key] = usage + record.usage if usage else record.usage
-        usage = self._usage_by_model.get(model)
-        self._usage_by_model[model] = usage + record.usage if usage else record.usage
+        self._usage[key] = usage + charge.usage if usage else charge.usage
 
-    def _purse(self, agent: str) -> _Purse:
+    def _budget(self, agent: str) -> _Budget:
         """What an agent spends from: its own allowance, or that of the nearest above it."""
         path = agent
-        while path not in self._purses:
+        while path not in self._budgets:
             path = path.rpartition("/")[0]
-        return self._purses[path]
+        return self._budgets[path]
 
-    def _grant(self, ask: _Ask, purse: _Purse) -> Reservation | None:
+    def _grant(self, ask: _Ask, budget: _Budget) -> Reservation | None:
         """A reservation for as much output as is affordable now, or None where it is better, or needed, to wait."""
         if ask.ceiling is None:
             return None
-        output = ask.ceiling.affordable(ask.input_bound, EXACT.subtract(purse.room, ask.beside), ask.wanted)
-        enough = max(ask.least, min(ask.wanted, ROOMY_OUTPUT)) if purse.held else ask.least
+        output = ask.ceiling.affordable(ask.input_bound, EXACT.subtract(budget.room, ask.extra_usd), ask.wanted)
+        enough = max(ask.least, min(ask.wanted, ROOMY_OUTPUT)) if budget.held else ask.least
         if output < enough:
             return None
-        held = EXACT.add(ask.ceiling.cost(ask.input_bound, output), ask.beside)
-        purse.hold(held)
-        return Reservation(self, ask, purse, output, held)
+        held = EXACT.add(ask.ceiling.cost(ask.input_bound, output), ask.extra_usd)
+        budget.hold(held)
+        return Reservation(self, ask, budget, output, held)
 
-    async def _wait(self, ask: _Ask, purse: _Purse) -> Reservation:
+    async def _wait(self, ask: _Ask, budget: _Budget) -> Reservation:
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
-        purse.queue.append((ask, future))
+        budget.queue.append((ask, future))
         try:
             return await future
         except asyncio.CancelledError:
@@ -340,41 +283,41 @@ class Ledger:
                     future.result().release()
             else:
                 future.cancel()
-                self._admit(purse.living())  # it may have been the one that all others wait behind
+                self._admit(budget.living())  # it may have been the one that all others wait behind
             raise
 
-    def _admit(self, purse: _Purse) -> None:
+    def _admit(self, budget: _Budget) -> None:
         """Answer those who wait, in their order, as far as the money goes."""
-        while purse.queue:
-            ask, future = purse.queue[0]
+        while budget.queue:
+            ask, future = budget.queue[0]
             if not future.done():
-                if purse.cap is None:
-                    future.set_result(Reservation(self, ask, purse, ask.wanted, ZERO))
-                elif granted := self._grant(ask, purse):
+                if budget.cap is None:
+                    future.set_result(Reservation(self, ask, budget, ask.wanted, ZERO))
+                elif granted := self._grant(ask, budget):
                     future.set_result(granted)
-                elif error := _hopeless(ask, purse):
+                elif error := _hopeless(ask, budget):
                     future.set_exception(error)
                 else:
                     return
-            purse.queue.popleft()
+            budget.queue.popleft()
 
 
-def _hopeless(ask: _Ask, purse: _Purse) -> BudgetExceeded | None:
+def _hopeless(ask: _Ask, budget: _Budget) -> BudgetExceeded | None:
     """The error to raise where a call could not be paid even if all calls in flight turned out free."""
     name = f"{ask.provider}/{ask.model}"
-    whose, cap = f"the allowance of {purse.path}" if purse.path else "the cap", purse.cap or ZERO
+    whose, cap = f"the allowance of {budget.path}" if budget.path else "the cap", budget.cap or ZERO
     if ask.ceiling is None:
         return BudgetExceeded(
             f"{name} has no known price, so {whose} of {show(cap)} cannot be kept: "
             f"give its price in the settings (prices, {name!r}: input and output, in USD per million tokens) "
             "or run without a cap"
         )
-    if ask.ceiling.affordable(ask.input_bound, EXACT.subtract(purse.free, ask.beside), ask.least) >= ask.least:
+    if ask.ceiling.affordable(ask.input_bound, EXACT.subtract(budget.free, ask.extra_usd), ask.least) >= ask.least:
         return None
-    worst = EXACT.add(ask.ceiling.cost(ask.input_bound, ask.least), ask.beside)
+    worst = EXACT.add(ask.ceiling.cost(ask.input_bound, ask.least), ask.extra_usd)
     return BudgetExceeded(
         f"a call to {name} was not made: with up to {ask.input_bound} tokens of input and {ask.least} of output it "
-        f"could cost {show(worst)}; {whose} is {show(cap)}, of which {show(purse.counted)} counts as spent"
-        f"{f', {show(purse.aside)} set aside for other agents' if purse.aside else ''} and "
-        f"{show(purse.held)} reserved by calls in flight; raise it to go on"
+        f"could cost {show(worst)}; {whose} is {show(cap)}, of which {show(budget.counted)} counts as spent"
+        f"{f', {show(budget.aside)} set aside for other agents' if budget.aside else ''} and "
+        f"{show(budget.held)} reserved by calls in flight; raise it to go on"
     )

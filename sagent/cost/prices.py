@@ -6,7 +6,7 @@ from decimal import Decimal
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from sagent.cost.money import EXACT, ZERO
+from sagent.lib.money import EXACT, ZERO
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:

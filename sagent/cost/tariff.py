@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple, TypeAlias
 
-from sagent.cost.money import EXACT, ZERO
 from sagent.errors import ConfigError
+from sagent.lib.money import EXACT, ZERO
 from sagent.usage import Usage
 
 BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning", "thinking")

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from sagent.context.stubs import can_shrink, shrink
 from sagent.cost.ledger import Reservation
-from sagent.cost.money import ZERO
 from sagent.engine.actions import change, change_back
 from sagent.engine.attempt import Attempt, wait_before_retry
 from sagent.engine.compaction import can_cut, cut_short, keep_room
@@ -18,6 +17,7 @@ from sagent.engine.state import AgentState
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.events import Notice, ReplyFinished, Retrying, TextDelta, ThinkingDelta
 from sagent.lib.dataclass import dataclass
+from sagent.lib.money import ZERO
 from sagent.messages import Message, Part, Text, ToolCall
 from sagent.model import Reply, Request, TextPart, ThinkingPart, input_budget
 from sagent.peer import Switch
@@ -173,7 +173,7 @@ async def _reserve(state: AgentState, request: Request, weight: int) -> Reservat
         input_bound=state.meter.bound(weight),
         max_output=None if max_output is None else max(max_output, least),
         least_output=max(LEAST_OUTPUT, least),
-        beside=state.advisory.beside(state.model, weight) if state.advisory is not None else ZERO,
+        extra_usd=state.advisory.beside(state.model, weight) if state.advisory is not None else ZERO,
     )
 
 
@@ -304,7 +304,7 @@ def _shrink(state: AgentState, error: ModelError) -> bool:
 def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
     """Let the next fallback take over from a model that cannot be reached. False when none can.
 
-    Only for what may go better elsewhere: a wrong key, an empty purse or a refused request is for a person to mend.
+    Only for what may go better elsewhere: a wrong key, an empty account or a refused request is for a person to fix.
     """
     while error.kind in RETRYABLE and state.fallbacks:
         model, down = state.fallbacks.pop(0), f"{state.model.provider}/{state.model.id}"

@@ -15,11 +15,11 @@ from sagent.context.compaction import (
     sum_up,
 )
 from sagent.context.stubs import shrink
-from sagent.cost.money import ZERO
 from sagent.engine.side_call import make_side_call
 from sagent.engine.state import AgentState
 from sagent.errors import BudgetExceeded, ModelError
 from sagent.events import Notice
+from sagent.lib.money import ZERO
 from sagent.messages import user
 from sagent.model import Model, input_budget
 from sagent.session.entries import compacted
@@ -57,7 +57,7 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
     of all but the last turns. Whatever fails, the requests and the last turns stay."""
     before = state.meter.estimate(state.model.max_input_tokens(state.request()))
     usable = input_budget(state.model_limits) or before
-    spent = state.ledger.totals().by_role.get(ROLE, ZERO)
+    spent = state.ledger.cost().by_role.get(ROLE, ZERO)
     stubbed = 0
     if not summarise:
         stubbed = _stub(state, before, int(usable * ENOUGH * state.limits.compact_at), reason)
@@ -76,7 +76,7 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
     written = await _summary(state, cut, hints)
     _replace(state, cut, written or sum_up(state.history[: cut.place]), before, reason)
     after = state.meter.estimate(state.model.max_input_tokens(state.request()))
-    cost = state.ledger.totals().by_role.get(ROLE, ZERO) - spent
+    cost = state.ledger.cost().by_role.get(ROLE, ZERO) - spent
     how = f"{cut.place - len(cut.requests)} messages were summed up"
     if written is None:
         how += " by code, for no model gave a usable summary"

@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from sagent.codec import encode_message, encode_result_part
-from sagent.cost.ledger import Ledger, Reservation, Spent
+from sagent.cost.ledger import Ledger, Reservation
 from sagent.engine.inbox import Arrived, Inbox
 from sagent.engine.jobs import Jobs
 from sagent.engine.limits import RunLimits
@@ -30,11 +30,10 @@ from sagent.model import EFFORTS, Effort, Model, ModelLimits, Request, ToolSpec
 from sagent.peer import Action, Caller, Compact, Moment
 from sagent.policy import Ask, Policy
 from sagent.policy.advisory import Advisory, AdvisoryFactory
-from sagent.session.entries import Bill, received
-from sagent.session.entries import spent as bill_body
+from sagent.session.entries import received, spent
 from sagent.session.log import Log
 from sagent.tool import Tool, Workspace
-from sagent.usage import Charge, Usage
+from sagent.usage import Charge, Sum, Usage
 
 if TYPE_CHECKING:
     from sagent.agent.tree import Tree
@@ -252,16 +251,17 @@ class AgentState:
         for charge in charges:
             if not charge.role:
                 self.run.usage += charge.usage
-        spent = self.bill(reservation, charges)
-        prices = [record.usd for record in spent if record.usd is not None]
-        return sum(prices, Decimal(0)) if len(prices) == len(spent) else None
+        found = Sum()
+        for charge in self.bill(reservation, charges):
+            found.add(charge)
+        return found.price
 
-    def bill(self, reservation: Reservation, charges: tuple[Charge, ...]) -> tuple[Spent, ...]:
-        """Settle a call with the ledger, and log what it says."""
-        spent = reservation.settle(charges)
-        for record in spent:
-            self.record("spent", bill_body(_bill(record)))
-        return spent
+    def bill(self, reservation: Reservation, charges: tuple[Charge, ...]) -> tuple[Charge, ...]:
+        """Settle a call with the ledger, and log each charge with its price."""
+        settled = reservation.settle(charges)
+        for charge in settled:
+            self.record("spent", spent(charge))
+        return settled
 
     def is_detached(self) -> bool:
         """Whether the call that this task makes was let go, to outlive the process."""
@@ -320,17 +320,3 @@ def parse_effort(text: str) -> Effort:
         if text == effort:
             return effort
     raise UsageError(f"unknown effort {text!r}; one of {', '.join(EFFORTS)}")
-
-
-def _bill(spent: Spent) -> Bill:
-    """The ledger's record as the log writes it: cost and session are strangers, and meet here."""
-    return Bill(
-        spent.agent,
-        spent.role,
-        spent.provider,
-        spent.model,
-        spent.usage,
-        spent.usd,
-        spent.tier,
-        spent.estimated,
-    )

@@ -13,8 +13,9 @@ from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_s
 from sagent.messages import Message, ToolResult
 from sagent.model import ToolSpec
 from sagent.session.bundle import SESSION
-from sagent.session.entries import Bill, Entry, read_spent
+from sagent.session.entries import Entry, read_spent
 from sagent.session.folds import origin
+from sagent.usage import Charge
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class Turn:
     said: str = ""  # the entry of the reply
     reply: Message | None = None
     answers: tuple[Answer, ...] = ()
-    bills: tuple[Bill, ...] = ()
+    bills: tuple[Charge, ...] = ()
     failed: Failed | None = None
     began: str = ""
     ended: str = ""
@@ -189,7 +190,7 @@ class Recording:
     turns: tuple[Turn, ...]
     counts: Mapping[str, int]
     pending: tuple[Step, ...] = ()
-    bills: tuple[Bill, ...] = ()  # every charge of the log
+    bills: tuple[Charge, ...] = ()  # every charge of the log
     first: str = ""  # times of the first and the last entry
     last: str = ""
     head: str = ""
@@ -233,12 +234,12 @@ class _Reader:
         self.turns: list[Turn] = []
         self.before: list[Step] = []
         self.counts: Counter[str] = Counter()
-        self.bills: list[Bill] = []
+        self.bills: list[Charge] = []
         self._fetch = fetch
         self._prompt: Prompt | None = None
         self._turn: Turn | None = None  # the one that is open
         self._at = ""
-        self._loose: list[Bill] = []  # charges since the last turn was opened
+        self._loose: list[Charge] = []  # charges since the last turn was opened
         self._inherited = _last_inherited(entries)
 
     def read(self, place: int, entry: Entry, body: Mapping[str, object]) -> None:
@@ -318,7 +319,7 @@ class _Reader:
         self.close()
         self.before.append(step)
 
-    def _bill(self, bill: Bill) -> None:
+    def _bill(self, bill: Charge) -> None:
         self.bills.append(bill)
         if self._turn is not None:
             self._put(bills=(*self._turn.bills, bill))

@@ -26,10 +26,10 @@ from sagent.lab.workcopy import copy, remove, scratch_of
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
 from sagent.patterns.team import Team
-from sagent.session.entries import Bill
-from sagent.session.folds import bills
+from sagent.session.folds import charges
 from sagent.session.log import read_log
 from sagent.session.store import is_session, log_files
+from sagent.usage import Charge
 
 PATIENCE = 3  # runs in a row that fail, after which the rest would too
 OWN_DOING = frozenset(
@@ -415,15 +415,15 @@ class _Run:
             at=datetime.now(UTC).isoformat(timespec="seconds")[:-6] + "Z",
         )
 
-    def _bills(self) -> Iterator[Bill]:
+    def _bills(self) -> Iterator[Charge]:
         """What all agents of the run were billed, by their logs."""
         if self.session is not None and is_session(self.session):
             for file in log_files(self.session):
-                yield from bills(read_log(file))
+                yield from charges(read_log(file))
         elif self.agent is not None:
-            for path in {path for path, _ in self.agent.ledger.usage()}:
+            for path in self.agent.ledger.totals().by_agent:
                 log = self.agent.log
-                yield from bills((log if path == log.agent else log.child(path)).entries())
+                yield from charges((log if path == log.agent else log.child(path)).entries())
 
 
 def _least(one: Decimal | None, other: Decimal | None) -> Decimal | None:

@@ -2,9 +2,8 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 from itertools import groupby, zip_longest
 from pathlib import Path
 
@@ -13,37 +12,15 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed, as_object, as_str, canonical_bytes
 from sagent.lib.text import Table, one_line
 from sagent.messages import Message
-from sagent.session.entries import Bill, Entry
-from sagent.session.folds import bills
+from sagent.session.entries import Entry
+from sagent.session.folds import charges
 from sagent.session.log import read_log
 from sagent.session.names import agent_of
 from sagent.session.store import log_files
 from sagent.transcript.entries import DENIED
-from sagent.usage import Usage
+from sagent.usage import Sum, Totals
 
 BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What some charges came to. `usd` is a minimum where `unpriced` of them have no known price."""
-
-    calls: int = 0
-    usage: Usage = field(default_factory=Usage)
-    usd: Decimal = Decimal(0)
-    unpriced: int = 0
-
-    def add(self, bill: Bill) -> "Spent":
-        """With one charge more."""
-        usd = self.usd + (bill.usd or Decimal(0))
-        return Spent(self.calls + 1, self.usage + bill.usage, usd, self.unpriced + (bill.usd is None))
-
-    @property
-    def told(self) -> str:
-        """In words, to the last digit."""
-        if self.unpriced and not self.usd:
-            return "price unknown"
-        return f"{'≥ ' if self.unpriced else ''}{self.usd:f} USD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +46,7 @@ class Side:
     recorded_by: str
     head: str
     models: tuple[str, ...]
-    by_role: Mapping[str, Spent]
+    spent: Totals
     turns: int
     calls: int
     errors: int
@@ -77,16 +54,6 @@ class Side:
     seconds: float
     final: str
     outcome: Outcome | None = None
-
-    @property
-    def total(self) -> Spent:
-        """Of all roles."""
-        total = Spent()
-        for each in self.by_role.values():
-            total = Spent(
-                total.calls + each.calls, total.usage + each.usage, total.usd + each.usd, total.unpriced + each.unpriced
-            )
-        return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +110,7 @@ def put_beside(left: Path, right: Path) -> Beside:
         for row in _rows(agent, one.logs.get(agent), other.logs.get(agent))
     ]
     notes = [f"{each.session}: a price is unknown, so that its cost is at least what is shown."
-             for each in (one.side, other.side) if each.total.unpriced]  # fmt: skip
+             for each in (one.side, other.side) if each.spent.whole.unpriced]  # fmt: skip
     strangers = [agent for agent in (*one.logs, *other.logs) if (agent in one.logs) != (agent in other.logs)]
     if strangers:
         notes.append(f"Only one of them has {', '.join(dict.fromkeys(strangers))}.")
@@ -158,15 +125,15 @@ class _Session:
 
 def _read(session: Path) -> _Session:
     logs: dict[str, Recording] = {}
-    every: list[Entry] = []
-    by_role: dict[str, Spent] = {}
+    every = list[Entry]()
+    spent = Totals()
     for file in log_files(session):
         entries = tuple(read_log(file))
         every += entries
         agent = agent_of(session, file)
         logs[agent] = read_recording(agent, entries, lambda _: b"")
-        for bill in bills(entries):
-            by_role[bill.role] = by_role.get(bill.role, Spent()).add(bill)
+        for charge in charges(entries):
+            spent.add(charge)
     root = logs["root"]
     git = next((entry.body for entry in every if entry.kind == "environment"), as_object(None))
     answers = [answer.result for each in logs.values() for turn in each.turns for answer in turn.answers]
@@ -182,7 +149,7 @@ def _read(session: Path) -> _Session:
         recorded_by=as_str(as_object(root.origin.get("environment")).get("sagent")),
         head=root.head,
         models=tuple(models),
-        by_role=by_role,
+        spent=spent,
         turns=sum(turn.reply is not None for each in logs.values() for turn in each.turns),
         calls=sum(len(turn.reply.calls) for each in logs.values() for turn in each.turns if turn.reply),
         errors=len(failed) - denied,
@@ -293,8 +260,8 @@ def _side_json(side: Side) -> dict[str, Thawed]:
         "errors": side.errors,
         "denials": side.denials,
         "seconds": side.seconds,
-        "cost": _spent_json(side.total),
-        "cost_by_role": {role: _spent_json(each) for role, each in sorted(side.by_role.items())},
+        "cost": _sum_json(side.spent.whole),
+        "cost_by_role": {role: _sum_json(each) for role, each in sorted(side.spent.by_role.items())},
         "result": side.final,
         "outcome": None,
     }
@@ -304,10 +271,10 @@ def _side_json(side: Side) -> dict[str, Thawed]:
     return shown
 
 
-def _spent_json(spent: Spent) -> dict[str, Thawed]:
+def _sum_json(spent: Sum) -> dict[str, Thawed]:
     tokens: dict[str, Thawed] = {bucket: getattr(spent.usage, bucket) for bucket in BUCKETS}
     fees: dict[str, Thawed] = dict(spent.usage.fees)
-    return {"usd": f"{spent.usd:f}", "unpriced": spent.unpriced, "calls": spent.calls, "tokens": tokens, "fees": fees}
+    return {"usd": f"{spent.usd:f}", "unpriced": spent.unpriced, "calls": spent.charges, "tokens": tokens, "fees": fees}
 
 
 def _row_json(row: Row) -> dict[str, Thawed]:
@@ -347,14 +314,22 @@ def figures(beside: Beside) -> Iterator[tuple[str, str, str]]:
     yield "denials", str(one.denials), str(other.denials)
     yield "seconds", f"{one.seconds:.1f}", f"{other.seconds:.1f}"
     for bucket in BUCKETS:
-        mine, theirs = getattr(one.total.usage, bucket), getattr(other.total.usage, bucket)
+        mine, theirs = getattr(one.spent.whole.usage, bucket), getattr(other.spent.whole.usage, bucket)
         if mine or theirs:
             yield f"tokens: {bucket.replace('_', ' ')}", str(mine), str(theirs)
-    for role in sorted({*one.by_role, *other.by_role}):
-        yield f"cost: {role}", one.by_role.get(role, Spent()).told, other.by_role.get(role, Spent()).told
-    yield "cost", one.total.told, other.total.told
+    mine, theirs = one.spent.by_role, other.spent.by_role
+    for role in sorted({*mine, *theirs}):
+        yield f"cost: {role}", _usd(mine.get(role, Sum())), _usd(theirs.get(role, Sum()))
+    yield "cost", _usd(one.spent.whole), _usd(other.spent.whole)
     if one.outcome is not None and other.outcome is not None:
         yield "outcome", outcome_text(one.outcome), outcome_text(other.outcome)
+
+
+def _usd(spent: Sum) -> str:
+    """To the last digit."""
+    if spent.unpriced and not spent.usd:
+        return "price unknown"
+    return f"{'≥ ' if spent.unpriced else ''}{spent.usd:f} USD"
 
 
 def _commit(side: Side) -> str:

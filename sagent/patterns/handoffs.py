@@ -13,10 +13,10 @@ from sagent.events import Failure
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.session.entries import Entry
-from sagent.session.folds import bills, branch
+from sagent.session.folds import branch, charges
 from sagent.session.log import Log, read_log
 from sagent.session.names import log_file
-from sagent.usage import Usage
+from sagent.usage import Sum, Usage
 
 ASKER = ""
 """Stands for whoever asked the team: the first hand-off comes from there, the last one goes there."""
@@ -210,18 +210,15 @@ def report_role(lead: Agent, found: Round, name: str) -> RoleReport:
             state, model, error, last = "at work", handoff.given.model, None, handoff.given.agent
         if last:
             tries[last] = None
-    usage, usd, turns = Usage(), Decimal(0), 0
-    known = True
+    billed, turns = Sum(), 0
     for agent in tries:
         for path in _family(lead, agent):
-            for bill in bills(_entries(lead.log, path)):
-                usage += bill.usage
-                usd += bill.usd or Decimal(0)
-                known = known and bill.usd is not None
+            for charge in charges(_entries(lead.log, path)):
+                billed.add(charge)
         told = (entry.body for entry in _entries(lead.log, agent) if entry.kind == "message")
         turns += sum(body.get("role") == "assistant" for body in told)
     text = answer_of(lead.log, last) if state == "done" else ""
-    return RoleReport(name, state, last, model, turns, usage, usd if known else None, text, error)
+    return RoleReport(name, state, last, model, turns, billed.usage, billed.price, text, error)
 
 
 def answer_of(log: Log, agent: str) -> str:
@@ -236,7 +233,7 @@ def answer_of(log: Log, agent: str) -> str:
 
 def _family(lead: Agent, path: str) -> Sequence[str]:
     """An agent and those below it that were billed anything."""
-    billed = {agent for agent, _ in lead.ledger.usage()}
+    billed = lead.ledger.totals().by_agent
     return sorted(agent for agent in billed if agent == path or agent.startswith(f"{path}/"))
 
 

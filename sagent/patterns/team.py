@@ -464,7 +464,7 @@ def _told(lead: Agent, roles: Sequence[Role], found: Round | None) -> TeamResult
         (Text(text),) if text else (),
         "end",
         usage=sum((each.usage for each in reports), Usage()),
-        cost=lead.ledger.totals(),
+        cost=lead.ledger.cost(),
         turns=sum(each.turns for each in reports),
         session_id=lead.log.session_id,
         session_path=lead.log.path,

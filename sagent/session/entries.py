@@ -10,12 +10,12 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from sagent.codec import VERSION, decode_usage, encode_usage
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_object, as_str, canonical_bytes, json_freeze
-from sagent.usage import Usage
+from sagent.usage import Charge
 
 Kind: TypeAlias = Literal[
     "opened",  # who, where, which version: the first entry of a log
@@ -68,19 +68,6 @@ class Entry:
             return as_object(json.loads(self.line[_BODY : -len(_tail(self.kind, self.parent))].decode()))
         except RecursionError as error:
             raise ValueError("the body is nested too deeply") from error
-
-
-class Bill(NamedTuple):
-    """One settled charge as the log keeps it. `usd` is None where the price is unknown."""
-
-    agent: str
-    role: str  # "executor", "advisor:NAME", "compactor", ...
-    provider: str
-    model: str
-    usage: Usage
-    usd: Decimal | None
-    tier: str = ""
-    estimated: bool = False
 
 
 def seal(parent: str, kind: str, body: Mapping[str, object]) -> Entry:
@@ -150,37 +137,37 @@ def opened(session_id: str, agent: str, cwd: str, environment: Mapping[str, obje
     )
 
 
-def spent(bill: Bill) -> JsonObject:
+def spent(charge: Charge) -> JsonObject:
     """The body of a charge. USD are a string: a log keeps every digit."""
     return JsonObject(
         {
-            "agent": bill.agent,
-            "role": bill.role,
-            "provider": bill.provider,
-            "model": bill.model,
-            "usage": json_freeze(encode_usage(bill.usage)),
-            "usd": None if bill.usd is None else str(bill.usd),
-            "tier": bill.tier,
-            "estimated": bill.estimated,
+            "agent": charge.agent,
+            "role": charge.role,
+            "provider": charge.provider,
+            "model": charge.model,
+            "usage": json_freeze(encode_usage(charge.usage)),
+            "usd": None if charge.usd is None else str(charge.usd),
+            "tier": charge.tier,
+            "estimated": charge.estimated,
         }
     )
 
 
-def read_spent(body: Mapping[str, object]) -> Bill:
+def read_spent(body: Mapping[str, object]) -> Charge:
     """The charge of a body. A price that cannot be read counts as unknown."""
     try:
         usd = Decimal(as_str(body.get("usd"), "none"))
     except ArithmeticError:
         usd = None
-    return Bill(
-        as_str(body.get("agent")),
-        as_str(body.get("role")),
-        as_str(body.get("provider")),
-        as_str(body.get("model")),
-        decode_usage(body.get("usage")),
-        usd,
-        as_str(body.get("tier")),
-        body.get("estimated") is True,
+    return Charge(
+        model=as_str(body.get("model")),
+        usage=decode_usage(body.get("usage")),
+        tier=as_str(body.get("tier")),
+        usd=usd,
+        estimated=body.get("estimated") is True,
+        role=as_str(body.get("role")),
+        provider=as_str(body.get("provider")),
+        agent=as_str(body.get("agent")),
     )
 
 

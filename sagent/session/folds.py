@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 from typing import TypeVar, cast
 
 from sagent.codec import Fetch, decode_message, decode_result_part
@@ -12,9 +11,9 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.messages import Message, Text, ToolResult, user
-from sagent.session.entries import Bill, Entry, read_spent
+from sagent.session.entries import Entry, read_spent
 from sagent.session.view import LogView, MemoryLogView, follow
-from sagent.usage import Cost, Usage
+from sagent.usage import Charge, Totals
 
 _T = TypeVar("_T")
 
@@ -335,50 +334,17 @@ def _read(entry: Entry, decode: Callable[[Mapping[str, object]], _T]) -> _T:
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class SpentTotals:
-    """What a log, or several, say was spent."""
-
-    cost: Cost = field(default_factory=Cost)
-    usage: Usage = field(default_factory=Usage)
-    charges: int = 0
-
-
-def bills(entries: Iterable[Entry]) -> Iterator[Bill]:
+def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
     """Every charge, those of abandoned branches too: they were paid."""
     return (read_spent(entry.body) for entry in _every(entries, "spent"))
 
 
-def spend(entries: Iterable[Entry]) -> SpentTotals:
-    """The sum of every charge, by role, model ("provider/id") and agent."""
-    by_kind: dict[str, Decimal] = {}
-    by_role: dict[str, Decimal] = {}
-    by_model: dict[str, Decimal] = {}
-    by_agent: dict[str, Decimal] = {}
-    unpriced: set[str] = set()
-    usage, charges = Usage(), 0
-    for bill in bills(entries):
-        charges += 1
-        usage += bill.usage
-        model = f"{bill.provider}/{bill.model}"
-        if bill.usd is None:
-            unpriced.add(model)
-        _add(by_role, bill.role, bill.usd)
-        kind = bill.role.partition(":")[0]
-        _add(by_kind, kind if kind in {"executor", "advisor"} else "other", bill.usd)
-        _add(by_model, model, bill.usd)
-        _add(by_agent, bill.agent, bill.usd)
-    cost = Cost(
-        sum(by_kind.values(), Decimal(0)),
-        by_kind.get("executor", Decimal(0)),
-        by_kind.get("advisor", Decimal(0)),
-        by_kind.get("other", Decimal(0)),
-        by_model,
-        by_agent,
-        tuple(sorted(unpriced)),
-        by_role,
-    )
-    return SpentTotals(cost, usage, charges)
+def spend(entries: Iterable[Entry]) -> Totals:
+    """The sum of every charge."""
+    totals = Totals()
+    for charge in charges(entries):
+        totals.add(charge)
+    return totals
 
 
 def title(entries: Iterable[Entry], length: int = 80) -> str:
@@ -407,7 +373,3 @@ def counts(entries: Iterable[Entry]) -> Mapping[str, int]:
 def origin(entries: Iterable[Entry]) -> Mapping[str, object]:
     """The body of the first `opened` entry, {} where there is none."""
     return next((entry.body for entry in _every(entries, "opened")), as_object(None))
-
-
-def _add(sums: dict[str, Decimal], key: str, usd: Decimal | None) -> None:
-    sums[key] = sums.get(key, Decimal(0)) + (usd or Decimal(0))

@@ -203,7 +203,7 @@ def summaries(state: Path, cwd: Path | None = None) -> list[Summary]:
 def summarize(path: Path) -> Summary:
     """One session at a glance."""
     seen = _Seen(path)
-    cost = spend(seen.entries()).cost
+    cost = spend(seen.entries()).cost()
     return Summary(
         id=path.name,
         path=path,

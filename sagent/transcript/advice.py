@@ -9,8 +9,8 @@ from decimal import Decimal
 from sagent.events import AdvisorTally
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_object, as_str
-from sagent.session.entries import Bill, Entry, read_spent
-from sagent.usage import Usage
+from sagent.session.entries import Entry, read_spent
+from sagent.usage import Charge, Usage
 
 ROLE = "advisor:"
 OUTCOMES = ("followed", "rejected", "contradicted")
@@ -103,7 +103,7 @@ def review(logs: Mapping[str, Iterable[Entry]]) -> Review:
     """What the logs of a session's agents say, by the agents' paths. What cannot be read counts as not said."""
     found: list[Consultation] = []
     loose: list[Mapping[str, object]] = []
-    bills: list[Bill] = []
+    bills: list[Charge] = []
     ratings: list[tuple[str, int]] = []
     turns = 0
     for agent, entries in logs.items():
@@ -141,7 +141,7 @@ class _Reader:
         self._agent = agent
         self.found: dict[str, Consultation] = {}
         self.loose: list[Mapping[str, object]] = []  # outcomes of consultations that are not in this log
-        self.bills: list[Bill] = []
+        self.bills: list[Charge] = []
         self.ratings: list[tuple[str, int]] = []
         self.turns = 0
         self._roles: set[str] = set()
@@ -191,7 +191,7 @@ def _standing(
     name: str,
     found: Sequence[Consultation],
     loose: Sequence[Mapping[str, object]],
-    bills: Sequence[Bill],
+    bills: Sequence[Charge],
     ratings: Sequence[tuple[str, int]],
 ) -> Standing:
     own = [one for one in found if one.advisor == name]

@@ -80,7 +80,7 @@ async def test_usd_are_bounded_before_a_call_is_made() -> None:
     await rig.run()
     assert rig.statuses == ["answered", "withheld"]
     assert "of its 0.1 USD 0.0450 are left" in rig.told("a1")
-    assert rig.ledger.totals().advisor <= Decimal("0.1")
+    assert rig.ledger.cost().advisor <= Decimal("0.1")
 
 
 async def test_a_share_of_the_cost_is_bounded() -> None:
@@ -135,7 +135,7 @@ async def test_bounds_hold_for_consultations_that_run_side_by_side(rules: Rules)
     made = len(model.requests)
     assert 1 <= made <= 2
     assert sorted(statuses) == sorted(["answered"] * made + ["withheld"] * (4 - made))
-    assert rules.max_usd is None or first.ledger.totals().advisor <= rules.max_usd
+    assert rules.max_usd is None or first.ledger.cost().advisor <= rules.max_usd
 
 
 async def test_the_second_answer_is_not_bought_where_the_money_is_only_enough_for_one() -> None:
@@ -157,7 +157,7 @@ async def test_an_advisor_with_tools_keeps_its_bound_over_all_its_turns() -> Non
     rig.agent._take_advisors(advise([bounded], Setup(rules=QUIET)), at_once=True)
     result = await rig.run()
     assert result.content == "done"
-    assert 0 < rig.ledger.totals().advisor <= Decimal("0.08")
+    assert 0 < rig.ledger.cost().advisor <= Decimal("0.08")
     assert len(endless.requests) < 12
     assert rig.statuses == ["failed"]
     assert "budget" in rig.advice[0].reason
@@ -167,7 +167,7 @@ async def test_the_cap_of_the_tree_holds_for_advisors_too() -> None:
     rig = Rig(worker(*asking(1), "done"), oracle(), cap=Decimal("0.03"), limits=RunLimits(max_response_tokens=500))
     assert (await rig.run()).content == "done"
     assert rig.statuses == ["failed"]
-    assert rig.ledger.totals().total <= Decimal("0.03")
+    assert rig.ledger.cost().total <= Decimal("0.03")
 
 
 async def test_no_second_consultation_without_anything_new_however_the_question_is_put() -> None:
@@ -213,7 +213,7 @@ async def test_several_are_asked_by_name_and_without_one_the_first() -> None:
     assert [advice.advisor for advice in rig.advice] == ["first", "second"]
     assert rig.told("a1").startswith("second advises")
     assert "mind the lock" in seen(second.requests[0]), "each sees what the others said"
-    cost = rig.ledger.totals()
+    cost = rig.ledger.cost()
     assert cost.by_role["advisor:first"] + cost.by_role["advisor:second"] == cost.advisor
     (spec,) = [tool for tool in first_request(rig).tools if tool.name == "advisor"]
     assert "The advisors are first, second; without a name first is asked." in spec.description
@@ -267,7 +267,7 @@ async def test_a_child_has_the_same_advisors_and_counts_on_the_same_account() ->
     assert len(model.requests) == 1
     assert rig.statuses == ["answered", "withheld"]
     assert "look" in seen(model.requests[0]).partition("The task:\n")[2].partition("The conversation")[0]
-    assert rig.ledger.totals().by_role["advisor:advisor"] > 0
+    assert rig.ledger.cost().by_role["advisor:advisor"] > 0
 
 
 # -- switched ----------------------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ async def test_a_switch_changes_the_model_and_keeps_tool_and_conversation() -> N
     assert [advice.model for advice in rig.advice] == ["strong/oracle", "other/sage"]
     assert second.requests[0].messages[:1] == first.requests[0].messages
     assert executor.requests[0].tools == executor.requests[2].tools
-    assert {"advisor:advisor"} == {role for role in rig.ledger.totals().by_role if role != "executor"}
+    assert {"advisor:advisor"} == {role for role in rig.ledger.cost().by_role if role != "executor"}
 
 
 async def test_an_agent_without_one_is_given_an_advisor_while_it_runs() -> None:

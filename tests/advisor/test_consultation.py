@@ -161,7 +161,7 @@ async def test_thinking_that_ate_the_whole_answer_is_given_room_once() -> None:
     assert advice.status == "answered"
     assert [request.max_output for request in model.requests] == [2_048, 10_240]
     assert advice.usage == Usage(input=20, output=2_138)
-    assert advice.usd == rig.ledger.totals().advisor > 0
+    assert advice.usd == rig.ledger.cost().advisor > 0
     assert (await rig.agent.wait()).advisors["advisor"].calls == 1
 
 
@@ -258,7 +258,7 @@ async def test_what_a_broken_off_consultation_had_come_to_is_billed() -> None:
     assert advice.status == "failed"
     tally = (await rig.agent.wait()).advisors["advisor"]
     assert tally.usage == Usage(input=100, output=7)
-    assert tally.usd == rig.ledger.totals().advisor > 0
+    assert tally.usd == rig.ledger.cost().advisor > 0
 
 
 async def test_an_unknown_price_is_told_as_unknown_and_not_as_nothing() -> None:
@@ -329,7 +329,7 @@ async def test_an_advisor_with_tools_looks_for_itself_as_an_agent_and_is_billed_
     (advice,) = rig.advice
     assert (advice.status, advice.next) == ("answered", "read it")
     assert advice.usage == Usage(input=70, output=7)
-    cost = rig.ledger.totals()
+    cost = rig.ledger.cost()
     assert cost.by_role["advisor:advisor"] == cost.advisor == advice.usd > 0
     assert [spec.name for spec in child.requests[0].tools] == ["Act"], "advice has no advisors"
     assert "Fix the parser." in seen(child.requests[0])

@@ -180,7 +180,7 @@ async def live(seed: int) -> None:
     usage: dict[str, Usage] = {}
     for (_, role), used in ledger.usage().items():
         usage[role] = usage.get(role, Usage()) + used
-    cost = ledger.totals()
+    cost = ledger.cost()
     assert usage == books.usage
     assert {role: usd for role, usd in cost.by_role.items() if usd} == books.usd
     assert cost.executor == books.usd.get("executor", 0)
@@ -269,7 +269,7 @@ async def serve(seed: int) -> None:
         assert {role: (u.total_input, u.output) for role, u in found.items()} == {
             role: (u.total_input, u.output) for role, u in books.usage.items()
         }
-        assert {role: usd for role, usd in ledger.totals().by_role.items() if usd} == {
+        assert {role: usd for role, usd in ledger.cost().by_role.items() if usd} == {
             r: u for r, u in books.usd.items() if u
         }
         await anthropic.aclose()

@@ -118,7 +118,7 @@ async def test_the_api_is_told_of_the_advisor_and_its_advice_and_bill_are_ours()
             ("answered", "adjust", "look at the lock", "asked")
         ]
         assert rig.advice[0].model == "anthropic/claude-opus-4-6"
-        cost = rig.ledger.totals()
+        cost = rig.ledger.cost()
         own = rig.ledger.prices.price("anthropic", "claude-sonnet-4-6", usage=rig.ledger.usage()["root", "executor"])
         assert cost.executor == own
         assert cost.advisor == cost.by_role["advisor:advisor"] == rig.advice[0].usd == Decimal("0.012")
@@ -233,5 +233,5 @@ async def test_a_cap_covers_what_the_api_may_ask() -> None:
     async with FakeProviderServer([asked()], strict=False) as server:
         rig = Rig(server, cap=Decimal(2))
         await rig.agent.run("go")
-        assert rig.ledger.totals().total == Decimal("0.013125")
+        assert rig.ledger.cost().total == Decimal("0.013125")
         await rig.aclose()

@@ -116,7 +116,7 @@ async def test_the_callers_ledger_pays_and_its_cap_holds() -> None:
     agent = lead(expert, ((ask("1", "why?")), bill), (results, bill), resources={"ledger": ledger})
     result = await agent.run("go")
     assert result.cost.by_agent == {"root": Decimal("0.0003"), "root/expert": Decimal("0.00015")}
-    assert expert.ledger.totals().total == 0
+    assert expert.ledger.cost().total == 0
 
     dear = Agent(ScriptedModel("never", limits=ScriptedModel().limits), system="x" * 20_000)
     result = await lead(dear, resources={"ledger": Ledger(Decimal("0.01"), PRICES)}).run("go")
@@ -228,8 +228,8 @@ async def test_the_agents_of_a_pattern_work_below_the_caller_on_one_ledger() -> 
     agent = lead(team, resources={"ledger": ledger})
     result = await agent.run("go")
     assert result.content == "<ab>"
-    assert set(ledger.totals().by_agent) == {"root", "root/expert", "root/expert-2", "root/expert-3"}
-    assert all(each.ledger.totals().total == 0 for each in team.agents)
+    assert set(ledger.cost().by_agent) == {"root", "root/expert", "root/expert-2", "root/expert-3"}
+    assert all(each.ledger.cost().total == 0 for each in team.agents)
 
 
 @pytest.mark.parametrize("nested", [False, True])

@@ -54,7 +54,7 @@ async def test_fifty_concurrent_agents_never_pass_the_cap(family: str) -> None:
         billed = sum(
             ((prices.price(provider.name, "some-model", usage) or Decimal(0)) for usage in server.billed), Decimal(0)
         )
-        total = ledger.totals()
+        total = ledger.cost()
         assert 0 < total.total <= CAP
         assert billed <= CAP
         assert ledger.held == 0

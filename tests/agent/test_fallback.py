@@ -14,7 +14,7 @@ from sagent.events import Event, Finished, Notice, Retrying, Switched
 from sagent.lib.json import as_str
 from sagent.model import Delta, Model, Reply, Request
 from sagent.peer import Switch
-from sagent.session.folds import bills
+from sagent.session.folds import charges
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
 
@@ -52,7 +52,7 @@ async def test_the_next_model_takes_over_after_the_retries(kind: ModelErrorKind)
     switched = [entry.body for entry in log.entries() if entry.kind == "switched"]
     assert [(body["model"], body["effort"]) for body in switched] == [("second/m", "high")]
     assert "no answer" in as_str(switched[0]["reason"])
-    billed = [(bill.provider, bill.estimated) for bill in bills(log.entries())]
+    billed = [(bill.provider, bill.estimated) for bill in charges(log.entries())]
     assert billed[-1] == ("second", False)
     assert set(billed[:-1]) <= {("first", True)}, "a call that was cut may have been billed"
     assert agent.messages[-1].model == "second/m" and second.requests[0].effort == "high"

@@ -414,7 +414,7 @@ async def test_a_budget_is_kept() -> None:
     agent = Agent(model, tools=[Probe("Probe")], resources=Resources(ledger=ledger))
     with pytest.raises(BudgetExceeded):
         await agent.run("go")
-    assert 0 < ledger.totals().total <= Decimal("1.00")
+    assert 0 < ledger.cost().total <= Decimal("1.00")
     assert (await agent.wait()).stop_reason == "budget"
     check_pairing(agent.messages)
 

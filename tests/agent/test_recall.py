@@ -11,14 +11,14 @@ import pytest
 from cast import PRICES, Cast, call, in_turn, results, tree_tools
 
 from sagent.agent import Agent, Resources, Tree
-from sagent.cost.ledger import Ledger, Spent
+from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import user
 from sagent.model import Model, ModelLimits, Request
 from sagent.peer import SpawnRequest, Switch
-from sagent.session.folds import bills, history
+from sagent.session.folds import charges, history
 from sagent.session.log import read_log
 from sagent.session.store import Session, log_files
 from sagent.session.verify import verify
@@ -68,7 +68,7 @@ async def at_work(directory: Path, cast: Cast, cap: Decimal | None = None) -> As
         if fresh:
             log.append("opened", {"session": session.id, "agent": "root"})
         else:
-            ledger.restore(Spent(*bill) for file in log_files(directory) for bill in bills(read_log(file)))
+            ledger.restore(charge for file in log_files(directory) for charge in charges(read_log(file)))
 
         def resolve(name: str) -> Model:
             if name == "scripted/scripted":

@@ -13,7 +13,7 @@ from sagent.events import Event, Finished, Notice
 from sagent.lib.json import as_int, as_object
 from sagent.model import Provider
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
-from sagent.session.folds import bills
+from sagent.session.folds import charges
 from sagent.session.log import MemoryLog
 from sagent.testing.server import Fail, FakeProviderServer, Received, Step, Turn
 
@@ -73,7 +73,7 @@ async def test_a_wrong_output_limit_is_mended_by_what_the_refusal_says(provider,
         assert [asked(request) for request in server.requests][1:] == [4_096, 4_096], "it is known from then on"
         notices = [event.text for event in told if isinstance(event, Notice) and event.level == "warning"]
         assert len([text for text in notices if "At most 4,096 tokens a reply" in text]) == 1
-        assert len(list(bills(log.entries()))) == 2, "what was refused costs nothing"
+        assert len(list(charges(log.entries()))) == 2, "what was refused costs nothing"
         await source.aclose()
 
 

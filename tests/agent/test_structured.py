@@ -360,7 +360,7 @@ async def test_the_repair_is_not_made_beyond_the_cap() -> None:
     agent = Agent(model, resources=Resources(ledger=ledger))
     with pytest.raises(BudgetExceeded):
         await agent.run("Tell.", output=City)
-    assert len(model.requests) == 1 and ledger.totals().total == Decimal("0.0043")
+    assert len(model.requests) == 1 and ledger.cost().total == Decimal("0.0043")
     assert agent.messages[2].content == "No."
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sagent.agent import Agent, Resources, RunLimits, Tree, TreeLimits
-from sagent.cost.ledger import Ledger, Reservation, Spent
+from sagent.cost.ledger import Ledger, Reservation
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError
 from sagent.lib.json import json_freeze_object
@@ -37,12 +37,12 @@ class Watched(Ledger):
     def look(self) -> None:
         self.looks += 1
         assert self.cap is not None
-        if self.totals().total + self.held > self.cap:
-            self.passed.append(f"the cap: {self.totals().total} spent, {self.held} held")
-        for path, purse in self._purses.items():
-            used = purse.counted + purse.held + purse.aside
-            if purse.cap is not None and used > purse.cap:
-                self.passed.append(f"{path}: {used} of {purse.cap}")
+        if self.cost().total + self.held > self.cap:
+            self.passed.append(f"the cap: {self.cost().total} spent, {self.held} held")
+        for path, budget in self._budgets.items():
+            used = budget.counted + budget.held + budget.aside
+            if budget.cap is not None and used > budget.cap:
+                self.passed.append(f"{path}: {used} of {budget.cap}")
 
     def allow(self, agent: str, usd: Decimal) -> None:
         super().allow(agent, usd)
@@ -58,7 +58,7 @@ class Watched(Ledger):
         finally:
             self.look()
 
-    def settle(self, reservation: Reservation, charges: object) -> tuple[Spent, ...]:
+    def settle(self, reservation: Reservation, charges: object) -> tuple[Charge, ...]:
         spent = super().settle(reservation, charges)  # type: ignore[arg-type]
         self.look()
         return spent
@@ -188,13 +188,14 @@ async def grow(seed: int) -> None:
     spent = [
         read_spent(entry.body).usd or Decimal(0) for log in logs for entry in log.entries() if entry.kind == "spent"
     ]
-    cost = ledger.totals()
+    cost = ledger.cost()
     assert ledger.passed == []
     assert sum(cost.by_agent.values()) == cost.total == sum(spent) <= cap
     assert {path: ledger.spent(path) for path in cost.by_agent} == cost.by_agent
     assert ledger.spent_below("root") == cost.total
     assert ledger.held == 0
-    assert [(path, purse.aside, purse.queue) for path, purse in ledger._purses.items() if path or purse.aside] == []
+    budgets = ledger._budgets.items()
+    assert [(path, each.aside, each.queue) for path, each in budgets if path or each.aside] == []
     assert [each.path for each in agent.tree.living] == ["root"]
     assert len(asyncio.all_tasks()) == 1
 

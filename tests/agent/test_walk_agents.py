@@ -229,7 +229,7 @@ async def test_a_tool_learns_who_calls_it_what_was_spent_and_shows_how_far_it_is
     ((who, path, peers, cost),) = seen  # type: ignore[misc]
     assert (who, path, peers) == ("root/a", "root/a", ["root"])
     assert set(cost.by_agent) == {"root", "root/a"}
-    assert 0 < cost.total < ledger.totals().total
+    assert 0 < cost.total < ledger.cost().total
     assert ToolProgress("root/a", "2", "half way") in events
 
 

@@ -18,10 +18,10 @@ from statistics import median
 from sagent.codec import encode_message, encode_result_part
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, ToolResult, user
-from sagent.session.entries import Bill, compacted, opened, seal, spent
+from sagent.session.entries import compacted, opened, seal, spent
 from sagent.session.store import Session
 from sagent.testing.server import FakeProviderServer, Turn
-from sagent.usage import Usage
+from sagent.usage import Charge, Usage
 
 RUNS = 5
 ROOT = Path(__file__).parents[2]
@@ -153,7 +153,10 @@ def long_log(session: Path, entries: int) -> Path:
                 put("request", {"sha256": "0" * 64, "size": 9, "model": "a/b", "parameters": {"max_tokens": 9}})
                 said = Message("assistant", (Text(texts[number % 20][:250]), call), model="a/b", stop="tool_use")
                 put("message", encode_message(said, None))
-                put("spent", spent(Bill("root", "executor", "a", "b", Usage(9, 9), Decimal("0.01"))))
+                put(
+                    "spent",
+                    spent(Charge("b", Usage(9, 9), usd=Decimal("0.01"), role="executor", provider="a", agent="root")),
+                )
                 answer = ToolResult(call.id, (Text(texts[number % 20]),))
                 put("result", {"result": encode_result_part(answer, None), "seconds": 1.0})
                 live += 2
@@ -180,7 +183,12 @@ def sessions(count: int, *, turns: int, size: int, blobs: int = 0) -> Generator[
                     call = ToolCall(f"c{number}", "Bash", JsonObject({"command": f"pytest -q tests/test_{number}.py"}))
                     said = Message("assistant", (Text(texts[0][:300]), call), model="a/b", stop="tool_use")
                     log.append("message", encode_message(said, None))
-                    log.append("spent", spent(Bill("root", "executor", "a", "b", Usage(9, 9), Decimal("0.01"))))
+                    log.append(
+                        "spent",
+                        spent(
+                            Charge("b", Usage(9, 9), usd=Decimal("0.01"), role="executor", provider="a", agent="root")
+                        ),
+                    )
                     answer = ToolResult(call.id, (Text(texts[number % 20]),))
                     log.append("result", {"result": encode_result_part(answer, None), "seconds": 1.0})
                     log.append("message", encode_message(Message("user", (answer,)), None))

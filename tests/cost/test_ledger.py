@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.cost.ledger import Ledger, Spent
+from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded
 from sagent.usage import Charge, Usage
@@ -40,9 +40,18 @@ async def test_totals_by_role_model_and_agent():
     with await ledger.reserve("root", "executor", "nobody", "knows", 10, None) as reservation:
         assert reservation.max_output is None
         (spent,) = reservation.settle([Charge("knows", Usage(input=7, output=5, reasoning=2), estimated=True)])
-    assert spent == Spent("root", "executor", "nobody", "knows", Usage(7, output=5, reasoning=2), None, "", True)
+    assert spent == Charge(
+        "knows",
+        Usage(7, output=5, reasoning=2),
+        "",
+        None,
+        estimated=True,
+        role="executor",
+        provider="nobody",
+        agent="root",
+    )
 
-    totals = ledger.totals()
+    totals = ledger.cost()
     assert (totals.total, totals.executor, totals.advisor, totals.other) == tuple(
         micros(count) for count in (177, 153, 20, 4)
     )
@@ -55,7 +64,7 @@ async def test_totals_by_role_model_and_agent():
     }
     assert totals.unpriced == ("nobody/knows",)
     assert ledger.usage()["root", "executor"] == Usage(7, output=105, reasoning=2)
-    assert ledger.usage_by_model() == {
+    assert {model: each.usage for model, each in ledger.totals().by_model.items()} == {
         "mine/flat": Usage(output=177),
         "nobody/knows": Usage(7, output=5, reasoning=2),
     }
@@ -70,7 +79,7 @@ async def test_restored_entries_count_as_spent_here():
         entries = reservation.settle(billed(60, fresh=100))
     second = Ledger(micros(200), BOOK)
     second.restore(entries)
-    assert second.totals() == first.totals()
+    assert second.cost() == first.cost()
     assert second.usage() == first.usage()
     with await second.reserve("root", "executor", "mine", "flat", 10, 1000, 1) as reservation:
         assert reservation.max_output == 30
@@ -104,7 +113,7 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_figures():
         "256",
     ):
         assert figure in message
-    assert ledger.totals().total == micros(700)
+    assert ledger.cost().total == micros(700)
     with await ledger.reserve("root", "executor", "mine", "flat", 100, 50) as reservation:
         assert reservation.max_output == 50  # a small call still fits
 
@@ -123,7 +132,7 @@ async def test_what_a_server_bills_beyond_the_bound_is_recorded_as_it_is():
     with await ledger.reserve("root", "executor", "mine", "flat", 0, 300) as reservation:
         reservation.settle(billed(5000))
         assert ledger.held == 0
-    assert ledger.totals().total == micros(5000)
+    assert ledger.cost().total == micros(5000)
     with pytest.raises(BudgetExceeded):
         await ledger.reserve("root", "executor", "mine", "flat", 0, 300)
 
@@ -140,8 +149,8 @@ async def test_an_unpriced_part_of_a_call_uses_up_what_was_held():
     with await ledger.reserve("root", "executor", "mine", "flat", 0, 800) as reservation:
         spent = reservation.settle([*billed(10), Charge("unheard-of", Usage(output=10))])
     assert [record.usd for record in spent] == [micros(10), None]
-    assert ledger.totals().total == micros(10)
-    assert ledger.totals().unpriced == ("mine/unheard-of",)
+    assert ledger.cost().total == micros(10)
+    assert ledger.cost().unpriced == ("mine/unheard-of",)
     with await ledger.reserve("root", "executor", "mine", "flat", 0, 800, 1) as reservation:
         assert reservation.max_output == 200
 
@@ -154,14 +163,14 @@ async def test_a_fee_without_a_price_is_told_apart_from_the_tokens_that_have_one
         (Usage(output=10), micros(10)),
         (Usage(fees={"web_search": 2}), None),
     ]
-    assert ledger.totals().total == micros(10)
-    assert ledger.totals().unpriced == ("mine/flat",)  # so the sum is shown as a minimum
+    assert ledger.cost().total == micros(10)
+    assert ledger.cost().unpriced == ("mine/flat",)  # so the sum is shown as a minimum
     assert ledger.usage()["root", "executor"] == Usage(output=10, fees={"web_search": 2})
     with await ledger.reserve("root", "executor", "mine", "flat", 0, 800, 1) as reservation:
         assert reservation.max_output == 200  # and the reservation counts in full
     again = Ledger(None, BOOK)
     again.restore(spent)
-    assert again.totals() == ledger.totals()
+    assert again.cost() == ledger.cost()
 
 
 async def test_each_round_of_a_call_has_its_own_price_band():
@@ -170,7 +179,7 @@ async def test_each_round_of_a_call_has_its_own_price_band():
     charge = Charge("claude-sonnet-4-5", Usage(input=150_000))
     with await ledger.reserve("root", "executor", "anthropic", "claude-sonnet-4-5", 0, None) as reservation:
         reservation.settle([charge, charge])
-    assert ledger.totals().total == Decimal("0.9")
+    assert ledger.cost().total == Decimal("0.9")
 
 
 async def test_a_failed_call_frees_its_money():
@@ -184,7 +193,7 @@ async def test_a_failed_call_frees_its_money():
     with pytest.raises(ZeroDivisionError):
         await fail()
     assert ledger.held == 0
-    assert ledger.totals().total == 0
+    assert ledger.cost().total == 0
 
 
 async def until_blocked(task: "asyncio.Task[object]") -> None:
@@ -259,7 +268,7 @@ async def test_sums_are_exact_in_any_decimal_context():
         for usd in (Decimal("123.456"), Decimal("0.000000000000000001")):
             with await ledger.reserve("root", "executor", "mine", "flat", 10, 10) as reservation:
                 reservation.settle(billed(1, usd=usd))
-        total = ledger.totals().total
+        total = ledger.cost().total
     assert total == Decimal("123.456000000000000001")
 
 
@@ -281,7 +290,7 @@ async def test_fifty_concurrent_calls_against_a_server_that_bills_the_worst_case
         return True
 
     made = await asyncio.gather(*(call(number) for number in range(50)))
-    total = ledger.totals().total
+    total = ledger.cost().total
     assert total <= cap
     assert 0 < sum(made) < 50
     assert total > cap / 2  # and what it allows can be spent
@@ -296,7 +305,7 @@ async def test_fifty_cheap_calls_all_go_through_though_their_worst_cases_do_not_
             reservation.settle(billed(5, fresh=10))
 
     await asyncio.gather(*(call(number) for number in range(50)))
-    assert ledger.totals().total == micros(750)
+    assert ledger.cost().total == micros(750)
 
 
 MODELS = [
@@ -315,7 +324,7 @@ def test_the_cap_holds_under_any_interleaving(seed, cap_micros):
     chance = random.Random(seed)
     cap = cap_micros * MICRO
     ledger = Ledger(cap, BOOK)
-    settled: list[Spent] = []
+    settled: list[Charge] = []
 
     async def call(number: int) -> None:
         provider, model = chance.choice(MODELS)
@@ -338,13 +347,13 @@ def test_the_cap_holds_under_any_interleaving(seed, cap_micros):
                     cuts = sorted(chance.randint(0, bound) for _ in range(3))
                     usage = Usage(cuts[0], cuts[1] - cuts[0], cuts[2] - cuts[1], output=chance.randint(0, limit))
                 settled.extend(reservation.settle([Charge(model, usage)]))
-                assert ledger.totals().total <= cap
+                assert ledger.cost().total <= cap
 
     async def run() -> None:
         tasks = [asyncio.create_task(call(number)) for number in range(50)]
         for _ in range(30):
             await asyncio.sleep(0)
-            assert ledger.held + ledger.totals().total <= cap
+            assert ledger.held + ledger.cost().total <= cap
             if chance.random() < 0.3:
                 chance.choice(tasks).cancel()
         outcomes = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
@@ -353,7 +362,7 @@ def test_the_cap_holds_under_any_interleaving(seed, cap_micros):
 
     asyncio.run(run())
     assert ledger.held == 0
-    totals = ledger.totals()
+    totals = ledger.cost()
     assert totals.total == sum((record.usd or Decimal(0) for record in settled), Decimal(0)) <= cap
     assert sum(totals.by_agent.values()) == sum(totals.by_model.values()) == totals.total
     assert not totals.unpriced

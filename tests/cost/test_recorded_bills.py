@@ -335,8 +335,8 @@ async def test_usd_are_exact() -> None:
         assert sum(known) == usd, (one.name, one.model)
         expected += usd
         compared[one.provider] += 1
-    assert ledger.totals().total == expected
+    assert ledger.cost().total == expected
     for provider, least in {"anthropic": 240, "openai": 240, "gemini": 170, "openrouter": 240, "xai": 40}.items():
         assert compared[provider] >= least, compared
-    assert ledger.totals().unpriced  # what no list knows is named, never counted as nothing
+    assert ledger.cost().unpriced  # what no list knows is named, never counted as nothing
     assert unknown["code_container"] >= 1

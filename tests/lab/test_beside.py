@@ -14,11 +14,11 @@ from sagent.lab.sessiondiff import Outcome, as_json, put_beside, show
 from sagent.lab.sessiondiff_html import write_beside
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
-from sagent.session.entries import Bill, opened, spent
+from sagent.session.entries import opened, spent
 from sagent.session.folds import spend
 from sagent.session.log import FileLog, read_log
 from sagent.session.store import Session, log_files
-from sagent.usage import Usage
+from sagent.usage import Charge, Usage
 
 EVIL = "</td></table><script>alert(1)</script>\x1b[31m"
 
@@ -49,7 +49,7 @@ def _turn(log: FileLog, model: str, usd: Decimal | None, text: str, *called: str
     said = assistant(text, *calls, model=f"anthropic/{model}", stop="tool_use" if calls else "end")
     log.append("message", encode_message(said, None))
     usage = Usage(input=10, output=3, cache_read=7)
-    log.append("spent", spent(Bill("root", "executor", "anthropic", model, usage, usd)))
+    log.append("spent", spent(Charge(model, usage, usd=usd, role="executor", provider="anthropic", agent="root")))
     for call in calls:
         denied = call.arguments["command"] == "rm"
         result = ToolResult(call.id, (Text("Permission denied: no" if denied else "fine"),), denied)
@@ -92,9 +92,9 @@ def test_figures_are_those_of_the_bills_to_the_last_digit(tmp_path: Path) -> Non
     beside = put_beside(one, other)
     for side, path in ((beside.left, one), (beside.right, other)):
         told = spend(entry for file in log_files(path) for entry in read_log(file))
-        assert side.total.usd == told.cost.total
-        assert side.total.usage == told.usage
-        assert {role: each.usd for role, each in side.by_role.items()} == told.cost.by_role
+        assert side.spent.whole.usd == told.cost().total
+        assert side.spent == told
+        assert {role: each.usd for role, each in side.spent.by_role.items()} == told.cost().by_role
     shown = as_json(beside)
     assert shown["a"]["cost"]["usd"] == "0.00370370367"  # type: ignore[index,call-overload]
     assert shown["b"]["cost"]["usd"] == "0.0000000000000000000000000002"  # type: ignore[index,call-overload]
@@ -104,7 +104,10 @@ def test_figures_are_those_of_the_bills_to_the_last_digit(tmp_path: Path) -> Non
 def test_a_price_that_is_not_known_makes_the_cost_a_minimum(tmp_path: Path) -> None:
     one = session(tmp_path / "a", ("Fix it.", [("Done.",)]), usd=None)
     with Session.open(one) as made:
-        made.log().append("spent", spent(Bill("root", "advisor:x", "openai", "gpt", Usage(input=1), Decimal("0.5"))))
+        made.log().append(
+            "spent",
+            spent(Charge("gpt", Usage(input=1), usd=Decimal("0.5"), role="advisor:x", provider="openai", agent="root")),
+        )
     beside = put_beside(one, one)
     lines = "\n".join(drawn(show(beside)))
     assert "≥ 0.5 USD" in lines

@@ -19,9 +19,9 @@ from sagent.lab.recording import (
 )
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
-from sagent.session.entries import Bill, opened, spent
+from sagent.session.entries import opened, spent
 from sagent.session.log import MemoryLog
-from sagent.usage import Usage
+from sagent.usage import Charge, Usage
 
 TWO = Message(
     "assistant",
@@ -56,7 +56,9 @@ class Script:
         return self.add("result", {"result": encode_result_part(result, None), "seconds": 0.5})
 
     def spent(self, role: str = "executor") -> "Script":
-        return self.add("spent", spent(Bill("root", role, "p", "m", Usage(input=1), Decimal(1))))
+        return self.add(
+            "spent", spent(Charge("m", Usage(input=1), usd=Decimal(1), role=role, provider="p", agent="root"))
+        )
 
     def read(self) -> Recording:
         try:

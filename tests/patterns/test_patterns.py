@@ -118,8 +118,8 @@ async def test_usage_is_summed_and_a_shared_ledger_counted_once() -> None:
     apart = bare(("y", bill), ledger=Ledger(None, PRICES))
     result = await sequential(parallel(*agents), apart, Own(str)).run("go")
     assert result.usage == Usage(input=45, output=12)
-    assert result.cost.total == shared.totals().total + apart.ledger.totals().total + 1
-    assert shared.totals().total == Decimal("0.000039")
+    assert result.cost.total == shared.cost().total + apart.ledger.cost().total + 1
+    assert shared.cost().total == Decimal("0.000039")
     assert set(result.cost.by_agent) == {"a", "b", "c", "root"}
 
 
@@ -128,7 +128,7 @@ async def test_a_cap_stops_a_step_with_that_error() -> None:
     first = bare(("x" * 400, Usage(input=300, output=199)), path="a", ledger=ledger)
     with pytest.raises(BudgetExceeded):
         await sequential(first, bare("never", path="b", ledger=ledger)).run("go")
-    assert ledger.totals().total <= Decimal("0.0005")
+    assert ledger.cost().total <= Decimal("0.0005")
 
 
 async def test_what_a_failed_member_had_and_used_is_kept() -> None:

@@ -368,7 +368,7 @@ async def test_the_team_s_cap_is_never_passed_by_roles_that_work_at_once() -> No
             (prices.price("anthropic", "some-model", usage) or Decimal(0) for usage in server.billed), Decimal(0)
         )
         assert 0 < billed <= cap
-        assert ledger.totals().total == billed
+        assert ledger.cost().total == billed
         assert ledger.held == 0
         assert result.error is not None and result.error.kind == "budget"
         await lead.aclose()

@@ -169,7 +169,7 @@ async def test_eleven_switches(tmp_path: Path) -> None:
         log = again.log()
         entries = list(log.entries())
         assert history(entries, log.blobs.get) == tuple(kept)
-        assert spend(entries).cost == ledger.totals()
+        assert spend(entries).cost() == ledger.cost()
     check_types(stage)
 
 
@@ -232,8 +232,8 @@ def check_only_new_things_are_said(stage: Stage) -> None:
 def check_money(stage: Stage, ledger: Ledger, entries: object, events: list[Event]) -> None:
     """What is told call by call, what the log says and what the ledger holds are one sum, and the servers' bill."""
     bills = [entry.body for entry in entries if entry.kind == "spent"]  # type: ignore[attr-defined]
-    assert sum(Decimal(str(bill["usd"])) for bill in bills) == ledger.totals().total > 0
-    assert set(ledger.totals().by_model) == set(PATHS)
+    assert sum(Decimal(str(bill["usd"])) for bill in bills) == ledger.cost().total > 0
+    assert set(ledger.cost().by_model) == set(PATHS)
     whole = [bill for bill in bills if not bill["estimated"]]
     estimated = [f"{bill['provider']}/{bill['model']}" for bill in bills if bill["estimated"]]
     assert estimated == [LARGE, LARGE, KIMI]  # whose server tells only who asks, and the interrupted call

@@ -238,5 +238,5 @@ def test_nothing_that_was_told_is_lost_by_kill_9_and_the_session_goes_on(seed: i
     assert verify(session, str(result["head"])).problems == ()
     check_logged(session, runner.told)
     cost = as_object(result["cost_usd"])["total"]
-    logged = sum((spend(read_log(file)).cost.total for file in log_files(session)), Decimal(0))
+    logged = sum((spend(read_log(file)).cost().total for file in log_files(session)), Decimal(0))
     assert float(logged) == pytest.approx(cost)

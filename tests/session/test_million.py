@@ -170,14 +170,14 @@ def long_log(session: Path, entries: int) -> int:
 RESUME = """
 import sys, tracemalloc
 from pathlib import Path
-from sagent.session.folds import bills, history, points, unread
+from sagent.session.folds import charges, history, points, unread
 from sagent.session.store import Session, summarize
 
 tracemalloc.start()
 with Session.open(Path(sys.argv[1])) as session:
     contents = session.log().contents()
     messages = history(contents, lambda _: None)
-    spent = sum(bill.usd for bill in bills(contents))
+    spent = sum(bill.usd for bill in charges(contents))
     unread(contents, lambda _: None), points(contents), summarize(session.path)
     print(len(messages), spent, tracemalloc.get_traced_memory()[1])
 """

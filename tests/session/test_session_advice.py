@@ -13,11 +13,12 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.events import Advice, AdviceStatus
 from sagent.providers import Anthropic
-from sagent.session.entries import Bill, spent
+from sagent.session.entries import spent
 from sagent.session.folds import bodies
 from sagent.session.log import MemoryLog
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Step, Turn, Usage
 from sagent.transcript.advice import Review, last_answer, rating, review
+from sagent.usage import Charge
 from sagent.usage import Usage as Tokens
 
 ADVISOR = "claude-opus-4-6"
@@ -38,7 +39,7 @@ def became(log: MemoryLog, of: str, outcome: str, advisor: str = "advisor", reas
 def bill(log: MemoryLog, role: str, usd: str | None, usage: Tokens = Tokens(input=10, output=2)) -> None:  # noqa: B008
     """Log a charge."""
     price = None if usd is None else Decimal(usd)
-    log.append("spent", spent(Bill(log.agent, role, "openai", "m", usage, price)))
+    log.append("spent", spent(Charge("m", usage, usd=price, role=role, provider="openai", agent=log.agent)))
 
 
 def of(log: MemoryLog) -> Review:

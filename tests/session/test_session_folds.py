@@ -7,10 +7,10 @@ import pytest
 from sagent.codec import encode_message, encode_result_part
 from sagent.errors import SessionCorrupt
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, assistant, user
-from sagent.session.entries import Bill, compacted, label, opened, read_spent, spent
-from sagent.session.folds import bills, branch, counts, history, origin, spend, title
+from sagent.session.entries import compacted, label, opened, read_spent, spent
+from sagent.session.folds import branch, charges, counts, history, origin, spend, title
 from sagent.session.log import MemoryLog
-from sagent.usage import Usage
+from sagent.usage import Charge, Usage
 
 
 def say(log: MemoryLog, message: Message) -> None:
@@ -69,20 +69,31 @@ def test_a_message_of_another_version_is_an_error_that_names_it(log: MemoryLog, 
 
 def test_a_charge_survives_to_the_last_digit(log: MemoryLog):
     every = [
-        Bill(
-            "root", "executor", "p", "m", Usage(1, 2, 3, 4, 5, 6), Decimal("0.1234567890123456789012345678901"), "batch"
+        Charge(
+            "m",
+            Usage(1, 2, 3, 4, 5, 6),
+            "batch",
+            Decimal("0.1234567890123456789012345678901"),
+            role="executor",
+            provider="p",
+            agent="root",
         ),
-        Bill("root/a", "advisor:x", "p", "n", Usage(), None, "", estimated=True),
+        Charge("n", Usage(), "", None, estimated=True, role="advisor:x", provider="p", agent="root/a"),
     ]
     for bill in every:
         log.append("spent", spent(bill))
-    assert list(bills(log.entries())) == every
-    assert read_spent({}) == Bill("", "", "", "", Usage(), None)
+    assert list(charges(log.entries())) == every
+    assert read_spent({}) == Charge("", Usage(), role="", provider="", agent="")
 
 
 def test_spend_is_summed_by_role_model_and_agent(log: MemoryLog):
     def charge(agent: str, role: str, model: str, usd: str | None) -> None:
-        log.append("spent", spent(Bill(agent, role, "p", model, Usage(input=1), Decimal(usd) if usd else None)))
+        log.append(
+            "spent",
+            spent(
+                Charge(model, Usage(input=1), usd=Decimal(usd) if usd else None, role=role, provider="p", agent=agent)
+            ),
+        )
 
     charge("root", "executor", "m", "0.1")
     fork = log.head
@@ -92,16 +103,16 @@ def test_spend_is_summed_by_role_model_and_agent(log: MemoryLog):
     charge("root", "compactor", "m", "0.05")
     charge("root", "executor", "new", None)
     found = spend(log.entries())  # the branch that was left was paid too
-    assert found.cost.total == Decimal("0.65")
-    assert (found.cost.executor, found.cost.advisor, found.cost.other) == (
+    assert found.cost().total == Decimal("0.65")
+    assert (found.cost().executor, found.cost().advisor, found.cost().other) == (
         Decimal("0.4"),
         Decimal("0.2"),
         Decimal("0.05"),
     )
-    assert found.cost.by_model == {"p/m": Decimal("0.45"), "p/n": Decimal("0.2"), "p/new": Decimal(0)}
-    assert found.cost.by_agent == {"root": Decimal("0.35"), "root/a": Decimal("0.3")}
-    assert found.cost.unpriced == ("p/new",)
-    assert (found.charges, found.usage) == (5, Usage(input=5))
+    assert found.cost().by_model == {"p/m": Decimal("0.45"), "p/n": Decimal("0.2"), "p/new": Decimal(0)}
+    assert found.cost().by_agent == {"root": Decimal("0.35"), "root/a": Decimal("0.3")}
+    assert found.cost().unpriced == ("p/new",)
+    assert (found.whole.charges, found.whole.usage, found.whole.unpriced) == (5, Usage(input=5), 1)
 
 
 def test_a_title_is_the_first_prompt_unless_a_person_gave_one(log: MemoryLog):
@@ -121,7 +132,7 @@ def test_a_title_is_the_first_prompt_unless_a_person_gave_one(log: MemoryLog):
 def test_an_empty_log_folds_to_nothing(log: MemoryLog):
     assert branch(log.entries()) == ()
     assert history(log.entries(), log.blobs.get) == ()
-    assert spend(log.entries()).cost.total == 0
+    assert spend(log.entries()).cost().total == 0
     assert (counts(log.entries()), origin(log.entries())) == ({}, {})
     with pytest.raises(ValueError, match="no entry"):
         branch(log.entries(), "0" * 64)

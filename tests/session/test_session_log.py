@@ -19,11 +19,11 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.json import canonical_bytes, json_freeze, sha256_hex
 from sagent.messages import ToolCall, ToolResult, assistant, user
 from sagent.session.blobs import BlobDirectory
-from sagent.session.entries import Bill, opened, spent
+from sagent.session.entries import opened, spent
 from sagent.session.folds import history
 from sagent.session.log import FileLog, read_log
 from sagent.session.store import Session
-from sagent.usage import Usage
+from sagent.usage import Charge, Usage
 
 
 def open_log(session: Path) -> FileLog:
@@ -39,7 +39,7 @@ def session(tmp_path: Path) -> Path:
         log.append("message", encode_message(user("say \u201chello\u201d\n\t\u00e9"), None))
         call = ToolCall("1", "Read", json_freeze({"n": [1, 2.5, None, True]}))  # pyright: ignore[reportArgumentType]
         log.append("message", encode_message(assistant("", call, stop="tool_use"), None))
-        log.append("spent", spent(Bill("root", "executor", "a", "b", Usage(1, 2), None)))
+        log.append("spent", spent(Charge("b", Usage(1, 2), role="executor", provider="a", agent="root")))
     return made.path
 
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import pytest
 from sagent.codec import VERSION, encode_message
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
 from sagent.messages import user
-from sagent.session.entries import Bill, opened, spent
+from sagent.session.entries import opened, spent
 from sagent.session.lock import Lock
 from sagent.session.store import Session, delete, find, latest, sessions, summaries
-from sagent.usage import Usage
+from sagent.usage import Charge, Usage
 
 HOLDER = """
 import sys
@@ -192,10 +193,10 @@ def test_a_listing_tells_what_each_session_was_about(state: Path, tmp_path: Path
         log = session.log()
         log.append("opened", opened(session.id, "root", "/work", {}))
         log.append("message", encode_message(user("x" * 200), None))
-        bill = Bill("root/a", "executor", "p", "m", Usage(1), Decimal("0.25"))
-        log.append("spent", spent(bill._replace(agent="root")))
+        bill = Charge("m", Usage(1), usd=Decimal("0.25"), role="executor", provider="p", agent="root/a")
+        log.append("spent", spent(replace(bill, agent="root")))
         log.child("root/a").append("spent", spent(bill))
-        last = log.child("root/a").append("spent", spent(bill._replace(model="n", usd=None)))
+        last = log.child("root/a").append("spent", spent(replace(bill, model="n", usd=None)))
         log.blobs.put(b"y" * 1000)
     first, second = summaries(state)
     assert (first.path, second.path) == (session.path, old)

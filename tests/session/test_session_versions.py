@@ -110,7 +110,7 @@ def test_it_reads_as_it_was_meant(session: Path):
         assert [each.message.sender for each in unread(entries, log.blobs.get)] == ["root/a"]
         assert [each.due.year for each in on_their_way(entries, log.blobs.get)] == [2027]
         spent = spend(entries)
-        assert (spent.cost.total, spent.usage.cache_write_1h, dict(spent.usage.fees)) == (
+        assert (spent.cost().total, spent.whole.usage.cache_write_1h, dict(spent.whole.usage.fees)) == (
             Decimal("0.0125"),
             5,
             {"web_search": 1},

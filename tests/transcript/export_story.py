@@ -8,10 +8,10 @@ from pathlib import Path
 from sagent.codec import encode_message, encode_result_part
 from sagent.lib.json import JsonObject
 from sagent.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
-from sagent.session.entries import Bill, opened, returned, spawned, spent
+from sagent.session.entries import opened, returned, spawned, spent
 from sagent.session.log import FileLog
 from sagent.session.store import Session
-from sagent.usage import Usage
+from sagent.usage import Charge, Usage
 
 KEY = "sk-ant-REDACTME0123456789abcdef"
 PASSWORD = "hunter2-correct-horse"
@@ -41,7 +41,14 @@ def turn(log: FileLog, number: int, name: str, arguments: dict, result: str, *, 
     log.append("request", {"sha256": "0" * 64, "size": 9, "model": MODEL, "parameters": {"max_tokens": 4096}})
     log.append("message", encode_message(said, keep))
     usage = Usage(input=100, output=20, cache_read=900)
-    log.append("spent", spent(Bill(log.agent, "executor", "anthropic", "claude-sonnet-4-6", usage, Decimal("0.01"))))
+    log.append(
+        "spent",
+        spent(
+            Charge(
+                "claude-sonnet-4-6", usage, usd=Decimal("0.01"), role="executor", provider="anthropic", agent=log.agent
+            )
+        ),
+    )
     answer = ToolResult(call.id, (Text(result),), failed)
     log.append("result", {"result": encode_result_part(answer, keep), "seconds": 1.25})
     log.append("message", encode_message(Message("user", (answer,)), keep))
@@ -75,7 +82,9 @@ def tell(path: Path) -> Path:
         said = {"advisor": "critic", "model": "openai/gpt-5.5", "trigger": "failures", "seconds": 2.5}
         log.append("advice", {**said, "status": "answered", "verdict": "adjust", "text": f"Test it. {EVIL}"})
         log.append("advice", {**said, "status": "withheld", "reason": "used up"})
-        log.append("spent", spent(Bill("root", "advisor:critic", "openai", "gpt-5.5", Usage(input=50), None)))
+        log.append(
+            "spent", spent(Charge("gpt-5.5", Usage(input=50), role="advisor:critic", provider="openai", agent="root"))
+        )
         log.append("compacted", {"stubs": [], "before": 9000, "after": 4000, "reason": "asked"})
         log.append("failed", {"kind": "rate_limit", "message": "slow down"})
         log.append("returned", returned("root/review", child.head))

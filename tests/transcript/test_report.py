@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -11,13 +12,13 @@ from hypothesis import strategies as st
 from sagent.codec import encode_event
 from sagent.events import Advice, Advised, Finished, ReplyFinished, Result
 from sagent.messages import assistant
-from sagent.session.entries import Bill, spent
+from sagent.session.entries import spent
 from sagent.session.store import Session, log_files
 from sagent.transcript.entries import read_entries
 from sagent.transcript.events import read_events
 from sagent.transcript.report import Report
 from sagent.transcript.steps import Charged, Consulted, Damaged, Refused, Remark, Turn
-from sagent.usage import Cost, Usage
+from sagent.usage import Charge, Cost, Usage
 
 
 def as_lines(*events) -> list[bytes]:
@@ -98,9 +99,11 @@ def test_consultations_of_a_session_are_told_alike(tmp_path, told):
     log = session.log()
     log.append("opened", {"session": "s", "cwd": "/w", "version": 1})
     log.append("advice", {key: value for key, value in encode_event(Advised("root", ADVICE)).items() if key != "type"})
-    bill = Bill("root", "advisor:critic", "openai", "gpt-5.5", ADVICE.usage, Decimal("0.0012"))
+    bill = Charge(
+        "gpt-5.5", ADVICE.usage, usd=Decimal("0.0012"), role="advisor:critic", provider="openai", agent="root"
+    )
     log.append("spent", spent(bill))
-    log.append("spent", spent(bill._replace(role="executor", usd=None)))
+    log.append("spent", spent(replace(bill, role="executor", usd=None)))
     session.close()
     text = told(read_entries(session.path, log_files(session.path)))
     assert "◆ critic (openai/gpt-5.5) · failures · adjust · 3.1 s" in text

@@ -373,7 +373,7 @@ def _read_session(name: str) -> Measured:
         elif body.get("role") == "assistant":
             replies += 1
             passed = body.get("stop") in ("end", "stop_sequence")
-    cost = spend(entry for log in logs for entry in log).cost
+    cost = spend(entry for log in logs for entry in log).cost()
     if not replies and logs[0][-1].kind != "failed":
         return Measured(())
     return Measured(

@@ -12,11 +12,12 @@ from sagent.cli.tables import write
 from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.lib.text import Table, printable
-from sagent.session.folds import SpentTotals, history, spend
+from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
 from sagent.session.retention import Glance, age, glances, prune, remove
 from sagent.session.store import Summary, find, latest, log_files, summarize
 from sagent.session.verify import repair
+from sagent.usage import Totals
 
 
 def run_sessions(argv: Sequence[str]) -> int:
@@ -140,9 +141,9 @@ def _transcript(path: Path) -> None:
     _say("")
 
 
-def _costs(spent: SpentTotals) -> None:
-    usage, cost = spent.usage, spent.cost
-    _say(f"calls    {spent.charges}")
+def _costs(spent: Totals) -> None:
+    usage, cost = spent.whole.usage, spent.cost()
+    _say(f"calls    {spent.whole.charges}")
     _say(
         f"tokens   {usage.input} in, {usage.cache_read} read from cache, "
         f"{usage.cache_write + usage.cache_write_1h} written to cache, {usage.output} out"

@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, cast
 
 from sagent.cost.genai.types import Constraint, ModelInfo, Provider, utc_time
-from sagent.cost.money import EXACT, ZERO
 from sagent.cost.tariff import Steps, Tariff, build_tariff
+from sagent.lib.money import EXACT, ZERO
 
 if TYPE_CHECKING:
     from sagent.cost.genai.types import TieredPrices, TimeOfDateConstraint

@@ -67,8 +67,8 @@ def test_it_reads_as_it_did(session: Path) -> None:
     assert [point.text for point in points(contents)] == ["Look at everything.", "and more?", "Another way, then."]
     assert title(contents) == "a session of format 1"
     every = [entry for file in log_files(session) for entry in read_log(file)]
-    assert set(spend(every).cost.by_agent) == {"root", "root/review"}
-    assert summarize(session).usd == spend(every).cost.total > 0
+    assert set(spend(every).cost().by_agent) == {"root", "root/review"}
+    assert summarize(session).usd == spend(every).cost().total > 0
 
 
 def test_it_goes_on(session: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Purses within purses: nothing is spent twice, what is set aside can be spent whole, and what is left comes back."""
+"""Budgets within budgets: nothing is spent twice, what is set aside can be spent whole, and what is left comes back."""
 
 import asyncio
 from decimal import Decimal
@@ -59,7 +59,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(50, 200))
-def test_whatever_is_allowed_spent_and_given_back_no_purse_is_passed(steps: list[Step], cap: int):
+def test_whatever_is_allowed_spent_and_given_back_no_budget_is_passed(steps: list[Step], cap: int):
     """Allowances come and go in any order, nested or not, with calls in flight across all of it."""
     ledger = Ledger(cap * MICRO, BOOK)
     asyncio.run(_play(ledger, steps, cap * MICRO))
@@ -102,14 +102,14 @@ async def _play(ledger: Ledger, steps: list[Step], cap: Decimal) -> None:
                 in_flight.pop(amount % len(in_flight)).release()
             case _:
                 continue
-        assert ledger.totals().total == spent
+        assert ledger.cost().total == spent
         assert ledger.held == sum((each.held for each in in_flight), Decimal(0))
         assert spent + ledger.held <= cap
-        root = ledger._purses[""]
-        for purse in ledger._purses.values():
-            assert purse.counted + purse.held + purse.aside <= (purse.cap or 0)
+        root = ledger._budgets[""]
+        for budget in ledger._budgets.values():
+            assert budget.counted + budget.held + budget.aside <= (budget.cap or 0)
         inner = sum(
-            (purse.claim for purse in ledger._purses.values() if purse.outer and purse.outer.living() is root),
+            (budget.claim for budget in ledger._budgets.values() if budget.outer and budget.outer.living() is root),
             Decimal(0),
         )
         assert root.aside == inner
@@ -121,7 +121,7 @@ async def _play(ledger: Ledger, steps: list[Step], cap: Decimal) -> None:
 
 
 def root_of(ledger: Ledger) -> "Budget[object, Reservation]":
-    return ledger._purses[""]  # type: ignore[return-value]
+    return ledger._budgets[""]  # type: ignore[return-value]
 
 
 async def test_a_call_that_waits_in_a_purse_that_is_given_back_goes_on_above():
@@ -136,7 +136,7 @@ async def test_a_call_that_waits_in_a_purse_that_is_given_back_goes_on_above():
     assert ledger.held == 40 * MICRO
     first.settle([Charge("flat", Usage(output=20))])
     second.release()
-    assert (ledger.held, ledger.totals().total) == (0, 20 * MICRO)
+    assert (ledger.held, ledger.cost().total) == (0, 20 * MICRO)
 
 
 async def test_more_than_is_left_cannot_be_set_aside():
