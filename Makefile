@@ -11,11 +11,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	  { echo "sagent needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "The venv module is missing. On Debian or Ubuntu: apt install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@echo "Installing sagent into $(VENV). This happens once:"
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/.developed: $(VENV)/.installed
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "Installing what tests and checks need into $(VENV). This happens once:"
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: $(VENV)/.installed
@@ -40,6 +42,7 @@ check: $(VENV)/.developed
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-timing 2>/dev/null || $(BIN)/lint-imports
 	@$(BIN)/pyright --pythonpath $(BIN)/python
+	@$(BIN)/python scripts/reading.py
 
 bench: $(VENV)/.developed
 	@$(BIN)/python -m tests.benchmarks

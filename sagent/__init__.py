@@ -3,12 +3,16 @@
 `run_task` and `load_config` are here as well, and imported when they are first asked for.
 """
 
-__version__ = "0.1.0"
+from sagent.version import __version__ as __version__
 
 
 def __getattr__(name: str) -> object:
-    if name not in ("load_config", "run_task"):
-        raise AttributeError(f"module 'sagent' has no attribute {name!r}")
-    from importlib import import_module  # the linter of layers need not see it: who imports this package has no part in
+    if name == "run_task":
+        from sagent.app.task import run_task
 
-    return getattr(import_module("sagent.app.task"), name)
+        return run_task
+    if name == "load_config":
+        from sagent.app.task import load_config
+
+        return load_config
+    raise AttributeError(f"module 'sagent' has no attribute {name!r}")

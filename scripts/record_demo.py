@@ -57,11 +57,11 @@ def main() -> None:
 
 def record() -> Iterator[str]:
     """The screens, with their escape sequences."""
-    script = read_script(ROOT / "sagent" / "cli" / "demo_script.json")
+    script = read_script(ROOT / "sagent" / "cli" / "commands" / "demo_script.json")
     with tempfile.TemporaryDirectory() as scratch, FakeProviderServer(script, strict=False).in_thread() as server:
         work, home = Path(scratch, "work"), Path(scratch, "home")
         home.mkdir()
-        shutil.copytree(ROOT / "sagent" / "cli" / "demo_project", work)
+        shutil.copytree(ROOT / "sagent" / "cli" / "commands" / "demo_project", work)
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),

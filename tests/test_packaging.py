@@ -1,9 +1,13 @@
 """What is installed: the wheel has every file the program needs, and `import sagent` does no work."""
 
+import os
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+
+from sagent.version import __version__
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,6 +21,11 @@ def test_the_wheel_is_complete(tmp_path: Path) -> None:
         names = set(archive.namelist())
         scripts = next(name for name in names if name.endswith("entry_points.txt"))
         assert b"sagent = sagent.bin.cli:main" in archive.read(scripts)
+        metadata = archive.read(scripts.replace("entry_points.txt", "METADATA")).decode()
+    assert "Project-URL: Source, https://" in metadata
+    links = re.findall(r"\]\(([^)]+)\)", metadata.partition("\n\n")[2])
+    assert any(link.endswith("docs/demo.svg") for link in links)
+    assert [link for link in links if not link.startswith("https://")] == []
     tracked = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "sagent").rglob("*")
@@ -34,7 +43,7 @@ def test_importing_does_no_work() -> None:
         "import sagent; print(sorted(set(sys.modules) - before), opened)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['sagent'] []"
+    assert done.stdout.strip() == "['sagent', 'sagent.version'] []"
 
 
 def test_modules_before_the_first_request_stay_few() -> None:
@@ -66,3 +75,24 @@ def test_modules_before_the_first_request_stay_few() -> None:
         check=True,
     )
     assert int(done.stdout.split()[-1]) <= 60
+
+
+def test_it_runs_as_a_module_and_as_a_file_by_its_path(tmp_path: Path) -> None:
+    program = ROOT / "sagent" / "bin" / "cli.py"
+    link = tmp_path / "sagent"
+    link.symlink_to(program)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for command, where in (
+        ([sys.executable, "-m", "sagent", "--version"], ROOT),
+        ([str(program), "--version"], tmp_path),
+        ([str(link), "--version"], tmp_path),
+    ):
+        done = subprocess.run(
+            command, cwd=where, env={"PATH": path}, capture_output=True, text=True, check=False
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (0, f"sagent {__version__}\n"), done.stderr
+
+
+def test_the_lines_a_reader_must_know_are_counted() -> None:
+    done = subprocess.run([sys.executable, "scripts/reading.py"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert re.search(r"lines a reader must know: [\d,]+ \(vocabulary [\d,]+, contracts [\d,]+, engine", done.stdout)

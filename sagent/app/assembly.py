@@ -9,7 +9,7 @@ from datetime import date
 from itertools import chain
 from pathlib import Path
 
-from sagent import __version__, tools
+from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
 from sagent.app.advisors import advisors_of
 from sagent.app.models import catalog, choose_model
@@ -34,6 +34,7 @@ from sagent.session.names import agent_of
 from sagent.session.store import Session, copy, delete, find, is_session, latest, log_files
 from sagent.tool import Tool, Workspace
 from sagent.usage import Charge
+from sagent.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,6 @@ async def _mcp_tools(settings: Settings, stack: AsyncExitStack, notices: list[st
 
 
 def policy_of(settings: Settings) -> PermissionPolicy:
-    """What the settings allow."""
     rules = Rules.parse(settings.allow, settings.deny)
     return PermissionPolicy(settings.permission_mode, rules, private=(settings.config_dir,))
 
@@ -326,7 +326,6 @@ class Aside:
         self.study: Callable[[], Coroutine[None, None, None] | None] = lambda: None
 
     def on_event(self, event: Event) -> None:
-        """Note that the agent is busy."""
         loop = asyncio.get_running_loop()
         self._last = loop.time()
         if self._timer is None and not isinstance(event, Finished):
@@ -351,7 +350,6 @@ class Aside:
             self._log.append("environment", state)
 
     async def aclose(self) -> None:
-        """Stop what still runs."""
         if self._timer is not None:
             self._timer.cancel()
         if self._studying is not None:

@@ -164,7 +164,6 @@ class Choice:
         return f"{name} {parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/ ")
 
     async def aclose(self) -> None:
-        """Close every provider."""
         for provider in self.opened.values():
             await provider.aclose()
 
@@ -351,7 +350,6 @@ def _row(settings: Settings, name: str) -> Row:
 
 
 def _rows(settings: Settings) -> Mapping[str, Row]:
-    """The person's own providers, as rows."""
     return {name: own.row for name, own in settings.providers.items()}
 
 

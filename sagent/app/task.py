@@ -30,7 +30,6 @@ class RoleUsage:
     usd: Decimal | None = Decimal(0)
 
     def add(self, charge: Charge) -> "RoleUsage":
-        """With one charge more."""
         usd = None if self.usd is None or charge.usd is None else self.usd + charge.usd
         read, written = charge.usage.total_input, charge.usage.output
         return RoleUsage(self.calls + 1, self.input_tokens + read, self.output_tokens + written, usd)

@@ -1,10 +1,12 @@
+#!/usr/bin/env python3
 """`sagent`: the entry point, also as `python sagent/bin/cli.py` from a checkout. Answers --version before all else."""
 
 import gc
+import os
 import sys
 
 if __name__ == "__main__":  # run as a file: the checkout takes the place of this directory on the path
-    sys.path[0] = __file__.rsplit("/", 3)[0] if __file__.count("/") >= 3 else "../.."
+    sys.path[0] = os.path.realpath(__file__).rsplit("/", 3)[0]
 
 
 def main() -> int:
@@ -13,7 +15,7 @@ def main() -> int:
     _open_standard_streams()
     argv = sys.argv[1:]
     if argv in (["--version"], ["-V"]):
-        from sagent import __version__
+        from sagent.version import __version__
 
         sys.stdout.write(f"sagent {__version__}\n")
         return 0
@@ -24,8 +26,6 @@ def main() -> int:
 
 def _open_standard_streams() -> None:
     """Where the caller closed a standard stream, nothing is there instead: no file we open may take its place."""
-    import os
-
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             while (opened := os.open(os.devnull, os.O_RDWR)) < number:

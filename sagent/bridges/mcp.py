@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 20.0  # seconds that a server may take to be ready
 MOST_TOOLS = 128  # of one server
-_MISSING = "MCP servers need a package that is not installed: pip install 'sagent[mcp]'"
 
 
 @asynccontextmanager
@@ -38,7 +37,10 @@ async def open_servers(servers: Mapping[str, McpServer], notices: list[str]) -> 
     try:
         await asyncio.to_thread(_load)
     except ImportError:
-        notices.append(f"{_MISSING}. {', '.join(servers)} is done without.")
+        from sagent.lib.installed import install_command
+
+        hint = install_command("mcp")
+        notices.append(f"MCP servers need a package that is not installed: {hint}. Without it: {', '.join(servers)}.")
         yield ()
         return
     links = [Link(name, server) for name, server in servers.items()]

@@ -32,11 +32,49 @@ exit codes:
   0 done   1 failed   2 usage   3 budget   4 turn or round limit   130, 143 interrupted"""
 
 
+SESSION = "a session by its path, its id or the beginning of one; the last one if left out"
+
+
 class Parser(argparse.ArgumentParser):
-    """A parser that raises UsageError, with the nearest valid flag, instead of leaving the process."""
+    """A command's parser. It raises UsageError, with the nearest valid flag, instead of leaving the process."""
+
+    def __init__(
+        self,
+        command: str = "",
+        description: str | None = None,
+        *,
+        prog: str = "",  # argparse gives it to the parser of an operation
+        usage: str | None = None,
+        epilog: str | None = None,
+        argument_default: str | None = None,
+    ) -> None:
+        super().__init__(
+            prog=prog or f"sagent {command}".rstrip(),
+            description=description,
+            usage=usage,
+            epilog=epilog,
+            argument_default=argument_default,
+            formatter_class=argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def add_cwd(self) -> None:
+        self.add_argument("--cwd", metavar="DIR", help="as if called in this directory")
+
+    def add_config(self) -> None:
+        self.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
+
+    def add_executor(self, title: str) -> argparse._ArgumentGroup:
+        """A group with another name of --model, and addresses that are one model's alone."""
+        group = self.add_argument_group(title)
+        group.add_argument("--executor", metavar="M", help="the model that does the work: another name of --model")
+        group.add_argument("--executor-api-base", metavar="URL", help="where the executor's server is, for it alone")
+        group.add_argument(
+            "--advisor-api-base", metavar="URL", action="append", help="where the advisor's is; one for each --advisor"
+        )
+        return group
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of exiting."""
         raise UsageError(f"{message.rstrip('.')}.{self._nearest(message)} See {self.prog} --help.")
 
     def _nearest(self, message: str) -> str:
@@ -50,18 +88,24 @@ class Parser(argparse.ArgumentParser):
         return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
+def take_executor(flags: dict[str, object]) -> None:
+    """Read `--executor` as `--model`. Raises UsageError where both are given."""
+    if "executor" in flags:
+        if "model" in flags:
+            raise UsageError("--executor and --model name the same: give one of them.")
+        flags["model"] = flags.pop("executor")
+
+
 def run_parser() -> Parser:
     """`sagent [flags] [prompt]`. Only flags that were given appear in the parsed namespace."""
     width = max(map(len, COMMANDS))
     commands = "\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items())
     parser = Parser(
-        prog="sagent",
+        "",
         usage="sagent [flags] [PROMPT]   |   ... | sagent [flags] [PROMPT]   |   sagent COMMAND",
         description="A coding agent on any model of any provider. With a prompt, or piped input, it answers and exits.",
         epilog=EPILOG.format(commands=commands),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
     )
     parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped input is attached as context")
     parser.add_argument("-p", "--print", action="store_true", help="answer and exit, as with any prompt; no session")
@@ -70,7 +114,6 @@ def run_parser() -> Parser:
 
 
 def add_flags(parser: Parser) -> None:
-    """The flags of a run."""
     _model_flags(parser.add_argument_group("model"))
     _advisor_flags(parser.add_argument_group("advisor"))
     _limit_flags(parser.add_argument_group("limits"))
@@ -156,6 +199,6 @@ def _session_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def _version() -> str:
-    from sagent import __version__
+    from sagent.version import __version__
 
     return __version__

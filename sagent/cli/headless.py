@@ -44,7 +44,6 @@ def exit_code(result: Result, signal_number: int | None = None) -> int:
 
 
 def failed(error: SagentError) -> Result:
-    """The result of a run that could not begin."""
     return Result("", (), "error", Failure(error.kind, str(error)))
 
 
@@ -182,7 +181,6 @@ async def _answer(agent: Agent, message: Message) -> Result:
 
 
 async def one(prompt: Prompt) -> AsyncIterator[Prompt]:
-    """A single prompt as a stream."""
     yield prompt
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sagent.config import Settings
+    from sagent.policy.permissions import PermissionPolicy
     from sagent.repl.opening import Asker, Listener, Opened
     from sagent.tools.ask import Answerer
 
@@ -32,21 +33,21 @@ async def open_session(
     settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer"
 ) -> "AsyncGenerator[Opened]":
     """A session as the REPL holds it. Raises what `open_agent` raises."""
-    await asyncio.to_thread(_load_engine)  # imports are slow, and somebody may be typing
-    from sagent.app import open_agent, policy_of
+    policy = await asyncio.to_thread(_load_policy, settings)
+    from sagent.app import open_agent
     from sagent.repl.opening import Opened
     from sagent.tools.ask import AskUser
 
-    policy = policy_of(settings)
     more = (AskUser(answer),) if settings.tools is None else ()
     async with open_agent(settings, listener, ask, policy, more) as agent:
         yield Opened(agent, policy)
 
 
-def _load_engine() -> None:
-    from importlib import import_module
-
-    import_module("sagent.app")
+def _load_policy(settings: "Settings") -> "PermissionPolicy":
+    """The policy, and with it the engine: its imports are slow, and somebody may be typing."""
     import gc
 
+    from sagent.app import policy_of
+
     gc.freeze()  # modules stay anyway: looking through them again and again is what a collection would take longest for
+    return policy_of(settings)

@@ -65,7 +65,6 @@ def _talk(flags: Mapping[str, object]) -> int:
 
 
 def _on_terminal() -> bool:
-    """Whether a person sits at both ends."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

@@ -37,13 +37,9 @@ ROOT = "root"  # the agent that the person talks to
 class Renderer(Protocol):
     """Takes every event of a run, then its result."""
 
-    def on_event(self, event: Event) -> None:
-        """Something happened."""
-        ...
+    def on_event(self, event: Event) -> None: ...
 
-    def on_result(self, result: Result) -> None:
-        """The run is over."""
-        ...
+    def on_result(self, result: Result) -> None: ...
 
 
 def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
@@ -73,7 +69,6 @@ class JsonRenderer:
             warn(event, self._err)
 
     def on_result(self, result: Result) -> None:
-        """The object."""
         self._out.write(json_dump(encode_result(result)) + "\n")
         self._out.flush()
 
@@ -93,7 +88,6 @@ class StreamRenderer:
         self._on_failure = on_failure
 
     def on_event(self, event: Event) -> None:
-        """A line."""
         if isinstance(event, Finished) and event.agent == ROOT:
             return  # told by on_result, last
         if not self._lines and self._defer is not None:
@@ -103,12 +97,10 @@ class StreamRenderer:
             self.flush()
 
     def on_result(self, result: Result) -> None:
-        """The last line."""
         self._lines.append(json_dump({"type": "result", "agent": ROOT, **encode_result(result)}))
         self.flush()
 
     def flush(self) -> None:
-        """Write what is waiting."""
         if not self._lines:
             return
         text = "\n".join(self._lines) + "\n"

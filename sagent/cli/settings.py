@@ -2,9 +2,13 @@
 
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from sagent.config import Settings, load
 from sagent.errors import SagentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def load_settings(flags: Mapping[str, object]) -> Settings:
@@ -25,3 +29,10 @@ def load_or_report(flags: Mapping[str, object]) -> Settings:
 
             JsonRenderer(binary_safe(sys.stdout)).on_result(failed(error))
         raise
+
+
+def session_path(settings: Settings, name: str | None) -> "Path":
+    """The session of a name: a path, an id or its beginning; the last of the directory without one."""
+    from sagent.session.store import find, latest
+
+    return find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from sagent.config.fields import Field, Place, Reader, RefusedError, decimal, nearest, texts, url, usd, whole
 from sagent.config.settings import Address
+from sagent.config.values import PathBase, Reader, RefusedError, texts, url, usd, whole
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -35,25 +35,25 @@ class MemberError(RefusedError):
         self.member = member
 
 
-def read_advisors(value: object, place: Place) -> tuple[Placed, ...]:
+def read_advisors(value: object, base: PathBase) -> tuple[Placed, ...]:
     """Advisors from a list of texts, or from one text with `;` or new lines between; "none" is nobody."""
     items = value.replace(";", "\n").splitlines() if isinstance(value, str) else texts(value, "advisors")
     specs = [item.strip() for item in items if item.strip()]
-    return () if len(specs) == 1 and specs[0] in NONE else named_apart([read_spec(spec, place) for spec in specs])
+    return () if len(specs) == 1 and specs[0] in NONE else named_apart([read_spec(spec, base) for spec in specs])
 
 
-def read_spec(text: str, place: Place) -> Placed:
-    """The advisor of `[NAME=]PROVIDER/MODEL[,effort=E]...`; its role's path starts at `place`."""
+def read_spec(text: str, base: PathBase) -> Placed:
+    """The advisor of `[NAME=]PROVIDER/MODEL[,effort=E]...`; its role's path starts at `base`."""
     from sagent.advisor.advisor import parse_advisor
     from sagent.errors import UsageError
 
     try:
-        return Placed(_with_role(parse_advisor(text), place))
+        return Placed(_with_role(parse_advisor(text), base))
     except UsageError as error:
         raise RefusedError(str(error)) from error
 
 
-def read_table(table: Mapping[str, object], place: Place) -> Placed:
+def read_table(table: Mapping[str, object], base: PathBase) -> Placed:
     """The advisor of a table of MEMBERS, its `model` needed. Raises MemberError."""
     name = _text(table, "name") if "name" in table else ""
     if unfit := next((letter for letter in name if letter in "=,"), ""):
@@ -65,20 +65,20 @@ def read_table(table: Mapping[str, object], place: Place) -> Placed:
     if "effort" in table:
         told.append(f"effort={_text(table, 'effort')}")
     if "max_calls" in table:
-        told.append(f"max_calls={_checked(table, 'max_calls', whole(0), place)}")
+        told.append(f"max_calls={_checked(table, 'max_calls', whole(0), base)}")
     if "max_usd" in table:
-        told.append(f"max_usd={cast('Decimal', _checked(table, 'max_usd', usd, place)):f}")
+        told.append(f"max_usd={cast('Decimal', _checked(table, 'max_usd', usd, base)):f}")
     if "tools" in table:
         told.append(f"tools={','.join(_tools(table))}")
-    placed = read_spec(",".join(told), place)
+    placed = read_spec(",".join(told), base)
     role = _text(table, "role") if "role" in table else ""
-    return Placed(_with_role(replace(placed.advisor, role=role), place), read_address(table, place))
+    return Placed(_with_role(replace(placed.advisor, role=role), base), read_address(table, base))
 
 
-def read_address(table: Mapping[str, object], place: Place) -> Address:
+def read_address(table: Mapping[str, object], base: PathBase) -> Address:
     """`api_base` and `api_key` of a table. Raises MemberError; a key is never quoted."""
-    base = cast("str", _checked(table, "api_base", url, place)) if "api_base" in table else ""
-    return Address(base, _text(table, "api_key") if "api_key" in table else "")
+    address = cast("str", _checked(table, "api_base", url, base)) if "api_base" in table else ""
+    return Address(address, _text(table, "api_key") if "api_key" in table else "")
 
 
 def named_apart(found: Sequence[Placed]) -> tuple[Placed, ...]:
@@ -91,13 +91,13 @@ def named_apart(found: Sequence[Placed]) -> tuple[Placed, ...]:
     return tuple(found)
 
 
-def _with_role(advisor: "Advisor", place: Place) -> "Advisor":
+def _with_role(advisor: "Advisor", base: PathBase) -> "Advisor":
     if not advisor.role:
         return advisor
     from sagent.advisor.advisor import role_text
     from sagent.errors import UsageError
 
-    path = place.path(advisor.role)
+    path = base.path(advisor.role)
     found = replace(advisor, role=str(path))
     try:
         role_text(found, path.parent)
@@ -120,54 +120,8 @@ def _tools(table: Mapping[str, object]) -> list[str]:
         raise MemberError("tools", str(error)) from error
 
 
-def _checked(table: Mapping[str, object], member: str, read: Reader, place: Place) -> object:
+def _checked(table: Mapping[str, object], member: str, read: Reader, base: PathBase) -> object:
     try:
-        return read(table[member], place)
+        return read(table[member], base)
     except RefusedError as error:
         raise MemberError(member, f"{member} = {table[member]!r}: {error}") from error
-
-
-# -- the rules ---------------------------------------------------------------------------------------------------------
-
-
-def _triggers(value: object, place: Place) -> tuple[str, ...]:
-    from sagent.advisor.rules import TRIGGERS
-
-    del place
-    names = [name.strip() for each in texts(value, "triggers") for name in each.split(",") if name.strip()]
-    if names in (["none"], ["all"]):
-        return TRIGGERS if names == ["all"] else ()
-    for name in names:
-        if name not in TRIGGERS:
-            raise RefusedError(f"give all, none, or some of {', '.join(TRIGGERS)}{nearest(name, TRIGGERS)}")
-    return tuple(dict.fromkeys(names))
-
-
-def _part(value: object, place: Place) -> float:
-    del place
-    part = float(decimal(value, "give a number from 0 to 1"))
-    if part > 1:
-        raise RefusedError("give a number from 0 to 1")
-    return part
-
-
-def _bound(value: object, place: Place) -> object:
-    return None if value == "none" else whole(0)(value, place)
-
-
-RULES: Mapping[str, Field] = {
-    field.member: field
-    for field in (
-        Field("advisor_rules.triggers", _triggers),
-        Field("advisor_rules.failure_threshold", whole(1)),
-        Field("advisor_rules.confidence_threshold", _part),
-        Field("advisor_rules.stagnation_turns", whole(2)),
-        Field("advisor_rules.cooldown_turns", whole(0)),
-        Field("advisor_rules.max_advisor_calls", _bound, "lower"),
-        Field("advisor_rules.max_session_calls", _bound, "lower"),
-        Field("advisor_rules.max_usd", usd, "lower"),
-        Field("advisor_rules.max_share", _part, "lower"),
-        Field("advisor_rules.max_tokens", whole(0), "lower"),
-    )
-}
-"""The members of sagent.advisor.rules.Rules, by name. A project's file may lower what bounds them, and no more."""

@@ -2,12 +2,13 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import TypeAlias, cast
 
 from sagent.errors import ConfigError
+from sagent.lib.text import nearest
 
 NAME = "config.toml"
 NAMES = (NAME, "config.yaml", "config.yml")
@@ -29,8 +30,21 @@ class File:
         self._lines = lines
 
     def where(self, *keys: str) -> str:
-        """FILE:LINE of a key."""
         return f"{self.path}:{self.line(*keys)}"
+
+    def error(self, keys: Line, message: str) -> ConfigError:
+        """What is wrong at a key."""
+        return ConfigError(f"{self.where(*keys)}: {message}{'' if message.endswith(('.', '?', '!')) else '.'}")
+
+    def unknown(self, keys: Line, names: Iterable[str], what: str = "setting") -> ConfigError:
+        hint = nearest(keys[-1], names) or f"; accepted are {', '.join(names)}"
+        return self.error(keys, f"there is no {what} {'.'.join(keys)}{hint}")
+
+    def table(self, keys: Line, value: object) -> Mapping[str, object]:
+        """The value, which has to be a table. Raises ConfigError."""
+        if isinstance(value, Mapping):
+            return cast("Mapping[str, object]", value)
+        raise self.error(keys, f"{'.'.join(keys)} must be a table, [{'.'.join(keys)}]")
 
     def line(self, *keys: str) -> int:
         """The line on which a key's value begins, from 1.

@@ -30,7 +30,9 @@ def has_keyring() -> bool:
 def keep_key(provider: str, key: str) -> None:
     """Keep a provider's key. Raises OSError where the keyring refuses."""
     if (keyring := _keyring()) is None:
-        raise OSError("there is no keyring: install sagent[keyring]")
+        from sagent.lib.installed import install_command
+
+        raise OSError(f"there is no keyring: {install_command('keyring')}")
     try:
         keyring.set_password(_SERVICE, provider, key)
     except Exception as error:  # each backend has errors of its own

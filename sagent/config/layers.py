@@ -10,7 +10,6 @@ from sagent.config.advisors import (
     EXECUTOR,
     MEMBERS,
     NONE,
-    RULES,
     STRANGER,
     MemberError,
     Placed,
@@ -19,12 +18,14 @@ from sagent.config.advisors import (
     read_spec,
     read_table,
 )
-from sagent.config.fields import FIELDS, TABLES, Field, Place, RefusedError, is_stricter, nearest
+from sagent.config.fields import FIELDS, RULES, TABLES, Field, is_stricter
 from sagent.config.files import NAME, File, Line, directory, expand, find_file, read_file
 from sagent.config.servers import addresses, own_address, place_executor, provider_of, with_path
 from sagent.config.settings import Address, CustomProvider, Settings
+from sagent.config.values import PathBase, RefusedError
 from sagent.context.instructions import repository_root
 from sagent.errors import ConfigError, UsageError
+from sagent.lib.text import nearest
 
 _OTHER_VARIABLES = ("SAGENT_CONFIG", "SAGENT_CUSTODY")  # the second marks sagent's own commands
 _NEVER = "a project's file may not set it"
@@ -49,7 +50,7 @@ def load(
 ) -> Settings:
     """The settings in force. `flags` by setting or flag name, as text or as typed values; None is not given.
 
-    `environ` and `cwd` are this process's own where left out; `file` takes the place of the person's. Raises
+    `environ` and `cwd` are this process's own where left out; `file` takes the base of the person's. Raises
     ConfigError that names the place and what is accepted. What a project's file may not set is left out, with a
     warning.
     """
@@ -69,7 +70,7 @@ def load(
         builder.take_file(project, trusted=False)
     builder.take_environment()
     for field, value in given:
-        builder.take(field, value, f"--{field.flag_name}", Place(cwd, home))
+        builder.take(field, value, f"--{field.flag_name}", PathBase(cwd, home))
     builder.put_model_aside()
     builder.take_addresses((flags or {}).get("executor_api_base"), (flags or {}).get("advisor_api_base"))
     return builder.settings()
@@ -105,7 +106,7 @@ def _project_file(builder: "_SettingsBuilder", given: list[tuple[Field, object]]
     for field, value in [*_environment(builder.environ), *given]:
         if field.name == "cwd":
             origin = f"--{field.flag_name}" if (field, value) in given else field.variable
-            probe.take(field, value, origin, Place(builder.cwd, builder.home))
+            probe.take(field, value, origin, PathBase(builder.cwd, builder.home))
     work = probe.values["cwd"]
     assert isinstance(work, Path)
     return (repository_root(work) or work) / ".sagent" / NAME
@@ -135,7 +136,7 @@ class _SettingsBuilder:
         if named or file is not None:
             self.named_by = "SAGENT_CONFIG" if file is None else "--config"
             try:
-                self.user_file = Place(self.cwd, self.home).path(named)
+                self.user_file = PathBase(self.cwd, self.home).path(named)
             except RefusedError as error:
                 raise ConfigError(f"{self.named_by}: {error}.") from error
             return
@@ -143,7 +144,6 @@ class _SettingsBuilder:
         self.warnings += [several] if several else []
 
     def settings(self) -> Settings:
-        """The value."""
         values = {name: value for name, value in self.values.items() if name != "cwd" and "." not in name}
         values |= self._advisors()
         if self.values.get("continue_session") and self.values.get("session"):
@@ -189,21 +189,21 @@ class _SettingsBuilder:
 
     def take_addresses(self, executor: object, advisors: object) -> None:
         """The layer of `--executor-api-base` and `--advisor-api-base`, which say where the models in force are."""
-        place = Place(self.cwd, self.home)
+        base = PathBase(self.cwd, self.home)
         if executor is not None:
             field = _FIELDS["base_url"]
             if self.origins.get("base_url", "").startswith("--"):
                 raise ConfigError("--base-url and --executor-api-base say the same: give one of them.")
             name = str(self.values.get("provider") or "").lower()
             rows = self._rows()
-            url = str(self._read(field, executor, "--executor-api-base", place))
+            url = str(self._read(field, executor, "--executor-api-base", base))
             provider = name or provider_of(str(self.values.get("model") or ""), rows, url)
             self._set(field, with_path(url, provider, rows), "--executor-api-base")
             self._apart = provider, self._apart[1] if self._apart else own_address(provider, rows, self.environ)
         if advisors is not None:
-            self._take_advisor_addresses(advisors, place)
+            self._take_advisor_addresses(advisors, base)
 
-    def _take_advisor_addresses(self, given: object, place: Place) -> None:
+    def _take_advisor_addresses(self, given: object, base: PathBase) -> None:
         urls = [given] if isinstance(given, str) else list(cast("list[object]", given))
         placed = cast("tuple[Placed, ...]", self.values.get("advisors", ()))
         if len(urls) != len(placed):
@@ -211,7 +211,7 @@ class _SettingsBuilder:
                 f"--advisor-api-base: each advisor needs one, in their order; advisors: {len(placed)}, "
                 f"addresses: {len(urls)}."
             )
-        read = [self._read(_FIELDS["base_url"], url, "--advisor-api-base", place) for url in urls]
+        read = [self._read(_FIELDS["base_url"], url, "--advisor-api-base", base) for url in urls]
         self.values["advisors"] = tuple(
             Placed(each.advisor, Address(str(url))) for each, url in zip(placed, read, strict=True)
         )
@@ -221,9 +221,9 @@ class _SettingsBuilder:
         assert isinstance(cwd, Path)
         return cwd.resolve()
 
-    def take(self, field: Field, value: object, origin: str, place: Place) -> None:
+    def take(self, field: Field, value: object, origin: str, base: PathBase) -> None:
         """A value of a trusted layer. Raises ConfigError."""
-        found = self._read(field, value, origin, place)
+        found = self._read(field, value, origin, base)
         self._check_rules(field, found, origin)
         self._set(field, found, origin)
 
@@ -241,9 +241,9 @@ class _SettingsBuilder:
                 hint = nearest(tool, BUILTIN) or f"; the tools are {', '.join(BUILTIN)}."
                 self.warnings.append(f"{where}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
 
-    def _read(self, field: Field, value: object, origin: str, place: Place) -> object:
+    def _read(self, field: Field, value: object, origin: str, base: PathBase) -> object:
         try:
-            return field.read(value, place)
+            return field.read(value, base)
         except RefusedError as error:
             if isinstance(value, Mapping):  # not shown: it may hold a key
                 hint = nearest(field.name, TABLES) or f": {error}."
@@ -263,7 +263,7 @@ class _SettingsBuilder:
     def take_environment(self) -> None:
         """The layer of `SAGENT_...` variables; one that means nothing is warned of."""
         for field, value in _environment(self.environ):
-            self.take(field, value, field.variable, Place(self.cwd, self.home))
+            self.take(field, value, field.variable, PathBase(self.cwd, self.home))
         known = [*(field.variable for field in (*FIELDS, *RULES.values())), *_OTHER_VARIABLES]
         for name in self.environ:
             if name.startswith("SAGENT_") and name not in known:
@@ -274,9 +274,7 @@ class _SettingsBuilder:
         seen: dict[str, str] = {}
         for keys, field, value in _members(file):
             if field.name in seen:
-                raise ConfigError(
-                    f"{file.where(*keys)}: {'.'.join(keys)} and {seen[field.name]} are one setting: keep one of them."
-                )
+                raise file.error(keys, f"{'.'.join(keys)} and {seen[field.name]} are one setting: keep one of them")
             seen[field.name] = ".".join(keys)
             if field.name == "advisors" and trusted:
                 self._take_advisors(file, keys, value)
@@ -301,40 +299,38 @@ class _SettingsBuilder:
             try:
                 named_apart(found)
             except RefusedError as error:
-                raise ConfigError(f"{file.where(*here)}: {error}.") from None
+                raise file.error(here, f"{error}") from None
         self._set(_FIELDS["advisors"], tuple(found), str(file.path))
 
     def _advisor(self, file: File, keys: Line, item: object) -> Placed:
-        place = Place(file.path.parent, self.home)
+        base = PathBase(file.path.parent, self.home)
         try:
             if isinstance(item, Mapping):
-                return read_table(self._filled(file, keys, cast("Mapping[str, object]", item), MEMBERS), place)
+                return read_table(self._filled(file, keys, cast("Mapping[str, object]", item), MEMBERS), base)
             if isinstance(item, str):
-                return read_spec(str(_expanded(file, keys, item, self.environ)), place)
+                return read_spec(str(_expanded(file, keys, item, self.environ)), base)
         except RefusedError as error:
             where = file.where(*keys, *((error.member,) if isinstance(error, MemberError) else ()))
             raise ConfigError(f"{where}: {'.'.join(keys)}: {error}{_stop(str(error))}") from None
-        raise ConfigError(
-            f"{file.where(*keys)}: {'.'.join(keys)}: give an advisor as a text, or as a table of {', '.join(MEMBERS)}."
-        )
+        raise file.error(keys, f"{'.'.join(keys)}: give an advisor as a text, or as a table of {', '.join(MEMBERS)}")
 
     def _filled(self, file: File, keys: Line, table: Mapping[str, object], names: tuple[str, ...]) -> dict[str, object]:
         """A table whose members are known, variables filled in."""
         for name in table:
             if name not in names:
-                raise ConfigError(_unknown(file, (*keys, name), names))
+                raise file.unknown((*keys, name), names)
         return {name: _expanded(file, (*keys, name), value, self.environ) for name, value in table.items()}
 
     def _take_executor(self, file: File) -> None:
         """`executor = {model, api_base, api_key}`: the model, and an entry of [providers] for the model's provider."""
-        table = self._filled(file, ("executor",), _table(file, ("executor",), file.data["executor"]), EXECUTOR)
+        table = self._filled(file, ("executor",), file.table(("executor",), file.data["executor"]), EXECUTOR)
         if "model" not in table:
-            raise ConfigError(f"{file.where('executor')}: executor.model is missing: give PROVIDER/MODEL.")
+            raise file.error(("executor",), "executor.model is missing: give PROVIDER/MODEL")
         model = str(self._read_in(file, ("executor", "model"), _FIELDS["model"], table["model"]))
         try:
-            address = read_address(table, Place(file.path.parent, self.home))
+            address = read_address(table, PathBase(file.path.parent, self.home))
         except MemberError as error:
-            raise ConfigError(f"{file.where('executor', error.member)}: executor.{error}{_stop(str(error))}") from None
+            raise file.error(("executor", error.member), f"executor.{error}") from None
         if address != Address():
             rows = self._rows()
             provider = str(self.values.get("provider") or "").lower() or provider_of(model, rows, address.base_url)
@@ -349,7 +345,7 @@ class _SettingsBuilder:
             try:
                 placed = place_executor(provider, address, rows)
             except UsageError as error:
-                raise ConfigError(f"{file.where('executor')}: executor: {error}") from error
+                raise file.error(("executor",), f"executor: {error}") from error
             self._apart = provider, own_address(provider, rows, self.environ)
             self.values["providers"] = {**rows, provider: placed}
             self.origins["providers"] = str(file.path)
@@ -357,7 +353,7 @@ class _SettingsBuilder:
 
     def _take_key(self, file: File, keys: tuple[str, ...], field: Field, value: object, *, trusted: bool) -> None:
         if keys[0] == "permissions" and isinstance(value, str):
-            raise ConfigError(f'{file.where(*keys)}: {".".join(keys)} must be a list: write {keys[-1]} = ["..."].')
+            raise file.error(keys, f'{".".join(keys)} must be a list: write {keys[-1]} = ["..."]')
         if trusted:
             value = _expanded(file, keys, value, self.environ)
             found = self._read_in(file, keys, field, value)
@@ -377,7 +373,7 @@ class _SettingsBuilder:
 
     def _read_in(self, file: File, keys: tuple[str, ...], field: Field, value: object) -> object:
         try:
-            return self._read(field, value, "", Place(file.path.parent, self.home))
+            return self._read(field, value, "", PathBase(file.path.parent, self.home))
         except ConfigError as error:
             raise ConfigError(f"{file.where(*keys)}{error}") from None
 
@@ -398,11 +394,11 @@ class _SettingsBuilder:
     def _take_table(self, file: File, key: str, value: object) -> None:
         from sagent.config.tables import READERS
 
-        table = _table(file, (key,), value)
+        table = file.table((key,), value)
         for name, row in table.items():
-            _table(file, (key, name), row)
+            file.table((key, name), row)
         expanded = {
-            name: _table(file, (key, name), _expanded_row(file, (key, name), row, self.environ))
+            name: file.table((key, name), _expanded_row(file, (key, name), row, self.environ))
             for name, row in table.items()
         }
         self.values[key] = READERS[key](file, expanded)
@@ -418,18 +414,18 @@ def _members(file: File) -> Iterator[tuple[Line, Field, object]]:
     """What a file sets, but for TABLES: keys, setting, value. Raises ConfigError for a setting that is none."""
     for key, value in file.data.items():
         if key in ("allow", "deny"):
-            raise ConfigError(f"{file.where(key)}: {key} belongs into the table [permissions].")
+            raise file.error((key,), f"{key} belongs into the table [permissions]")
         if key in ("advisor", "executor"):
             yield (key,), _FIELDS["advisors" if key == "advisor" else "model"], value
         elif key in _FIELDS:
             yield (key,), _FIELDS[key], value
         elif key in _GROUPS:
-            for name, item in _table(file, (key,), value).items():
+            for name, item in file.table((key,), value).items():
                 if name not in _GROUPS[key]:
-                    raise ConfigError(_unknown(file, (key, name), tuple(_GROUPS[key])))
+                    raise file.unknown((key, name), tuple(_GROUPS[key]))
                 yield (key, name), _GROUPS[key][name], item
         elif key not in TABLES:
-            raise ConfigError(_unknown(file, (key,), _NAMES))
+            raise file.unknown((key,), _NAMES)
 
 
 def _default(field: Field) -> object:
@@ -443,26 +439,14 @@ def _default(field: Field) -> object:
 
 
 def _expanded_row(file: File, keys: tuple[str, ...], row: object, environ: Mapping[str, str]) -> object:
-    return {name: _expanded(file, (*keys, name), value, environ) for name, value in _table(file, keys, row).items()}
+    return {name: _expanded(file, (*keys, name), value, environ) for name, value in file.table(keys, row).items()}
 
 
 def _expanded(file: File, keys: tuple[str, ...], value: object, environ: Mapping[str, str]) -> object:
     try:
         return expand(value, environ)
     except ValueError as error:
-        raise ConfigError(f"{file.where(*keys)}: {'.'.join(keys)}: {error}.") from None
-
-
-def _table(file: File, keys: tuple[str, ...], value: object) -> Mapping[str, object]:
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, object]", value)
-    raise ConfigError(f"{file.where(*keys)}: {'.'.join(keys)} must be a table, [{'.'.join(keys)}].")
-
-
-def _unknown(file: File, keys: tuple[str, ...], names: tuple[str, ...]) -> str:
-    hint = nearest(keys[-1], names)
-    accepted = hint or f"; accepted are {', '.join(names)}."
-    return f"{file.where(*keys)}: there is no setting {'.'.join(keys)}{accepted}"
+        raise file.error(keys, f"{'.'.join(keys)}: {error}") from None
 
 
 def _stop(message: str) -> str:

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
-from sagent.config.advisors import RULES
-from sagent.config.fields import FIELDS
+from sagent.config.fields import FIELDS, RULES
 from sagent.config.settings import Settings
 
 

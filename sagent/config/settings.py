@@ -31,7 +31,6 @@ class CustomProvider:
 
     @property
     def name(self) -> str:
-        """The provider's name in "provider/model"."""
         return self.row.name
 
     @property
@@ -41,7 +40,6 @@ class CustomProvider:
 
     @property
     def family(self) -> Family:
-        """The API it speaks."""
         return "openai" if self.row.family == "chat" else cast("Family", self.row.family)
 
 

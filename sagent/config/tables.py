@@ -4,20 +4,18 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from decimal import Decimal
-from pathlib import Path
 from typing import cast
 
-from sagent.config.fields import FIELDS, Place, RefusedError, choice, decimal, nearest
 from sagent.config.files import File
 from sagent.config.keyring import IN_KEYRING, kept_key
 from sagent.config.settings import CustomProvider, McpServer
+from sagent.config.values import RefusedError, choice, decimal, text_of, url
 from sagent.errors import ConfigError
 from sagent.providers.rows import Quirks, Row, built_in, read_rows
 
 _ROW = tuple(each.name for each in fields(Row) if each.name not in ("name", "quirks"))
 _QUIRKS = tuple(each.name for each in fields(Quirks))
 _KEYS = ("base_url", "api_key", *(name for name in (*_ROW, *_QUIRKS) if name != "base_url"))
-_NOWHERE = Place(Path("/"), Path("/"))
 
 
 def read_providers(file: File, table: Mapping[str, Mapping[str, object]]) -> Mapping[str, CustomProvider]:
@@ -28,22 +26,16 @@ def read_providers(file: File, table: Mapping[str, Mapping[str, object]]) -> Map
     found: dict[str, CustomProvider] = {}
     for name, given in table.items():
         if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
-            raise ConfigError(
-                f"{file.where('providers', name)}: {name!r} is no provider's name: use a-z, 0-9, and . _ - in between."
-            )
+            raise file.error(("providers", name), f"{name!r} is no provider's name: use a-z, 0-9, and . _ - in between")
         for key in given:
             if key not in _KEYS:
-                hint = nearest(key, _KEYS)
-                raise ConfigError(
-                    f"{file.where('providers', name, key)}: there is no setting providers.{name}.{key}; "
-                    f"accepted are {', '.join(_KEYS)}{hint or '.'}"
-                )
+                raise file.unknown(("providers", name, key), _KEYS)
         known = built_in().get(name)
         if "base_url" not in given and known is None:
             from sagent.providers.registry import nearest_rows
 
             hint = "".join(f", or is providers.{near} meant?" for near in nearest_rows(name)[:1]) or "."
-            raise ConfigError(f"{file.where('providers', name)}: providers.{name} needs a base_url{hint}")
+            raise file.error(("providers", name), f"providers.{name} needs a base_url{hint}")
         members = {key: _member(file, name, key, value) for key, value in given.items() if key != "api_key"}
         row = read_rows({name: members}, str(file.path))[name]
         if known is not None:
@@ -71,7 +63,7 @@ def _member(file: File, name: str, key: str, value: object) -> object:
         read_rows({name: {key: value}}, "")
     except (ConfigError, TypeError) as error:
         said = str(error).partition(f"[{name}] ")[2] or f"{key}: {error}"
-        raise ConfigError(f"{file.where('providers', name, key)}: providers.{name}.{said.rstrip('.')}.") from None
+        raise file.error(("providers", name, key), f"providers.{name}.{said.rstrip('.')}") from None
     return value
 
 
@@ -88,17 +80,13 @@ def _plain(value: object) -> object:
 
 def _text(file: File, name: str, key: str, value: object) -> str:
     """A text of a provider. A key is never quoted in a message."""
-    readers = {field.name: field.read for field in FIELDS}
-    read = {
-        "base_url": readers["base_url"],
-        "family": choice("openai", "anthropic", "responses", "google", "chat"),
-        "api_key": readers["system"],
-    }[key]
+    family = choice("openai", "anthropic", "responses", "google", "chat")
+    read = {"base_url": url, "family": family, "api_key": text_of}[key]
     try:
-        return str(read(value, _NOWHERE))
+        return str(read(value))
     except RefusedError as error:
         shown = "" if key == "api_key" else f" = {value!r}"
-        raise ConfigError(f"{file.where('providers', name, key)}: {key}{shown} is not accepted: {error}.") from None
+        raise file.error(("providers", name, key), f"{key}{shown} is not accepted: {error}") from None
 
 
 def read_prices(file: File, table: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping[str, object]]:
@@ -107,13 +95,13 @@ def read_prices(file: File, table: Mapping[str, Mapping[str, object]]) -> Mappin
 
     for name, row in table.items():
         if not re.fullmatch(r"[^/\s]+/\S+", name):
-            raise ConfigError(f'{file.where("prices", name)}: {name!r} is not "provider/model".')
+            raise file.error(("prices", name), f'{name!r} is not "provider/model"')
         try:
             read_tariff(name, row)
         except ConfigError as error:
             key = next((key for key in row if f"{key} =" in str(error) or f"{key!r}" in str(error)), None)
             keys = ("prices", name) if key is None else ("prices", name, key)
-            raise ConfigError(f"{file.where(*keys)}: {error}.") from None
+            raise file.error(keys, f"{error}") from None
     return table
 
 
@@ -129,18 +117,13 @@ def read_mcp(file: File, table: Mapping[str, Mapping[str, object]]) -> Mapping[s
 
 
 def _mcp_server(file: File, name: str, given: Mapping[str, object]) -> McpServer:
-    where = file.where("mcp", name)
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name):
-        raise ConfigError(f"{where}: {name!r} is no server's name: use letters, digits, _ and -, at most 32.")
+        raise file.error(("mcp", name), f"{name!r} is no server's name: use letters, digits, _ and -, at most 32")
     if strangers := [key for key in given if key not in _MCP]:
-        hint = nearest(strangers[0], _MCP)
-        raise ConfigError(
-            f"{file.where('mcp', name, strangers[0])}: there is no setting mcp.{name}.{strangers[0]}; accepted are "
-            f"{', '.join(_MCP)}{hint or '.'}"
-        )
+        raise file.unknown(("mcp", name, strangers[0]), _MCP)
     command, url = given.get("command", ""), given.get("url", "")
     if not (isinstance(command, str) and isinstance(url, str) and bool(command) != bool(url)):
-        raise ConfigError(f"{where}: mcp.{name} needs a command or a url, and not both.")
+        raise file.error(("mcp", name), f"mcp.{name} needs a command or a url, and not both")
     try:
         return McpServer(
             command,
@@ -151,7 +134,7 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object]) -> McpServer
             float(decimal(given.get("timeout", 600), "timeout: give seconds as a number")),
         )
     except RefusedError as error:
-        raise ConfigError(f"{where}: mcp.{name}: {error}.") from None
+        raise file.error(("mcp", name), f"mcp.{name}: {error}") from None
 
 
 def _texts(value: object, what: str) -> list[str]:

@@ -6,10 +6,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
-from sagent.config.fields import Place, RefusedError, choice, nearest, texts, usd, whole
-from sagent.config.files import File, read_file
+from sagent.config.files import File, Line, read_file
+from sagent.config.values import PathBase, Reader, RefusedError, choice, texts, usd, whole
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import nearest
 from sagent.model import EFFORTS
 from sagent.patterns.team import MODES, ROLE_NAME, VISIBLE, Mode, Role
 
@@ -37,7 +38,6 @@ class TeamFile:
 
 
 def preset_names() -> Sequence[str]:
-    """The presets there are."""
     return sorted(path.name for path in PRESETS.iterdir() if (path / FILE).is_file())
 
 
@@ -74,18 +74,16 @@ def read_team(path: Path) -> TeamFile:
 
 
 class _Reader:
-    """Reads one file, key by key."""
-
     def __init__(self, file: File) -> None:
         self._file = file
-        self._place = Place(file.path.absolute().parent, Path.home())
+        self._base = PathBase(file.path.absolute().parent, Path.home())
 
     def team(self) -> TeamFile:
         data = self._file.data
         self._known(data, _TEAM, ())
         roles = data.get("roles")
         if not isinstance(roles, list) or not roles:
-            raise ConfigError(f"{self._where('roles')}: a team needs roles: [[roles]], each with a name and a prompt.")
+            raise self._error(("roles",), "a team needs roles: [[roles]], each with a name and a prompt")
 
         items = cast("list[object]", roles)
         found = [self._role(item, place) for place, item in enumerate(items)]
@@ -108,15 +106,15 @@ class _Reader:
         """A role, and whether it may have advisors."""
         at = ("roles", str(place))
         if not isinstance(item, Mapping):
-            raise ConfigError(f"{self._where('roles')}: write each role as a table of its own: [[roles]].")
+            raise self._error(("roles",), "write each role as a table of its own: [[roles]]")
         table = cast("Mapping[str, object]", item)
         self._known(table, _ROLE, at)
         if "name" not in table:
-            raise ConfigError(f"{self._where(*at)}: roles[{place + 1}] needs a name.")
+            raise self._error(at, f"roles[{place + 1}] needs a name")
         name = self._text(table, (*at, "name"))
         if not ROLE_NAME.fullmatch(name) or name == "parent":
             told = "give a letter, then letters, digits, - and _, at most 32"
-            raise ConfigError(f"{self._where(*at, 'name')}: {_shown(at)}.name = {name!r} is not accepted: {told}.")
+            raise self._error((*at, "name"), f"{_shown(at)}.name = {name!r} is not accepted: {told}")
         specs = self._texts(table, (*at, "advisor")) or ()
         unadvised = len(specs) == 1 and specs[0] in NO_ADVISOR
         tools = self._texts(table, (*at, "tools"))
@@ -137,68 +135,66 @@ class _Reader:
     def _prompt(self, table: Mapping[str, object], at: tuple[str, ...]) -> str:
         """The role's prompt, of the file or beside it: a team of somebody else's may not send any file to a model."""
         if ("prompt" in table) == ("prompt_file" in table):
-            raise ConfigError(f"{self._where(*at)}: {_shown(at)} needs a prompt or a prompt_file, and not both.")
+            raise self._error(at, f"{_shown(at)} needs a prompt or a prompt_file, and not both")
         if "prompt" in table:
             return self._text(table, (*at, "prompt"))
         key = (*at, "prompt_file")
         name = self._text(table, key)
-        path = cast("Path", self._read(table, key, lambda value, place: place.path(str(value)), None))
+        path = cast("Path", self._read(table, key, lambda value, base: base.path(str(value)), None))
         self._beside(path, key)
         try:
             text = path.read_text("utf-8-sig").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            raise ConfigError(f"{self._where(*key)}: prompt_file = {name!r} cannot be read: {reason}.") from error
+            raise self._error(key, f"prompt_file = {name!r} cannot be read: {reason}") from error
         if not text:
-            raise ConfigError(f"{self._where(*key)}: prompt_file = {name!r} is empty.")
+            raise self._error(key, f"prompt_file = {name!r} is empty")
         return text
 
     def _advisor(self, spec: str, at: tuple[str, ...]) -> str:
         from sagent.config.advisors import read_spec
 
         try:
-            advisor = read_spec(spec, self._place).advisor
+            advisor = read_spec(spec, self._base).advisor
         except RefusedError as error:
-            raise ConfigError(f"{self._where(*at)}: {_shown(at)} = {spec!r} is not accepted: {error}.") from error
+            raise self._error(at, f"{_shown(at)} = {spec!r} is not accepted: {error}") from error
         if advisor.role:
             self._beside(Path(advisor.role), at)
         return str(advisor)
 
     def _beside(self, path: Path, at: tuple[str, ...]) -> None:
         try:
-            beside = path.resolve().is_relative_to(self._place.directory.resolve())
+            beside = path.resolve().is_relative_to(self._base.directory.resolve())
         except (OSError, RuntimeError, ValueError):  # links that lead in a circle
             beside = False
         if not beside:
-            raise ConfigError(f"{self._where(*at)}: {_shown(at)}: {path} must lie beside the team's file, or below.")
+            raise self._error(at, f"{_shown(at)}: {path} must lie beside the team's file, or below")
 
     def _apart(self, names: Sequence[str]) -> None:
         lower = [name.lower() for name in names]
         for place, name in enumerate(lower):
             if name in lower[:place]:
                 at = ("roles", str(place), "name")
-                raise ConfigError(f"{self._where(*at)}: two roles are named {names[place]!r}: give each its own name.")
+                raise self._error(at, f"two roles are named {names[place]!r}: give each its own name")
 
     def _check_editor(self, team: TeamFile) -> None:
         names = [role.name for role in team.roles]
         if team.editor and team.mode != "parallel":
-            raise ConfigError(
-                f'{self._where("editor")}: an editor joins roles that work at once: it goes with mode = "parallel".'
-            )
+            raise self._error(("editor",), 'an editor joins roles that work at once: it goes with mode = "parallel"')
         if team.editor and team.editor not in names:
             hint = nearest(team.editor, names) or f"; there are {', '.join(names)}."
-            raise ConfigError(f"{self._where('editor')}: editor = {team.editor!r} is none of the roles{hint}")
+            raise self._error(("editor",), f"editor = {team.editor!r} is not one of the roles{hint}")
 
     def _known(self, table: Mapping[str, object], keys: Iterable[str], at: tuple[str, ...]) -> None:
         for key in table:
             if key not in keys:
-                hint = nearest(key, keys) or f"; accepted are {', '.join(keys)}."
-                raise ConfigError(f"{self._where(*at, key)}: there is no key {_shown((*at, key))}{hint}")
+                hint = nearest(key, keys) or f"; accepted are {', '.join(keys)}"
+                raise self._error((*at, key), f"there is no key {_shown((*at, key))}{hint}")
 
     def _text(self, table: Mapping[str, object], at: tuple[str, ...]) -> str:
         value = table[at[-1]]
         if not isinstance(value, str) or not value.strip():
-            raise ConfigError(f"{self._where(*at)}: {_shown(at)} = {value!r} is not accepted: give a text.")
+            raise self._error(at, f"{_shown(at)} = {value!r} is not accepted: give a text")
         return value.strip()
 
     def _texts(self, table: Mapping[str, object], at: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -212,30 +208,27 @@ class _Reader:
         return tuple(text.strip() for text in found)
 
     def _read(
-        self, table: Mapping[str, object], at: tuple[str, ...], read: Callable[[object, Place], object], default: object
+        self,
+        table: Mapping[str, object],
+        at: tuple[str, ...],
+        read: Callable[[object, PathBase], object],
+        default: object,
     ) -> object:
         key = at[-1]
         if key not in table:
             return default
         try:
-            return read(table[key], self._place)
+            return read(table[key], self._base)
         except RefusedError as error:
-            message = str(error)
-            stop = "" if message.endswith("?") else "."
-            shown = f"{self._where(*at)}: {_shown(at)} = {table[key]!r}"
-            raise ConfigError(f"{shown} is not accepted: {message}{stop}") from None
+            raise self._error(at, f"{_shown(at)} = {table[key]!r} is not accepted: {error}") from None
 
-    def _where(self, *keys: str) -> str:
-        return self._file.where(*keys)
+    def _error(self, keys: Line, message: str) -> ConfigError:
+        return self._file.error(keys, message)
 
 
-def _number(least: int) -> Callable[[object, Place], object]:
+def _number(least: int) -> Reader:
     """A whole number that is written as one: in a file, "3" is a text."""
-
-    def read(value: object, place: Place) -> object:
-        return whole(least)(value if isinstance(value, int) else "", place)
-
-    return read
+    return lambda value, _: whole(least)(value if isinstance(value, int) else "")
 
 
 def _shown(at: tuple[str, ...]) -> str:

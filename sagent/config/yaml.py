@@ -6,8 +6,6 @@ from typing import cast
 
 import yaml
 
-from sagent.config.files import Line
-
 _MOST = 10_000
 """Values in a file, counted where aliases repeat them: a short file can stand for billions."""
 _TAG = "tag:yaml.org,2002:"
@@ -21,7 +19,7 @@ class YamlError(ValueError):
         self.line = line
 
 
-def parse_yaml(text: str) -> tuple[Mapping[str, object], Mapping[Line, int]]:
+def parse_yaml(text: str) -> tuple[Mapping[str, object], Mapping[tuple[str, ...], int]]:
     """The table that a YAML text is, and the line of every key. Numbers with a point are Decimals; empty keys are not
     there. Raises YamlError."""
     try:
@@ -59,12 +57,11 @@ def _said(error: yaml.MarkedYAMLError, lines: list[str]) -> str:
 
 class _Reader:
     def __init__(self, loader: yaml.SafeLoader) -> None:
-        self.lines: dict[Line, int] = {}
+        self.lines: dict[tuple[str, ...], int] = {}
         self._loader = loader
         self._count = 0
 
-    def value(self, node: yaml.Node, keys: Line, above: tuple[yaml.Node, ...]) -> object:
-        """What a node is, as plain data."""
+    def value(self, node: yaml.Node, keys: tuple[str, ...], above: tuple[yaml.Node, ...]) -> object:
         self._count += 1
         line = node.start_mark.line + 1
         self.lines.setdefault(keys, line)
@@ -83,7 +80,9 @@ class _Reader:
             case _:
                 return self._scalar(node, line)
 
-    def _pairs(self, node: yaml.MappingNode, keys: Line, above: tuple[yaml.Node, ...]) -> Iterator[tuple[str, object]]:
+    def _pairs(
+        self, node: yaml.MappingNode, keys: tuple[str, ...], above: tuple[yaml.Node, ...]
+    ) -> Iterator[tuple[str, object]]:
         pairs: list[tuple[yaml.Node, yaml.Node]] = node.value
         seen: set[str] = set()
         for key_node, item in pairs:

@@ -155,7 +155,7 @@ def _by_task(found: Comparison) -> Table:
         for arm, side in sides.items():
             asked = "-" if arm == "without" or side.consult_rate is None else f"{side.consult_rate:.2f}"
             rows.append((name, arm, f"{side.solved}/{side.judged}", *_means(side), asked))
-    return Table(tuple(rows), titles, right=(2, 3, 4, 5, 6))
+    return Table(tuple(rows), titles, right=(3, 4, 5, 6))
 
 
 def _arms(found: Comparison) -> Table:

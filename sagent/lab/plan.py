@@ -8,14 +8,16 @@ from math import prod
 from pathlib import Path
 from typing import TypeAlias, cast
 
-from sagent.config.advisors import RULES, read_advisors
-from sagent.config.fields import FIELDS, Field, Place, Reader, RefusedError, nearest, texts, usd, whole
+from sagent.config.advisors import read_advisors
+from sagent.config.fields import FIELDS, RULES, Field
 from sagent.config.files import File, read_file
 from sagent.config.settings import Settings
 from sagent.config.teams import TeamFile, preset_names, read_preset, read_team
+from sagent.config.values import PathBase, Reader, RefusedError, texts, usd, whole
 from sagent.errors import ConfigError, UsageError
 from sagent.lab.trials import Task, place_tasks, read_tasks
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import nearest
 from sagent.session.store import is_session
 
 Point: TypeAlias = Mapping[str, object]
@@ -98,7 +100,7 @@ class _Reader:
 
     def __init__(self, file: File) -> None:
         self._file = file
-        self._place = Place(file.path.parent, Path.home())
+        self._place = PathBase(file.path.parent, Path.home())
         self._fields: dict[str, Field] = {}  # by the names they go by in the file
         for each in FIELDS:
             if each.name not in _NOT_SWEPT:
@@ -332,7 +334,7 @@ class _Reader:
         return ConfigError(f"{self._file.where(*keys)}: {message}{'' if message.endswith(('.', '?', '!')) else '.'}")
 
 
-def _read_team(value: object, place: Place) -> TeamFile | None:
+def _read_team(value: object, place: PathBase) -> TeamFile | None:
     """A preset by its name, or a team's file; "none" is a single agent."""
     if not isinstance(value, str) or not value.strip():
         raise RefusedError('give a preset, a FILE.toml, or "none"')

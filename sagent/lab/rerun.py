@@ -217,7 +217,7 @@ def _begin(asked: Asked, settings: Settings, system: str, scratch: Scratch | Non
     """A new session that has the recorded prompt, and says of which session it is a replay."""
     import sys
 
-    from sagent import __version__
+    from sagent.version import __version__
 
     environment = {"sagent": __version__, "python": sys.version.split()[0], "platform": sys.platform}
     environment |= {"replay_of": asked.session, "replay_of_head": asked.head}

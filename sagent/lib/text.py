@@ -1,5 +1,7 @@
 """Text for people: safe for a terminal, on one line, with its counts."""
 
+from collections.abc import Iterable
+
 from sagent.lib.dataclass import dataclass
 
 
@@ -28,3 +30,11 @@ def one_line(text: str, width: int) -> str:
 def count(number: int, what: str, plural: str = "") -> str:
     """A number and its noun: "1 call", "2 calls"."""
     return f"{number} {what if number == 1 else plural or what + 's'}"
+
+
+def nearest(word: str, names: Iterable[str]) -> str:
+    """`. Did you mean ...?`, or nothing."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(names), 1, 0.6)
+    return f". Did you mean {near[0]}?" if near else ""

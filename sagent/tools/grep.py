@@ -159,11 +159,10 @@ async def _search_apart(query: "Query") -> "Report":
     import asyncio
     import json
 
-    import sagent
     from sagent.tools.search import PATIENCE, Report
 
     code = "import sys; sys.path.insert(0, sys.argv[1]); from sagent.tools.search import serve; serve()"
-    home = str(Path(sagent.__file__).parents[1])
+    home = str(Path(__file__).parents[2])
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-S", "-c", code, home, stdin=pipe, stdout=pipe, stderr=nothing

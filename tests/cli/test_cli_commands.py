@@ -22,6 +22,7 @@ def test_the_demo_fixes_the_test(shell: Shell) -> None:
         "Ran 4 tests",
         "USD",
         "root.jsonl",
+        "nothing was charged",
     ):
         assert words in done.out
     log = re.search(r"^log +(\S+)", done.out, re.MULTILINE)

@@ -6,7 +6,8 @@ import pytest
 
 from sagent.advisor.advisor import Advisor
 from sagent.advisor.rules import TRIGGERS, Rules
-from sagent.config import Address, show
+from sagent.config import Address
+from sagent.config.report import show
 from sagent.errors import ConfigError, UsageError
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sagent.config import Settings, load, show
+from sagent.config import Settings, load
+from sagent.config.report import show
 from sagent.errors import ConfigError
 from sagent.lib.json import json_thaw
 from sagent.providers.rows import built_in

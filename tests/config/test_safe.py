@@ -49,5 +49,5 @@ def test_without_a_keyring_the_settings_load_and_there_is_no_key(
     assert not has_keyring()
     assert load({}, {"HOME": str(home)}, home).providers["openai"].api_key == ""
     assert kept_key("openai") == ""
-    with pytest.raises(OSError, match=r"install sagent\[keyring\]"):
+    with pytest.raises(OSError, match=r"pip install -e .*\[keyring\]"):
         keep_key("openai", "x")

@@ -314,7 +314,7 @@ def test_a_path_may_hold_a_plus(tmp_path: Path) -> None:
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.providers.local.selfhosted.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'sagent\[selfhosted\]'"):
+    with pytest.raises(UsageError, match=r"pip install -e '?/.*\[selfhosted\]'?$"):
         SelfHosted().model("some/model")
 
 

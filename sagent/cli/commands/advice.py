@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-from sagent.cli.flags import Parser
+from sagent.cli.flags import SESSION, Parser
 from sagent.cli.render import binary_safe
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import write
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.text import Table, count, one_line
 from sagent.session.entries import Entry
 from sagent.session.log import read_log
 from sagent.session.names import agent_of
-from sagent.session.store import Session, find, latest, log_files
+from sagent.session.store import Session, log_files
 from sagent.transcript.advice import Consultation, Review, Standing, last_answer, rating, review
 
 GOOD, BAD = 1, -1
@@ -22,28 +22,21 @@ REASONS = 3  # that are shown of each kind
 
 
 def run_advice(argv: Sequence[str]) -> int:
-    """Show what was advised, or rate the last advice."""
     parser = Parser(
-        prog="sagent advice",
-        description="What a session's advisors were asked, what became of it and what it cost, children included.",
-        allow_abbrev=False,
+        "advice", "What a session's advisors were asked, what became of it and what it cost, children included."
     )
-    parser.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
+    parser.add_argument("session", nargs="?", help=SESSION)
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument(
         "--rate", choices=["good", "bad"], help="rate the last advice; nobody may have the session open"
     )
     parser.add_argument("--name", help="with --rate: the last advice of this advisor")
-    parser.add_argument("--cwd", help="as if called in this directory")
+    parser.add_cwd()
     given = parser.parse_args(argv)
     if given.name is not None and given.rate is None:
         raise UsageError("--name tells whose advice to --rate: give --rate good or --rate bad too.")
     settings = load_settings({"cwd": given.cwd})
-    path = (
-        find(settings.state_dir, given.session, settings.cwd)
-        if given.session
-        else latest(settings.state_dir, settings.cwd)
-    )
+    path = session_path(settings, given.session)
     if given.rate is not None:
         return _rate(path, GOOD if given.rate == "good" else BAD, given.name or "", as_json=given.json)
     damaged: list[SessionCorrupt] = []

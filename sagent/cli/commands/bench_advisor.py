@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.flags import Parser, add_agent_flags, take_executor
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
@@ -29,15 +29,11 @@ EXIT_DONE, EXIT_FAILED, EXIT_BUDGET = 0, 1, 3
 
 
 def run_bench_advisor(argv: Sequence[str]) -> int:
-    """Carry the runs out and tell what they came to."""
     flags = vars(_parser().parse_args(argv))
     file = Path(flags.pop("tasks"))
     repeats, jobs = _count("repeats", flags.pop("repeats", "1")), _count("jobs", flags.pop("jobs", "1"))
     total, out, as_json = _usd(flags.pop("max_total_usd", None)), flags.pop("out", None), flags.pop("json", False)
-    if "executor" in flags:
-        if "model" in flags:
-            raise UsageError("--executor and --model name the same: give one of them.")
-        flags["model"] = flags.pop("executor")
+    take_executor(flags)
 
     from sagent.lab.runner import Plan, Way
     from sagent.lab.trials import ARMS, read_tasks
@@ -57,20 +53,14 @@ def run_bench_advisor(argv: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="sagent bench-advisor",
+        "bench-advisor",
         usage="sagent bench-advisor TASKFILE --executor M --advisor M [flags]",
         description="Carry out each task with the advisor and without, within the same budget, and tell what differs. "
         "Flags of a run that say how an agent works are taken too.",
         argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
     )
     parser.add_argument("tasks", metavar="TASKFILE", help="[[tasks]] in TOML, or JSON lines: name, prompt, check, ...")
-    group = parser.add_argument_group("benchmark")
-    group.add_argument("--executor", metavar="M", help="the model that does the work: another name of --model")
-    group.add_argument("--executor-api-base", metavar="URL", help="where the executor's server is, for it alone")
-    group.add_argument(
-        "--advisor-api-base", metavar="URL", action="append", help="where the advisor's is; one for each --advisor"
-    )
+    group = parser.add_executor("benchmark")
     group.add_argument("--repeats", metavar="N", help="carry each task out N times in each way (1)")
     group.add_argument("--jobs", metavar="N", help="N runs at a time (1)")
     group.add_argument("--max-total-usd", metavar="N", help="all runs together cost at most N USD; never overshot")
@@ -146,7 +136,6 @@ async def make_runs(experiment: "Experiment", interrupter: "Interrupter") -> Non
 
 
 def ending(experiment: "Experiment", interrupter: "Interrupter") -> int:
-    """The exit code."""
     if interrupter.received is not None:
         return 128 + interrupter.received
     if experiment.over_total:
@@ -178,7 +167,6 @@ class Progress:
         self.runs = self._ended = 0
 
     def __call__(self, trial: "Trial") -> None:
-        """Tell of it."""
         self._ended += 1
         if self._stream is None:
             return

@@ -54,12 +54,10 @@ def run_compare(argv: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="sagent compare",
+        "compare",
         usage="sagent compare A B [flags]   |   sagent compare SESSION --model M [flags]",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
     )
     what = "a session by its path, its id or the beginning of one, or an exported bundle"
     parser.add_argument("a", metavar="A", help=what)
@@ -89,7 +87,6 @@ async def _of_two(left: Path, right: Path, check: str) -> "Beside":
 
 
 async def _with_another(session: Path, settings: "Settings", flags: Mapping[str, object]) -> "tuple[Beside, int]":
-    """Make the second one, then compare."""
     from sagent.lab.check import run_check
     from sagent.lab.sessiondiff import put_beside
 

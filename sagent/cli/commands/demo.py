@@ -21,7 +21,7 @@ TESTS = [sys.executable, "-m", "unittest"]
 
 def run_demo(argv: Sequence[str]) -> int:
     """Copy the project, have the agent repair it, and show what came of it."""
-    parser = Parser(prog="sagent demo", description=__doc__, allow_abbrev=False)
+    parser = Parser("demo", __doc__)
     parser.add_argument("--model", help="a real model, provider/model; without it a scripted one on loopback answers")
     model: str | None = parser.parse_args(argv).model
     project = Path(tempfile.mkdtemp(prefix="sagent-demo-"))
@@ -35,11 +35,14 @@ def run_demo(argv: Sequence[str]) -> int:
         # the transcript on stderr is what a person would see, the answer included
         null = subprocess.DEVNULL
         done = subprocess.run(command, env=environment, check=False, stdin=null, stdout=null, stderr=sys.stdout)
-    return _show(project, environment, done.returncode)
+    code = _show(project, environment, done.returncode)
+    if model is None:
+        say("\nThe model was a script on this machine: no provider was asked and nothing was charged.")
+        say("The cost above is what its tokens would have cost.")
+    return code
 
 
 def say(text: str) -> None:
-    """A line for the person."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -77,7 +80,6 @@ def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
 
 
 def _show(project: Path, environment: dict[str, str], code: int) -> int:
-    """The diff, the tests, the cost and the log."""
     say("\n== What changed\n")
     for line in _diff(HERE / "demo_project", project):
         say(line)

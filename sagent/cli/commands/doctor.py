@@ -15,9 +15,9 @@ MARKS = {"good": "✓", "poor": "!", "bad": "✗"}
 
 def run_doctor(argv: Sequence[str]) -> int:
     """Check keys, providers, programs, the terminal and directories; 1 where something does not work."""
-    parser = Parser(prog="sagent doctor", description=run_doctor.__doc__, allow_abbrev=False)
-    parser.add_argument("--cwd", help="as if called in this directory")
-    parser.add_argument("--config", metavar="FILE", help="as if this were your file")
+    parser = Parser("doctor", run_doctor.__doc__)
+    parser.add_cwd()
+    parser.add_config()
     settings = load_settings(vars(parser.parse_args(argv)))
     from sagent.repl.doctor import examine
 

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from sagent.cli.flags import Parser
-from sagent.cli.settings import load_settings
-from sagent.config import Settings, show
+from sagent.cli.flags import SESSION, Parser
+from sagent.cli.settings import load_settings, session_path
+from sagent.config import Settings
+from sagent.config.report import show
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_write
-from sagent.lib.text import printable
-from sagent.session.store import find, is_session, latest
+from sagent.lib.text import count, printable
 from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
 from sagent.transcript.export_redaction import Redaction
 
@@ -19,22 +19,18 @@ FORMATS = ("bundle", "html", "md", "jsonl")
 
 def run_export(argv: Sequence[str]) -> int:
     """Write it, to a file or to standard output. Raises UsageError."""
-    parser = Parser(
-        prog="sagent export",
-        description="A session for others. Secrets are taken out by their shape and counted.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
+    parser = Parser("export", "A session for others. Secrets are taken out by their shape and counted.")
+    parser.add_argument("session", nargs="?", help=SESSION)
     parser.add_argument("--format", choices=FORMATS, default="bundle", help="bundle: all of it, checked by `sagent "
                         "verify` (default); html: one page; md: Markdown; jsonl: every entry")  # fmt: skip
     parser.add_argument(
         "--out", metavar="FILE", help="where to (- is stdout; default: SESSION.tar, .html, .md, .jsonl)"
     )
     parser.add_argument("--keep-secrets", action="store_true", help="leave everything as it is")
-    parser.add_argument("--cwd", help="as if called in this directory")
+    parser.add_cwd()
     given = parser.parse_args(argv)
     settings = load_settings({"cwd": given.cwd})
-    session = _session(settings, given.session)
+    session = session_path(settings, given.session)
     redaction = Redaction(keep=given.keep_secrets)
     suffix = {"bundle": "tar"}.get(given.format, given.format)
     out = Path(given.out or f"{session.name}.{suffix}")
@@ -48,12 +44,6 @@ def run_export(argv: Sequence[str]) -> int:
         raise UsageError(f"{error.filename or out}: {error.strerror or error}. Nothing was exported.") from error
     _tell(done, "" if given.out == "-" else str(out), redaction)
     return 0
-
-
-def _session(settings: Settings, name: str | None) -> Path:
-    if name and is_session(Path(name).expanduser()):
-        return Path(name).expanduser().absolute()
-    return find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
 
 
 def _export(session: Path, kind: str, out: Path | None, redaction: Redaction, settings: Settings) -> Exported:
@@ -91,18 +81,14 @@ def _tell(done: Exported, out: str, redaction: Redaction) -> None:
     if redaction.keep:
         told.append("nobody looked for secrets in it")
     elif redaction.count:
-        what = f"{_count(redaction.count, 'secret')} taken out"
-        of = f"{_count(done.entries, 'entry', 'entries')} and {_count(done.blobs, 'blob')}"
+        what = f"{count(redaction.count, 'secret')} taken out"
+        of = f"{count(done.entries, 'entry', 'entries')} and {count(done.blobs, 'blob')}"
         where = f", of {of}: these no longer match their ids" if done.id else ""
         told.append(f"{what}, by shape{where}; look before you share it")
     else:
         told.append("no secrets were found, by shape; look before you share it")
     if done.unsearched:
-        told.append(f"not searched, being no text: {_count(done.unsearched, 'blob')}")
+        told.append(f"not searched, being no text: {count(done.unsearched, 'blob')}")
     sys.stderr.write("".join(f"sagent: {line}\n" for line in told))
     for problem in done.problems[:10]:
         sys.stderr.write(f"sagent: warning: {printable(problem)}\n")
-
-
-def _count(number: int, what: str, plural: str = "") -> str:
-    return f"{number} {what if number == 1 else plural or what + 's'}"

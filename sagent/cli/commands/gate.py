@@ -16,6 +16,7 @@ from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
 from sagent.lab.table import Row, decode_row, tabulate
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_dump
+from sagent.lib.text import nearest
 from sagent.session.store import is_session
 from sagent.transcript.steps import as_number, as_usd
 
@@ -74,13 +75,8 @@ def run_gate(argv: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="sagent gate",
-        description="Whether a result is good enough: every condition has to hold for every cell.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    description = "Whether a result is good enough: every condition has to hold for every cell."
+    parser = Parser("gate", description, epilog=EPILOG)
     parser.add_argument("result", metavar="RESULT", help="what is judged")
     parser.add_argument("--min-pass", metavar="SHARE", help="at least this share of the runs passed: 0.8, or 80%%")
     parser.add_argument("--max-usd", metavar="N", help="a cell has cost at most N USD in all")
@@ -104,8 +100,6 @@ def _parser() -> Parser:
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """What has to hold."""
-
     least: float | None = None
     usd: float | None = None
     usd_per_pass: float | None = None
@@ -134,7 +128,6 @@ class _Limits:
 
     @property
     def any(self) -> bool:
-        """Whether there is one."""
         every = (self.least, self.usd, self.usd_per_pass, self.turns, self.seconds, self.drop)
         return any(each is not None for each in every)
 
@@ -235,7 +228,6 @@ def _share(flag: str, text: str | None) -> float | None:
 
 
 def _chosen(rows: Sequence[Row], names: Sequence[str] | None, result: str) -> Sequence[Row]:
-    """The cells that are judged. Raises UsageError."""
     if names is None:
         return rows
     known = {row.cell: row for row in rows}
@@ -256,8 +248,6 @@ def _alike(rows: Sequence[Row], cell: str, baseline: str, judged: int) -> Row:
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
-    from sagent.config.fields import nearest
-
     return nearest(name, names) or f"; it has {', '.join(names)}."
 
 
@@ -330,7 +320,7 @@ def _read_file(path: Path) -> Measured:
 
 
 def _of_results(results: Sequence[Mapping[str, object]]) -> Row:
-    """Runner by the objects of `--output-format json`. Costs are a session's: of several runs in one the last one's."""
+    """Runs by the objects of `--output-format json`. Costs are a session's: of several runs in one the last one's."""
     costs: dict[str, tuple[Decimal, bool]] = {}
     for number, result in enumerate(results):
         cost = as_object(result.get("cost_usd"))

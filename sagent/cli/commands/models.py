@@ -27,13 +27,13 @@ TITLES = ("model", "window", "output", "USD in, per million", "USD out, per mill
 
 def run_models(argv: Sequence[str]) -> int:
     """List known models with window, output limit and price. Any other id works too."""
-    parser = Parser(prog="sagent models", description=run_models.__doc__, allow_abbrev=False)
+    parser = Parser("models", run_models.__doc__)
     parser.add_argument("provider", nargs="?", help="only this provider's")
     parser.add_argument(
         "--check", action="store_true", help="compare with what the providers list; 1 if something differs"
     )
     parser.add_argument("--base-url", metavar="URL", help="with --check: ask the server there")
-    parser.add_argument("--config", metavar="FILE", help="as if this were your file")
+    parser.add_config()
     given = parser.parse_args(argv)
     wanted: str | None = given.provider
     settings = load_settings({"config": given.config, "base_url": given.base_url})

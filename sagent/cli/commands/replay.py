@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sagent.events import Event
     from sagent.lab.replay import Conditions, Divergence, Replay, Replayed, Rerun
 
-DESCRIPTION = """Runner a session again from its log: our own loop, with the model and the tools answering what was
+DESCRIPTION = """Run a session again from its log: our own loop, with the model and the tools answering what was
 recorded. Every request is built again and compared with the sha256 of the one that was sent. Nothing is sent and no
 tool is run. With --model, what was asked is asked of another model instead, in a session of its own."""
 EPILOG = """exit codes:
@@ -35,7 +35,6 @@ LIVE = ("model", "provider", "base_url", "advisor", "effort", "max_budget_usd", 
 
 
 def run_replay(argv: Sequence[str]) -> int:
-    """Replay it, and tell."""
     flags = vars(_parser().parse_args(argv))
     settings, live = settings_of(flags)
     as_json = flags.get("output_format") == "json"
@@ -57,14 +56,7 @@ def run_replay(argv: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="sagent replay",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
+    parser = Parser("replay", DESCRIPTION, epilog=EPILOG, argument_default=argparse.SUPPRESS)
     parser.add_argument(
         "session", nargs="?", metavar="SESSION | DIR | BUNDLE",
         help="a session by its path, its id or the beginning of one, or an exported bundle; the last one if left out",
@@ -76,7 +68,6 @@ def _parser() -> Parser:
 
 
 def add_live_flags(parser: Parser) -> None:
-    """How prompts are asked again."""
     group = parser.add_argument_group("asking again")
     group.add_argument("--model", metavar="M", help="ask this model what was asked, in a new session")
     group.add_argument("--provider", metavar="NAME", help="its provider, where its name does not tell")
@@ -107,7 +98,6 @@ def settings_of(flags: Mapping[str, object]) -> "tuple[Settings, bool]":
 
 
 def conditions_of(flags: Mapping[str, object], check: str = "") -> "Conditions":
-    """How prompts are asked again."""
     from sagent.lab.replay import Conditions
 
     keep = flags.get("keep")
@@ -214,7 +204,7 @@ def _agent_told(each: "Replayed", recorded_by: str) -> Iterator[str]:
 
 
 def _divergence_told(found: "Divergence", recorded_by: str) -> Iterator[str]:
-    from sagent import __version__
+    from sagent.version import __version__
 
     yield f"  turn {found.turn}, entry {found.entry}: {found.what}"
     if found.diff:
@@ -229,7 +219,7 @@ def _divergence_told(found: "Divergence", recorded_by: str) -> Iterator[str]:
 
 
 def _as_json(done: "Replay") -> dict[str, Thawed]:
-    from sagent import __version__
+    from sagent.version import __version__
 
     return {
         "session": done.session,

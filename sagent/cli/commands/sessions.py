@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sagent.cli.flags import Parser
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import write
 from sagent.config import Settings
 from sagent.errors import UsageError
@@ -15,14 +15,13 @@ from sagent.lib.text import Table, printable
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
 from sagent.session.retention import Glance, age, glances, prune, remove
-from sagent.session.store import Summary, find, latest, log_files, summarize
+from sagent.session.store import Summary, log_files, summarize
 from sagent.session.verify import repair
 from sagent.usage import Totals
 
 
 def run_sessions(argv: Sequence[str]) -> int:
-    """Carry out one of the operations."""
-    parser = Parser(prog="sagent sessions", description="Sessions kept on this machine.", allow_abbrev=False)
+    parser = Parser("sessions", "Sessions kept on this machine.")
     operations = parser.add_subparsers(dest="operation", required=True, metavar="list | show | delete | prune | repair")
     listing = operations.add_parser("list", help="sessions of this directory, last used first")
     listing.add_argument("--all", action="store_true", help="of every directory")
@@ -35,7 +34,7 @@ def run_sessions(argv: Sequence[str]) -> int:
     for name, what in (("delete", "delete sessions"), ("repair", "keep the good part of a damaged log")):
         operations.add_parser(name, help=what).add_argument("session", nargs="+", help="a path, an id or a beginning")
     for each in operations.choices.values():
-        each.add_argument("--cwd", help="as if called in this directory")
+        each.add_cwd()
     given = parser.parse_args(argv)
     settings = load_settings({"cwd": given.cwd})
     match given.operation:
@@ -45,7 +44,7 @@ def run_sessions(argv: Sequence[str]) -> int:
             return _show(settings, given)
         case "delete":
             for name in given.session:
-                path = find(settings.state_dir, name, settings.cwd)
+                path = session_path(settings, name)
                 remove(path)
                 _say(f"deleted {path.name}")
             return 0
@@ -114,8 +113,7 @@ def _prune(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _show(settings: Settings, given: argparse.Namespace) -> int:
-    name: str | None = given.session
-    path = find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
+    path = session_path(settings, given.session)
     summary = summarize(path)
     if not given.costs:
         _transcript(path)
@@ -156,7 +154,7 @@ def _costs(spent: Totals) -> None:
 
 def _repair(settings: Settings, names: Sequence[str]) -> int:
     for name in names:
-        path = find(settings.state_dir, name, settings.cwd)
+        path = session_path(settings, name)
         repairs = repair(path)
         for done in repairs:
             _say(

@@ -1,6 +1,5 @@
 """`sagent sweep`: tasks carried out in every cell of a grid of settings, within one budget, and a table of them."""
 
-import argparse
 import asyncio
 import shlex
 import sys
@@ -56,19 +55,17 @@ def run_sweep(argv: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="sagent sweep",
+        "sweep",
         description="Carry tasks out with every combination of settings that SPEC names, within one budget, and table "
         "what each came to. The same command again goes on where it stopped.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("spec", metavar="SPEC", help="tasks, [grid], max_total_usd, ... in TOML (docs/sweep.md)")
     parser.add_argument("--output", metavar="DIR", help="keep every run in DIR (SPEC's name with .sweep)")
     parser.add_argument("--output-format", choices=FORMATS, default="text", help="of the table: %(choices)s")
     parser.add_argument("--dry-run", action="store_true", help="show the grid and what it may cost, and end")
     parser.add_argument("--no-budget", action="store_true", help="without a bound on what all runs together cost")
-    parser.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
+    parser.add_config()
     return parser
 
 
@@ -124,8 +121,6 @@ def _loader(cell: "Cell", config: str | None) -> "Callable[[Path], Settings]":
 
 
 class _Sweep:
-    """One call of the command."""
-
     def __init__(
         self, spec: "Spec", plan: "Plan", file: Path, directory: Path, form: str, again: Sequence[str]
     ) -> None:
@@ -144,7 +139,6 @@ class _Sweep:
         return 0
 
     async def carry_out(self) -> int:
-        """The runs, and the table."""
         from sagent.cli.commands.bench_advisor import Progress, ending, make_runs, open_notes
         from sagent.cli.headless import Interrupter
         from sagent.lab.runner import Experiment
@@ -216,7 +210,6 @@ class _Sweep:
 
     @property
     def _each(self) -> int:
-        """Runner of a cell."""
         return len(self._plan.tasks) * self._plan.repeats
 
     @property
@@ -334,7 +327,6 @@ class _Sweep:
 
 
 def _plain(cell: "Cell") -> dict[str, object]:
-    """The settings of a cell as JSON has them."""
     return {name: _json(value) for name, value in {**cell.given, **cell.rules}.items()}
 
 

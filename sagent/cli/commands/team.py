@@ -18,15 +18,16 @@ from sagent.cli.render import (
     StreamRenderer,
     Transcript,
     binary_safe,
-    printable,
     tell_head,
     warn,
 )
 from sagent.cli.settings import load_or_report
+from sagent.cli.tables import write
 from sagent.codec import encode_result
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Finished, Result
 from sagent.lib.json import json_dump
+from sagent.lib.text import Table, count, printable
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -40,7 +41,6 @@ USAGE = """sagent team run (--preset NAME | FILE.toml) (--task FILE|- | "TASK") 
 
 
 def run_team(argv: Sequence[str]) -> int:
-    """Carry out what the command line says. Raises UsageError."""
     operation = argv[0] if argv else ""
     match operation:
         case "run":
@@ -50,7 +50,7 @@ def run_team(argv: Sequence[str]) -> int:
         case "show":
             return _show(argv[1:])
         case _:
-            parser = Parser(prog="sagent team", usage=USAGE, description=__doc__, allow_abbrev=False)
+            parser = Parser("team", __doc__, usage=USAGE)
             parser.add_argument("operation", choices=("run", "list", "show"))
             parser.parse_args(argv[:1])
             return 0
@@ -58,12 +58,11 @@ def run_team(argv: Sequence[str]) -> int:
 
 def _run_parser() -> Parser:
     parser = Parser(
-        prog="sagent team run",
+        "team run",
         usage='sagent team run (--preset NAME | FILE.toml) (--task FILE|- | "TASK") [flags]',
         description="Have a team carry out a task. Its roles are agents below one root, with one ledger and one cap; "
         "the root's log has every hand-off. Every flag of sagent is taken too; --model is for roles that name none.",
         argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "words", nargs="*", metavar="FILE.toml | TASK", help="the team's file, where there is no --preset; then the "
@@ -146,7 +145,6 @@ def _task(task: str | None, words: list[str], settings: "Settings") -> str:
 
 
 def _goes_on(settings: "Settings") -> bool:
-    """Whether an earlier session is named."""
     return settings.continue_session or settings.session is not None or settings.fork is not None
 
 
@@ -216,7 +214,6 @@ class _Output:
             raise UsageError(f"--output {self._directory}: {error.strerror or error}.") from error
 
     def on_event(self, event: Event) -> None:
-        """Something happened in some agent."""
         if self.over:
             return
         if isinstance(self.renderer, StreamRenderer):
@@ -227,7 +224,6 @@ class _Output:
             warn(event, self._err)
 
     def on_role(self, role: "RoleReport") -> None:
-        """A role has begun, or has ended."""
         if not self._quiet:
             self._err.write(f"{printable(progress(role))}\n")
             self._err.flush()
@@ -289,8 +285,7 @@ def progress(role: "RoleReport") -> str:
     from sagent.app.team import usd_of
 
     who = f"{role.name} ({role.model})" if role.model else role.name
-    turns = f"{role.turns} turn{'' if role.turns == 1 else 's'}"
-    used = f"{turns}, {role.usage.total_input} in, {role.usage.output} out, {usd_of(role)}"
+    used = f"{count(role.turns, 'turn')}, {role.usage.total_input} in, {role.usage.output} out, {usd_of(role)}"
     match role.state:
         case "at work":
             return f"{who}: begins"
@@ -353,23 +348,18 @@ def _number(usd: Decimal | None) -> float | None:
 
 
 def _list(argv: Sequence[str]) -> int:
-    parser = Parser(prog="sagent team list", description="The teams that come with sagent.", allow_abbrev=False)
+    parser = Parser("team list", "The teams that come with sagent.")
     parser.parse_args(argv)
     from sagent.config.teams import preset_names, read_preset
 
-    for name in preset_names():
-        team = read_preset(name)
-        sys.stdout.write(f"{name:16}  {team.mode}: {', '.join(role.name for role in team.roles)}\n")
-        sys.stdout.write(f"{'':16}  {team.description}\n")
+    teams = ((name, read_preset(name)) for name in preset_names())
+    rows = ((name, team.mode, ", ".join(role.name for role in team.roles), team.description) for name, team in teams)
+    write(sys.stdout, [Table(tuple(rows), ("preset", "mode", "roles", "what it does"))])
     return 0
 
 
 def _show(argv: Sequence[str]) -> int:
-    parser = Parser(
-        prog="sagent team show",
-        description="A preset as TOML, its prompts in it: sagent team show code_review > mine.toml",
-        allow_abbrev=False,
-    )
+    parser = Parser("team show", "A preset as TOML, its prompts in it: sagent team show code_review > mine.toml")
     parser.add_argument("name")
     from sagent.config.teams import preset_text
 

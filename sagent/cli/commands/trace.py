@@ -7,10 +7,10 @@ from pathlib import Path
 
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, session_path
 from sagent.errors import SessionNotFound, UsageError
 from sagent.lib.text import printable
-from sagent.session.store import find, is_session, latest, log_files
+from sagent.session.store import is_session, log_files
 from sagent.session.view import session_of
 from sagent.transcript.entries import read_entries
 from sagent.transcript.events import read_events
@@ -19,19 +19,14 @@ from sagent.transcript.steps import Step
 
 
 def run_trace(argv: Sequence[str]) -> int:
-    """Show it."""
-    parser = Parser(
-        prog="sagent trace",
-        description="A run turn by turn: calls, what the policy denied, consultations, cost.",
-        allow_abbrev=False,
-    )
+    parser = Parser("trace", "A run turn by turn: calls, what the policy denied, consultations, cost.")
     parser.add_argument(
         "run", nargs="?", metavar="FILE | SESSION",
         help="a file that --trace or --output-format stream-json wrote (- is stdin), or a session by its path, its id "
         "or the beginning of one; the last session if left out",
     )  # fmt: skip
     parser.add_argument("--full", action="store_true", help="texts in full")
-    parser.add_argument("--cwd", help="as if called in this directory")
+    parser.add_cwd()
     given = parser.parse_args(argv)
     report = Report(None) if given.full else Report()
     out = binary_safe(sys.stdout)
@@ -70,10 +65,8 @@ def _steps(name: str, cwd: str | None) -> Iterator[Step]:
 
 def _found(name: str, cwd: str | None) -> Path:
     settings = load_settings({"cwd": cwd})
-    if not name:
-        return latest(settings.state_dir, settings.cwd)
     try:
-        return find(settings.state_dir, name, settings.cwd)
+        return session_path(settings, name)
     except SessionNotFound as error:
         if os.sep in name or name.endswith((".jsonl", ".json")):
             raise SessionNotFound(f"{name}: there is no such file, and no such session") from error

@@ -1,6 +1,5 @@
 """`sagent verify`: whether a session, or a bundle of one, is what was written."""
 
-import argparse
 import os
 import signal
 import sys
@@ -10,13 +9,12 @@ from pathlib import Path
 
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.lib.json import json_dump
 from sagent.lib.text import Table, count
 from sagent.session.bundle import is_bundle, unpacked
-from sagent.session.store import find, latest
 from sagent.session.verify import Each, Proof, verify
 
 DESCRIPTION = """Whether a session is what was written: every id from its bytes, every parent, every child's log, every
@@ -52,13 +50,7 @@ def run_verify(argv: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="sagent verify",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("verify", DESCRIPTION, epilog=EPILOG)
     parser.add_argument(
         "session", nargs="?", metavar="SESSION | DIR | BUNDLE",
         help="a session by its path, its id or the beginning of one, or an exported bundle, packed or not; the last "
@@ -72,7 +64,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--signers", metavar="FILE", default="~/.ssh/allowed_signers", help="the allowed signers (%(default)s)"
     )
-    parser.add_argument("--cwd", help="as if called in this directory")
+    parser.add_cwd()
     return parser
 
 
@@ -83,8 +75,7 @@ def _path(name: str | None, cwd: str | None) -> Path:
         return path.absolute()
     if name and path.is_file():
         raise UsageError(f"{name} is neither a session's directory nor a bundle that sagent has exported.")
-    settings = load_settings({"cwd": cwd})
-    return find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
+    return session_path(load_settings({"cwd": cwd}), name)
 
 
 @contextmanager

@@ -81,8 +81,10 @@ class SdkTransport:
             raise Disrupted("auth", f"the SDK cannot be used: {_words(error)}") from error
 
     def _lacking(self, error: ImportError) -> Disrupted:
+        from sagent.lib.installed import install_command
+
         extra = _EXTRAS.get(self._reach.via, "")
-        needed = f"pip install 'sagent[{extra}]'" if extra else f"{error.name} cannot be imported: install it"
+        needed = install_command(extra) if extra else f"{error.name} cannot be imported: install it"
         return Disrupted("auth", f"the SDK lacks a part that {self._reach.via or self._family} needs: {needed}")
 
 

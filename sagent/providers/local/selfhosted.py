@@ -26,7 +26,6 @@ from sagent.providers.wire.reply import frozen
 from sagent.usage import Charge
 
 NAME = "selfhosted"
-MISSING = "SelfHosted needs the selfhosted extra: pip install 'sagent[selfhosted]'"
 _OVERHEAD = 4_000  # tokens that a template adds: its own preamble, and ours about tools
 _FRAME = 64  # tokens around a turn
 _PATIENCE = 5.0  # seconds to wait for a model's thread when the provider is closed
@@ -310,7 +309,9 @@ class SelfHosted:
         """
         model = SelfHostedModel(self, model_id.strip())
         if not (find_spec("torch") and find_spec("transformers")):
-            raise UsageError(MISSING)
+            from sagent.lib.installed import install_command
+
+            raise UsageError(f"SelfHosted needs torch and transformers: {install_command(NAME)}")
         return model
 
     async def models(self) -> Sequence[ModelInfo]:

@@ -8,11 +8,11 @@ from errno import ECONNREFUSED
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from sagent import __version__
 from sagent.lib.dataclass import dataclass
 from sagent.providers.access import loopback
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.http1 import Connection
+from sagent.version import __version__
 
 if TYPE_CHECKING:
     import ssl

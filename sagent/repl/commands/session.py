@@ -79,8 +79,8 @@ async def rename(context: CommandContext, text: str) -> None:
 @command()
 async def status(context: CommandContext) -> None:
     """Model, limits, session, directory, permissions at a glance."""
-    from sagent import __version__
     from sagent.repl.view.transcript import count, money
+    from sagent.version import __version__
 
     agent, settings = context.opened.agent, context.settings
     now = agent.status()

@@ -53,7 +53,7 @@ async def list_tools(context: CommandContext) -> None:
 @command(name="config")
 async def show_config(context: CommandContext, name: str = "") -> None:
     """Every setting, its value and where it comes from; or those whose names hold a word."""
-    from sagent.config import show
+    from sagent.config.report import show
 
     rows = [row for row in show(context.settings) if name in row.name]
     if not rows:
@@ -165,7 +165,7 @@ async def bug(context: CommandContext) -> None:
     import os
     import platform
 
-    from sagent import __version__
+    from sagent.version import __version__
 
     told = [
         f"sagent {__version__}, Python {platform.python_version()}, {platform.platform()}",

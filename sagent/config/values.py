@@ -1,0 +1,194 @@
+"""How the value of a setting is read, and what is accepted."""
+
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import NamedTuple, TypeAlias, cast
+
+from sagent.lib.text import nearest
+
+
+class RefusedError(ValueError):
+    """A value is not accepted; the message says what is."""
+
+
+class PathBase(NamedTuple):
+    """What relative paths and `~` in a value start from."""
+
+    directory: Path
+    home: Path
+
+    def path(self, text: str) -> Path:
+        """An absolute path, symlinks left alone."""
+        if not text or "\0" in text:
+            raise RefusedError("give a path")
+        if text == "~" or text.startswith("~/"):
+            return self.home / text[2:]
+        return self.directory / text
+
+
+Reader: TypeAlias = Callable[[object, PathBase], object]
+
+
+def text_of(value: object, _: object = None) -> str:
+    if isinstance(value, str):
+        return value
+    raise RefusedError("give a text")
+
+
+def name_of(value: object, _: object = None) -> str:
+    text = text_of(value).strip()
+    if not text:
+        raise RefusedError("give a name")
+    if not text.isprintable() or " " in text:
+        raise RefusedError("give a name without spaces")
+    return text
+
+
+def url(value: object, _: object = None) -> str:
+    """An address of a server, without a slash at its end."""
+    text = text_of(value).strip()
+    scheme, colon, rest = text.partition("://")
+    if scheme.lower() not in ("http", "https") or not colon or rest.startswith(("/", ":", "?")) or not rest:
+        raise RefusedError("give a URL that starts with http:// or https://")
+    if not text.isprintable() or " " in text:
+        raise RefusedError("give a URL without spaces")
+    return text.rstrip("/")
+
+
+def choice(*names: str) -> Callable[..., object]:
+    """One of a few words, whatever its case; a wrong one is told the nearest."""
+
+    def read(value: object, _: object = None) -> object:
+        if isinstance(value, str) and (word := value.strip().lower()) in names:
+            return word
+        raise RefusedError(f"give one of {', '.join(names)}{nearest(str(value), names)}")
+
+    return read
+
+
+def whole(least: int) -> Callable[..., int]:
+    """A whole number of at least so much."""
+
+    def read(value: object, _: object = None) -> int:
+        try:
+            number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else least - 1
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise RefusedError(f"give a whole number, at least {least}")
+        return number
+
+    return read
+
+
+def decimal(value: object, accepted: str) -> Decimal:
+    """A finite number of at least 0, exactly as written."""
+    try:
+        number = Decimal(str(value)) if isinstance(value, int | float | str | Decimal) else Decimal(-1)
+    except InvalidOperation:
+        number = Decimal(-1)
+    if isinstance(value, bool) or not number.is_finite() or number < 0:
+        raise RefusedError(accepted)
+    return number
+
+
+def usd(value: object, _: object = None) -> Decimal:
+    """USD, exactly as written."""
+    return decimal(value, "give USD as a number, at least 0")
+
+
+def seconds(value: object, _: object = None) -> float:
+    found = float(decimal(value, "give seconds as a number above 0"))
+    if not 0 < found < 1e6:
+        raise RefusedError("give seconds as a number above 0")
+    return found
+
+
+def share(value: object, _: object = None) -> float:
+    part = float(decimal(value, "give a number from 0 to 1"))
+    if part > 1:
+        raise RefusedError("give a number from 0 to 1")
+    return part
+
+
+def switch(value: object, _: object = None) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in words:
+        return words[value.lower()]
+    raise RefusedError("give true or false")
+
+
+def texts(value: object, what: str) -> list[str]:
+    """A list, or one text with commas between (those inside parentheses belong to a rule)."""
+    if isinstance(value, str):
+        import re
+
+        return [item for part in re.findall(r"(?:[^,(\n]|\([^)]*\)|\()+", value) if (item := part.strip())]
+    if isinstance(value, list | tuple):
+        items = cast("list[object] | tuple[object, ...]", value)
+        texts = [item for item in items if isinstance(item, str) and item.strip()]
+        if len(texts) == len(items):
+            return texts
+    raise RefusedError(f"give a list of {what}")
+
+
+def names_of(value: object, _: object = None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name_of(item) for each in _each(value, "names") for item in texts(each, "names")))
+
+
+def _each(value: object, what: str) -> list[str]:
+    """The items of a list, each of which may hold several; or the one text."""
+    return [value] if isinstance(value, str) else texts(value, what)
+
+
+def tools(value: object, _: object = None) -> tuple[str, ...]:
+    names = names_of(value)
+    if "none" in names and len(names) > 1:
+        raise RefusedError("give names of tools, or none alone")
+    return () if names == ("none",) else names
+
+
+def rules(value: object, _: object = None) -> tuple[str, ...]:
+    from sagent.errors import ConfigError
+    from sagent.policy.rules import Rule
+
+    try:
+        return tuple(str(Rule.parse(text)) for text in texts(value, "rules, as in Bash(git status:*)"))
+    except ConfigError as error:
+        raise RefusedError(str(error)) from None
+
+
+def path_of(value: object, base: PathBase) -> Path:
+    return base.path(text_of(value))
+
+
+def directory(value: object, base: PathBase) -> Path:
+    path = path_of(value, base)
+    if not path.is_dir():
+        raise RefusedError(
+            f"give a directory that exists; {path} does not" if not path.exists() else "give a directory"
+        )
+    return path.resolve()
+
+
+def directories(value: object, base: PathBase) -> tuple[Path, ...]:
+    return tuple(directory(item, base) for item in texts(value, "directories"))
+
+
+def triggers(value: object, _: object = None) -> tuple[str, ...]:
+    from sagent.advisor.rules import TRIGGERS
+
+    names = [name.strip() for each in texts(value, "triggers") for name in each.split(",") if name.strip()]
+    if names in (["none"], ["all"]):
+        return TRIGGERS if names == ["all"] else ()
+    for name in names:
+        if name not in TRIGGERS:
+            raise RefusedError(f"give all, none, or some of {', '.join(TRIGGERS)}{nearest(name, TRIGGERS)}")
+    return tuple(dict.fromkeys(names))
+
+
+def bound(value: object, _: object = None) -> object:
+    return None if value == "none" else whole(0)(value)

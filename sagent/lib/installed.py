@@ -1,0 +1,48 @@
+"""How this sagent was installed, for hints that say what to install. No hint may rely on its name in an index."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+NAME = "sagent"
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to this installation, from where it came: "pip install -e '/checkout[mcp]'".
+
+    Where that is not known, the command installs what the extra needs.
+    """
+    checkout = Path(__file__).parents[2]
+    if (checkout / "pyproject.toml").is_file():
+        return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
+    try:
+        found = metadata.distribution(NAME)
+    except metadata.PackageNotFoundError:
+        return f"pip install {extra}"
+    if came_from := found.read_text("direct_url.json"):
+        return f"pip install {shlex.quote(_requirement(json.loads(came_from), extra))}"
+    return f"pip install {shlex.join(_needs(found.requires or (), extra))}"
+
+
+def _requirement(came_from: dict[str, object], extra: str) -> str:
+    """What pip takes for the place that a `direct_url.json` (PEP 610) names."""
+    url = str(came_from.get("url", ""))
+    if url.startswith("file:"):
+        from urllib.parse import unquote, urlsplit
+
+        return f"{unquote(urlsplit(url).path)}[{extra}]"
+    match came_from.get("vcs_info"):
+        case {"vcs": str(vcs), "commit_id": str(commit)}:
+            url = f"{vcs}+{url}@{commit}"
+        case _:
+            pass
+    return f"{NAME}[{extra}] @ {url}"
+
+
+def _needs(requires: Iterable[str], extra: str) -> list[str]:
+    """The requirements of an extra, without their markers."""
+    marked = re.compile(rf"""\bextra\s*==\s*['"]{re.escape(extra)}['"]""")
+    return [each.partition(";")[0].strip() for each in requires if marked.search(each)] or [extra]

@@ -1,0 +1,67 @@
+"""Hints say what to install in the words of how this was installed, and never by a name that is another's."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagent.lib.installed import install_command
+
+ROOT = Path(__file__).parents[2]
+METADATA = """Metadata-Version: 2.4
+Name: sagent
+Version: 0.1.0
+Provides-Extra: mcp
+Requires-Dist: h11>=0.16
+Requires-Dist: mcp>=2.3; extra == 'mcp'
+Requires-Dist: mcp>=2.3; extra == 'dev'
+"""
+
+
+def test_a_checkout_is_installed_from_where_it_lies() -> None:
+    assert install_command("mcp") == f"pip install -e '{ROOT}[mcp]'"
+
+
+@pytest.mark.parametrize(
+    ("came_from", "command"),
+    [
+        (
+            {"url": "file:///wheels/sagent-0.1.0-py3-none-any.whl", "archive_info": {}},
+            "pip install '/wheels/sagent-0.1.0-py3-none-any.whl[mcp]'",
+        ),
+        ({"url": "file:///my%20clone", "dir_info": {}}, "pip install '/my clone[mcp]'"),
+        (
+            {"url": "https://git.example/s", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "pip install 'sagent[mcp] @ git+https://git.example/s@abc'",
+        ),
+        (
+            {"url": "https://files.example/s.whl", "archive_info": {}},
+            "pip install 'sagent[mcp] @ https://files.example/s.whl'",
+        ),
+        (None, "pip install 'mcp>=2.3'"),  # nobody knows from where: only what is missing
+    ],
+)
+def test_an_installation_is_named_by_where_it_came_from(
+    came_from: dict[str, object] | None, command: str, tmp_path: Path
+) -> None:
+    site = tmp_path / "site-packages"
+    (site / "sagent" / "lib").mkdir(parents=True)
+    (site / "sagent" / "__init__.py").touch()
+    (site / "sagent" / "lib" / "__init__.py").touch()
+    (site / "sagent" / "lib" / "installed.py").write_bytes((ROOT / "sagent" / "lib" / "installed.py").read_bytes())
+    info = site / "sagent-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(METADATA)
+    if came_from is not None:
+        (info / "direct_url.json").write_text(json.dumps(came_from))
+    code = f"import sys; sys.path.insert(0, {str(site)!r})\n"
+    code += "from sagent.lib.installed import install_command; print(install_command('mcp'))"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == command
+
+
+def test_no_hint_and_no_page_names_the_package_of_an_index() -> None:
+    files = [*(ROOT / "sagent").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    assert [path.name for path in files if "install 'sagent[" in path.read_text("utf-8")] == []
