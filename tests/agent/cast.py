@@ -1,23 +1,14 @@
 """A model that many agents share, and a root agent with the tools that concern agents."""
 
-from collections.abc import Awaitable, Callable
-
 from sagent.agent import Agent, Resources
 from sagent.agent.tree import Tree
-from sagent.lib.json import json_freeze_object
-from sagent.messages import ToolCall
 from sagent.model import Delta, Model, ModelLimits, Reply, Request
 from sagent.testing import ScriptedModel
 from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
 from sagent.tools.background import BackgroundTask
+from tests.messages import Player
 
 PRICES = {"scripted/scripted": {"input": "1", "output": "1"}}
-Step = str | tuple[ToolCall, ...] | Exception
-Player = Callable[[Request], Step | Awaitable[Step]]
-
-
-def call(call_id: str, tool: str, **arguments: object) -> ToolCall:
-    return ToolCall(call_id, tool, json_freeze_object(arguments))
 
 
 class Cast:
@@ -46,17 +37,6 @@ class Cast:
         async for item in model.stream(request):
             deltas.append(item)
             yield item
-
-
-def in_turn(*steps: Step | Player) -> Player:
-    """Answers one request after the other."""
-    left = list(steps)
-
-    def play(request: Request) -> Step | Awaitable[Step]:
-        step = left.pop(0)
-        return step(request) if callable(step) else step
-
-    return play
 
 
 def results(request: Request) -> str:

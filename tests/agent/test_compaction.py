@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cast import call
 
 from sagent import tools
 from sagent.agent import Agent, Resources, RunLimits
@@ -21,6 +20,7 @@ from sagent.session.folds import history
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
 from sagent.tool import Workspace
+from tests.messages import call
 
 SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in HEADINGS)
 Told = str | Callable[[int], str | Exception]

@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from cast import PRICES, Cast, Player, Step, call, in_turn, results, root_of, tree_tools
+from cast import PRICES, Cast, results, root_of, tree_tools
 
 from sagent.agent import Agent, Resources, RunLimits, Tree, TreeLimits
 from sagent.cost.ledger import Ledger
@@ -21,21 +21,13 @@ from sagent.peer import Background, SpawnRequest, Stop, Switch
 from sagent.session.store import Session
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext
+from tests.messages import Player, Step, call, forever, in_turn, last
 
 
 async def until(condition) -> None:
     async with asyncio.timeout(5):
         while not condition():
             await asyncio.sleep(0.002)
-
-
-async def forever(request: Request) -> str:
-    await asyncio.sleep(60)
-    return "never"
-
-
-def last(request: Request) -> str:
-    return request.messages[-1].content
 
 
 def ledger_of(usd: str) -> Ledger:

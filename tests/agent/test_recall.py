@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from cast import PRICES, Cast, call, in_turn, results, tree_tools
+from cast import PRICES, Cast, results, tree_tools
 
 from sagent.agent import Agent, Resources, Tree
 from sagent.cost.ledger import Ledger
@@ -16,22 +16,14 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import user
-from sagent.model import Model, ModelLimits, Request
+from sagent.model import Model, ModelLimits
 from sagent.peer import SpawnRequest, Switch
 from sagent.session.folds import charges, history
 from sagent.session.log import read_log
 from sagent.session.store import Session, log_files
 from sagent.session.verify import verify
 from sagent.tool import RunContext
-
-
-async def forever(request: Request) -> str:
-    await asyncio.sleep(60)
-    return "never"
-
-
-def last(request: Request) -> str:
-    return request.messages[-1].content
+from tests.messages import call, forever, in_turn, last
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -5,7 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from cast import PRICES, Cast, Player, Step, call, in_turn, results, root_of, tree_tools
+from cast import PRICES, Cast, results, root_of, tree_tools
 
 from sagent.agent import Agent, Resources, RunLimits
 from sagent.agent.tree import Tree, TreeLimits
@@ -23,6 +23,7 @@ from sagent.session.store import Session
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from sagent.tools import Bash
+from tests.messages import Player, Step, call, in_turn
 
 
 async def test_a_child_answers_its_parent_with_what_it_inherits() -> None:

@@ -4,7 +4,7 @@ import asyncio
 from decimal import Decimal
 
 import pytest
-from cast import PRICES, Cast, Player, Step, call, in_turn, results, root_of, tree_tools
+from cast import PRICES, Cast, results, root_of, tree_tools
 
 from sagent.agent import Agent, Resources, RunLimits, Tree, children
 from sagent.cost.ledger import Ledger
@@ -18,6 +18,7 @@ from sagent.patterns import sequential
 from sagent.peer import SpawnRequest
 from sagent.session.entries import Entry
 from sagent.tool import RunContext
+from tests.messages import Player, Step, call, in_turn
 
 
 async def forever(request: Request) -> str:

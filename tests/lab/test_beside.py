@@ -12,13 +12,13 @@ from drawn import drawn
 from sagent.codec import encode_message, encode_result_part
 from sagent.lab.sessiondiff import Outcome, as_json, put_beside, show
 from sagent.lab.sessiondiff_html import write_beside
-from sagent.lib.json import JsonObject
-from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
+from sagent.messages import Message, assistant, user
 from sagent.session.entries import opened, spent
 from sagent.session.folds import spend
 from sagent.session.log import FileLog, read_log
 from sagent.session.store import Session, log_files
 from sagent.usage import Charge, Usage
+from tests.messages import call, result
 
 EVIL = "</td></table><script>alert(1)</script>\x1b[31m"
 
@@ -43,17 +43,17 @@ def session(
 
 
 def _turn(log: FileLog, model: str, usd: Decimal | None, text: str, *called: str) -> None:
-    calls = tuple(ToolCall(f"c{place}", "Bash", JsonObject({"command": each})) for place, each in enumerate(called))
+    calls = tuple(call(f"c{place}", "Bash", command=each) for place, each in enumerate(called))
     sha256 = text.encode().hex().ljust(64, "0")[:64]
     log.append("request", {"sha256": sha256, "size": 9, "model": model, "parameters": {}})
     said = assistant(text, *calls, model=f"anthropic/{model}", stop="tool_use" if calls else "end")
     log.append("message", encode_message(said, None))
     usage = Usage(input=10, output=3, cache_read=7)
     log.append("spent", spent(Charge(model, usage, usd=usd, role="executor", provider="anthropic", agent="root")))
-    for call in calls:
-        denied = call.arguments["command"] == "rm"
-        result = ToolResult(call.id, (Text("Permission denied: no" if denied else "fine"),), denied)
-        log.append("result", {"result": encode_result_part(result, None), "seconds": 0.1})
+    for made in calls:
+        denied = made.arguments["command"] == "rm"
+        came = result(made.id, "Permission denied: no" if denied else "fine", failed=denied)
+        log.append("result", {"result": encode_result_part(came, None), "seconds": 0.1})
 
 
 TWO = (("Fix it.", [("I look.", "ls", "cat"), ("Done.",)]), ("Sure?", [("Yes.",)]))

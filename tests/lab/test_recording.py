@@ -17,15 +17,15 @@ from sagent.lab.recording import (
     models_of,
     read_recording,
 )
-from sagent.lib.json import JsonObject
-from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
+from sagent.messages import Message, Text, ToolResult, assistant, user
 from sagent.session.entries import opened, spent
 from sagent.session.log import MemoryLog
 from sagent.usage import Charge, Usage
+from tests.messages import call
 
 TWO = Message(
     "assistant",
-    (Text("I look."), ToolCall("a", "Read", JsonObject({"path": "x"})), ToolCall("b", "Bash", JsonObject())),
+    (Text("I look."), call("a", "Read", path="x"), call("b", "Bash")),
     model="p/m",
     stop="tool_use",
 )

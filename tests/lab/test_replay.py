@@ -28,7 +28,7 @@ from sagent.lab.recording import Prompt
 from sagent.lab.replay import Replayed, replay, replay_log
 from sagent.lab.rerun import Answers
 from sagent.lib.json import JsonObject, sha256_hex
-from sagent.messages import Message, Text, ToolCall, ToolResult, user
+from sagent.messages import Message, user
 from sagent.model import Request, RequestDigest, ToolSpec
 from sagent.peer import Background, Compact, SpawnRequest, Switch
 from sagent.policy import Allow, Deny
@@ -45,6 +45,7 @@ from sagent.tool import RunContext
 from sagent.tools import agent_tools, tool
 from sagent.transcript.export import export_bundle
 from sagent.transcript.export_redaction import Redaction
+from tests.messages import call, result
 
 PRICES = PriceBook()
 CLAUDE = FAMILIES["anthropic"]
@@ -260,9 +261,7 @@ class Careful:
 
 
 def calls(*given: tuple[str, JsonObject]) -> Message:
-    return Message(
-        "assistant", tuple(ToolCall(f"c{place}", name, arguments) for place, (name, arguments) in enumerate(given))
-    )
+    return Message("assistant", tuple(call(f"c{place}", name, **given) for place, (name, given) in enumerate(given)))
 
 
 def actor(*script: object, log: MemoryLog, **more: object) -> Agent:
@@ -560,8 +559,8 @@ def test_an_answer_is_given_to_the_same_call_and_only_once() -> None:
     schema = JsonObject({"type": "object", "properties": JsonObject({"n": JsonObject({"type": "integer"})})})
     prompt = Prompt("e", "be", (ToolSpec("count", "", schema), ToolSpec("advisor", "", JsonObject())))
     made = [
-        (ToolCall("1", "count", JsonObject({"n": "5"})), ToolResult("1", (Text("first"),))),
-        (ToolCall("2", "count", JsonObject({"n": 5})), ToolResult("2", (Text("second"),), is_error=True)),
+        (call("1", "count", n="5"), result("1", "first")),
+        (call("2", "count", n=5), result("2", "second", failed=True)),
     ]
     answers = Answers(prompt, made)
     assert [tool.name for tool in answers.tools] == ["count"]

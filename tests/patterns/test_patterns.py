@@ -14,13 +14,13 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Finished, Result, TextDelta
-from sagent.lib.json import json_freeze_object
-from sagent.messages import Image, Message, Text, ToolCall, user
+from sagent.messages import Image, Message, Text, user
 from sagent.model import Request
 from sagent.patterns import Gathered, handoff, loop_until, parallel, sequential, triage
 from sagent.patterns.choice import named
 from sagent.testing import Line, ScriptedModel
 from sagent.usage import Cost, Usage
+from tests.messages import call, echo, forever
 
 PRICES = PriceBook({"scripted/scripted": {"input": "1", "output": "1"}})
 
@@ -37,17 +37,8 @@ def asked(agent: Agent, number: int = -1) -> str:
     return model.requests[number].messages[-1].content
 
 
-def echo(request: Request) -> str:
-    return f"<{request.messages[-1].content}>"
-
-
 def broken(kind: str = "auth") -> ModelError:
     return ModelError(kind, "no key", provider="p", model="m")  # type: ignore[arg-type]
-
-
-async def forever(request: Request) -> str:
-    await asyncio.sleep(60)
-    return "never"
 
 
 def behind(member: str, answer: str) -> Callable[[Request], Awaitable[str]]:
@@ -133,7 +124,7 @@ async def test_a_cap_stops_a_step_with_that_error() -> None:
 
 async def test_what_a_failed_member_had_and_used_is_kept() -> None:
     bill = Usage(input=10, output=3)
-    failing = bare(("half", ToolCall("t", "none"), bill), broken(), path="failing")
+    failing = bare(("half", call("t", "none"), bill), broken(), path="failing")
     result = await parallel(bare(("whole", bill), path="fine"), failing).run("go")
     assert result.members["failing"].content == "half"
     assert "Failed (auth): p/m: no key\n\nhalf" in result.content
@@ -352,7 +343,7 @@ async def test_a_chooser_that_fails_is_the_failure() -> None:
 
 
 def hand_on(to: str, message: str = "yours") -> tuple[Line, ...]:
-    return ("one moment", ToolCall("h", "handoff", json_freeze_object({"to": to, "message": message})))
+    return ("one moment", call("h", "handoff", to=to, message=message))
 
 
 async def test_a_conversation_is_handed_on_with_what_was_said() -> None:

@@ -19,8 +19,7 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, SessionCorrupt, UsageError
 from sagent.events import Event, Failure, Finished, Result
-from sagent.lib.json import json_freeze_object
-from sagent.messages import Image, Thinking, ToolCall, user
+from sagent.messages import Image, Thinking, user
 from sagent.model import Delta, ModelLimits, Reply, Request
 from sagent.patterns import Role, Team, TeamResult, sequential
 from sagent.patterns.handoffs import Given, HandOff, RoleReport, Round, Said, digest, last_round
@@ -33,6 +32,7 @@ from sagent.session.verify import verify
 from sagent.testing import Line, ScriptedModel
 from sagent.testing.server import FakeProviderServer, Received, Turn
 from sagent.tools import Glob, Read
+from tests.messages import call
 
 PRICES = PriceBook(
     {"scripted/scripted": {"input": "1", "output": "1"}, "scripted/other": {"input": "1", "output": "1"}}
@@ -233,8 +233,8 @@ async def test_what_roles_were_not_allowed_is_told() -> None:
         async def after_turn(self, turn: object) -> tuple[()]:
             return ()
 
-    call = (ToolCall("1", "Glob", json_freeze_object({"pattern": "*"})),)
-    crew = Crew(lambda role, request: call if len(request.messages) == 1 else says(role, request))
+    looks = (call("1", "Glob", pattern="*"),)
+    crew = Crew(lambda role, request: looks if len(request.messages) == 1 else says(role, request))
     result = await Team(lead_of(crew, policy=Strict()), roles("a", "b")).run("The task.")
     assert [(denial.tool, denial.reason) for denial in result.denials] == [("Glob", "not today")] * 2
 
@@ -316,8 +316,8 @@ async def test_in_a_sequence_a_failure_ends_it_and_is_named(line: Line, kind: st
 
 
 async def test_a_turn_limit_of_a_role_is_its_failure() -> None:
-    call = (ToolCall("1", "Glob", json_freeze_object({"pattern": "*"})),)
-    crew = Crew(lambda role, request: call if role == "b" else says(role, request))
+    looks = (call("1", "Glob", pattern="*"),)
+    crew = Crew(lambda role, request: looks if role == "b" else says(role, request))
     result = await Team(lead_of(crew), [*roles("a"), *roles("b", max_turns=1)]).run("The task.")
     assert result.error is not None and result.error.kind == "max_turns"
 
@@ -584,7 +584,7 @@ async def test_a_full_disk_does_not_stop_a_team() -> None:
 
 
 async def test_as_a_tool_its_roles_work_below_the_agent_that_calls() -> None:
-    ask = (ToolCall("1", "review", json_freeze_object({"prompt": "Look at it."})),)
+    ask = (call("1", "review", prompt="Look at it."),)
 
     def play(role: str, request: Request) -> Line:
         if role != "nobody":

@@ -8,11 +8,11 @@ import pytest
 from sagent.agent import Agent, RunLimits
 from sagent.errors import ModelError
 from sagent.events import Failure, Finished, Result
-from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.model import Request
 from sagent.patterns import Gathered, Pattern, Runnable, handoff, loop_until, parallel, sequential, triage
 from sagent.testing import ScriptedModel
+from tests.messages import call
 
 Make = Callable[[Runnable], Runnable]
 
@@ -22,7 +22,7 @@ def says(*lines: object) -> Agent:
 
 
 def hand(to: str) -> tuple[ToolCall, ...]:
-    return (ToolCall("1", "handoff", json_freeze_object({"to": to, "message": "over to you"})),)
+    return (call("1", "handoff", to=to, message="over to you"),)
 
 
 WHERE: dict[str, Make] = {
@@ -102,8 +102,7 @@ async def test_a_pattern_is_used_as_an_agent_is(name: str) -> None:
     assert "answer" in heard[-1].result.content
     inside = await sequential(whole()[name], says("after")).run("go")
     assert inside.content == "after"
-    call = (ToolCall("1", "ask", json_freeze_object({"prompt": "go"})),)
-    model = ScriptedModel(call, lambda request: request.messages[-1].results[0].text)
+    model = ScriptedModel((call("1", "ask", prompt="go"),), lambda request: request.messages[-1].results[0].text)
     above = Agent(model, tools=[whole()[name].as_tool("ask", "Asks.")])
     assert "answer" in (await above.run("go")).content
     assert [each.path for each in above.tree.living] == ["root"]

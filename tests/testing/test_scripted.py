@@ -7,13 +7,14 @@ import pytest
 
 from sagent.errors import ModelError
 from sagent.lib.json import json_freeze_object
-from sagent.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, user
+from sagent.messages import Image, Message, Text, Thinking, ToolResult, user
 from sagent.model import Billed, Reply, Request, RequestDigest, TextPart, ThinkingPart, ToolSpec
 from sagent.testing import ScriptedModel, check_pairing
 from sagent.testing.model_suite import ask, collect, failure
 from sagent.usage import Charge, Usage
+from tests.messages import call
 
-CALL = ToolCall("a", "Read", json_freeze_object({"path": "x"}))
+CALL = call("a", "Read", path="x")
 BILLED = Billed((Charge("scripted", Usage(input=5)),))
 CUT = ModelError("cut", "as scripted", provider="scripted")
 HM = Thinking("hm")
@@ -127,7 +128,7 @@ async def test_a_script_that_is_used_up_says_so():
 
 
 def test_calls_and_results_must_pair_up():
-    calls = Message("assistant", (CALL, ToolCall("b", "Read")))
+    calls = Message("assistant", (CALL, call("b", "Read")))
     a, b = ToolResult("a", ()), ToolResult("b", ())
     check_pairing([user("hi"), calls, Message("user", (b, a, Text("and"))), calls, Message("user", (a, b))])
     for wrong in (

@@ -6,12 +6,12 @@ from decimal import Decimal
 from pathlib import Path
 
 from sagent.codec import encode_message, encode_result_part
-from sagent.lib.json import JsonObject
-from sagent.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
+from sagent.messages import Image, Message, Text, Thinking, ToolResult, assistant, user
 from sagent.session.entries import opened, returned, spawned, spent
 from sagent.session.log import FileLog
 from sagent.session.store import Session
 from sagent.usage import Charge, Usage
+from tests.messages import call
 
 KEY = "sk-ant-REDACTME0123456789abcdef"
 PASSWORD = "hunter2-correct-horse"
@@ -36,20 +36,16 @@ def turn(log: FileLog, number: int, name: str, arguments: dict, result: str, *, 
     def keep(data: bytes) -> str:
         return log.blobs.put(data).name
 
-    call = ToolCall(f"c{number}", name, JsonObject(arguments))
-    said = Message("assistant", (Thinking("Hm. " + EVIL), Text(f"Step {number}."), call), model=MODEL, stop="tool_use")
+    made = call(f"c{number}", name, **arguments)
+    said = Message("assistant", (Thinking("Hm. " + EVIL), Text(f"Step {number}."), made), model=MODEL, stop="tool_use")
     log.append("request", {"sha256": "0" * 64, "size": 9, "model": MODEL, "parameters": {"max_tokens": 4096}})
     log.append("message", encode_message(said, keep))
     usage = Usage(input=100, output=20, cache_read=900)
-    log.append(
-        "spent",
-        spent(
-            Charge(
-                "claude-sonnet-4-6", usage, usd=Decimal("0.01"), role="executor", provider="anthropic", agent=log.agent
-            )
-        ),
+    bill = Charge(
+        "claude-sonnet-4-6", usage, usd=Decimal("0.01"), role="executor", provider="anthropic", agent=log.agent
     )
-    answer = ToolResult(call.id, (Text(result),), failed)
+    log.append("spent", spent(bill))
+    answer = ToolResult(made.id, (Text(result),), failed)
     log.append("result", {"result": encode_result_part(answer, keep), "seconds": 1.25})
     log.append("message", encode_message(Message("user", (answer,)), keep))
 

@@ -7,8 +7,7 @@ import pytest
 from sagent.agent import Agent, Resources
 from sagent.codec import encode_message, encode_result_part
 from sagent.engine.state import MOST_DIFF
-from sagent.lib.json import json_freeze_object
-from sagent.messages import Message, Text, ToolCall, ToolResult
+from sagent.messages import Message, Text, ToolResult
 from sagent.rewind.plan import ABSENT, REWIND, Snapshot, Touch, Touched, touched
 from sagent.session.entries import opened
 from sagent.session.log import FileLog
@@ -19,12 +18,9 @@ from sagent.tool import Workspace
 from sagent.tools import Edit, Read
 from sagent.transcript.export import export_bundle, export_text
 from sagent.transcript.export_redaction import Redaction
+from tests.messages import call
 
 SECRET = "sk-ant-api03-" + "REDACTME0123456789abcdef"
-
-
-def call(call_id: str, name: str, **arguments: object) -> ToolCall:
-    return ToolCall(call_id, name, json_freeze_object(arguments))
 
 
 async def edited(cwd: Path, log: FileLog, old: str, new: str) -> None:
