@@ -121,9 +121,8 @@ def drafted(one: Told) -> list[Charge]:
         reader.whole(event, []) if whole else reader.feed(event, [])
         if reader.closed:
             break
-    bill = reader.bill()
-    assert bill.usage is not None, one.name
-    return list(bill.charges)
+    assert reader.usage() is not None, one.name
+    return list(reader.charges())
 
 
 def sound(one: Told) -> bool:

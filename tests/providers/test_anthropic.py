@@ -323,7 +323,7 @@ def test_content_and_input_as_strings_are_read() -> None:
 
 def test_counts_below_zero_count_as_none() -> None:
     told = {"input_tokens": -1, "output_tokens": -2, "cache_read_input_tokens": 3, "cache_creation_input_tokens": -4}
-    assert drafted(*ended("end_turn", **told))[0].bill().usage == Usage(cache_read=3)
+    assert drafted(*ended("end_turn", **told))[0].usage() == Usage(cache_read=3)
 
 
 def test_a_count_that_was_told_is_not_taken_back() -> None:
@@ -331,14 +331,14 @@ def test_a_count_that_was_told_is_not_taken_back() -> None:
         {"type": "message_start", "message": {"usage": {"input_tokens": 5, "cache_read_input_tokens": 7}}},
         *ended("end_turn", input_tokens=0, cache_read_input_tokens=None, output_tokens=3),
     )
-    assert reader.bill().usage == Usage(input=5, cache_read=7, output=3)
+    assert reader.usage() == Usage(input=5, cache_read=7, output=3)
 
 
 def test_thinking_told_of_the_whole_reply_only_is_in_its_charge() -> None:
     rounds = [{"type": "message", "input_tokens": 28, "output_tokens": 106}]
     told = {"input_tokens": 28, "output_tokens": 106, "output_tokens_details": {"thinking_tokens": 67}}
-    bill = drafted(*ended("end_turn", **told, iterations=rounds))[0].bill()
-    assert bill.usage == bill.charges[0].usage == Usage(input=28, output=106, reasoning=67)
+    reader = drafted(*ended("end_turn", **told, iterations=rounds))[0]
+    assert reader.usage() == reader.charges()[0].usage == Usage(input=28, output=106, reasoning=67)
 
 
 def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:
@@ -362,18 +362,16 @@ def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:
         },
         *ended("end_turn", output_tokens=50, output_tokens_details={"thinking_tokens": 40}, input_tokens=None),
     )
-    bill = reader.bill()
-    assert bill.usage == Usage(5, 7, 10, 20, 50, 40)
-    assert [(charge.model, charge.tier) for charge in bill.charges] == [("claude-x", "priority")]
+    assert reader.usage() == Usage(5, 7, 10, 20, 50, 40)
+    assert [(charge.model, charge.tier) for charge in reader.charges()] == [("claude-x", "priority")]
     rounds = [
         {"type": "message", "input_tokens": 100, "output_tokens": 10},
         {"type": "advisor_message", "model": "claude-big", "input_tokens": 900, "output_tokens": 300},
         {"type": "message", "input_tokens": 120, "output_tokens": 20},
     ]
     reader, _ = drafted(*ended("end_turn", input_tokens=220, output_tokens=30, iterations=rounds))
-    bill = reader.bill()
-    assert bill.usage == Usage(input=120, output=30)  # the size of the context as the last round read it
-    assert [(charge.model, charge.usage) for charge in bill.charges] == [
+    assert reader.usage() == Usage(input=120, output=30)  # the size of the context as the last round read it
+    assert [(charge.model, charge.usage) for charge in reader.charges()] == [
         ("claude-x", Usage(input=100, output=10)),
         ("claude-big", Usage(input=900, output=300)),
         ("claude-x", Usage(input=120, output=20)),
@@ -383,13 +381,13 @@ def test_usage_is_cumulative_and_rounds_are_billed_each_to_its_model() -> None:
 def test_searches_are_billed_by_the_call_and_once() -> None:
     used = {"server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1}}
     reader, _ = drafted(*ended("end_turn", input_tokens=5, output_tokens=1, **used))
-    assert reader.bill().charges[0].usage == reader.bill().usage == Usage(input=5, output=1, fees={"web_search": 2})
+    assert reader.charges()[0].usage == reader.usage() == Usage(input=5, output=1, fees={"web_search": 2})
     rounds = [
         {"type": "message", "input_tokens": 5, "output_tokens": 1},
         {"type": "advisor_message", "model": "claude-big", "input_tokens": 9, "output_tokens": 3},
     ]
     reader, _ = drafted(*ended("end_turn", input_tokens=5, output_tokens=1, iterations=rounds, **used))
-    assert [charge.usage.fees for charge in reader.bill().charges] == [{"web_search": 2}, {}]
+    assert [charge.usage.fees for charge in reader.charges()] == [{"web_search": 2}, {}]
 
 
 @pytest.mark.parametrize(
@@ -406,18 +404,18 @@ def test_searches_are_billed_by_the_call_and_once() -> None:
 )
 def test_tiers(told: dict, tier: str) -> None:
     reader, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, **told))
-    assert reader.bill().charges[0].tier == tier
+    assert reader.charges()[0].tier == tier
     rounds = [{"type": "message", "input_tokens": 1, "output_tokens": 1}]
     reader, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, iterations=rounds, **told))
-    assert reader.bill().charges[0].tier == tier
+    assert reader.charges()[0].tier == tier
 
 
 def test_a_gateway_s_own_price_is_taken() -> None:
     reader, _ = drafted(*ended("end_turn", input_tokens=1, output_tokens=1, cost=0.000112))
-    assert reader.bill().charges[0].usd == Decimal("0.000112")
+    assert reader.charges()[0].usd == Decimal("0.000112")
     rounds = [{"type": "message", "input_tokens": 1, "output_tokens": 1}] * 2
     reader, _ = drafted(*ended("end_turn", input_tokens=2, output_tokens=2, iterations=rounds, cost=0.5))
-    assert [charge.usd for charge in reader.bill().charges] == [Decimal("0.5"), 0]
+    assert [charge.usd for charge in reader.charges()] == [Decimal("0.5"), 0]
 
 
 @pytest.mark.parametrize(

@@ -368,7 +368,7 @@ def test_the_usage_may_come_with_the_last_words() -> None:
         "usage": {"prompt_tokens": 3},
     }
     reader, out = drafted(says(content="hel"), last)
-    assert (reader.message().content, reader.bill().usage, reader.complete) == ("hello", Usage(input=3), True)
+    assert (reader.message().content, reader.usage(), reader.complete) == ("hello", Usage(input=3), True)
     assert [delta for delta in out if isinstance(delta, TextPart)] == [TextPart("hel"), TextPart("lo")]
 
 
@@ -377,7 +377,7 @@ def test_a_count_that_was_told_is_not_taken_back() -> None:
     reader, _ = drafted(
         says(content="x"), {"choices": [], "usage": told}, {"choices": [], "usage": dict.fromkeys(told, 0)}
     )
-    assert reader.bill().usage == Usage(input=5, output=2)
+    assert reader.usage() == Usage(input=5, output=2)
 
 
 @pytest.mark.parametrize("nothing", [None, {}, {"index": 1}, {"index": 1, "function": None}])
@@ -394,7 +394,7 @@ def test_reasoning_is_never_more_than_a_completion_that_is_nothing_else() -> Non
         ends("length"),
         {"choices": [], "usage": {**told, "completion_tokens_details": {"reasoning_tokens": 271}}},
     )
-    assert reader.bill().usage == Usage(input=15, output=256, reasoning=256)
+    assert reader.usage() == Usage(input=15, output=256, reasoning=256)
 
 
 @pytest.mark.parametrize(
@@ -510,7 +510,7 @@ def test_usage_wherever_it_is(told: dict, expected: Usage, place: str) -> None:
         "choice": {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": told}]},
     }[place]
     reader, _ = drafted(says(content="x"), last)
-    assert reader.bill().usage == expected
+    assert reader.usage() == expected
 
 
 @pytest.mark.parametrize(
@@ -536,21 +536,21 @@ def test_usage_wherever_it_is(told: dict, expected: Usage, place: str) -> None:
 )
 def test_a_provider_s_own_price(chunk: dict, usd: str) -> None:
     reader, _ = drafted({"choices": [], **chunk})
-    assert reader.bill().charges[0].usd == Decimal(usd)
+    assert reader.charges()[0].usd == Decimal(usd)
 
 
 def test_sources_that_a_search_used_are_counted() -> None:
     reader, _ = drafted({"choices": [], "usage": {"prompt_tokens": 1, "num_sources_used": 4}})
-    assert reader.bill().usage == Usage(input=1, fees={"search_source": 4})
+    assert reader.usage() == Usage(input=1, fees={"search_source": 4})
 
 
 def test_a_gateway_s_share_alone_is_no_price() -> None:
     reader, _ = drafted({"choices": [], "usage": {"prompt_tokens": 1, "cost": 0.1, "is_byok": True}})
-    assert reader.bill().charges[0].usd is None
+    assert reader.charges()[0].usd is None
 
 
 def test_nothing_told_is_nothing_billed_here() -> None:
-    assert drafted(says(content="x"))[0].bill().usage is None
+    assert drafted(says(content="x"))[0].usage() is None
 
 
 @pytest.mark.parametrize(

@@ -498,15 +498,15 @@ def test_searches_are_billed_by_the_query_and_before_gemini_3_by_the_request(
 ) -> None:
     grounded = said({"text": "x"}, finishReason="STOP", groundingMetadata={"webSearchQueries": queries})
     reader, _ = drafted({**grounded, "usageMetadata": {"promptTokenCount": 3}}, model=model)
-    usage = reader.bill().usage
+    usage = reader.usage()
     assert usage == Usage(input=3, fees={"web_search": searches} if searches else {})
-    assert reader.bill().charges[0].usage == usage
+    assert reader.charges()[0].usage == usage
 
 
 def test_a_map_in_the_sources_is_a_fee_of_its_own() -> None:
     chunk = said({"text": "x"}, groundingMetadata={"groundingChunks": [{"maps": {"uri": "u"}}, {"web": {}}]})
     reader, _ = drafted({**chunk, "usageMetadata": {"promptTokenCount": 3}})
-    assert reader.bill().usage == Usage(input=3, fees={"map_search": 1})
+    assert reader.usage() == Usage(input=3, fees={"map_search": 1})
 
 
 def test_usage_in_buckets_and_the_last_count_wins() -> None:
@@ -523,8 +523,8 @@ def test_usage_in_buckets_and_the_last_count_wins() -> None:
     reader, out = drafted(
         {**said({"text": "x"}), "usageMetadata": first}, {**said(finishReason="STOP"), "usageMetadata": last}
     )
-    assert reader.bill().usage == Usage(input=45, cache_read=60, output=30, reasoning=20)
-    assert reader.bill().charges[0].tier == "flex"
+    assert reader.usage() == Usage(input=45, cache_read=60, output=30, reasoning=20)
+    assert reader.charges()[0].tier == "flex"
     assert [delta.charges[0].usage.output for delta in out if isinstance(delta, Billed)] == [1, 30]
     for told, tier in (
         ("ON_DEMAND", ""),
@@ -532,14 +532,14 @@ def test_usage_in_buckets_and_the_last_count_wins() -> None:
         ("PROVISIONED_THROUGHPUT", "provisioned_throughput"),
     ):
         reader, _ = drafted({"usageMetadata": {"promptTokenCount": 1, "trafficType": told}})
-        assert reader.bill().charges[0].tier == tier
-    assert drafted({"usageMetadata": {"trafficType": "ON_DEMAND"}})[0].bill().usage is None
+        assert reader.charges()[0].tier == tier
+    assert drafted({"usageMetadata": {"trafficType": "ON_DEMAND"}})[0].usage() is None
 
 
 def test_an_alias_is_billed_as_the_model_that_answered() -> None:
     chunk = {"usageMetadata": {"promptTokenCount": 1}, "modelVersion": "gemini-3.8-flash"}
-    assert drafted(chunk, model="gemini-flash-latest")[0].bill().charges[0].model == "gemini-3.8-flash"
-    assert drafted(chunk, model=NEW)[0].bill().charges[0].model == NEW
+    assert drafted(chunk, model="gemini-flash-latest")[0].charges()[0].model == "gemini-3.8-flash"
+    assert drafted(chunk, model=NEW)[0].charges()[0].model == NEW
 
 
 # On the wire

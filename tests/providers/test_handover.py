@@ -300,6 +300,21 @@ def test_a_paused_turn_goes_on_in_the_same_turn() -> None:
     assert fed(user("hi"), paused, user("stop"))[1] == ModelTurn((Text("a"),))
 
 
+def test_thinking_at_the_end_of_a_turn_is_left_out() -> None:
+    """A reply must not end in thinking (Anthropic: 400), and one that holds nothing else is no turn at all."""
+    call = ToolCall("a", "Read")
+    wants = Message("assistant", (Thinking("hm", SIGNED), call, Thinking("so", SIGNED)), stop="tool_use")
+    assert fed(user("hi"), wants)[1] == ModelTurn((Thinking("hm", SIGNED), call))
+    alone = Message("assistant", (Thinking("hm", SIGNED), Thinking("so", SIGNED)), stop="interrupted")
+    assert fed(user("hi"), alone, user("go on")) == [UserTurn((), (Text("hi"), Text("go on")))]
+
+
+def test_thinking_that_is_last_once_a_lost_server_tool_is_left_out_goes_too() -> None:
+    use = Opaque("", Private("anthropic", json_freeze_object({"type": "server_tool_use", "id": "s1"})))
+    cut = Message("assistant", (Text("a"), Thinking("hm", SIGNED), use), stop="interrupted")
+    assert fed(user("hi"), cut)[1] == ModelTurn((Text("a"),))
+
+
 def test_private_data_goes_back_to_its_family_only() -> None:
     reply = Message("assistant", (Thinking("hm", SIGNED), Opaque("advice", SIGNED), Text("x", SIGNED)))
     assert fed(user("hi"), reply)[1] == ModelTurn(reply.parts)

@@ -421,17 +421,16 @@ def test_without_its_last_event_a_stream_is_cut() -> None:
 @pytest.mark.parametrize(("tier", "charged"), [("default", ""), ("priority", "priority"), (None, "")])
 def test_the_bill(told: dict, expected: Usage, tier: str | None, charged: str) -> None:
     reader, _ = drafted(ended(usage=told, service_tier=tier))
-    bill = reader.bill()
-    assert bill.usage == expected
-    assert [(charge.usage, charge.tier, charge.model) for charge in bill.charges] == [(expected, charged, "m")]
-    assert drafted(ended())[0].bill().usage is None
+    assert reader.usage() == expected
+    assert [(charge.usage, charge.tier, charge.model) for charge in reader.charges()] == [(expected, charged, "m")]
+    assert drafted(ended())[0].usage() is None
 
 
 def billed(*output: dict, model: str = "gpt-5", **more: object) -> Usage:
     reader = ResponsesReplyReader(Origin("openai", model), "responses:openai")
     counts = {"input_tokens": 1, "output_tokens": 1, **more.pop("usage", {})}
     reader.whole(response(*output, usage=counts, **more), [])
-    usage = reader.bill().usage
+    usage = reader.usage()
     assert usage
     return usage
 

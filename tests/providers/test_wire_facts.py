@@ -227,9 +227,8 @@ def test_a_compaction_is_billed_beside_the_reply_and_its_block_goes_back() -> No
         {"type": "message", "input_tokens": 900, "cache_creation_input_tokens": 40, "output_tokens": 30},
     ]
     reader = messages({**block, "deltas": deltas}, {"type": "text", "text": "On."}, rounds=rounds, input_tokens=900)
-    bill = reader.bill()
-    assert bill.usage == Usage(input=900, cache_write=40, output=30)
-    assert [(charge.model, charge.usage) for charge in bill.charges] == [
+    assert reader.usage() == Usage(input=900, cache_write=40, output=30)
+    assert [(charge.model, charge.usage) for charge in reader.charges()] == [
         ("claude-opus-4-6", Usage(input=150_000, cache_read=9_000, output=700)),
         ("claude-opus-4-6", Usage(input=900, cache_write=40, output=30)),
     ]
@@ -247,9 +246,9 @@ def test_a_fallback_is_billed_as_the_model_that_answered_and_the_one_that_declin
         {"type": "message", "model": "claude-fable-5-2", "input_tokens": 1_000, "output_tokens": 20},
         {"type": "fallback_message", "model": "claude-opus-4-6", "input_tokens": 1_100, "output_tokens": 60},
     ]
-    bill = messages({"type": "text", "text": "Yes."}, rounds=rounds, input_tokens=2_100, output_tokens=80).bill()
-    assert bill.usage == Usage(input=1_100, output=80)
-    assert [(charge.model, charge.usage) for charge in bill.charges] == [
+    reader = messages({"type": "text", "text": "Yes."}, rounds=rounds, input_tokens=2_100, output_tokens=80)
+    assert reader.usage() == Usage(input=1_100, output=80)
+    assert [(charge.model, charge.usage) for charge in reader.charges()] == [
         ("claude-fable-5-2", Usage(input=1_000, output=20)),
         ("claude-opus-4-6", Usage(input=1_100, output=60)),
     ]
@@ -269,7 +268,7 @@ def test_what_openai_writes_to_its_cache_is_inside_the_input(details: dict) -> N
     )
     told = {"prompt_tokens": 1_000, "prompt_tokens_details": details, "completion_tokens": 5, "total_tokens": 1_005}
     chat = fed(ChatReplyReader(Origin("x", "gpt-5.6-terra"), "chat:x"), {"choices": [], "usage": told})
-    assert responses.bill().usage == chat.bill().usage == Usage(100, 600, 300, output=5)
+    assert responses.usage() == chat.usage() == Usage(100, 600, 300, output=5)
 
 
 # Ids

@@ -82,7 +82,7 @@ class AnthropicCLIModel:
                     if not isinstance(item, Said):
                         yield item
                         continue
-                    usage, charges = item.bill.usage, item.bill.charges
+                    usage, charges = item.usage, item.charges
                     if usage is None:
                         usage = Usage(input=weight // 4)
                         charges = (Charge(self._id, usage, estimated=True),)

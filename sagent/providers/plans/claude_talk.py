@@ -26,8 +26,7 @@ from sagent.providers.handover import CONTINUE, Answered, Handover, ModelTurn, T
 from sagent.providers.plans.claude_program import INSTALL, SERVER, ClaudeProcess, Program
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin, from_event, from_status
-from sagent.providers.wire.reply import Bill
-from sagent.usage import Charge
+from sagent.usage import Charge, Usage
 
 Line: TypeAlias = Mapping[str, object]
 
@@ -79,7 +78,8 @@ class Said:
     """A whole reply, as read."""
 
     message: Message
-    bill: Bill
+    usage: Usage | None
+    charges: tuple[Charge, ...]
     response_id: str
     notes: tuple[str, ...]
 
@@ -224,8 +224,8 @@ class Talk:
                 yield Billed(reading.served(delta.charges)) if isinstance(delta, Billed) else delta
         self._reply = self._named(reader.message())
         self.kept = await self._settle(self._reply)
-        bill = reader.bill()
-        yield Said(self._reply, replace(bill, charges=reading.served(bill.charges)), reader.response_id, reader.notes())
+        charges = reading.served(reader.charges())
+        yield Said(self._reply, reader.usage(), charges, reader.response_id, reader.notes())
 
     def _goes_on(self, stop: str, reader: MessagesReplyReader) -> bool:
         """Whether the program, left alone, would now make another call by itself."""

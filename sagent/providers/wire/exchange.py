@@ -223,8 +223,8 @@ def _take_whole(call: Call, answer: Answer, body: bytes) -> list[Delta]:
 
 def _reply(call: Call) -> Reply:
     """The reply; its cost estimated from bytes where the provider told nothing."""
-    reader, bill = call.reader, call.reader.bill()
-    usage, charges = bill.usage, bill.charges
+    reader = call.reader
+    usage, charges = reader.usage(), reader.charges()
     if usage is None:
         usage = Usage(input=call.body.weight // 4, output=reader.received // 4)
         charges = (Charge(call.origin.model, usage, estimated=True),)

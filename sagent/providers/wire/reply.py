@@ -4,20 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from sagent.events import Advice
-from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, json_freeze, json_load, mend_text
 from sagent.messages import Message, Private
 from sagent.model import Delta
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What a call cost. `usage` is the executor's own share; None where the provider reported nothing."""
-
-    usage: Usage | None
-    charges: tuple[Charge, ...]
 
 
 class ReplyReader(ABC):
@@ -50,12 +41,17 @@ class ReplyReader(ABC):
         """The finished message."""
 
     @abstractmethod
-    def bill(self) -> Bill:
-        """What it cost."""
+    def charges(self) -> tuple[Charge, ...]:
+        """What it cost; nothing where the provider reported nothing."""
+
+    def usage(self) -> Usage | None:
+        """The executor's own share; None where the provider reported nothing."""
+        charges = self.charges()
+        return charges[0].usage if charges else None
 
     @abstractmethod
     def notes(self) -> tuple[str, ...]:
-        """What is worth telling a person about the reply."""
+        """What is worth showing to a person."""
 
     def advice(self) -> tuple[Advice, ...]:
         """What an advisor said whom the provider asked by itself; few families have one."""

@@ -19,11 +19,10 @@ from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import count_of, count_on, own_price, tier_named
 from sagent.providers.handover import excerpt, words_in
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import Bill, ReplyReader, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, frozen, parse_arguments
 from sagent.usage import Charge, Usage
 
 _ZERO = Decimal(0)
-_OWN_ROUNDS = ("message", "fallback_message")  # as against an advisor's, or those of a compaction
 _ENCRYPTED = "(The advice came encrypted: only the executor can read it.)"
 _READABLE = ("title", "url", "text", "stdout", "stderr", "error_code", "content", "source", "data")
 _STOPS: Mapping[str, StopReason] = {
@@ -149,47 +148,61 @@ class MessagesReplyReader(ReplyReader):
             stop="tool_use" if calls and stop == "end" else stop,
         )
 
-    def bill(self) -> Bill:
-        """What it cost. Where the API ran several rounds or models, `iterations` tell each: their sum is the bill."""
+    def charges(self) -> tuple[Charge, ...]:
+        """What it cost. Where the API ran several rounds or models, `iterations` lists each: their sum is the price."""
         if not self._usage:
-            return Bill(None, ())
-        whole = _charge(self._usage, self._origin.model, self._usage)
-        rounds = [as_object(entry) for entry in as_array(self._usage.get("iterations"))]
+            return ()
+        whole, rounds = self._whole(), self._rounds()
         if not rounds:
-            return Bill(whole.usage, (whole,))
+            return (whole,)
         # Each is a call of its own: added up they might seem large enough for the price of a long context.
-        charges = [_charge(entry, as_str(entry.get("model")) or self._origin.model, self._usage) for entry in rounds]
-        own = [number for number, entry in enumerate(rounds) if as_str(entry.get("type"), "message") in _OWN_ROUNDS]
-        usage = whole.usage
-        if own:  # each round reads the context again: the last one tells its size
-            said = [charges[number].usage for number in own]
-            output, reasoning = sum(each.output for each in said), sum(each.reasoning for each in said)
-            reasoning = max(whole.usage.reasoning, reasoning)
-            usage = replace(said[-1], output=output, reasoning=reasoning, fees=whole.usage.fees)
+        charges = [charge for _, charge in rounds]
+        own = [number for number, (entry, _) in enumerate(rounds) if _is_own(entry)]
         payer = own[-1] if own else 0
-        paid = charges[payer].usage  # what no round tells of itself is told at its place
+        paid = charges[payer].usage  # what no round reports of itself is reported at its place
         unsaid = whole.usage.reasoning - sum(charge.usage.reasoning for charge in charges)
         thought = min(paid.output, paid.reasoning + max(0, unsaid))
         charges[payer] = replace(charges[payer], usage=replace(paid, reasoning=thought, fees=whole.usage.fees))
         if whole.usd is not None:  # a gateway's price is that of all rounds
             charges = [replace(charge, usd=_ZERO if number else whole.usd) for number, charge in enumerate(charges)]
-        return Bill(usage, tuple(charges))
+        return tuple(charges)
+
+    def usage(self) -> Usage | None:
+        """The executor's own share. Each round reads the context again: the last one has its size."""
+        if not self._usage:
+            return None
+        whole = self._whole().usage
+        own = [charge.usage for entry, charge in self._rounds() if _is_own(entry)]
+        if not own:
+            return whole
+        output, reasoning = sum(each.output for each in own), sum(each.reasoning for each in own)
+        return replace(own[-1], output=output, reasoning=max(whole.reasoning, reasoning), fees=whole.fees)
+
+    def _whole(self) -> Charge:
+        return _charge(self._usage, self._origin.model, self._usage)
+
+    def _rounds(self) -> list[tuple[Mapping[str, object], Charge]]:
+        entries = [as_object(entry) for entry in as_array(self._usage.get("iterations"))]
+        model = self._origin.model
+        return [(entry, _charge(entry, as_str(entry.get("model")) or model, self._usage)) for entry in entries]
 
     def advice(self) -> tuple[Advice, ...]:
         """What an advisor said that the API asked by itself (platform.claude.com, advisor tool)."""
         asked = [block for block in self._blocks if block.type == "advisor_tool_result"]
-        rounds = [as_object(entry) for entry in as_array(self._usage.get("iterations"))]
-        billed = [entry for entry in rounds if entry.get("type") == "advisor_message"]
+        billed = [
+            (as_str(entry.get("model")), charge.usage)
+            for entry, charge in self._rounds()
+            if entry.get("type") == "advisor_message"
+        ]
         found: list[Advice] = []
         for block in asked:
             content = as_object(block.start.get("content"))
             kind, error = as_str(content.get("type")), as_str(content.get("error_code"))
-            entry = billed.pop(0) if billed and kind != "advisor_tool_result_error" else EMPTY
-            model = as_str(entry.get("model"))
-            usage = _charge(entry, model, self._usage).usage if entry else Usage()
             if kind == "advisor_tool_result_error":
-                found.append(Advice("advisor", model, "asked", "failed", reason=error or "unavailable"))
-            elif kind == "advisor_redacted_result":
+                found.append(Advice("advisor", "", "asked", "failed", reason=error or "unavailable"))
+                continue
+            model, usage = billed.pop(0) if billed else ("", Usage())
+            if kind == "advisor_redacted_result":
                 found.append(Advice("advisor", model, "asked", "answered", _ENCRYPTED, usage=usage, usd=None))
             else:
                 cut: AdviceStatus = "cut" if content.get("stop_reason") == "max_tokens" else "answered"
@@ -258,7 +271,7 @@ class MessagesReplyReader(ReplyReader):
         if all(value is None for value in told.values()):
             return
         count_on(self._usage, told)
-        out.append(Billed(self.bill().charges))
+        out.append(Billed(self.charges()))
 
     def _part(self, block: _Block) -> Part | None:
         text = mend_text("".join(block.pieces))
@@ -287,6 +300,11 @@ class MessagesReplyReader(ReplyReader):
         caller = as_object(block.start.get("caller"))
         private = self._private({"caller": caller}) if caller and caller.get("type") != "direct" else None
         return ToolCall(as_str(block.start.get("id")), as_str(block.start.get("name")), arguments, malformed, private)
+
+
+def _is_own(entry: Mapping[str, object]) -> bool:
+    """Whether a round is the executor's, as against an advisor's, or that of a compaction."""
+    return as_str(entry.get("type"), "message") in ("message", "fallback_message")
 
 
 def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object]) -> Charge:

@@ -16,7 +16,7 @@ from sagent.providers.families.billing import (
     tier_named,
 )
 from sagent.providers.wire.faults import Origin, error_in, from_event
-from sagent.providers.wire.reply import Bill, ReplyReader, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, frozen, parse_arguments
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
@@ -149,12 +149,12 @@ class ChatReplyReader(ReplyReader):
         model = f"{self._origin.provider}/{self._origin.model}"
         return Message("assistant", (*parts, *calls), model=model, stop=stop)
 
-    def bill(self) -> Bill:
+    def charges(self) -> tuple[Charge, ...]:
         """What it cost."""
         if not self._usage:
-            return Bill(None, ())
+            return ()
         usage = _usage(self._usage, spoke=bool(self._text or self._calls))
-        return Bill(usage, (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),))
+        return (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),)
 
     def notes(self) -> tuple[str, ...]:
         """Nothing so far."""
@@ -333,7 +333,7 @@ class ChatReplyReader(ReplyReader):
         if (usd := own_price(usage, event)) is not None:
             self._cost = usd
         if self._usage:
-            out.append(Billed(self.bill().charges))
+            out.append(Billed(self.charges()))
 
     def _private(self, data: Mapping[str, object]) -> Private:
         return Private(self._family, json_freeze({name: value for name, value in data.items() if value}))

@@ -10,7 +10,7 @@ from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import count_of, count_on
 from sagent.providers.handover import excerpt
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import Bill, ReplyReader, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, frozen, parse_arguments
 from sagent.usage import Charge, Usage
 
 NAMELESS = "nameless_"  # what the ids begin with that we give to calls that came without one; they never go out
@@ -110,15 +110,15 @@ class GenerateReplyReader(ReplyReader):
             stop="tool_use" if calls and stop == "end" else stop,
         )
 
-    def bill(self) -> Bill:
+    def charges(self) -> tuple[Charge, ...]:
         """What it cost. A chunk repeats the counts so far: the last ones hold."""
         if not any(name in self._usage for name in _COUNTS):
-            return Bill(None, ())
+            return ()
         usage = replace(_usage(self._usage), fees=self._fees())
         model = self._origin.model
         if model.endswith("-latest"):  # an alias: the price is that of the model it stands for
             model = self._version or model
-        return Bill(usage, (Charge(model, usage, _tier(self._usage)),))
+        return (Charge(model, usage, _tier(self._usage)),)
 
     def _fees(self) -> Mapping[str, int]:
         """Searches: each query is billed, before Gemini 3 the request that searched (ai.google.dev, pricing)."""
@@ -225,7 +225,7 @@ class GenerateReplyReader(ReplyReader):
 
     def _bill(self, usage: Mapping[str, object], out: list[Delta]) -> None:
         count_on(self._usage, usage)
-        if usage and (charges := self.bill().charges):
+        if usage and (charges := self.charges()):
             out.append(Billed(charges))
 
 

@@ -10,7 +10,7 @@ from sagent.providers.families.billing import count_of, disjoint, first_count, o
 from sagent.providers.families.openai_models import efforts_of
 from sagent.providers.handover import excerpt, words_in
 from sagent.providers.wire.faults import Origin, from_event
-from sagent.providers.wire.reply import Bill, ReplyReader, frozen, parse_arguments
+from sagent.providers.wire.reply import ReplyReader, frozen, parse_arguments
 from sagent.usage import Charge
 
 if TYPE_CHECKING:
@@ -125,10 +125,10 @@ class ResponsesReplyReader(ReplyReader):
             stop = _STOPS.get(self._reason, stop)
         return Message("assistant", parts, model=f"{self._origin.provider}/{self._origin.model}", stop=stop)
 
-    def bill(self) -> Bill:
+    def charges(self) -> tuple[Charge, ...]:
         """What it cost."""
         if not self._usage:
-            return Bill(None, ())
+            return ()
         cached = as_object(self._usage.get("input_tokens_details"))
         usage = disjoint(
             count_of(self._usage.get("input_tokens")),
@@ -140,7 +140,7 @@ class ResponsesReplyReader(ReplyReader):
             reasoning=count_of(as_object(self._usage.get("output_tokens_details")).get("reasoning_tokens")),
             fees=self._fees(),
         )
-        return Bill(usage, (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),))
+        return (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),)
 
     def _fees(self) -> Mapping[str, int]:
         """Calls of server tools that are billed each. To open a page that was found costs nothing (OpenAI's guide)."""
@@ -237,7 +237,7 @@ class ResponsesReplyReader(ReplyReader):
         self._older_search = any(kind.startswith("web_search_preview") for kind in offered)
         if usage := as_object(response.get("usage")):
             self._usage, self._cost = usage, own_price(usage, response)
-            out.append(Billed(self.bill().charges))
+            out.append(Billed(self.charges()))
         if error := response.get("error"):
             raise from_event(self._origin, {"error": as_object(error) or {"message": str(error)}})
         if self._status in ("failed", "cancelled"):
