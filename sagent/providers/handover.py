@@ -62,6 +62,11 @@ class UserTurn:
     answers: tuple[Answered, ...]
     parts: tuple[Shown, ...]
 
+    @property
+    def shown(self) -> tuple[Shown, ...]:
+        """Everything that the model is shown, in order."""
+        return (*(part for answer in self.answers for part in answer.content), *self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class ModelTurn:

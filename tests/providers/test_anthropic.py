@@ -148,7 +148,7 @@ def test_the_weight_bounds_text_by_its_bytes_and_media_by_what_they_count() -> N
     pages = b"%PDF" + b"<< /Type /Page >>" * 3 + b"/Type /Pages" + b"x" * 900_000
     assert 13_000 < model.max_input_tokens(Request("c", [user("", Document("application/pdf", pages))])) < 20_000
     assert model.max_input_tokens(Request("d", [user("", Document("application/pdf", b"x" * 900_000))])) > 500_000
-    assert model.max_input_tokens(text) == model.prepare(text).body.weight
+    assert model.max_input_tokens(text) == model.prepare(text).body.max_input_tokens
 
 
 def test_what_only_this_family_may_read_goes_back_as_it_came() -> None:

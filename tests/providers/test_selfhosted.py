@@ -373,8 +373,10 @@ async def test_the_listing_is_what_lies_in_the_folder(tmp_path: Path) -> None:
 
 def sent(*messages: Message, system: str = "", tools: tuple[ToolSpec, ...] = ()) -> dict:
     """What a chat template is given."""
-    scroll = EncodingCache(ChatTemplateDialect()).unroll(Request("c", messages, system, tools))
-    return json.loads(scroll.write(b"]}", 0).data)
+    conversation = EncodingCache(ChatTemplateDialect()).conversation(Request("c", messages, system, tools))
+    body = json.loads(conversation.write({"model": "x"}, 0).data)
+    del body["model"]
+    return body
 
 
 def test_a_history_of_anybody_is_what_templates_take() -> None:

@@ -32,7 +32,7 @@ from sagent.providers.families.schemas import (
     response_format,
 )
 from sagent.providers.rows import built_in, read_rows
-from sagent.providers.wire.encoding import schema_weight
+from sagent.providers.wire.encoding import schema_tokens
 from sagent.providers.wire.model import WireModel
 from sagent.testing.server import Call, Fail, FakeProviderServer, Turn
 from sagent.tools import tool
@@ -429,7 +429,7 @@ def test_the_schema_weighs(model: Callable[[], Model]) -> None:
     one = model()
     assert (
         one.max_input_tokens(asked(THING)) - one.max_input_tokens(asked(None))
-        == schema_weight(asked(THING))
+        == schema_tokens(asked(THING))
         > len(json.dumps(json_thaw(THING)))
     )
 

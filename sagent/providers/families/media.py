@@ -1,7 +1,8 @@
-"""Images and documents on the wire: base64, what they max_input_tokens, and the words for those that cannot be sent."""
+"""Images and documents on the wire: base64, their tokens, and the words for those that cannot be sent."""
 
 import re
 from binascii import b2a_base64
+from typing import assert_never
 
 from sagent.messages import Document, Image, Text
 
@@ -18,7 +19,7 @@ def data_url(media_type: str, data: bytes) -> str:
     return f"data:{media_type};base64,{base64_text(data)}"
 
 
-def media_weight(part: Text | Image | Document, image: int, page: int) -> int:
+def media_tokens(part: Text | Image | Document, image: int, page: int) -> int:
     """What to add to a part's encoded size so that the sum bounds its tokens, given what an image and a page count."""
     if isinstance(part, Text):
         return 0
@@ -32,6 +33,24 @@ def pdf_pages(data: bytes) -> int:
     """The pages of a PDF where its page objects can be seen; else a guess from its size, on the high side."""
     seen = len(re.findall(rb"/Type\s*/Page(?![a-zA-Z])", data))
     return seen or -(-len(data) // 4_000)
+
+
+def in_words(part: Text | Image | Document) -> str:
+    """A part as text: a document of text as itself, another one and an image by name."""
+    match part:
+        case Text(text):
+            return text
+        case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
+            return f"[{name or 'document'}]\n{data.decode('utf-8', 'replace')}"
+        case Image() | Document():
+            return stand_in(part)
+        case _:
+            assert_never(part)
+
+
+def error_text(text: str) -> str:
+    """The text of a failed call where the wire has no member for that."""
+    return text if text.lower().startswith(("error", "[interrupted")) else f"Error: {text}"
 
 
 def stand_in(part: Image | Document) -> str:

@@ -218,7 +218,7 @@ class LlamaCpp(ChatProvider):
         quirks = self.row.quirks
         if isinstance(vision, bool) and vision != quirks.images:
             self.row = replace(self.row, quirks=replace(quirks, images=vision))
-            self.scrolls = EncodingCache(ChatDialect(f"chat:{self.name}", f"{self.name}/", self.row.quirks))
+            self.encodings = EncodingCache(ChatDialect(f"chat:{self.name}", f"{self.name}/", self.row.quirks))
 
     async def _died(self, server: "LlamaServer", origin: "Origin", kind: ModelErrorKind = "server") -> ModelError:
         """The error for everybody whom this server's death hit. Each death counts once."""

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Self, assert_never
 
 from sagent.errors import ModelError, UsageError
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, sha256_hex, wire_bytes
-from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, sha256_hex, wire_bytes
+from sagent.messages import Message, Opaque, Text, Thinking, ToolCall
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request, RequestDigest, ToolSpec
 from sagent.providers.access import first_set
-from sagent.providers.families.media import stand_in
-from sagent.providers.handover import ModelTurn, Rules, Shown, Turn, UserTurn
+from sagent.providers.families.media import error_text, in_words
+from sagent.providers.handover import ModelTurn, Rules, Turn, UserTurn
 from sagent.providers.local.answer import Answer, Job
 from sagent.providers.local.runner import Runner
 from sagent.providers.local.text import FAMILY
 from sagent.providers.local.weights import Source, Weights, limits_in
-from sagent.providers.wire.encoding import EncodingCache, Piece
+from sagent.providers.wire.encoding import EncodingCache, Piece, sendable
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import frozen
 from sagent.usage import Charge
@@ -128,14 +128,13 @@ class ChatTemplateDialect:
             case UserTurn(answers, parts):
                 messages: list[Mapping[str, object]] = []
                 for answer in answers:
-                    text = "\n".join(map(_text, answer.content))
-                    if answer.is_error and not text.lower().startswith(("error", "[interrupted")):
-                        text = f"Error: {text}"
+                    text = "\n".join(map(in_words, answer.content))
+                    text = error_text(text) if answer.is_error else text
                     messages.append(
                         {"role": "tool", "tool_call_id": _nine(answer.call_id), "name": answer.name, "content": text}
                     )
                 if parts:
-                    messages.append({"role": "user", "content": "\n\n".join(map(_text, parts))})
+                    messages.append({"role": "user", "content": "\n\n".join(map(in_words, parts))})
             case _:
                 assert_never(turn)
         data = b",".join(map(wire_bytes, messages))
@@ -156,7 +155,7 @@ def _assistant(turn: ModelTurn) -> Mapping[str, object]:
             {
                 "id": _nine(call.id),
                 "type": "function",
-                "function": {"name": call.name, "arguments": _sayable(call.arguments)},
+                "function": {"name": call.name, "arguments": sendable(call.arguments)},
             }
             for call in calls
         ]
@@ -170,26 +169,6 @@ def _schema(tool: ToolSpec) -> Mapping[str, object]:
 
 def _nine(call_id: str) -> str:
     return sha256_hex(call_id.encode())[:9]
-
-
-def _sayable(arguments: JsonObject) -> JsonObject:
-    try:
-        wire_bytes(arguments)
-    except (ValueError, TypeError, RecursionError):  # JSON cannot say them (an infinite number)
-        return EMPTY
-    return arguments
-
-
-def _text(part: Shown) -> str:
-    match part:
-        case Text(text, _):
-            return text
-        case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
-            return f"[{name or 'document'}]\n{data.decode('utf-8', 'replace')}"
-        case Image() | Document():
-            return stand_in(part)
-        case _:
-            assert_never(part)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -221,13 +200,14 @@ class SelfHostedModel:
 
     def max_input_tokens(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, and what a template adds."""
-        scroll = self._provider.scrolls.unroll(request)
-        return _OVERHEAD + scroll.weight() + 2 * sum(len(wire_bytes(tool.parameters)) for tool in request.tools)
+        conversation = self._provider.encodings.conversation(request)
+        schemas = sum(len(wire_bytes(tool.parameters)) for tool in request.tools)
+        return _OVERHEAD + conversation.max_input_tokens() + 2 * schemas
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call. Closing it stops the model within a token, or within 512 tokens of the prompt."""
         members = _members(request, Origin(self.provider, self._id))
-        body = self._provider.scrolls.unroll(request).write(b"]," + wire_bytes({"model": self._id, **members})[1:], 0)
+        body = self._provider.encodings.conversation(request).write({"model": self._id, **members}, 0)
         witness = RequestDigest(body.sha256, body.size, self._id, frozen(members))
         inbox: asyncio.Queue[Delta | Answer | ModelError] = asyncio.Queue()
         job = Job(
@@ -285,7 +265,7 @@ class SelfHosted:
     name = NAME
 
     def __init__(self, *, token: str = "", folder: Path | None = None) -> None:
-        self.scrolls = EncodingCache(ChatTemplateDialect())
+        self.encodings = EncodingCache(ChatTemplateDialect())
         self._token = token
         self._folder = folder or hub_cache(os.environ)
         self._runners: dict[Weights, Runner] = {}

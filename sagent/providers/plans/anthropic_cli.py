@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Self
 
 from sagent.errors import UsageError
-from sagent.lib.json import EMPTY, JsonObject, as_str, wire_bytes
+from sagent.lib.json import EMPTY, JsonObject, as_str
 from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.families.anthropic.provider import MessagesDialect, generation, think
 from sagent.providers.limits import limits_of
@@ -52,12 +52,12 @@ class AnthropicCLIModel:
 
     def max_input_tokens(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
-        return _OVERHEAD + self._provider.scrolls.unroll(request).weight()
+        return _OVERHEAD + self._provider.encodings.conversation(request).max_input_tokens()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call, by the program that knows the conversation or else by a new one.
 
-        The witness is of what the program was given, as the Messages API would have it: what the program sends is not
+        The digest is of what the program was given, as the Messages API would have it: what the program sends is not
         seen.
         """
         setup, notes = self._setup(request)
@@ -75,7 +75,7 @@ class AnthropicCLIModel:
 
     async def _listen(self, talk: Talk, request: Request, notes: tuple[str, ...]) -> AsyncGenerator[Delta | Reply]:
         """What a program says; it is kept for the next request, or else ended."""
-        witness, weight = self._witness(request)
+        digest, tokens = self._digest(request)
         try:
             async with aclosing(talk.listen()) as said:
                 async for item in said:
@@ -84,10 +84,10 @@ class AnthropicCLIModel:
                         continue
                     usage, charges = item.usage, item.charges
                     if usage is None:
-                        usage = Usage(input=weight // 4)
+                        usage = Usage(input=tokens // 4)
                         charges = (Charge(self._id, usage, estimated=True),)
                     await self._provider.keep(request.conversation, talk)
-                    yield Reply(item.message, usage, charges, witness, item.response_id, (*notes, *item.notes))
+                    yield Reply(item.message, usage, charges, digest, item.response_id, (*notes, *item.notes))
         finally:
             if not talk.kept:
                 await self._provider.drop(talk)
@@ -144,11 +144,11 @@ class AnthropicCLIModel:
             level = "high"
         return level, () if level == wanted else (f"{self._id} has no effort {wanted}: {level} is used",)
 
-    def _witness(self, request: Request) -> tuple[RequestDigest, int]:
+    def _digest(self, request: Request) -> tuple[RequestDigest, int]:
         members = {"model": self._id, "max_tokens": request.max_output, "effort": request.effort, **request.options}
-        body = self._provider.scrolls.unroll(request).write(b"]," + wire_bytes(members)[1:], _OVERHEAD)
+        body = self._provider.encodings.conversation(request).write(members, _OVERHEAD)
         parameters = {name: value for name, value in members.items() if name != "model" and value is not None}
-        return RequestDigest(body.sha256, body.size, self._id, frozen(parameters)), body.weight
+        return RequestDigest(body.sha256, body.size, self._id, frozen(parameters)), body.max_input_tokens
 
 
 class AnthropicCLI:
@@ -161,7 +161,7 @@ class AnthropicCLI:
     def __init__(self, program: Program, *, timeouts: Timeouts | None = None) -> None:
         self.program = program
         self.timeouts = timeouts or Timeouts()
-        self.scrolls = EncodingCache(MessagesDialect(NAME))
+        self.encodings = EncodingCache(MessagesDialect(NAME))
         self._running: set[Talk] = set()
         self._kept: OrderedDict[str, tuple[Talk, asyncio.TimerHandle]] = OrderedDict()
         self._endings: set[asyncio.Task[None]] = set()

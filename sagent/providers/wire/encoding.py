@@ -2,12 +2,12 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Protocol
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import wire_bytes
+from sagent.lib.json import EMPTY, JsonObject, wire_bytes
 from sagent.messages import Message
 from sagent.model import Request
 from sagent.providers.handover import Handover, Rules, Turn, UserTurn
@@ -22,7 +22,7 @@ class Body:
 
     parts: tuple[bytes, ...]
     sha256: str
-    weight: int
+    max_input_tokens: int
 
     @property
     def data(self) -> bytes:
@@ -37,10 +37,10 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A turn as it goes out: one or more JSON messages joined by commas. `weight` bounds its tokens."""
+    """A turn as it goes out: one or more JSON messages joined by commas. `max_input_tokens` bounds its tokens."""
 
     data: bytes
-    weight: int
+    max_input_tokens: int
 
 
 class Dialect(Protocol):
@@ -64,7 +64,16 @@ class Dialect(Protocol):
         ...
 
 
-def schema_weight(request: Request) -> int:
+def sendable(arguments: JsonObject) -> JsonObject:
+    """A call's arguments as they were, unless JSON cannot express them (an infinite number)."""
+    try:
+        wire_bytes(arguments)
+    except (ValueError, TypeError, RecursionError):
+        return EMPTY
+    return arguments
+
+
+def schema_tokens(request: Request) -> int:
     """The most tokens that the schema of the answer adds to a request: providers show it to the model, and explain."""
     return 0 if request.output_schema is None else 2 * len(wire_bytes(request.output_schema)) + 500
 
@@ -77,17 +86,17 @@ class EncodingCache:
         self.family = dialect.rules.family
         self._kept: OrderedDict[str, EncodedConversation] = OrderedDict()
 
-    def unroll(self, request: Request) -> "EncodedConversation":
+    def conversation(self, request: Request) -> "EncodedConversation":
         """The request's conversation, with exactly its messages; only what is new is encoded."""
-        scroll = self._kept.get(request.conversation)
-        if scroll is None or not scroll.follow(request.messages):
-            scroll = self._kept[request.conversation] = EncodedConversation(self._dialect)
-            scroll.follow(request.messages)
-        scroll.begin(request)
+        conversation = self._kept.get(request.conversation)
+        if conversation is None or not conversation.follow(request.messages):
+            conversation = self._kept[request.conversation] = EncodedConversation(self._dialect)
+            conversation.follow(request.messages)
+        conversation.begin(request)
         self._kept.move_to_end(request.conversation)
         if len(self._kept) > _CONVERSATIONS:
             self._kept.popitem(last=False)
-        return scroll
+        return conversation
 
 
 class EncodedConversation:
@@ -99,7 +108,7 @@ class EncodedConversation:
         self._messages: list[Message] = []
         self._closed: list[bytes] = []
         self._users: list[int] = []  # where the last two closed turns of the user are
-        self._weight = 0
+        self._max_input_tokens = 0
         self._open: tuple[Turn, Piece] | None = None
         self._made_of: object = None
         self._head = b""
@@ -127,26 +136,26 @@ class EncodedConversation:
             self._made_of, self._head = made_of, self._dialect.head(request)
             self._hash, self._hashed = hashlib.sha256(self._head), 0
 
-    def weight(self) -> int:
+    def max_input_tokens(self) -> int:
         """An upper bound of the tokens of head and turns."""
-        return len(self._head) + self._weight + self._tail()[1].weight
+        return len(self._head) + self._max_input_tokens + self._tail()[1].max_input_tokens
 
-    def write(self, end: bytes, overhead: int) -> Body:
-        """The body: head, turns, `end`. Only what may still change is joined and hashed again."""
+    def write(self, members: Mapping[str, object], overhead: int) -> Body:
+        """The body: head, turns, and the members after them. Only what may still change is joined and hashed again."""
         turn, _ = self._tail()
         users = [*self._users, len(self._closed)] if isinstance(turn, UserTurn) else self._users
         marked = {place: self._dialect.mark(self._at(place)) for place in users[-2:]}
         stable = min((place for place, data in marked.items() if data is not None), default=len(self._closed))
         digest = self._settle(stable)
         rest = [marked.get(place) or self._at(place) for place in range(self._joined, len(self._closed) + 1)]
-        fresh = b",".join(rest[stable - self._joined :]) + end
+        fresh = b",".join(rest[stable - self._joined :]) + b"]," + wire_bytes(members)[1:]
         digest.update(fresh)
         parts = (
             self._head,
             *self._blocks,
             b"".join((*(piece + b"," for piece in rest[: stable - self._joined]), fresh)),
         )
-        return Body(parts, digest.hexdigest(), self.weight() + overhead)
+        return Body(parts, digest.hexdigest(), self.max_input_tokens() + overhead)
 
     def ends(self) -> tuple[bytes, Turn]:
         """The last closed turn (b"" where there is none), and the one still open."""
@@ -179,4 +188,4 @@ class EncodedConversation:
         if isinstance(turn, UserTurn):
             self._users = [*self._users[-1:], len(self._closed)]
         self._closed.append(piece.data)
-        self._weight += piece.weight + 1
+        self._max_input_tokens += piece.max_input_tokens + 1

@@ -226,7 +226,7 @@ def _reply(call: Call) -> Reply:
     reader = call.reader
     usage, charges = reader.usage(), reader.charges()
     if usage is None:
-        usage = Usage(input=call.body.weight // 4, output=reader.received // 4)
+        usage = Usage(input=call.body.max_input_tokens // 4, output=reader.received // 4)
         charges = (Charge(call.origin.model, usage, estimated=True),)
     notes = (*call.notes, *reader.notes())
     return Reply(reader.message(), usage, charges, call.witness, reader.response_id, notes, reader.advice())

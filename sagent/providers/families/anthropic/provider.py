@@ -11,17 +11,16 @@ from urllib.parse import quote
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Effort, ModelInfo, ModelLimits, Request, RequestDigest, ToolSpec
+from sagent.model import Effort, ModelInfo, ModelLimits, Request, ToolSpec
 from sagent.providers.access import NO_KEY
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.endpoint import Endpoint
-from sagent.providers.families.media import IMAGES, base64_text, media_weight, stand_in
+from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
 from sagent.providers.limits import limits_of, output_limit, usual_output
-from sagent.providers.wire.encoding import EncodedConversation, EncodingCache, Piece, schema_weight
+from sagent.providers.wire.encoding import EncodedConversation, EncodingCache, Piece, sendable
 from sagent.providers.wire.exchange import Call, fetch
 from sagent.providers.wire.model import WireModel
-from sagent.providers.wire.reply import frozen
 
 VERSION = "2023-06-01"
 _UNKNOWN_OUTPUT = 8_192  # max_tokens of a model we know nothing of, where nobody asked for a number
@@ -61,8 +60,8 @@ class MessagesDialect:
             case UserTurn(answers, parts):
                 blocks = [_answer_block(answer) for answer in answers] + [_shown_block(part) for part in parts]
                 data = wire_bytes({"role": "user", "content": blocks})
-                shown = (*(part for answer in answers for part in answer.content), *parts)
-                return Piece(data, len(data) + sum(media_weight(part, _IMAGE_TOKENS, _PAGE_TOKENS) for part in shown))
+                media = sum(media_tokens(part, _IMAGE_TOKENS, _PAGE_TOKENS) for part in turn.shown)
+                return Piece(data, len(data) + media)
             case _:
                 assert_never(turn)
 
@@ -83,21 +82,12 @@ def _said_block(part: Said) -> object:
                 else {"type": "thinking", "thinking": text, **data}
             )
         case ToolCall(call_id, name, arguments, _, private):
-            block = {"type": "tool_use", "id": call_id, "name": name, "input": _sendable(arguments)}
+            block = {"type": "tool_use", "id": call_id, "name": name, "input": sendable(arguments)}
             return {**block, **as_object(private.data)} if private else block
         case Opaque(_, private):
             return private.data
         case _:
             assert_never(part)
-
-
-def _sendable(arguments: JsonObject) -> object:
-    """Arguments as they were, unless JSON cannot say them (an infinite number)."""
-    try:
-        wire_bytes(arguments)
-    except (ValueError, TypeError, RecursionError):
-        return {}
-    return arguments
 
 
 def _answer_block(answer: Answered) -> object:
@@ -282,16 +272,13 @@ _SITES: Mapping[str, Site] = {
 
 
 class AnthropicModel(WireModel):
-    """One model behind the Messages API."""
+    """One model of the Messages API."""
+
+    overhead = _OVERHEAD
 
     def __init__(self, provider: "Anthropic", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="anthropic", known_as=_plain_id(model_id))
         self._provider = provider
-
-    def max_input_tokens(self, request: Request) -> int:
-        """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
-        scroll = self._provider.scrolls.unroll(request)
-        return _OVERHEAD + schema_weight(request) + scroll.weight()
 
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: by models from 4.5 on, where they can be told it."""
@@ -300,10 +287,11 @@ class AnthropicModel(WireModel):
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
         provider = self._provider
-        scroll = provider.scrolls.unroll(request)
         max_tokens, notes = self._max_tokens(request)
         thought = think(self._id, request.effort, max_tokens)
-        if "budget_tokens" in as_object(thought.members.get("thinking")) and not _may_think(scroll):
+        if "budget_tokens" in as_object(thought.members.get("thinking")) and not _may_think(
+            self._conversation(request)
+        ):
             thought = Thought(notes=("no thinking in this step: another model began it",))
         betas = list(dict.fromkeys([*thought.betas, *map(str, as_array(request.options.get("betas")))]))
         members: dict[str, object] = {
@@ -315,23 +303,17 @@ class AnthropicModel(WireModel):
         if schema := self._format(request):
             form = {"type": "json_schema", "schema": schema}
             members["output_config"] = {**as_object(members.get("output_config")), "format": form}
-        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
-        parameters = {name: value for name, value in members.items() if name not in ("model", "stream")}
-        witness = RequestDigest(body.sha256, body.size, self._id, frozen(parameters))
-        headers = {**provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
-        if betas:
-            headers["anthropic-beta"] = ",".join(betas)
-        origin = provider.origin(self._id)
-        return Call(
+        return self._call(
+            request,
             provider.site.url(provider.access.base_url, self._id),
-            headers,
-            body,
-            witness,
-            MessagesReplyReader(origin, provider.scrolls.family),
-            origin,
-            provider.timeouts,
+            members,
+            MessagesReplyReader(provider.origin(self._id), provider.encodings.family),
             (*notes, *thought.notes),
+            {"anthropic-beta": ",".join(betas)} if betas else None,
         )
+
+    def _encodings(self, request: Request) -> EncodingCache:
+        return self._provider.encodings
 
     def _format(self, request: Request) -> JsonObject | None:
         """The schema as it goes out (platform.claude.com, structured outputs: all models from 4.5 on)."""
@@ -346,9 +328,9 @@ class AnthropicModel(WireModel):
         return limit or _UNKNOWN_OUTPUT, notes
 
 
-def _may_think(scroll: EncodedConversation) -> bool:
+def _may_think(conversation: EncodedConversation) -> bool:
     """Whether a thinking budget may be set: a step that goes on after tool results must have begun with thinking."""
-    before, turn = scroll.ends()
+    before, turn = conversation.ends()
     if not isinstance(turn, UserTurn) or not turn.answers:
         return True
     return before.startswith((_THOUGHT, _REDACTED))
@@ -362,7 +344,7 @@ class Anthropic(Endpoint):
     def _set_up(self) -> None:
         self.site = _SITES.get(self.row.via, Site())
         label = "anthropic" if self.name == "anthropic" else f"anthropic:{self.name}"
-        self.scrolls = EncodingCache(MessagesDialect(label))
+        self.encodings = EncodingCache(MessagesDialect(label))
 
     def model(self, model_id: str) -> AnthropicModel:
         """A model by id; any id is accepted."""

@@ -1,8 +1,7 @@
 """OpenAI-compatible Chat Completions: requests out. What providers differ in is data (providers.toml)."""
 
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, assert_never
 
@@ -10,20 +9,19 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str, json_dump, wire_bytes
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from sagent.model import Delta, Reply, Request, RequestDigest, ToolSpec
+from sagent.model import Request, ToolSpec
 from sagent.providers.families.chat.efforts import effort_members
 from sagent.providers.families.chat.events import REASONING, ChatReplyReader
-from sagent.providers.families.media import IMAGES, data_url, media_weight, stand_in
+from sagent.providers.families.media import IMAGES, data_url, error_text, in_words, media_tokens
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key
 from sagent.providers.families.schemas import response_format
 from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, Turn, UserTurn
 from sagent.providers.limits import output_limit
 from sagent.providers.rows import Quirks
-from sagent.providers.wire.encoding import EncodingCache, Piece, schema_weight
+from sagent.providers.wire.encoding import EncodingCache, Piece
 from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.model import WireModel
-from sagent.providers.wire.reply import frozen
 
 _OVERHEAD = 500  # what frames messages and tools
 _OWN_ID = 64  # characters of an id that goes back to whoever gave it: signatures at OpenRouter refer to it
@@ -69,8 +67,7 @@ class ChatDialect:
                         messages.append({"role": "assistant", "content": self.quirks.bridge})
                     messages.append({"role": "user", "content": user})
                 data = b",".join(map(wire_bytes, messages))
-                shown = (*(part for answer in answers for part in answer.content), *parts)
-                return Piece(data, len(data) + sum(self._weight(part) for part in shown))
+                return Piece(data, len(data) + sum(map(self._media_tokens, turn.shown)))
             case _:
                 assert_never(turn)
 
@@ -142,16 +139,14 @@ class ChatDialect:
             case Document("application/pdf", data, name) if self.quirks.documents == "file" and data:
                 file = {"filename": name or "document.pdf", "file_data": data_url("application/pdf", data)}
                 return {"type": "file", "file": file}
-            case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
-                return {"type": "text", "text": f"[{name or 'document'}]\n{data.decode('utf-8', 'replace')}"}
             case Image() | Document():
-                return {"type": "text", "text": stand_in(part)}
+                return {"type": "text", "text": in_words(part)}
             case _:
                 assert_never(part)
 
-    def _weight(self, part: Shown) -> int:
+    def _media_tokens(self, part: Shown) -> int:
         sent = self._block(part)["type"] in ("image_url", "file") if not isinstance(part, Text) else False
-        return media_weight(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
+        return media_tokens(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
 
 
 def _has_media(messages: Sequence[Message]) -> bool:
@@ -164,9 +159,7 @@ def _tool_message(answer: Answered) -> Mapping[str, object]:
     texts = [part.text for part in answer.content if isinstance(part, Text)]
     media = len(answer.content) - len(texts)
     text = "\n".join(texts) or f"({media} of image or document, shown in the next message)"
-    if answer.is_error and not text.lower().startswith(("error", "[interrupted")):
-        text = f"Error: {text}"
-    return {"role": "tool", "tool_call_id": answer.call_id, "content": text}
+    return {"role": "tool", "tool_call_id": answer.call_id, "content": error_text(text) if answer.is_error else text}
 
 
 def _call(part: ToolCall) -> object:
@@ -201,39 +194,18 @@ def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[obje
 
 
 class ChatModel(WireModel):
-    """One model behind a Chat Completions endpoint."""
+    """One model of a Chat Completions endpoint."""
+
+    overhead = _OVERHEAD
+    unrecorded = ("model", "stream", "stream_options")
 
     def __init__(self, provider: "ChatProvider", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as=provider.name)
         self._provider = provider
 
-    def max_input_tokens(self, request: Request) -> int:
-        """An upper bound of the input's tokens: its bytes, with an image as 8,000 and a page of a PDF as 10,000."""
-        scroll = self._provider.scrolls_for(self._id).unroll(request)
-        return _OVERHEAD + schema_weight(request) + scroll.weight()
-
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call; once more without media where the model refuses to be shown them."""
-        said = again = False
-        try:
-            async with aclosing(super().stream(request)) as items:
-                async for item in items:
-                    said = True
-                    yield item
-        except ModelError as error:
-            again = not said and self._provider.learn(error, self._id, request)
-            if not again:
-                raise
-        if again:
-            async with aclosing(super().stream(request)) as items:
-                async for item in items:
-                    yield item
-
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
         quirks = self._provider.row.quirks
-        origin = self._provider.origin(self._id)
-        scroll = self._provider.scrolls_for(self._id).unroll(request)
         effort, notes = effort_members(self._id, quirks, request.effort, with_tools=bool(request.tools))
         members: dict[str, object] = {"model": self._id, "stream": True}
         if quirks.stream_usage:
@@ -246,21 +218,19 @@ class ChatModel(WireModel):
         if quirks.cache_key:
             members["prompt_cache_key"] = cache_key(request.conversation)
         members |= {name: value for name, value in request.options.items() if name != "tools"}
-        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
-        parameters = {
-            name: value for name, value in members.items() if name not in ("model", "stream", "stream_options")
-        }
-        headers = {**self._provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
-        return Call(
+        return self._call(
+            request,
             f"{self._provider.url}/chat/completions",
-            headers,
-            body,
-            RequestDigest(body.sha256, body.size, self._id, frozen(parameters)),
-            ChatReplyReader(origin, self._provider.scrolls.family),
-            origin,
-            self._provider.timeouts,
+            members,
+            ChatReplyReader(self._provider.origin(self._id), self._provider.encodings.family),
             (*clamped, *notes, *self._provider.lessons(self._id, request)),
         )
+
+    def _encodings(self, request: Request) -> EncodingCache:
+        return self._provider.encodings_for(self._id)
+
+    def _learn(self, error: ModelError, request: Request) -> bool:
+        return self._provider.learn(error, self._id, request)
 
 
 class ChatProvider(OpenAIEndpoint):
@@ -270,18 +240,18 @@ class ChatProvider(OpenAIEndpoint):
 
     def _set_up(self) -> None:
         super()._set_up()
-        self.scrolls = EncodingCache(ChatDialect(f"chat:{self.name}", f"{self.name}/", self.row.quirks))
+        self.encodings = EncodingCache(ChatDialect(f"chat:{self.name}", f"{self.name}/", self.row.quirks))
         in_words = replace(self.row.quirks, images=False, documents="")
-        self._wordy = EncodingCache(ChatDialect(self.scrolls.family, f"{self.name}/", in_words))
+        self._wordy = EncodingCache(ChatDialect(self.encodings.family, f"{self.name}/", in_words))
         self._blind: set[str] = set()  # models that refused to be shown media
 
     def model(self, model_id: str) -> ChatModel:
         """A model by id; any id is accepted."""
         return ChatModel(self, model_id)
 
-    def scrolls_for(self, model_id: str) -> EncodingCache:
+    def encodings_for(self, model_id: str) -> EncodingCache:
         """Where conversations are kept as this model may be shown them."""
-        return self._wordy if model_id in self._blind else self.scrolls
+        return self._wordy if model_id in self._blind else self.encodings
 
     def learn(self, error: ModelError, model_id: str, request: Request) -> bool:
         """Whether an error says that the model cannot be shown media, so that the call may succeed without them.

@@ -7,17 +7,16 @@ from urllib.parse import quote, urlencode
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Effort, ModelInfo, ModelLimits, Request, RequestDigest, ToolSpec
+from sagent.model import Effort, ModelInfo, ModelLimits, Request, ToolSpec
 from sagent.providers.access import NO_KEY
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
-from sagent.providers.families.media import base64_text, media_weight, stand_in
+from sagent.providers.families.media import base64_text, in_words, media_tokens
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
 from sagent.providers.limits import limits_of, output_limit, usual_output
-from sagent.providers.wire.encoding import EncodingCache, Piece, schema_weight
+from sagent.providers.wire.encoding import EncodingCache, Piece, sendable
 from sagent.providers.wire.exchange import Call, fetch
 from sagent.providers.wire.model import WireModel
-from sagent.providers.wire.reply import frozen
 
 # What stands for the signature of a call that another model made: Gemini 3 refuses a first call without one
 # (ai.google.dev, thought signatures, "migrating from other models").
@@ -67,9 +66,8 @@ class GenerateDialect:
                     blocks += [block for answer in answers for block in _answer_media(answer)]
                 blocks += [_shown_block(part) for part in parts]
                 data = wire_bytes({"role": "user", "parts": blocks})
-                shown = (*(part for answer in answers for part in answer.content), *parts)
-                sent = filter(_is_media, shown)
-                return Piece(data, len(data) + sum(media_weight(part, _IMAGE_TOKENS, _PAGE_TOKENS) for part in sent))
+                sent = filter(_is_media, turn.shown)
+                return Piece(data, len(data) + sum(media_tokens(part, _IMAGE_TOKENS, _PAGE_TOKENS) for part in sent))
             case _:
                 assert_never(turn)
 
@@ -85,7 +83,7 @@ class GenerateDialect:
 
     def _answer(self, answer: Answered) -> Mapping[str, object]:
         """A result, paired by id where Google gave the call one, by name and order where it did not."""
-        texts = [_plain(part) for part in answer.content if not _is_media(part)]
+        texts = [in_words(part) for part in answer.content if not _is_media(part)]
         response: dict[str, object] = {} if answer.call_id.startswith(NAMELESS) else {"id": answer.call_id}
         response |= {"name": answer.name, "response": {"error" if answer.is_error else "output": "\n".join(texts)}}
         media = [_shown_block(part) for part in answer.content if _is_media(part)]
@@ -102,7 +100,7 @@ def _said_block(part: Said) -> Mapping[str, object]:
             return {"text": text, "thought": True, **_signature(part)}
         case ToolCall(call_id, name, arguments):
             call: dict[str, object] = {} if call_id.startswith(NAMELESS) else {"id": call_id}
-            return {"functionCall": {**call, "name": name, "args": _sendable(arguments)}, **_signature(part)}
+            return {"functionCall": {**call, "name": name, "args": sendable(arguments)}, **_signature(part)}
         case Opaque(_, private):
             return as_object(private.data)
         case _:
@@ -114,15 +112,6 @@ def _signature(part: Text | Thinking | ToolCall) -> Mapping[str, object]:
     return {"thoughtSignature": signature} if signature else {}
 
 
-def _sendable(arguments: JsonObject) -> object:
-    """Arguments as they were, unless JSON cannot say them (an infinite number)."""
-    try:
-        wire_bytes(arguments)
-    except (ValueError, TypeError, RecursionError):
-        return {}
-    return arguments
-
-
 def _answer_media(answer: Answered) -> list[Mapping[str, object]]:
     """What a result holds besides text, for models whose results take text only: it follows all results."""
     media = [_shown_block(part) for part in answer.content if _is_media(part)]
@@ -131,7 +120,7 @@ def _answer_media(answer: Answered) -> list[Mapping[str, object]]:
 
 def _shown_block(part: Shown) -> Mapping[str, object]:
     if isinstance(part, Text) or not _is_media(part):
-        return {"text": _plain(part)}
+        return {"text": in_words(part)}
     return {"inlineData": {"mimeType": part.media_type, "data": base64_text(part.data)}}
 
 
@@ -144,19 +133,6 @@ def _is_media(part: Shown) -> bool:
             return media_type == "application/pdf" and bool(data)
         case Text():
             return False
-        case _:
-            assert_never(part)
-
-
-def _plain(part: Shown) -> str:
-    """A part in words."""
-    match part:
-        case Text(text):
-            return text
-        case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
-            return f"[{name or 'document'}]\n{data.decode('utf-8', 'replace')}"
-        case Image() | Document():
-            return stand_in(part)
         case _:
             assert_never(part)
 
@@ -279,16 +255,14 @@ def _budget(model: str, kind: str, effort: Effort | None) -> tuple[Mapping[str, 
 
 
 class GoogleModel(WireModel):
-    """One model behind generateContent."""
+    """One model of generateContent."""
+
+    overhead = _OVERHEAD
 
     def __init__(self, provider: "Google", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="google")
         self._provider = provider
-        self._scrolls = provider.scrolls if recent(model_id) else provider.older_scrolls
-
-    def max_input_tokens(self, request: Request) -> int:
-        """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 4,000."""
-        return _OVERHEAD + schema_weight(request) + self._scrolls.unroll(request).weight()
+        self._cache = provider.encodings if recent(model_id) else provider.older_encodings
 
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: by Gemini from 2.5 on, beside tools from 3 on."""
@@ -296,8 +270,6 @@ class GoogleModel(WireModel):
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
-        origin = self._provider.origin(self._id)
-        scroll = self._scrolls.unroll(request)
         limit, clamped = output_limit(self._id, self._limits, request.max_output, usual_output(request.effort))
         thinking, notes = think(self._id, request.effort)
         generated: dict[str, object] = {"maxOutputTokens": limit} if limit else {}
@@ -308,18 +280,16 @@ class GoogleModel(WireModel):
         options = {name: value for name, value in request.options.items() if name != "tools"}
         generated |= as_object(options.pop("generationConfig", None))
         members: dict[str, object] = {**options, "generationConfig": generated}
-        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
-        headers = {**self._provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
-        return Call(
+        return self._call(
+            request,
             f"{self._provider.url_of(self._id)}:streamGenerateContent?alt=sse",
-            headers,
-            body,
-            RequestDigest(body.sha256, body.size, self._id, frozen(members)),
-            GenerateReplyReader(origin, self._scrolls.family),
-            origin,
-            self._provider.timeouts,
+            members,
+            GenerateReplyReader(self._provider.origin(self._id), self._cache.family),
             (*clamped, *notes),
         )
+
+    def _encodings(self, request: Request) -> EncodingCache:
+        return self._cache
 
     def _format(self, request: Request) -> JsonObject | None:
         """The schema as it goes out (ai.google.dev, structured outputs)."""
@@ -340,8 +310,8 @@ class Google(Endpoint):
 
     def _set_up(self) -> None:
         label = "google" if self.name == "google" else f"google:{self.name}"
-        self.scrolls = EncodingCache(GenerateDialect(label, f"{self.name}/"))
-        self.older_scrolls = EncodingCache(GenerateDialect(label, f"{self.name}/", recent=False))
+        self.encodings = EncodingCache(GenerateDialect(label, f"{self.name}/"))
+        self.older_encodings = EncodingCache(GenerateDialect(label, f"{self.name}/", recent=False))
 
     def model(self, model_id: str) -> GoogleModel:
         """A model by id; any id is accepted."""

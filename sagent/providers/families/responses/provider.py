@@ -1,7 +1,6 @@
 """OpenAI Responses: requests out. Nothing is stored at the provider: what it wants to know again, we send again."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, assert_never
 from urllib.parse import urlsplit
@@ -10,18 +9,17 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_load, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Delta, Reply, Request, RequestDigest, ToolSpec
-from sagent.providers.families.media import IMAGES, data_url, media_weight, stand_in
+from sagent.model import Request, ToolSpec
+from sagent.providers.families.media import IMAGES, data_url, in_words, media_tokens
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest
 from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
 from sagent.providers.families.schemas import CHAT, OPENAI, openai_form, openai_holds
 from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
 from sagent.providers.limits import output_limit
-from sagent.providers.wire.encoding import EncodingCache, Piece, schema_weight
-from sagent.providers.wire.exchange import Call, exchange
+from sagent.providers.wire.encoding import EncodingCache, Piece
+from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.model import WireModel
-from sagent.providers.wire.reply import frozen
 
 _OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
 _LEAST_OUTPUT = 16  # max_output_tokens below it are refused
@@ -65,8 +63,7 @@ class ResponsesDialect:
                 if parts:
                     inputs.append({"role": "user", "content": _content(parts)})
                 data = b",".join(map(wire_bytes, inputs))
-                shown = (*(part for answer in answers for part in answer.content), *parts)
-                return Piece(data, len(data) + sum(_weight(part) for part in shown))
+                return Piece(data, len(data) + sum(map(_media_tokens, turn.shown)))
             case _:
                 assert_never(turn)
 
@@ -181,17 +178,15 @@ def _block(part: Shown) -> Mapping[str, object]:
                 "filename": name or "document.pdf",
                 "file_data": data_url("application/pdf", data),
             }
-        case Document(media_type, data, name) if media_type.startswith("text/") and data.strip():
-            return {"type": "input_text", "text": f"[{name or 'document'}]\n{data.decode('utf-8', 'replace')}"}
         case Image() | Document():
-            return {"type": "input_text", "text": stand_in(part)}
+            return {"type": "input_text", "text": in_words(part)}
         case _:
             assert_never(part)
 
 
-def _weight(part: Shown) -> int:
+def _media_tokens(part: Shown) -> int:
     sent = not isinstance(part, Text) and _block(part)["type"] in ("input_image", "input_file")
-    return media_weight(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
+    return media_tokens(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
 
 
 def _data(part: Thinking | ToolCall | Opaque) -> Mapping[str, object]:
@@ -230,47 +225,22 @@ def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[obje
 
 
 class ResponsesModel(WireModel):
-    """One model behind a Responses endpoint."""
+    """One model of a Responses endpoint."""
+
+    overhead = _OVERHEAD
 
     def __init__(self, provider: "ResponsesProvider", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as=provider.name)
         self._limits = replace(self._limits, least_output=_LEAST_OUTPUT)
         self._provider = provider
 
-    def max_input_tokens(self, request: Request) -> int:
-        """An upper bound of the input's tokens: its bytes, with an image as 8,000 and a page of a PDF as 10,000."""
-        scroll = self._provider.scrolls_for(self._id, request).unroll(request)
-        return _OVERHEAD + schema_weight(request) + scroll.weight()
-
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: by OpenAI's models from GPT-4o on, where strict mode can say it."""
         return self._format(request) is not None
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call; once more where the provider refuses something that can be left out."""
-        provider = self._provider
-        said = again = False
-        try:
-            async with aclosing(exchange(provider.transport, lambda: self.prepare(request))) as items:
-                async for item in items:
-                    said = provider.proven = True
-                    yield item
-        except ModelError as error:
-            again = not said and provider.learn(error, request)
-            if not again and (hint := provider.hint(error)):
-                raise provider.origin(self._id).error(error.kind, hint, status=error.status) from error
-            if not again:
-                raise
-        if again:
-            async with aclosing(self.stream(request)) as items:
-                async for item in items:
-                    yield item
-
     def prepare(self, request: Request) -> Call:
         """The request as it goes out, and what will read its answer. No network."""
         provider = self._provider
-        origin = provider.origin(self._id)
-        scroll = provider.scrolls_for(self._id, request).unroll(request)
         limit, clamped = self._limit(request)
         thinking, notes = self._reasoning(request)
         members: dict[str, object] = {"model": self._id, "stream": True, "store": False}
@@ -283,19 +253,27 @@ class ResponsesModel(WireModel):
         included = [*as_array(thinking.get("include")), *as_array(request.options.get("include"))]
         if included:
             members["include"] = list(dict.fromkeys(included))
-        body = scroll.write(b"]," + wire_bytes(members)[1:], _OVERHEAD + schema_weight(request))
-        parameters = {name: value for name, value in members.items() if name not in ("model", "stream")}
-        headers = {**provider.headers(), "content-type": "application/json", "accept": "text/event-stream"}
-        return Call(
+        return self._call(
+            request,
             f"{provider.url}/responses",
-            headers,
-            body,
-            RequestDigest(body.sha256, body.size, self._id, frozen(parameters)),
-            ResponsesReplyReader(origin, provider.scrolls.family),
-            origin,
-            provider.timeouts,
+            members,
+            ResponsesReplyReader(provider.origin(self._id), provider.encodings.family),
             (*clamped, *notes, *provider.lessons(request)),
         )
+
+    def _encodings(self, request: Request) -> EncodingCache:
+        return self._provider.encodings_for(self._id, request)
+
+    def _heard(self) -> None:
+        self._provider.proven = True
+
+    def _learn(self, error: ModelError, request: Request) -> bool:
+        provider = self._provider
+        if provider.learn(error, request):
+            return True
+        if hint := provider.hint(error):
+            raise provider.origin(self._id).error(error.kind, hint, status=error.status) from error
+        return False
 
     def _format(self, request: Request) -> Mapping[str, object] | None:
         """What `text.format` is to be."""
@@ -333,10 +311,10 @@ class ResponsesProvider(OpenAIEndpoint):
 
     def _set_up(self) -> None:
         super()._set_up()
-        self.scrolls = EncodingCache(ResponsesDialect(f"responses:{self.name}", f"{self.name}/"))
+        self.encodings = EncodingCache(ResponsesDialect(f"responses:{self.name}", f"{self.name}/"))
         self.summaries = True  # until this account is refused them
         self.proven = False  # the endpoint has answered
-        self._unreasoned = EncodingCache(ResponsesDialect(self.scrolls.family, f"{self.name}/", reasoning=False))
+        self._unreasoned = EncodingCache(ResponsesDialect(self.encodings.family, f"{self.name}/", reasoning=False))
         self._bare = EncodingCache(ResponsesDialect("nobody's", f"{self.name}/"))  # with nothing private in them
         self._strangers: set[str] = set()  # conversations whose reasoning this account cannot read
 
@@ -344,11 +322,11 @@ class ResponsesProvider(OpenAIEndpoint):
         """A model by id; any id is accepted."""
         return ResponsesModel(self, model_id)
 
-    def scrolls_for(self, model_id: str, request: Request) -> EncodingCache:
+    def encodings_for(self, model_id: str, request: Request) -> EncodingCache:
         """Where the request's conversation is kept as this model may be shown it."""
         if request.conversation in self._strangers:
             return self._bare
-        return self.scrolls if efforts_of(model_id) else self._unreasoned
+        return self.encodings if efforts_of(model_id) else self._unreasoned
 
     def learn(self, error: ModelError, request: Request) -> bool:
         """Whether an error tells of something that can be left out, so that the call may succeed when made again.
