@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from sagent.lib.json import Thawed, json_thaw, mend_text
+from sagent.lib.json import Thawed, json_thaw, valid_text
 from sagent.lib.secrets import redact
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from sagent.model import ToolSpec
@@ -107,7 +107,7 @@ def _shorten(text: str, keep: Keep) -> str:
 
 def clean(text: str) -> str:
     """A text without secrets, and as valid Unicode."""
-    return redact(mend_text(text.strip()))[0]
+    return redact(valid_text(text.strip()))[0]
 
 
 def cut(text: str, head: int, tail: int) -> str:

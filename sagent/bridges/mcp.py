@@ -103,7 +103,7 @@ class Link:
         except Exception as error:
             if not ready.done():
                 ready.set_exception(error)
-                ready.exception()  # it may be that nobody waits any more
+                ready.exception()  # it may be that no caller waits any more
         finally:
             if not ready.done():
                 ready.cancel()
@@ -132,14 +132,14 @@ class McpTool:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Have the server do it."""
 
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
+        async def report(progress: float, total: float | None, message: str | None) -> None:
             run.progress(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
 
         thawed = json_thaw(arguments)
         assert isinstance(thawed, dict)
         try:
             client = await self._link.client()
-            result = await client.call_tool(self._own, thawed, progress_callback=tell)
+            result = await client.call_tool(self._own, thawed, progress_callback=report)
         except Exception as error:
             self._link.lost()
             raise ToolError(f"The MCP server {self.server} failed: {_reason(error)}") from error

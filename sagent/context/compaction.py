@@ -47,7 +47,7 @@ def find_cut(history: Sequence[Message], recent: int, above: str) -> Cut | None:
             if left < 0:
                 break
     while 0 < place < len(history) - 1 and _is_request(history[place], above):
-        place += 1  # what was asked for stays anyway; a cut before an answer reads better, but not behind all
+        place += 1  # what was asked for stays anyway; a cut before an answer reads better, but not after all
     if place >= len(history):  # all of it is one turn still open: its last round stays
         calls = [at for at, message in enumerate(history) if message.calls]
         place = calls[-1] if calls else len(history)
@@ -69,8 +69,8 @@ def size_of(message: Message) -> int:
 
 def instruction(hints: str) -> str:
     """What the model is asked for; `hints` say what matters."""
-    told = f"\n\nThe person says what matters: {hints.strip()}" if hints.strip() else ""
-    return Path(__file__).with_name("summary.md").read_text("utf-8").strip().format(hints=told)
+    wanted = f"\n\nThe person says what matters: {hints.strip()}" if hints.strip() else ""
+    return Path(__file__).with_name("summary.md").read_text("utf-8").strip().format(hints=wanted)
 
 
 def is_summary(text: str) -> bool:

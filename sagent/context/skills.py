@@ -18,7 +18,7 @@ _LENGTH = 300  # characters of a description that are shown
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill and the file that tells all of it."""
+    """A skill and the file that holds all of it."""
 
     name: str
     description: str
@@ -53,10 +53,10 @@ def _skills_in(place: Path) -> Iterator[Skill]:
                 head = text.read(_HEAD)
         except (OSError, ValueError):
             continue
-        told = _front_matter(head)
-        description = " ".join(told.get("description", "").split())
+        fields = _front_matter(head)
+        description = " ".join(fields.get("description", "").split())
         if description:
-            name = told.get("name") or file.parent.name
+            name = fields.get("name") or file.parent.name
             yield Skill(name.strip(), description[:_LENGTH], file)
 
 

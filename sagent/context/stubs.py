@@ -44,7 +44,7 @@ def shrink(history: Sequence[Message], need: int, blobs: Blobs) -> tuple[Stub, .
     Raises OSError when it cannot be.
     """
     stubs: list[Stub] = []
-    again = _told_again(history)
+    again = _repeated(history)
     for age, tier in zip(("old", "recent", "unread"), _tiers(history), strict=True):
         for found in sorted(tier, key=lambda found: (found.result.call_id not in again, -found.size, found.message)):
             if need <= 0 and not (age == "old" and found.result.call_id in again):
@@ -63,8 +63,8 @@ def drop(history: Sequence[Message], tools: Collection[str], blobs: Blobs) -> tu
     return tuple(Stub(found.message, found.result.call_id, _stub(found.result, blobs, 0)) for found in chosen)
 
 
-def _told_again(history: Sequence[Message]) -> set[str]:
-    """The calls about a file that were made again later, word for word: only the last tells how the file is."""
+def _repeated(history: Sequence[Message]) -> set[str]:
+    """The calls about a file that were made again later, word for word: only the last shows how the file is."""
     calls = [call for message in history for call in message.calls if "file_path" in call.arguments]
     last = {(call.name, call.arguments): call.id for call in calls}
     answered = {result.call_id for message in history for result in message.results if not result.is_error}

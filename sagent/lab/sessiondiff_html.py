@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterator
 
 from sagent.lab.sessiondiff import Beside, Row, Side, figures, marks, move_text
-from sagent.lib.json import mend_text
+from sagent.lib.json import valid_text
 from sagent.transcript.export_html import UNSAFE, part_of_page, source_of
 
 OWN = """.beside th:first-child { white-space: nowrap; overflow-wrap: normal; }
@@ -39,7 +39,7 @@ def write_beside(beside: Beside) -> bytes:
 def _text(text: str) -> str:
     """A text of theirs as text of a page."""
     cut = text if len(text) <= MOST else f"{text[:MOST]}\n[... cut: {len(text)} characters in all ...]"
-    return html.escape(mend_text(cut).translate(UNSAFE))
+    return html.escape(valid_text(cut).translate(UNSAFE))
 
 
 def _head(beside: Beside) -> str:

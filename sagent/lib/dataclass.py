@@ -2,7 +2,7 @@
 
 The standard library writes and compiles up to eight methods for each class while it is imported, 0.4 ms of them. A run
 imports 110 of our classes before its first request and makes a third of them: that was 45 of 145 ms (docs/design.md).
-The classes are dataclasses: `fields`, `replace`, `asdict`, `match` and `copy` know them, and type checkers are told
+The classes are dataclasses: `fields`, `replace`, `asdict`, `match` and `copy` know them, and type checkers see
 that this is the standard library's decorator.
 """
 
@@ -135,7 +135,7 @@ def _refuse_to_delete(self: object, name: str) -> None:
 
 
 def _refuse(self: object, name: str, deed: str) -> None:
-    """An attribute of its own in a class derived from a dataclass is none of ours."""
+    """An attribute of its own in a class derived from a dataclass is not ours."""
     if "__dataclass_fields__" in vars(type(self)) or any(each.name == name for each in _fields(self)):
         raise FrozenInstanceError(f"cannot {deed} field {name!r}")
 
@@ -178,8 +178,8 @@ def _decorate(
         for name, method in methods.items():
             if name not in vars(plain):
                 setattr(cls, name, method)
-        told = vars(cls)["__dataclass_params__"]
-        told.init, told.repr, told.eq, told.frozen = True, True, eq, frozen
+        parameters = vars(cls)["__dataclass_params__"]
+        parameters.init, parameters.repr, parameters.eq, parameters.frozen = True, True, eq, frozen
         return cls
 
     return decorate

@@ -92,7 +92,7 @@ def wire_bytes(value: object) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return mend_text(text).encode()
+        return valid_text(text).encode()
 
 
 def canonical_bytes(value: object) -> bytes:
@@ -101,7 +101,7 @@ def canonical_bytes(value: object) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return mend_text(text).encode()
+        return valid_text(text).encode()
 
 
 def sha256_hex(data: bytes) -> str:
@@ -109,7 +109,7 @@ def sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def mend_text(text: str) -> str:
+def valid_text(text: str) -> str:
     """Join surrogate pairs that arrived split, and replace lone surrogates, so that the text is valid Unicode."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 

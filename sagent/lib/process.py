@@ -204,7 +204,7 @@ class ProcessGroup:
     def disown(self, process: "subprocess.Popen[bytes]") -> None:
         """Wait no longer for a process; should it end before us, it is only reaped."""
         if process.poll() is None:
-            process.returncode = 0  # without one it would complain that nobody has waited for it
+            process.returncode = 0  # without one Popen warns that it was not waited for
             self._strangers.append(process.pid)
 
 

@@ -1,6 +1,6 @@
 """JSON Schema for tool arguments: what is wrong with a value in words, and lenient reading of what is plainly meant.
 
-Keywords nobody listed here are ignored: a tool's own code is the last judge of its arguments.
+Keywords not listed here are ignored: a tool's own code is the last judge of its arguments.
 """
 
 import re
@@ -39,7 +39,7 @@ class _Schema:
         self._root = root
 
     def resolve(self, schema: Json) -> JsonObject:
-        """The schema a local `$ref` names, with what stands beside it; an empty one where it leads nowhere."""
+        """The schema a local `$ref` names, with its other keywords; an empty one where it leads nowhere."""
         for _ in range(_NESTING):
             if not isinstance(schema, JsonObject):
                 return EMPTY
@@ -50,8 +50,8 @@ class _Schema:
             for step in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
                 name = step.replace("~1", "/").replace("~0", "~")
                 target = target.get(name) if isinstance(target, JsonObject) else None
-            beside = {key: item for key, item in schema.items() if key != "$ref"}
-            schema = JsonObject({**target, **beside}) if isinstance(target, JsonObject) else EMPTY
+            others = {key: item for key, item in schema.items() if key != "$ref"}
+            schema = JsonObject({**target, **others}) if isinstance(target, JsonObject) else EMPTY
         return EMPTY
 
 
@@ -110,7 +110,7 @@ class _Check(_Schema):
         return wrong
 
     def _nearest(self, parts: tuple[Json, ...], results: list[list[str]], value: Json, path: str) -> list[str]:
-        """What to tell when no alternative fits: those of the value's own type, else the accepted types."""
+        """What to report when no alternative fits: those of the value's own type, else the accepted types."""
         resolved = [self.resolve(part) for part in parts]
         same = [
             result
@@ -146,16 +146,16 @@ class _Mend(_Schema):
     def _object(self, schema: JsonObject, value: JsonObject, depth: int) -> JsonObject:
         properties = _object_at(schema, "properties")
         required = _required(schema)
-        mended: dict[str, Json] = {}
+        fixed: dict[str, Json] = {}
         for name, item in value.items():
             if name not in properties:
-                mended[name] = item
+                fixed[name] = item
                 continue
             new = self.value(properties[name], item, depth + 1)
             if new is None and name not in required and _Check(self._root).value(properties[name], None, "", 0):
                 continue
-            mended[name] = new
-        return JsonObject(mended)
+            fixed[name] = new
+        return JsonObject(fixed)
 
     def _alternative(self, schema: JsonObject, value: Json, depth: int) -> Json:
         for keyword in ("anyOf", "oneOf"):
@@ -164,9 +164,9 @@ class _Mend(_Schema):
             if not parts or any(not check.value(part, value, "", depth) for part in parts):
                 continue
             for part in parts:
-                mended = self.value(part, value, depth + 1)
-                if not check.value(part, mended, "", depth):
-                    return mended
+                fixed = self.value(part, value, depth + 1)
+                if not check.value(part, fixed, "", depth):
+                    return fixed
         return value
 
 

@@ -15,7 +15,7 @@ from sagent.codec import encode_message
 from sagent.errors import SagentError, UsageError
 from sagent.events import Denial, Failure, Result
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import mend_text
+from sagent.lib.json import valid_text
 from sagent.messages import Message, Text, assistant, user
 from sagent.model import EFFORTS
 from sagent.patterns.handoffs import (
@@ -140,7 +140,7 @@ class Team(Pattern):
         caller = stage._caller  # noqa: SLF001 -- a stage is the engine's and the patterns' own
         if media_of(prompt):
             raise UsageError("a team's task is text: put images and documents where its roles can read them")
-        task = mend_text(prompt.content).strip()  # as the log will have it
+        task = valid_text(prompt.content).strip()  # as the log will have it
         if not task:
             raise UsageError("a team needs a task: what is it to do?")
         lead = caller or self._lead

@@ -23,7 +23,7 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Let the person decide; where nobody can be asked it is a denial that names `remedy` (a flag, a rule).
+    """Let the person decide; where no person can be asked it is a denial that names `remedy` (a flag, a rule).
 
     `agent` is the path of the one that wants to make the call.
     """

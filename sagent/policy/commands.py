@@ -240,7 +240,7 @@ class _Directories:
             self.known = None
 
     def resolve(self, word: Word) -> tuple[str, ...] | None:
-        """The absolute paths that a word may mean, or None where nobody knows."""
+        """The absolute paths that a word may mean, or None where that is not known."""
         if word.kind != "literal":
             return None
         text = _expanded(word.text, self._paths.places.home)

@@ -65,7 +65,7 @@ class PathJudge:
         """The roots as spelled, and as they really lie."""
         return tuple(dict.fromkeys((*map(os.path.normpath, self._spelled_roots), *self.roots)))
 
-    def veil(self, directory: str, tool: str) -> Callable[[str], bool]:
+    def hides(self, directory: str, tool: str) -> Callable[[str], bool]:
         """Which files below a directory, by relative path, a search of it must not show; symlinks are not followed.
 
         The directory was judged by itself: where it lies among keys, reading those was allowed.
@@ -135,7 +135,7 @@ class PathJudge:
         return Obstacle(f"{path}{leads} is outside the working tree.", self.remedy(rule, flag))
 
     def remedy(self, rule: str, flag: str = "--permission-mode full") -> str:
-        """The sentence that tells a person what allows a call."""
+        """The sentence that shows a person what allows a call."""
         allow = f"--allow {_quoted(rule)}"
         return f"Allowed with {allow}." if self.mode == "plan" else f"Allowed with {flag}, or with {allow}."
 

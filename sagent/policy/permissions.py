@@ -29,7 +29,7 @@ class PermissionPolicy:
     questions, but not over plan. In every mode but full a question comes before keys are read and before things that
     run by themselves are written (`.git`, shell start-up files), unless a rule names the place.
 
-    `private` are directories that hold keys, beside the well-known ones in `home`.
+    `private` are directories that hold keys, in addition to the well-known ones in `home`.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class PermissionPolicy:
 
         Without it such a search is a question, where the directory holds what is denied or may be keys.
         """
-        return lambda tool, root: PathJudge(self.mode, self.rules, self._places, workspace).veil(str(root), tool)
+        return lambda tool, root: PathJudge(self.mode, self.rules, self._places, workspace).hides(str(root), tool)
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         """Nothing follows."""
@@ -84,7 +84,7 @@ class PermissionPolicy:
         return self._verdict(effect, next((obstacle for obstacle in found if obstacle is not None), None))
 
     def _command(self, call: ToolCall, effect: Effect, judge: PathJudge) -> Verdict:
-        """A call that runs a command line, or something that nobody can foresee."""
+        """A call that runs a command line, or something that cannot be foreseen."""
         free = self.mode == "full" or (self.mode != "plan" and self._is_allowed(call, effect))
         if not effect.command:
             reason = f"{call.name} does not say what it would do, so it needs permission."
@@ -101,7 +101,7 @@ class PermissionPolicy:
         return any(not rule.pattern and rule.covers(call.name, effect) for rule in self.rules.allow)
 
     def _verdict(self, effect: Effect, obstacle: Obstacle | None) -> Verdict:
-        """In plan mode nobody is asked for what the mode rules out."""
+        """In plan mode no person is asked for what the mode rules out."""
         if obstacle is None:
             return Allow()
         if self.mode == "plan" and effect.kind != "read":

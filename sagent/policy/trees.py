@@ -12,7 +12,7 @@ _SEARCHERS = {
 }  # fmt: skip
 _COPIERS = {"cp": "rRa", "scp": "r", "diff": "r", "zip": "r", "tar": "", "rsync": ""}
 _FINDERS = frozenset({"find", "fd", "fdfind"})
-_FEEDERS = frozenset({"xargs", "parallel"})  # they run programs on whatever files they are told
+_FEEDERS = frozenset({"xargs", "parallel"})  # they run programs on whatever files they are given
 _RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_object, as_str, mend_text
+from sagent.lib.json import as_array, as_object, as_str, valid_text
 from sagent.messages import Document, Image, Message, Opaque, Part, Private, Text, Thinking, ToolCall, ToolResult
 
 Shown: TypeAlias = Text | Image | Document
@@ -223,7 +223,7 @@ class Handover:
         length, new = self._rules.id_length, original
         while new in self._used or not (len(new) == length and new.isascii() and new.isalnum()):
             count = self._next[original] = self._next.get(original, 0) + 1
-            new = hashlib.sha256(f"{mend_text(original)}\0{count}".encode()).hexdigest()[:length]
+            new = hashlib.sha256(f"{valid_text(original)}\0{count}".encode()).hexdigest()[:length]
         self._used.add(new)
         return new
 
@@ -236,7 +236,7 @@ def safe_name(name: str, longest: int) -> str:
 
 
 def _shown(message: Message) -> Iterable[Shown]:
-    """What a user message shows besides results; who sent it, where that is not the person."""
+    """What a user message shows other than results; who sent it, where that is not the person."""
     prefix = f"[from {message.sender}]\n" if message.sender else ""
     for part in message.parts:
         if isinstance(part, Text):
@@ -248,11 +248,11 @@ def _shown(message: Message) -> Iterable[Shown]:
 
 
 def _settled(parts: tuple[Said, ...]) -> tuple[Said, ...]:
-    """The parts without a server tool's use that has no result: nobody will go on with it any more (Anthropic: 400)."""
+    """The parts without a server tool's use that has no result: it will not be continued any more (Anthropic: 400)."""
     uses = [as_str(_data(part).get("id")) for part in parts if _is_use(part)]
     named = [as_str(_data(part).get("tool_use_id")) for part in parts if isinstance(part, Opaque)]
-    strangers = sum(bool(name) and name not in uses for name in named)  # results whose uses were renamed on the way
-    lost = [use for use in uses if use not in named][strangers:]
+    unknown = sum(bool(name) and name not in uses for name in named)  # results whose uses were renamed on the way
+    lost = [use for use in uses if use not in named][unknown:]
     kept = [part for part in parts if not (_is_use(part) and as_str(_data(part).get("id")) in lost)]
     while kept and isinstance(kept[-1], Thinking):
         kept.pop()

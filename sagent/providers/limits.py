@@ -8,7 +8,7 @@ from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.model import Effort, ModelInfo, ModelLimits
 
 UNKNOWN = ModelLimits()
-USUAL_OUTPUT, LONG_OUTPUT = 32_000, 64_000  # tokens of output, where nobody asked for a number
+USUAL_OUTPUT, LONG_OUTPUT = 32_000, 64_000  # tokens of output, where no number was asked for
 
 
 def limits_of(provider: str, model_id: str) -> ModelLimits:

@@ -1,4 +1,4 @@
-"""What providers' own listings tell of their models, and a file that keeps it."""
+"""What providers' own listings say about their models, and a file that keeps it."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ _WINDOWS = (
     "max_context_length",  # Mistral, LM Studio
     "max_input_tokens",  # GitHub Models, among its `limits`
     "n_ctx",  # llama.cpp, in `meta`
-    "n_ctx_train",  # llama.cpp before it told the one in use: what the model was trained for
+    "n_ctx_train",  # llama.cpp before it gave the one in use: what the model was trained for
 )
 _OUTPUTS = ("max_completion_tokens", "max_output_tokens")
 # The billed buckets by a listing's names for the price of a token, and of a million (Together; Vercel writes text, and
@@ -31,7 +31,7 @@ _BUCKETS = {"input": "input", "output": "output", "cached_input": "cache_read"}
 
 
 def limits_in(entry: Mapping[str, object], known: ModelLimits) -> ModelLimits:
-    """The sizes that a row of an OpenAI-like listing tells; the known ones where it tells none."""
+    """The sizes that a row of an OpenAI-like listing gives; the known ones where it gives none."""
     places = [entry, *(as_object(entry.get(name)) for name in ("top_provider", "limits", "meta"))]
     window = next(_sizes(_WINDOWS, places), known.window)
     return ModelLimits(window, next(_sizes(_OUTPUTS, places[1:] + places[:1]), known.max_output))
@@ -42,7 +42,7 @@ def _sizes(names: Sequence[str], places: Sequence[Mapping[str, object]]) -> Iter
 
 
 def prices_in(entry: Mapping[str, object]) -> Mapping[str, Decimal]:
-    """USD per million tokens by billed bucket; {} where no price is told, or one that varies (-1 at OpenRouter)."""
+    """USD per million tokens by billed bucket; {} where no price is given, or one that varies (-1 at OpenRouter)."""
     found: dict[str, Decimal] = {}
     for name, value in as_object(entry.get("pricing")).items():
         bucket = _PER_TOKEN.get(name) or _BUCKETS.get(name)
@@ -61,7 +61,7 @@ def _usd(value: object) -> Decimal | None:
 
 
 class Listings:
-    """The sizes that listings told, by place (a provider and its address) and model, in a file with their age.
+    """The sizes that listings gave, by place (a provider and its address) and model, in a file with their age.
 
     Without a file they are kept for as long as the process lives. A file that cannot be read counts as none, and one
     that cannot be written is left: all of it can be asked for again.
@@ -72,7 +72,7 @@ class Listings:
         self._places: dict[str, Mapping[str, object]] | None = None
 
     def limits(self, place: str, model_id: str) -> ModelLimits:
-        """What was told of a model; nothing, where nothing was."""
+        """What is known of a model; nothing, where nothing is."""
         models = as_object(self._read().get(place, {}).get("models"))
         sizes = [as_int(size) or None for size in as_array(models.get(model_id))]
         return ModelLimits(sizes[0], sizes[1]) if len(sizes) == 2 else ModelLimits()
@@ -111,5 +111,5 @@ class Listings:
                 with contextlib.suppress(OSError, ValueError, RecursionError):
                     data = json.loads(self._file.read_bytes())
             found = as_object(as_object(data).get("places"))
-            self._places = {**held, **{place: as_object(told) for place, told in found.items()}}
+            self._places = {**held, **{place: as_object(sizes) for place, sizes in found.items()}}
         return self._places

@@ -123,7 +123,7 @@ def nearest_rows(name: str, rows: Mapping[str, Row] | None = None) -> list[str]:
 
     known, wanted = {**built_in(), **(rows or {})}, name.strip().lower()
     makers = [row.name for row in known.values() if any(start.lower().startswith(wanted) for start in row.models)]
-    makers = makers if len(wanted) > 2 else []  # "o" and "gp" are nobody's name
+    makers = makers if len(wanted) > 2 else []  # "o" and "gp" name no maker
     like = get_close_matches(wanted.replace("_", "-"), known, n=3, cutoff=0.7 if makers else 0.5)
     return list(dict.fromkeys((*makers, *like)))[:3]
 
@@ -150,7 +150,7 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "")
 
 
 def _is_strange(row: Row, at: str) -> bool:
-    """Whether an address is nobody's that we know, and its server may have any weights that are open."""
+    """Whether an address belongs to no provider we know, so that its server may have any open weights."""
     if row.family != "chat" or not at:
         return False
     return row.name not in (urlsplit(at).hostname or "") and row_for_url(at) != row

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """How the models whose ids begin with `of` are told an effort: the style, and the levels where it has some."""
+    """How the models whose ids begin with `of` are given an effort: the style, and the levels where it has some."""
 
     of: str
     style: str
@@ -47,8 +47,8 @@ class Quirks:
     """How a Chat Completions provider differs from the others. The defaults are what most servers take."""
 
     max_tokens: str = "max_tokens"  # the name of the output limit
-    effort: str = ""  # how an effort is told, one of STYLES
-    efforts: tuple[Knob, ...] = ()  # how it is told to some of the models
+    effort: str = ""  # how an effort is sent, one of STYLES
+    efforts: tuple[Knob, ...] = ()  # how it is sent to some of the models
     reasoning_back: str = ""  # reasoning to be sent back: reasoning_content, reasoning_details; same as it came; none
     reasoning_filler: str = ""  # sent as reasoning_content of a message with calls that has none
     documents: str = ""  # file: PDFs go in as they are; "" is not at all
@@ -57,7 +57,7 @@ class Quirks:
     cache_key: bool = False  # prompt_cache_key is understood
     longest_id: int = 40  # of a tool call: OpenAI refuses longer ones
     id_length: int = 0  # of a tool call's id, which is then exactly so many letters and digits
-    structured: str = ""  # what holds an answer to a schema (the model is told it in words too), one of STRUCTURES
+    structured: str = ""  # what holds an answer to a schema (the model reads it in words too), one of STRUCTURES
     structured_tools: bool = False  # also while there are tools: in most servers it keeps a model from calling them
     bridge: str = ""  # what the model is to have said between results and the user's next words
     body: JsonObject = field(default=EMPTY)  # sent with every request
@@ -99,7 +99,7 @@ def read_rows(tables: Mapping[str, object], where: str) -> Mapping[str, Row]:
 def row_for_url(url: str) -> Row | None:
     """The built-in row whose own address is at this host, for its quirks as a server of Chat Completions.
 
-    On this machine the port tells who it is.
+    On this machine the port says which it is.
     """
     place = _place(url)
     for row in built_in().values():
@@ -169,8 +169,8 @@ def _texts(values: Sequence[object], where: str) -> tuple[str, ...]:
 
 def _check(row: Row, where: str) -> None:
     """Raise ConfigError for a member that cannot mean anything: the server would only be spoken to in a wrong way."""
-    told = {name: str(getattr(row if hasattr(row, name) else row.quirks, name)) for name in _CHOICES}
-    for name, value in (*told.items(), *(("effort", knob.style) for knob in row.quirks.efforts)):
+    chosen = {name: str(getattr(row if hasattr(row, name) else row.quirks, name)) for name in _CHOICES}
+    for name, value in (*chosen.items(), *(("effort", knob.style) for knob in row.quirks.efforts)):
         if value not in _CHOICES[name]:
             accepted = (choice or "''" for choice in _CHOICES[name])
             raise ConfigError(f"{where} {name}: {value!r} is not one of {', '.join(accepted)}")
@@ -184,9 +184,9 @@ def _check(row: Row, where: str) -> None:
 def _knobs(tables: Sequence[object], where: str) -> tuple[Knob, ...]:
     knobs: list[Knob] = []
     for table in map(as_object, tables):
-        told = as_array(table.get("levels"))
-        levels: tuple[Effort, ...] = tuple([level for level in EFFORTS if told.count(level)])
-        if not isinstance(table.get("style"), str) or len(levels) < len(told):
+        listed = as_array(table.get("levels"))
+        levels: tuple[Effort, ...] = tuple([level for level in EFFORTS if listed.count(level)])
+        if not isinstance(table.get("style"), str) or len(levels) < len(listed):
             raise ConfigError(
                 f'{where} efforts: each is {{ of = "gpt-oss", style = "level", levels = [...] }}, with levels of '
                 + ", ".join(EFFORTS)

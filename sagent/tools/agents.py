@@ -1,4 +1,4 @@
-"""Tools that concern agents: have others work, tell them something, look at and change oneself."""
+"""Tools that concern agents: have others work, write to them, look at and change oneself."""
 
 import asyncio
 import contextlib
@@ -147,7 +147,7 @@ class AgentSelf(_Harmless):
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Make the changes, all or none; then tell what was asked for."""
+        """Make the changes, all or none; then report what was asked for."""
         caller = _caller(run)
         target: Peer = caller
         if name := as_str(arguments.get("target")):
@@ -156,14 +156,14 @@ class AgentSelf(_Harmless):
                 raise ToolError(f"{name!r} means several agents: {', '.join(peer.path for peer in found)}. Name one.")
             target = found[0]
         try:
-            told = _change(caller, target, arguments)
+            reports = _change(caller, target, arguments)
         except SagentError as error:
             raise ToolError(f"Nothing was changed: {error}") from error
         if arguments.get("catalog") is True:
-            told.append(await asyncio.to_thread(caller.catalog))
-        if arguments.get("status") is True or not told:
-            told.append(_status(caller, target))
-        return ToolOutput.of("\n\n".join(told), summary=told[0].split("\n", 1)[0][:80])
+            reports.append(await asyncio.to_thread(caller.catalog))
+        if arguments.get("status") is True or not reports:
+            reports.append(_status(caller, target))
+        return ToolOutput.of("\n\n".join(reports), summary=reports[0].split("\n", 1)[0][:80])
 
 
 def _caller(run: RunContext) -> Caller:
@@ -246,8 +246,8 @@ def _change(caller: Caller, target: Peer, arguments: JsonObject) -> list[str]:
 def _members(arguments: JsonObject, name: str, known: Sequence[str]) -> Mapping[str, object]:
     """An argument that is an object. Raises UsageError for a member that means nothing."""
     found = as_object(arguments.get(name))
-    if strangers := [member for member in found if member not in known]:
-        raise UsageError(f"{name} has no {strangers[0]!r}, it takes {', '.join(known)}.")
+    if unknown := [member for member in found if member not in known]:
+        raise UsageError(f"{name} has no {unknown[0]!r}, it takes {', '.join(known)}.")
     return found
 
 

@@ -27,7 +27,7 @@ Answerer: TypeAlias = Callable[[Question], Awaitable[str | None]]
 
 
 class AskUser:
-    """Asks by way of `answer`. Offer it only where somebody sits; without one every call says that nobody does."""
+    """Asks by way of `answer`, without which every call fails: offer it only where a person can answer."""
 
     name = "AskUser"
     quick = True
@@ -56,7 +56,7 @@ class AskUser:
         return Effect("none")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Ask, and wait. Raises ToolError where nobody can be asked, or nobody answers."""
+        """Ask, and wait. Raises ToolError where no person can be asked, or none answers."""
         text = as_str(arguments.get("question")).strip()
         if not text:
             raise ToolError("The question is empty.")

@@ -320,7 +320,7 @@ def _return_to_ground(workspace: Workspace, notices: list[str]) -> None:
 def _is_there(directory: Path) -> bool:
     try:
         return directory.is_dir()
-    except OSError:  # behind a directory that may not be entered
+    except OSError:  # below a directory that may not be entered
         return False
 
 

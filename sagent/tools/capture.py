@@ -40,7 +40,7 @@ class Capture:
     """A pipe's output: in memory while it is small, else in a scratch file of the blob store.
 
     A pipe, not the file itself, because a script that writes to /dev/stderr would open that file anew and cut it, and
-    because the end of a pipe tells whether anything is left that may still write.
+    because the end of a pipe shows whether anything is left that may still write.
     """
 
     def __init__(self, blobs: Blobs, *, limit: int) -> None:
@@ -128,7 +128,7 @@ class Capture:
         return "1 line" if lines == 1 else f"{lines} lines"
 
     def close(self) -> None:
-        """Release everything; a scratch file that nobody asked to keep is removed."""
+        """Release everything; a scratch file that was not asked to be kept is removed."""
         self._pause()
         self._close_sink()
         os.close(self.source)

@@ -35,7 +35,7 @@ class FunctionTool:
         self.parameters = _schema(self._arguments)
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """What the decorator was told."""
+        """What the decorator was given."""
         del arguments, workspace
         return Effect(self.effect_kind)
 
@@ -77,7 +77,7 @@ def tool(
     The schema comes from the annotations; descriptions of parameters from `Annotated[..., Field(description=...)]` or
     the docstring's lines `name: what it is`. A parameter annotated `RunContext` gets the call's context and is not in
     the schema. The function returns text, a ToolOutput or a JSON value; what it raises is an error result. `effect` is
-    what a policy goes by; "execute", which may touch anything, unless told. Raises TypeError for a function that cannot
+    what a policy goes by; "execute", which may touch anything, by default. Raises TypeError for a function that cannot
     be a tool.
     """
 
@@ -125,7 +125,7 @@ def _read_signature(function: Function, name: str, described: dict[str, str]) ->
 
 
 def _notes(hint: object) -> tuple[object, ...]:
-    """What stands beside the type in Annotated."""
+    """What follows the type in Annotated."""
     return getattr(hint, "__metadata__", ())
 
 

@@ -99,7 +99,7 @@ class _Translator:
         return match
 
     def _put(self, python: str, rust: str | None = None, *, wide: bool = False) -> None:
-        """`wide`: may match characters that nobody named, among which undecodable bytes are not."""
+        """`wide`: may match characters that were not named, among which undecodable bytes are not."""
         self._python.append(python)
         self._strict.append(f"(?:{_UNDECODED}{python})" if wide else python)
         self._rust.append(python if rust is None else rust)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, as_str, json_freeze_object, mend_text
+from sagent.lib.json import JsonObject, as_str, json_freeze_object, valid_text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def _edit(path: Path, replacements: "list[Replacement]", workspace: Workspace) -
     except OSError as error:
         raise unreadable(path, error) from None
     said = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
-    shown = mend_text(changed_lines(before, after))
-    return ToolOutput.of(f"{said}\n{shown}", summary=said, diff=mend_text(unified_diff(before, after, name)))
+    shown = valid_text(changed_lines(before, after))
+    return ToolOutput.of(f"{said}\n{shown}", summary=said, diff=valid_text(unified_diff(before, after, name)))
 
 
 def _read(path: Path, replacements: "list[Replacement]", workspace: Workspace) -> "tuple[str, Encoding]":

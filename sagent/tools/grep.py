@@ -91,7 +91,7 @@ async def _query(arguments: JsonObject, dialect: "Dialect", workspace: Workspace
         files = await files_matching(dialect.rust, options, likely, root, workspace.environment)
     hidden = 0
     if workspace.hidden is not None and path.is_dir():
-        files, hidden = await _unveil(root, files, (glob, names), workspace.hidden("Grep", path), workspace)
+        files, hidden = await _leave_out_hidden(root, files, (glob, names), workspace.hidden("Grep", path), workspace)
     return Query(
         root=root,
         label=label,
@@ -112,7 +112,7 @@ async def _query(arguments: JsonObject, dialect: "Dialect", workspace: Workspace
     )
 
 
-async def _unveil(
+async def _leave_out_hidden(
     root: str,
     files: list[str] | None,
     wanted: tuple[str, list[str]],
@@ -121,7 +121,7 @@ async def _unveil(
 ) -> tuple[list[str], int]:
     """The files to search without those to hide, and how many are hidden of all that were asked for by name.
 
-    They are counted whatever is in them: the count must not tell whether the pattern matches there.
+    They are counted whatever is in them: the count must not show whether the pattern matches there.
     """
     from sagent.tools.offload import offload
     from sagent.tools.ripgrep import list_files

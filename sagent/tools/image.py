@@ -1,4 +1,4 @@
-"""Images: told from their bytes, and held to what every provider accepts, for one bad image spoils a conversation."""
+"""Images: known by their bytes, and held to what every provider accepts, for one bad image spoils a conversation."""
 
 import struct
 

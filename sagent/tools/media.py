@@ -8,7 +8,7 @@ MOST_DOCUMENT = 30_000_000  # bytes
 
 
 def media_in(data: bytes, name: str) -> Image | Document | None:
-    """The image or the PDF that some data are, None for anything else. Raises ValueError for one that nobody takes."""
+    """The image or the PDF in some data, None for anything else. Raises ValueError for one that no provider takes."""
     if data.startswith(b"%PDF-"):
         if len(data) > MOST_DOCUMENT:
             raise ValueError(f"it has more than {MOST_DOCUMENT // 1_000_000} MB")

@@ -1,4 +1,4 @@
-"""Blocking work in a thread that is told when nobody waits for it any more."""
+"""Blocking work in a thread that learns when its caller has stopped waiting."""
 
 import asyncio
 import threading

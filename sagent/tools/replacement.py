@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, as_array, as_object, as_str, mend_text
+from sagent.lib.json import JsonObject, as_array, as_object, as_str, valid_text
 from sagent.tools.textfile import line_end
 
 
@@ -90,4 +90,4 @@ def _ambiguous(text: str, starts: Sequence[int]) -> str:
 
 
 def _lf(text: str) -> str:
-    return mend_text(text).replace("\r\n", "\n") if "\n" in text else mend_text(text)
+    return valid_text(text).replace("\r\n", "\n") if "\n" in text else valid_text(text)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from sagent.lib.json import mend_text
+from sagent.lib.json import valid_text
 from sagent.lib.names import quote_path
 from sagent.tools.globs import glob_regex
 
@@ -221,7 +221,7 @@ class _Page:
     def _put(self, number: int, text: str, mark: str, column: int) -> None:
         if self._query.context and self._out and number != self._last + 1:
             self._out.append("--")
-        shown = f"{self._path}{mark}{number}{mark}{_cut(mend_text(text), column)}"
+        shown = f"{self._path}{mark}{number}{mark}{_cut(valid_text(text), column)}"
         self._out.append(shown)
         self._size += len(shown) + 1
         self._last = number

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import mend_text
+from sagent.lib.json import valid_text
 
 if TYPE_CHECKING:
     from io import RawIOBase
@@ -67,7 +67,7 @@ class Encoding:
         """The bytes of a text. Raises ToolError naming the character that this encoding has no bytes for."""
         lenient = "surrogateescape" if self.mixed else _errors(self.codec)
         try:
-            return self.bom + (mend_text(text) if lenient == "strict" else text).encode(self.codec, lenient)
+            return self.bom + (valid_text(text) if lenient == "strict" else text).encode(self.codec, lenient)
         except UnicodeEncodeError as error:
             character = text[error.start]
             raise ToolError(
@@ -118,7 +118,7 @@ def special_kind(mode: int) -> str:
 
 
 def decode(data: bytes) -> Text | Binary:
-    """Text when the bytes are text in an encoding that can be told, else what they seem to be."""
+    """Text when the bytes are text in an encoding that can be recognised, else what they seem to be."""
     for bom, codec in _BOMS:
         if data.startswith(bom):
             text = _try(data[len(bom) :], codec)

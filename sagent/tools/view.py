@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import mend_text
+from sagent.lib.json import valid_text
 
 MOST_LINES = 2000
 _MOST_TEXT = 50_000  # characters
@@ -27,7 +27,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def number_lines(lines: Sequence[str], first: int, total: int | None) -> View:
-    """The lines, numbered from `first`, as many as fit. `total` is None when nobody counted the file's lines."""
+    """The lines, numbered from `first`, as many as fit. `total` is None when the file's lines were not counted."""
     shown: list[str] = []
     size = 0
     for number, line in enumerate(lines, first):
@@ -39,7 +39,7 @@ def number_lines(lines: Sequence[str], first: int, total: int | None) -> View:
     last = first + len(shown) - 1
     text = "\n".join(shown)
     if not text.isascii():
-        text = mend_text(text)
+        text = valid_text(text)
     if total is None or last < total:
         of = f" of {total}" if total is not None else ""
         text += f"\n\n(Lines {first} to {last}{of}. Go on with offset {last + 1}.)"

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, as_str, json_freeze_object, mend_text
+from sagent.lib.json import JsonObject, as_str, json_freeze_object, valid_text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 
 _LARGE = 1_000_000  # bytes; more is handled in a thread
@@ -36,7 +36,7 @@ class Write:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Write it. Raises ToolError for a file that was not read, or has changed since."""
         path = run.workspace.resolve(as_str(arguments["file_path"]))
-        content = mend_text(as_str(arguments["content"]))
+        content = valid_text(as_str(arguments["content"]))
         if len(content) > _LARGE:
             return await asyncio.to_thread(_write, path, content, run.workspace)
         return _write(path, content, run.workspace)
@@ -60,7 +60,7 @@ def _write(path: Path, content: str, workspace: Workspace) -> ToolOutput:
         said = f"Created {name} ({lines} lines).{note}"
     else:
         said = f"Wrote {name} ({lines} lines, before {_count(before)}).{note}"
-    return ToolOutput.of(said, summary=said, diff=mend_text(unified_diff(before or "", content, name)))
+    return ToolOutput.of(said, summary=said, diff=valid_text(unified_diff(before or "", content, name)))
 
 
 def _as_before(path: Path, content: str) -> tuple[str | None, bytes, str]:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import json_dump, mend_text
+from sagent.lib.json import json_dump, valid_text
 from sagent.transcript.export_record import Block, Call, Member, Record, Sums
 from sagent.transcript.export_redaction import Redaction
 
@@ -106,7 +106,7 @@ class _Page:
         if len(text) > cap:
             self._left_out += 1
             clean = f"{clean[:cap]}\n[... cut: {len(text)} characters in all, the rest is in the log ...]"
-        return html.escape(mend_text(clean).translate(UNSAFE))
+        return html.escape(valid_text(clean).translate(UNSAFE))
 
     def _title(self) -> str:
         """Its name; what was taken out of it is counted where it was said."""
@@ -386,7 +386,7 @@ def _caps(record: Record) -> Sequence[int]:
 def _weight(text: str) -> float:
     """Bytes on a page for a character of a text, going by how it begins."""
     sample = text[:1_000]
-    return len(html.escape(mend_text(sample)).encode()) / len(sample)
+    return len(html.escape(valid_text(sample)).encode()) / len(sample)
 
 
 def _gist(call: Call) -> str:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from sagent.lib.json import json_dump, mend_text
+from sagent.lib.json import json_dump, valid_text
 from sagent.transcript.export_html import Checked
 from sagent.transcript.export_record import Block, Call, Record, Sums
 from sagent.transcript.export_redaction import Redaction
@@ -76,7 +76,7 @@ class _Document:
         yield f"Call of {self._word(call.name)}, {state}:"
         yield ""
         arguments = self._redaction.value(dict(call.arguments))
-        yield from _fenced(mend_text(json_dump(arguments)))
+        yield from _fenced(valid_text(json_dump(arguments)))
         if call.diff:
             yield from _fenced(self._clean(call.diff), "diff")
         if call.result:
@@ -93,7 +93,7 @@ class _Document:
             yield ""
 
     def _clean(self, text: str) -> str:
-        return mend_text(self._redaction.text(text))
+        return valid_text(self._redaction.text(text))
 
     def _word(self, text: str) -> str:
         """A text within a line, as it is."""

@@ -93,7 +93,7 @@ def test_a_server_of_ones_own_elsewhere_needs_no_key() -> None:
 def test_what_cannot_be_a_key_an_address_or_a_way_is_refused_before_any_call() -> None:
     with pytest.raises(UsageError, match="The key for openai is empty"):
         OpenAI.from_key("")
-    with pytest.raises(UsageError, match="give its base_url beside the key"):
+    with pytest.raises(UsageError, match="give its base_url with the key"):
         OpenAICompatible.from_key("k" * 8)
     with pytest.raises(UsageError, match="auth is one of key, bearer, credentials, not 'oauth'"):
         OpenAI.from_key("k" * 8, auth="oauth")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sagent.lib.json import EMPTY, json_freeze_object, mend_text
+from sagent.lib.json import EMPTY, json_freeze_object, valid_text
 from sagent.messages import Part, Text, Thinking, ToolCall
 from sagent.model import TextPart, ThinkingPart, ToolSpec
 from sagent.providers.local.text import CALLS, MARKS, THOUGHTS, MarkReader
@@ -260,8 +260,8 @@ def test_the_pieces_do_not_matter(answer: tuple[str, list[str]], bare: bool, clo
     assert read(pieces, bare=bare, closing=closing, tools=tools) == whole
     assert read(list(text), bare=bare, closing=closing, tools=tools) == whole
     parts, told, thought = whole
-    assert "".join(part.text for part in parts if isinstance(part, Text)) == mend_text(told)
-    assert "".join(part.text for part in parts if isinstance(part, Thinking)) == mend_text(thought)
+    assert "".join(part.text for part in parts if isinstance(part, Text)) == valid_text(told)
+    assert "".join(part.text for part in parts if isinstance(part, Thinking)) == valid_text(thought)
     assert all(part.arguments == EMPTY or part.malformed is None for part in parts if isinstance(part, ToolCall))
     assert len({part.id for part in parts if isinstance(part, ToolCall)}) == sum(
         isinstance(part, ToolCall) for part in parts

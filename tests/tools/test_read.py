@@ -222,7 +222,7 @@ def make_pdf(*texts: str) -> bytes:
     for index, text in enumerate(texts):
         stream = f"BT /F1 24 Tf 20 50 Td ({text}) Tj ET" if text else ""
         box = "/MediaBox [0 0 200 100] /Resources << /Font << /F1 3 0 R >> >>"
-        objects.append(f"<< /Type /Page /Parent 2 0 R {box} /LogView {5 + 2 * index} 0 R >>")
+        objects.append(f"<< /Type /Page /Parent 2 0 R {box} /Contents {5 + 2 * index} 0 R >>")
         objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
     out, places = "%PDF-1.4\n", []
     for number, body in enumerate(objects, 1):

@@ -53,7 +53,7 @@ def _keyed(reach: Reach, options: types.HttpOptions) -> genai.Client:
 
 
 def _vertex(options: types.HttpOptions) -> genai.Client:
-    """By the application default credentials. Told neither project nor place, the SDK forgets them at an address of
+    """By the application default credentials. Given neither project nor place, the SDK forgets them at an address of
     one's own."""
     project = os.environ.get("GOOGLE_CLOUD_PROJECT") or google.auth.default()[1]  # pyright: ignore[reportUnknownMemberType] -- it has no types
     if not project:

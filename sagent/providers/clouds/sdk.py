@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from sagent.providers.access import NO_KEY, Access
 from sagent.providers.clouds.client import Reach, SdkClient
 from sagent.providers.wire.disruption import Disrupted
-from sagent.providers.wire.transport import Answer, nobody, refused_by_proxy, unreachable
+from sagent.providers.wire.transport import Answer, not_running, refused_by_proxy, unreachable
 
 if TYPE_CHECKING:
     import httpx2
 
-_EXTRAS: Mapping[str, str] = {"bedrock": "bedrock"}  # what a cloud needs installed besides
+_EXTRAS: Mapping[str, str] = {"bedrock": "bedrock"}  # what a cloud needs installed in addition
 
 
 class SdkTransport:
@@ -133,7 +133,7 @@ def _closer(response: "httpx2.Response") -> Callable[[], Awaitable[None]]:
 def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
     """An SDK's exception as what it says about the request. One that is about no connection is about the login.
 
-    `silent` is that nobody has ever answered at `url`.
+    `silent` is that `url` has never answered.
     """
     import httpx2
 
@@ -149,9 +149,11 @@ def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
             where = urlsplit(url).netloc.rpartition("@")[2]
             failed = unreachable(f"no answer from {where}" if where else "no answer", cause)
             if isinstance(cause, httpx2.ProxyError):
-                return refused_by_proxy(failed.reason, int(told[1]) if (told := match(r"(\d{3}) ", str(cause))) else 0)
+                return refused_by_proxy(
+                    failed.reason, int(found[1]) if (found := match(r"(\d{3}) ", str(cause))) else 0
+                )
             refused = isinstance(cause, httpx2.ConnectError) and not failed.final
-            return nobody(failed, url) if silent and refused else failed
+            return not_running(failed, url) if silent and refused else failed
     return Disrupted("auth", f"the SDK could not make the request: {_words(error)}")
 
 

@@ -24,11 +24,11 @@ def disjoint(
 ) -> Usage:
     """Disjoint buckets. Cached tokens are inside the prompt; `hour` of the written ones are kept for an hour.
 
-    Reasoning is mostly inside the completion, but beside it at xAI and Google's compatible endpoint: the total tells.
+    Reasoning is mostly inside the completion; at xAI and Google's compatible endpoint it is not: the total shows.
     """
-    beside = total - prompt - completion
-    if beside > 0 and reasoning in (0, beside):
-        completion, reasoning = completion + beside, beside
+    apart = total - prompt - completion
+    if apart > 0 and reasoning in (0, apart):
+        completion, reasoning = completion + apart, apart
     read = min(read, prompt)
     written = min(written, prompt - read)  # Gemini through OpenRouter counts the same tokens as read and as written
     hour = min(hour, written)
@@ -48,9 +48,9 @@ def count_of(value: object) -> int:
     return max(0, as_int(value))
 
 
-def count_on(told: dict[str, object], more: Mapping[str, object]) -> None:
+def count_on(counts: dict[str, object], more: Mapping[str, object]) -> None:
     """Take over newer counts. They only grow: null or 0, which some gateways end with, takes nothing back."""
-    told.update((name, value) for name, value in more.items() if value or (value is not None and name not in told))
+    counts.update((name, value) for name, value in more.items() if value or (value is not None and name not in counts))
 
 
 def first_count(*values: object) -> int:
@@ -58,15 +58,15 @@ def first_count(*values: object) -> int:
     return next((count for value in values if (count := as_int(value)) > 0), 0)
 
 
-def tier_named(told: str) -> str:
+def tier_named(tier: str) -> str:
     """A service tier, "" for the standard one under any of its names."""
-    return "" if told in _STANDARD else told
+    return "" if tier in _STANDARD else tier
 
 
 def own_price(usage: Mapping[str, object], event: Mapping[str, object]) -> Decimal | None:
-    """A provider's own price in USD: in the usage (OpenRouter, Perplexity, xAI), or beside it (Venice).
+    """A provider's own price in USD: in the usage (OpenRouter, Perplexity, xAI), or next to it (Venice).
 
-    With a key of the user's own at OpenRouter it is only the gateway's share; the provider behind bills the rest.
+    With a key of the user's own at OpenRouter it is only the gateway's share; the upstream provider bills the rest.
     """
     ticks = usage.get("cost_in_usd_ticks")
     if isinstance(ticks, int):
@@ -79,9 +79,9 @@ def own_price(usage: Mapping[str, object], event: Mapping[str, object]) -> Decim
 
 
 def source_fees(usage: Mapping[str, object]) -> Mapping[str, int]:
-    """What xAI's searches and other server tools used, by kind. (Where it tells its price, that holds them.)"""
-    told = {"search_source": usage.get("num_sources_used"), "server_tool": usage.get("num_server_side_tools_used")}
-    return {kind: count for kind, value in told.items() if (count := as_int(value)) > 0}
+    """What xAI's searches and other server tools used, by kind. (Where it names its price, that holds them.)"""
+    counts = {"search_source": usage.get("num_sources_used"), "server_tool": usage.get("num_server_side_tools_used")}
+    return {kind: count for kind, value in counts.items() if (count := as_int(value)) > 0}
 
 
 def _usd(cost: object) -> Decimal | None:

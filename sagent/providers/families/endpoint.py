@@ -131,7 +131,7 @@ def read_access(
     if key is not None:
         bearer, url = auth == "bearer" if own else True, base_url or row.base_url
         if not url:
-            raise UsageError(f"{row.name} has no address of its own: give its base_url beside the key.")
+            raise UsageError(f"{row.name} has no address of its own: give its base_url with the key.")
         if not key.strip() and not row.free and not loopback(url):
             raise UsageError(f"The key for {row.name} is empty: is the variable set that it was read from?")
         return access_from_key(row.name, key, url, variable=source or either(row.key), bearer=bearer)

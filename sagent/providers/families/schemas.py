@@ -1,7 +1,7 @@
 """The schema of an answer as each provider takes it: every one of them knows another part of JSON Schema.
 
 What a provider has no keyword for goes into the description, where the model reads it; whoever asked checks the answer
-in any case. A schema that a provider cannot say at all is None here, and is then told to the model in words.
+in any case. A schema that a provider cannot say at all is None here, and is then given to the model in words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -201,15 +201,15 @@ class _Writer:
 
     def _limited(self, said: Mapping[str, object], schema: JsonObject) -> Mapping[str, object]:
         """With the limits that the provider keeps; the others in words."""
-        held, told = dict(said), list[str]()
+        held, words = dict(said), list[str]()
         for name in _LIMITS:
             if name not in schema:
                 continue
             if self._keeps(name, schema[name]):
                 held[name] = schema[name]
             else:
-                told.append(f"{name}: {json_dump(schema[name])}")
-        return self._described(held, schema, f"({', '.join(told)})" if told else "")
+                words.append(f"{name}: {json_dump(schema[name])}")
+        return self._described(held, schema, f"({', '.join(words)})" if words else "")
 
     def _keeps(self, name: str, value: Json) -> bool:
         if name not in self._form.limits:

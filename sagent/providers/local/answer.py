@@ -21,7 +21,7 @@ from sagent.usage import Charge, Usage
 
 _CHUNK = 512  # tokens of a prompt read at once: how soon a call can be stopped before its first token
 _CHARACTER = 4  # bytes, and so tokens, that make up one at most
-_USUAL_OUTPUT = 32_000  # tokens written where nobody set a limit
+_USUAL_OUTPUT = 32_000  # tokens written where no limit was set
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One call. `tell` takes its deltas, then its answer or an error, on the thread that does the work.
+    """One call. `emit` takes its deltas, then its answer or an error, on the thread that does the work.
 
     `body` is {"tools": [...], "messages": [...], ...}; `sampling` holds members of the generation configuration,
-    `template` variables of the chat template. Once `stop` is set nothing more is told.
+    `template` variables of the chat template. Once `stop` is set nothing more is emitted.
     """
 
     body: bytes
     tools: tuple[ToolSpec, ...]
     stem: str
-    tell: Callable[[Delta | Answer | ModelError], None]
+    emit: Callable[[Delta | Answer | ModelError], None]
     max_output: int | None = None
     effort: Effort | None = None
     sampling: Mapping[str, object] = EMPTY
@@ -79,7 +79,7 @@ class LoadedModel:
         room = self._room(job, len(ids))
         cache, reused = self._resume(ids)
         begun = Charge(self._origin.model, Usage(input=len(ids) - reused, cache_read=reused))
-        generated = _Generated(self._decode, self._reader(job, prompt), self._ends, self._hidden, job.tell, begun)
+        generated = _Generated(self._decode, self._reader(job, prompt), self._ends, self._hidden, job.emit, begun)
 
         saved: list[tuple[Cache, list[int]]] = []
 
@@ -234,7 +234,7 @@ class _Generated:
         reader: AnswerReader,
         ends: frozenset[int],
         hidden: set[int],
-        tell: Callable[[Delta | Answer | ModelError], None],
+        emit: Callable[[Delta | Answer | ModelError], None],
         begun: Charge,
     ) -> None:
         self.reader = reader
@@ -244,7 +244,7 @@ class _Generated:
         self._decode = decode
         self._ends = ends
         self._hidden = hidden
-        self._tell = tell
+        self._emit = emit
         self._reasoning = 0
         self._prompt = True
         self._shown: list[int] = []  # tokens that were shown, but are needed to decode those after them
@@ -256,7 +256,7 @@ class _Generated:
             self._prompt = False
             return
         if not self.ids:
-            self._tell(Billed((self._begun,)))
+            self._emit(Billed((self._begun,)))
         for one in value.tolist():
             self.ids.append(one)
             if one in self._ends:
@@ -281,7 +281,7 @@ class _Generated:
 
     def _show(self, deltas: Sequence[Delta]) -> None:
         for delta in deltas:
-            self._tell(delta)
+            self._emit(delta)
 
     def _text(self, one: int) -> str:
         """The text that a token completes; a character is shown whole or not at all."""
@@ -302,18 +302,18 @@ class _Generated:
 
 
 def _thinking(effort: Effort | None) -> Mapping[str, object]:
-    """How an effort is told to a template; each reads what it knows (Qwen, Granite and DeepSeek, gpt-oss)."""
-    told: dict[str, object] = {"enable_thinking": effort != "none"}
+    """How an effort is given to a template; each reads what it knows (Qwen, Granite and DeepSeek, gpt-oss)."""
+    variables: dict[str, object] = {"enable_thinking": effort != "none"}
     if effort is not None:
-        told["thinking"] = effort != "none"
+        variables["thinking"] = effort != "none"
     if effort not in (None, "none"):
-        told["reasoning_effort"] = {"minimal": "low", "xhigh": "high", "max": "high"}.get(effort, effort)
-    return told
+        variables["reasoning_effort"] = {"minimal": "low", "xhigh": "high", "max": "high"}.get(effort, effort)
+    return variables
 
 
-def _ends(*told: int | list[int] | None) -> frozenset[int]:
+def _ends(*tokens: int | list[int] | None) -> frozenset[int]:
     """The tokens that end an answer."""
-    return frozenset(one for each in told if each is not None for one in (each if isinstance(each, list) else [each]))
+    return frozenset(one for each in tokens if each is not None for one in (each if isinstance(each, list) else [each]))
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:

@@ -17,7 +17,7 @@ from sagent.providers.rows import Row, built_in
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts, fetch
-from sagent.providers.wire.transport import NOBODY, DirectTransport
+from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport
 
 if TYPE_CHECKING:
     from sagent.providers.families.endpoint import Way
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sagent.providers.wire.transport import Transport
 
 KEY, BASE_URL = "LLAMA_CPP_API_KEY", "LLAMA_CPP_BASE_URL"
-_DEATHS = 3  # in a row, without an answer between them, after which nobody tries again by himself
+_DEATHS = 3  # in a row, without an answer between them, after which no call is tried again by itself
 _PATIENT = Timeouts(stall=5.0)  # for what a server knows by heart
 _SOON = 0.5  # seconds in which a server that dropped a connection by dying is seen to be dead
 
@@ -54,7 +54,7 @@ class LlamaCpp(ChatProvider):
         self._server: LlamaServer | None = None
         self._deaths = 0  # since the last answer
         self._window = launch.context if launch else None
-        self._met = False  # it has told what it can
+        self._met = False  # it has said what it can
 
     @classmethod
     def from_env(
@@ -104,9 +104,9 @@ class LlamaCpp(ChatProvider):
 
     @property
     def limits(self) -> ModelLimits:
-        """The window of one conversation as the server told it; before that LLAMA_CPP_CONTEXT.
+        """The window of one conversation as the server gave it; before that LLAMA_CPP_CONTEXT.
 
-        There is no output limit besides: a reply may fill what the input leaves of the window.
+        There is no other output limit: a reply may fill what the input leaves of the window.
         """
         return ModelLimits(self._window)
 
@@ -133,16 +133,16 @@ class LlamaCpp(ChatProvider):
         return server
 
     async def explain(self, error: ModelError, server: "LlamaServer | None", origin: "Origin") -> ModelError:
-        """The error to tell: the child's death where that is behind it."""
+        """The error to raise: the child's death where that is the cause."""
         if error.kind not in ("network", "cut", "protocol"):
             return error
         if server is not None and await server.ended(_SOON):
             return await self._died(server, origin, error.kind)
         if server is None and error.kind == "network" and self.access.base_url == self.row.base_url:
             hint = f"Start llama-server there, name another in {BASE_URL}, or a .gguf file in LLAMA_CPP_MODEL."
-            told = origin.error(error.kind, f"{str(error.args[0]).removesuffix(NOBODY)}. {hint}")
-            told.final = error.final
-            return told
+            better = origin.error(error.kind, f"{str(error.args[0]).removesuffix(NOT_RUNNING)}. {hint}")
+            better.final = error.final
+            return better
         return error
 
     def answered(self) -> None:
@@ -205,16 +205,16 @@ class LlamaCpp(ChatProvider):
         return answer.status == 200
 
     async def _meet(self) -> None:
-        """Learn what the server tells of itself: its window, and whether it sees pictures. Not every one tells."""
+        """Learn what the server says about itself: its window, and whether it sees pictures. Not every one says."""
         root = self.url.removesuffix("/v1")
         try:
-            told = as_object(await fetch(self.transport, f"{root}/props", self.headers(), self.origin(""), _PATIENT))
+            props = as_object(await fetch(self.transport, f"{root}/props", self.headers(), self.origin(""), _PATIENT))
         except ModelError as error:
             self._met = error.kind not in RETRYABLE
             return
         self._met = True
-        self._window = as_int(as_object(told.get("default_generation_settings")).get("n_ctx")) or self._window
-        vision = as_object(told.get("modalities")).get("vision")
+        self._window = as_int(as_object(props.get("default_generation_settings")).get("n_ctx")) or self._window
+        vision = as_object(props.get("modalities")).get("vision")
         quirks = self.row.quirks
         if isinstance(vision, bool) and vision != quirks.images:
             self.row = replace(self.row, quirks=replace(quirks, images=vision))
@@ -252,7 +252,7 @@ class LlamaCppModel(ChatModel):
 
     @property
     def limits(self) -> ModelLimits:
-        """The window, once the server has told it."""
+        """The window, once the server has given it."""
         return self._llama.limits
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:

@@ -29,7 +29,7 @@ class Runner:
         self._thread = threading.Thread(target=self._work, name=f"selfhosted {weights.name}")
 
     def submit(self, job: Job) -> None:
-        """Put a job behind those that wait."""
+        """Queue a job after those that wait."""
         if self._thread.ident is None:
             self._thread.start()
         self._jobs.put(job)
@@ -44,8 +44,8 @@ class Runner:
     def _work(self) -> None:
         while (job := self._next()) is not None:
             if not job.stop.is_set():
-                job.tell(self._do(job))
-            del job  # what it tells must not live on until the next one comes
+                job.emit(self._do(job))
+            del job  # what it holds must not live on until the next one comes
         if self._model is not None:
             torch, self._model = self._model.torch, None
             torch.cuda.empty_cache()

@@ -208,13 +208,13 @@ class SelfHostedModel:
         """Make the call. Closing it stops the model within a token, or within 512 tokens of the prompt."""
         members = _members(request, Origin(self.provider, self._id))
         body = self._provider.encodings.conversation(request).write({"model": self._id, **members}, 0)
-        witness = RequestDigest(body.sha256, body.size, self._id, frozen(members))
+        digest = RequestDigest(body.sha256, body.size, self._id, frozen(members))
         inbox: asyncio.Queue[Delta | Answer | ModelError] = asyncio.Queue()
         job = Job(
             body.data,
             request.tools,
             f"call_{body.sha256[:12]}",
-            _teller(inbox),
+            _emitter(inbox),
             request.max_output,
             request.effort,
             {name: value for name, value in request.options.items() if name in _SAMPLING},
@@ -226,7 +226,7 @@ class SelfHostedModel:
                 match await inbox.get():
                     case Answer(parts, usage, stop, notes):
                         message = Message("assistant", parts, model=f"{self.provider}/{self._id}", stop=stop)
-                        yield Reply(message, usage, (Charge(self._id, usage),), witness, notes=notes)
+                        yield Reply(message, usage, (Charge(self._id, usage),), digest, notes=notes)
                         return
                     case ModelError() as error:
                         raise error
@@ -237,23 +237,23 @@ class SelfHostedModel:
 
 
 def _members(request: Request, origin: Origin) -> Mapping[str, object]:
-    """What a call is made with besides the conversation. Raises ModelError for an option nobody knows."""
+    """What a call is made with in addition to the conversation. Raises ModelError for an unknown option."""
     accepted = (*_SAMPLING, "chat_template_kwargs")
     if unknown := next((name for name in request.options if name not in accepted), None):
         raise origin.error("invalid_request", f"unknown option {unknown!r}; accepted are {', '.join(accepted)}.")
-    told = {"max_output": request.max_output, "effort": request.effort}
-    return {**{name: value for name, value in told.items() if value is not None}, **request.options}
+    given = {"max_output": request.max_output, "effort": request.effort}
+    return {**{name: value for name, value in given.items() if value is not None}, **request.options}
 
 
-def _teller(inbox: "asyncio.Queue[Delta | Answer | ModelError]") -> "Callable[[Delta | Answer | ModelError], None]":
+def _emitter(inbox: "asyncio.Queue[Delta | Answer | ModelError]") -> "Callable[[Delta | Answer | ModelError], None]":
     """Puts things into a queue of this event loop, from another thread."""
     loop = asyncio.get_running_loop()
 
-    def tell(item: Delta | Answer | ModelError) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody listens
+    def emit(item: Delta | Answer | ModelError) -> None:
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(inbox.put_nowait, item)
 
-    return tell
+    return emit
 
 
 class SelfHosted:
@@ -284,7 +284,7 @@ class SelfHosted:
         return cls(token=key.strip())
 
     def model(self, model_id: str) -> SelfHostedModel:
-        """A model by id: a repository or a path, and "+" options. Raises UsageError for options nobody knows, and where
+        """A model by id: a repository or a path, and "+" options. Raises UsageError for unknown options, and where
         torch or transformers are missing.
         """
         model = SelfHostedModel(self, model_id.strip())

@@ -38,7 +38,7 @@ Render: TypeAlias = Callable[[Sequence[Chat], Sequence[object], Mapping[str, obj
 def learn_habits(render: Render, *, described: bool = False) -> Habits:
     """Try a template with small conversations. `render` may raise anything.
 
-    A template whose calls nobody here can read counts as one without tools, unless its tokenizer describes them.
+    A template whose calls cannot be read here counts as one without tools, unless its tokenizer describes them.
     """
     ask = {"role": "user", "content": _USER}
     fields = {"type": "object", "properties": {"x": {"type": "string"}}}

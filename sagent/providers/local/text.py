@@ -1,4 +1,4 @@
-"""What a local model writes, told apart: thinking, text, tool calls. Pure text, whatever pieces it comes in.
+"""What a local model writes, taken apart: thinking, text, tool calls. Pure text, whatever pieces it comes in.
 
 Read are the marks of the usual chat templates: <think> and its kin; calls as Hermes and Qwen, Qwen3-Coder, GLM, Llama
 3, Mistral, DeepSeek, Phi, Granite and Cohere write them. A tokenizer that describes its model's answers itself (a
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, mend_text
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Part, Private, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart, ToolSpec
 from sagent.providers.wire.reply import frozen, parse_arguments
@@ -44,7 +44,7 @@ class AnswerReader(Protocol):
 
     @property
     def thinking(self) -> bool:
-        """Whether what comes next is thinking, as far as can be told."""
+        """Whether what comes next is thinking, as far as is known."""
         ...
 
     def feed(self, text: str) -> list[Delta]:
@@ -95,7 +95,7 @@ class Spoken:
     def _part(self, run: tuple[type[Text | Thinking], list[str]] | ToolCall) -> Part:
         if isinstance(run, ToolCall):
             return run
-        kind, text = run[0], mend_text("".join(run[1]))
+        kind, text = run[0], valid_text("".join(run[1]))
         return Text(text) if kind is Text else Thinking(text, Private(FAMILY, EMPTY))
 
 
@@ -123,7 +123,7 @@ class MarkReader:
 
     @property
     def thinking(self) -> bool:
-        """Whether what comes next is thinking, as far as can be told."""
+        """Whether what comes next is thinking, as far as is known."""
         return bool(self._thoughts)
 
     def feed(self, text: str) -> list[Delta]:
@@ -151,7 +151,7 @@ class MarkReader:
         return self._spoken.parts()
 
     def _step(self, out: list[Delta], *, final: bool) -> bool:
-        """Take one thing from the buffer; False when nothing more can be told from it."""
+        """Take one thing from the buffer; False when nothing more can be read from it."""
         if self._mark:
             return self._in_call(out, final=final)
         if self._thoughts:
@@ -330,7 +330,7 @@ def _listed(text: str) -> Iterator[_Call]:
 
 
 def _named(text: str) -> Iterator[_Call]:
-    """Mistral's calls: a list of objects, or names with arguments behind them."""
+    """Mistral's calls: a list of objects, or names followed by arguments."""
     while text := text.removeprefix("[TOOL_CALLS]").strip(" \t\r\n,"):
         match = re.match(r"([\w.-]+)\s*(?:\[CALL_ID\]\w+\s*)?(?:\[ARGS\])?\s*(?=\{)", text)
         if match is None:
@@ -363,7 +363,7 @@ def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> _Call
     found = list(re.finditer(r"<parameter=([^>\n]+)>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", rest, re.DOTALL))
     torn = not whole and not rest.endswith("</parameter>")
     if torn or (rest and not found):
-        return name, EMPTY, mend_text(rest)
+        return name, EMPTY, valid_text(rest)
     return name, _cast(((each[1].strip(), each[2]) for each in found), tools.get(name, EMPTY)), None
 
 
@@ -383,16 +383,16 @@ def _cast(pairs: Iterable[tuple[str, str]], schema: JsonObject) -> JsonObject:
     for key, raw in pairs:
         text = raw.removeprefix("\n").removesuffix("\n")
         value = next((value for value, source in _values(text) if source == text.strip()), None)
-        told = as_object(properties.get(key)).get("type")
-        types = as_array(told) or (told,)
-        if told is None or "string" in types:
-            arguments[key] = mend_text(text)
+        declared = as_object(properties.get(key)).get("type")
+        types = as_array(declared) or (declared,)
+        if declared is None or "string" in types:
+            arguments[key] = valid_text(text)
         elif "boolean" in types and text.strip() in ("True", "False"):
             arguments[key] = text.strip() == "True"
         elif text.strip() in ("null", "None") or value is not None:
             arguments[key] = value
         else:
-            arguments[key] = mend_text(text)
+            arguments[key] = valid_text(text)
     return frozen(arguments)
 
 
@@ -412,11 +412,11 @@ def _call_of(value: object, source: str) -> _Call:
 
 
 def _broken(text: str) -> _Call:
-    """What can be told of a call whose JSON does not hold: its name, and its arguments as they came."""
+    """What can be known of a call whose JSON does not hold: its name, and its arguments as they came."""
     name = re.search(r'"(?:name|tool_name)"\s*:\s*"([^"\\]*)"', text)
     start = re.search(r'"(?:arguments|parameters)"\s*:\s*', text)
     if name is None or start is None:
-        return name[1] if name else "", EMPTY, mend_text(text)
+        return name[1] if name else "", EMPTY, valid_text(text)
     raw = text[start.end() :].strip()
     arguments, malformed = _parse(raw)
     if malformed is not None and raw.endswith("}"):
@@ -500,7 +500,7 @@ class DescribedReader:
 
     @property
     def thinking(self) -> bool:
-        """Whether what comes next is thinking, as far as can be told."""
+        """Whether what comes next is thinking, as far as is known."""
         return self._field in _THINKING
 
     def feed(self, text: str) -> list[Delta]:

@@ -16,7 +16,7 @@ class Tensor(Protocol):
 
 
 class Cache(Protocol):
-    """transformers' cache of keys and values; `crop` forgets the last tokens, told as a negative number."""
+    """transformers' cache of keys and values; `crop` forgets the last tokens, given as a negative number."""
 
     def get_seq_length(self) -> int: ...
     def crop(self, tokens: int) -> None: ...
@@ -41,7 +41,7 @@ class Generation(Protocol):
 
 
 class Network(Protocol):
-    """A model; what it writes is told to `streamer`."""
+    """A model; what it writes goes to `streamer`."""
 
     config: Config
     generation_config: Generation
@@ -132,5 +132,5 @@ def shorten(text: str) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    told = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in told or "not enough memory" in told
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in text or "not enough memory" in text

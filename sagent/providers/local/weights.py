@@ -109,7 +109,7 @@ def _open(library: Transformers, weights: Weights, source: Source, device: str) 
         return tokenizer, network.to(device).eval()
 
 
-# Runner in a process of its own, which can be ended at any time; ends by itself when whoever started it is gone. Of the
+# Runs in a process of its own, which can be ended at any time; ends by itself when whoever started it is gone. Of the
 # weights it takes what transformers loads, not their copies for other programs.
 _DOWNLOADER = """
 import json, os, sys, threading
@@ -147,11 +147,11 @@ def _download(weights: Weights, source: Source, stopped: Callable[[], bool]) -> 
                 raise StoppedError
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=0.1)
-        told = process.stdout.read() if process.stdout else b""
+        printed = process.stdout.read() if process.stdout else b""
     try:
-        found = as_array(json.loads(told)) if told.strip() else ()
+        found = as_array(json.loads(printed)) if printed.strip() else ()
     except ValueError:
-        found = ((), told.decode("utf-8", "replace"))
+        found = ((), printed.decode("utf-8", "replace"))
     if found or process.returncode:
         names, said = found or ((), f"the download ended with {process.returncode}")
         raise _fetch_error(weights, source.origin, set(map(as_str, as_array(names))), shorten(as_str(said)))

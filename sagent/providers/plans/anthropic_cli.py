@@ -93,7 +93,7 @@ class AnthropicCLIModel:
                 await self._provider.drop(talk)
 
     async def _going_on(self, setup: Setup, request: Request) -> Talk | None:
-        """The program that knows the conversation, told what is new in it; None where there is none."""
+        """The program that knows the conversation, given what is new in it; None where there is none."""
         talk = self._provider.take(request.conversation)
         if talk is None:
             return None
@@ -106,7 +106,7 @@ class AnthropicCLIModel:
         return talk if gone_on else None
 
     async def _begun(self, request: Request) -> tuple[Talk, tuple[str, ...]]:
-        """A new program, told the whole conversation; and what could not be told."""
+        """A new program, given the whole conversation; and notes on what could not be given."""
         setup, _ = self._setup(request)
         talk = await self._provider.open(setup)
         try:
@@ -114,7 +114,7 @@ class AnthropicCLIModel:
             if better != setup:
                 await self._provider.drop(talk)
                 talk = await self._provider.open(better)
-            await talk.tell(request.messages)
+            await talk.send(request.messages)
         except BaseException:
             await self._provider.drop(talk)
             raise
@@ -154,7 +154,7 @@ class AnthropicCLIModel:
 class AnthropicCLI:
     """The person's Claude plan, by the login of the installed `claude` program, which makes the calls.
 
-    One program runs for each conversation; it is kept between calls, a few at a time, so that it need not be told the
+    One program runs for each conversation; it is kept between calls, a few at a time, so that it need not be given the
     history again. It gets no tools of its own, no settings, hooks, plugins or memory files, and keeps no session.
     """
 

@@ -1,4 +1,4 @@
-"""The installed `claude` program as a child process: JSON lines in, JSON lines out, and nothing of it left behind."""
+"""The installed `claude` program as a child process: JSON lines in, JSON lines out, and nothing of it left over."""
 
 import asyncio
 import contextlib
@@ -114,7 +114,7 @@ class ClaudeProcess:
 
     @classmethod
     async def start(cls, argv: Sequence[str], environ: Mapping[str, str]) -> Self:
-        """Start it here, in the current directory, which it tells the model. Raises OSError."""
+        """Start it here, in the current directory, which it reports to the model. Raises OSError."""
         group = ProcessGroup()
         (stdin, ours), (output, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         try:

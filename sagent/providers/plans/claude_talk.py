@@ -1,4 +1,4 @@
-"""One conversation with a running `claude`: it is told the history, asked for the next reply, and given results.
+"""One conversation with a running `claude`: it is given the history, asked for the next reply, and given results.
 
 The program has a loop and tools of its own. Its tools are left out; ours are those of an MCP server that it reaches
 through its own pipes. A call of one of them stays unanswered until the next request brings the result, so the loop
@@ -33,7 +33,7 @@ Line: TypeAlias = Mapping[str, object]
 _LONGEST_RESULT = 400_000  # characters: the program writes longer ones to a file and shows the beginning (500,000)
 _LONGEST_DESCRIPTION = 2_000  # characters: it cuts longer ones (2,048)
 _LIKE_ITSELF = (b'{"type":"assistant","parent_tool_use_id":null,"session_id":"","message":', b"}")
-_PREFIX = f"mcp__{SERVER}__"  # of our tools' names, in programs that cannot be told to leave it out
+_PREFIX = f"mcp__{SERVER}__"  # of our tools' names, in programs that cannot be made to leave it out
 _BROKEN_OFF = ("Stream ended", "Connection", "connect", "timed out", "ECONNRESET")  # what it says of connections
 _SETTLING = 10.0  # seconds for what the program says after a reply has ended
 _GOES_ON = ("max_tokens", "model_context_window_exceeded", "pause_turn", "compaction")  # by itself, with another call
@@ -57,8 +57,8 @@ class Setup:
 
     def prompt(self) -> str:
         """The system prompt; with the descriptions of tools that are too long for the program."""
-        told = (f"# Tool {tool.name}\n\n{tool.description}" for tool in self.tools if _is_long(tool))
-        return "\n\n".join(filter(None, (self.system, *told)))
+        long = (f"# Tool {tool.name}\n\n{tool.description}" for tool in self.tools if _is_long(tool))
+        return "\n\n".join(filter(None, (self.system, *long)))
 
     def listing(self) -> Sequence[Mapping[str, object]]:
         """The tools, as MCP has them."""
@@ -89,7 +89,7 @@ class Lost(Exception):
 
 
 class Talk:
-    """A run of the program and what it has been told. One call at a time."""
+    """A run of the program and what it has been given. One call at a time."""
 
     def __init__(self, process: ClaudeProcess, setup: Setup, origin: Origin, timeouts: Timeouts) -> None:
         self.setup = setup
@@ -100,7 +100,7 @@ class Talk:
         self._timeouts = timeouts
         self._dialect = MessagesDialect(origin.provider)
         self._handover = Handover(self._dialect.rules)
-        self._told: list[Message] = []
+        self._sent: list[Message] = []
         self._reply: Message | None = None
         self._waiting: dict[str, tuple[str, object]] = {}  # calls the program has made: request and JSON-RPC id
         self._limit: Mapping[str, object] = EMPTY
@@ -128,10 +128,10 @@ class Talk:
 
     # Telling it
 
-    async def tell(self, messages: Sequence[Message]) -> None:
+    async def send(self, messages: Sequence[Message]) -> None:
         """A whole history, whoever wrote it; the last turn is the question. Raises ModelError."""
         turns = [turn for message in messages for turn in self._handover.feed(message)]
-        self._told = list(messages)
+        self._sent = list(messages)
         last = self._handover.open()
         if isinstance(last, ModelTurn):
             turns, last = [*turns, last], UserTurn((), (Text(CONTINUE),))
@@ -143,12 +143,12 @@ class Talk:
 
     def continues(self, setup: Setup, messages: Sequence[Message]) -> bool:
         """Whether these messages are what the program knows, its own reply, and something new after it."""
-        known = len(self._told)
+        known = len(self._sent)
         return (
             self.kept
             and setup == self.setup
             and len(messages) > known + 1
-            and all(old is new or old == new for old, new in zip(self._told, messages, strict=False))
+            and all(old is new or old == new for old, new in zip(self._sent, messages, strict=False))
             and messages[known] == self._reply
             and all(message.role == "user" for message in messages[known + 1 :])
         )
@@ -156,9 +156,9 @@ class Talk:
     async def go_on(self, messages: Sequence[Message]) -> bool:
         """Tell what is new. False where that cannot be said in the middle of the program's turn, or it is gone."""
         self.kept = False
-        for message in messages[len(self._told) :]:
+        for message in messages[len(self._sent) :]:
             self._handover.feed(message)
-        self._told = list(messages)
+        self._sent = list(messages)
         turn = self._handover.open()
         if not isinstance(turn, UserTurn):
             return False
@@ -379,7 +379,7 @@ def _size(answer: Answered) -> int:
 
 
 def _plain_error(answer: Answered) -> Answered:
-    """Of an error result the program keeps nothing but texts: one with more is told as a result that begins so."""
+    """Of an error result the program keeps nothing but texts: one with more is given as a result that begins so."""
     if not answer.is_error or all(isinstance(part, Text) for part in answer.content):
         return answer
     return replace(answer, is_error=False, content=(Text("Error:"), *answer.content))
@@ -403,7 +403,7 @@ class _Reading:
         self.fault: Line = EMPTY  # the message that the program puts in place of a failed reply
         self.begun = False
         self.stop = ""
-        self.ending = False  # the last event told why the reply ends
+        self.ending = False  # the last event said why the reply ends
         self._origin = origin
         self._model = origin.model
         self._pieces: list[Line] = []

@@ -27,7 +27,7 @@ _TOKEN_URL_VARIABLE = "CODEX_REFRESH_TOKEN_URL_OVERRIDE"  # noqa: S105 -- a name
 _CLAIMS = "https://api.openai.com/auth"
 
 _EARLY = 300.0  # seconds before its end that a token is renewed
-_OLDEST = 8 * 86_400.0  # seconds after which a token that does not tell its end is renewed, as the program does
+_OLDEST = 8 * 86_400.0  # seconds after which a token that does not name its end is renewed, as the program does
 _PATIENCE = 30.0  # seconds for the renewal, and for another process that is at it
 _LONGEST_ANSWER = 1_048_576  # bytes
 
@@ -79,8 +79,8 @@ class LoginFile:
                 else f"{self.path} holds no ChatGPT login. {LOGIN}"
             )
         claims = _claims(access)
-        told = claims.get("exp")
-        expires = float(told) if isinstance(told, int | float) else _since(fields.get("last_refresh")) + _OLDEST
+        expiry = claims.get("exp")
+        expires = float(expiry) if isinstance(expiry, int | float) else _since(fields.get("last_refresh")) + _OLDEST
         account = (
             as_str(tokens.get("account_id")) or _account(claims) or _account(_claims(as_str(tokens.get("id_token"))))
         )
@@ -156,7 +156,7 @@ class LoginFile:
 
     @contextmanager
     def _prepared(self, origin: Origin) -> Generator[Path]:
-        """A file beside ours, for its owner's eyes alone; gone in the end unless it took our file's place."""
+        """A file next to ours, for its owner's eyes alone; gone in the end unless it took our file's place."""
         target = self.path.resolve()
         try:
             handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

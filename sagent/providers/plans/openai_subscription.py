@@ -86,7 +86,7 @@ class OpenAISubscriptionModel(ResponsesModel):
         return replace(call, headers={**call.headers, "session-id": session, "thread-id": session})
 
     def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
-        if request.max_output is None or not self._account.tells(request.conversation):
+        if request.max_output is None or not self._account.first_note(request.conversation):
             return None, ()
         return None, (f"a ChatGPT plan takes no output limit: that of {request.max_output} tokens was left out",)
 
@@ -110,7 +110,7 @@ class OpenAISubscription(ResponsesProvider):
         self._file = login
         self._login = login.read()
         self._renewal: asyncio.Task[Login] | None = None
-        self._told: set[str] = set()  # conversations in which it was said what is left out
+        self._noted: set[str] = set()  # conversations in which it was said what is left out
 
     @classmethod
     def from_credentials(
@@ -175,10 +175,10 @@ class OpenAISubscription(ResponsesProvider):
         """Who is named in errors."""
         return Origin(NAME, model_id, self._login.access)
 
-    def tells(self, conversation: str) -> bool:
+    def first_note(self, conversation: str) -> bool:
         """Whether it is still to be said in a conversation what is left out of its requests."""
-        known = conversation in self._told
-        self._told.add(conversation)
+        known = conversation in self._noted
+        self._noted.add(conversation)
         return not known
 
     def hint(self, error: ModelError) -> str:
@@ -210,7 +210,7 @@ class OpenAISubscription(ResponsesProvider):
 
 
 class PlanTransport:
-    """A transport that puts what the endpoint tells of a plan's limits where other providers tell it."""
+    """A transport that puts what the endpoint says about a plan's limits where other providers say it."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner

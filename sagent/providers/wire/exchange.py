@@ -158,7 +158,7 @@ async def _next(call: Call, answer: Answer, watch: "_Watch") -> bytes:
 
 
 def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]) -> ModelError | None:
-    """Read events up to the reply's end or an error, which is given back: what came before it is told first."""
+    """Read events up to the reply's end or an error, which is given back: what came before it is emitted first."""
     try:
         for name, data in events:
             _take_event(call, name, data, out)
@@ -222,7 +222,7 @@ def _take_whole(call: Call, answer: Answer, body: bytes) -> list[Delta]:
 
 
 def _reply(call: Call) -> Reply:
-    """The reply; its cost estimated from bytes where the provider told nothing."""
+    """The reply; its cost estimated from bytes where the provider reported nothing."""
     reader = call.reader
     usage, charges = reader.usage(), reader.charges()
     if usage is None:

@@ -1,4 +1,4 @@
-"""What went wrong, as far as it can be told from a status, headers and a body of any of the usual shapes."""
+"""What went wrong, as far as it can be read from a status, headers and a body of any of the usual shapes."""
 
 import json
 import re
@@ -206,28 +206,28 @@ def _judge(origin: Origin, status: int | None, headers: Mapping[str, str], data:
 
 
 def _settled(status: int | None, headers: Mapping[str, str]) -> bool:
-    """Whether a second try would end as the first: Anthropic and OpenAI tell that to their own clients, and a proxy
+    """Whether a second try would end as the first: Anthropic and OpenAI say so to their own clients, and a proxy
     that wants a password goes on wanting it."""
     return headers.get("x-should-retry") == "false" or status == 407
 
 
 def _kind(status: int | None, codes: Sequence[str], words: str) -> ModelErrorKind:
-    told = " ".join((*codes, words)).lower()
-    if re.search(_OVERFLOW, told) and (status != 429 or "must be reduced" in told):
+    text = " ".join((*codes, words)).lower()
+    if re.search(_OVERFLOW, text) and (status != 429 or "must be reduced" in text):
         return "context_overflow"
-    if re.search(_PAYMENT, told):
+    if re.search(_PAYMENT, text):
         return "payment"
     if status in (400, 404, 422, None, 500):
-        if re.search(_BAD_KEY, told):
+        if re.search(_BAD_KEY, text):
             return "auth"
-        if re.search(_NO_MODEL, told):
+        if re.search(_NO_MODEL, text):
             return "not_found"
     named: ModelErrorKind | None = next((kind for kind in map(_named, codes) if kind is not None), None)
     if named == "overloaded" or (status in (503, 429) and re.search(_OVERLOADED, " ".join(codes).lower())):
         return "overloaded"
     if status is None:
-        return named or ("overloaded" if re.search(_OVERLOADED, told) else "server")
-    if status == 503 and re.search(_OVERLOADED, told):
+        return named or ("overloaded" if re.search(_OVERLOADED, text) else "server")
+    if status == 503 and re.search(_OVERLOADED, text):
         return "overloaded"
     if status in _BY_STATUS:
         return _BY_STATUS[status]
@@ -245,13 +245,13 @@ def _named(code: str) -> ModelErrorKind | None:
 
 
 def _first(data: object) -> Mapping[str, object]:
-    """The object that tells the error; Google's compatible endpoint wraps it in an array."""
+    """The object that holds the error; Google's compatible endpoint wraps it in an array."""
     items = as_array(data)
     return as_object(items[0] if items else data)
 
 
 def _codes(data: object) -> list[str]:
-    """Every short machine word in an error: types, codes, statuses; the most telling first."""
+    """Every short machine word in an error: types, codes, statuses; the most specific first."""
     whole = _first(data)
     error = as_object(whole.get("error"))
     found = [error.get(name) for name in ("code", "type", "status")]
@@ -261,7 +261,7 @@ def _codes(data: object) -> list[str]:
 
 
 def _status_inside(data: object) -> int | None:
-    """An HTTP status told inside a body: OpenRouter's `code`, Groq's `status_code`, MiniMax's `base_resp`."""
+    """An HTTP status inside a body: OpenRouter's `code`, Groq's `status_code`, MiniMax's `base_resp`."""
     whole = _first(data)
     error = as_object(whole.get("error"))
     for value in (
@@ -377,14 +377,14 @@ def _retry_after(kind: ModelErrorKind, headers: Mapping[str, str], words: str) -
 
 
 def _resets(headers: Mapping[str, str]) -> list[float]:
-    """Seconds until the limits that are used up hold no longer, as far as headers tell."""
+    """Seconds until the limits that are used up hold no longer, as far as headers say."""
     resets = [name for name in headers if "ratelimit" in name and "reset" in name]
     spent = [name for name in resets if _number(headers.get(name.replace("reset", "remaining"), "")) == 0]
     if not spent and len(resets) == 1:
         spent = resets
-    told = [headers[name] for name in spent]
-    told += re.findall(r"\br=0 *; *t=(\d+)", headers.get("ratelimit", ""))  # the IETF's reader: Hugging Face
-    return [wait for text in told if (wait := _span(text)) is not None]
+    spans = [headers[name] for name in spent]
+    spans += re.findall(r"\br=0 *; *t=(\d+)", headers.get("ratelimit", ""))  # the IETF's reader: Hugging Face
+    return [wait for text in spans if (wait := _span(text)) is not None]
 
 
 def _number(text: str) -> float | None:
@@ -430,6 +430,6 @@ def _span(text: str) -> float | None:
 
 
 def _ahead(moment: float) -> float | None:
-    """Seconds until an epoch time; None for one that is past, or decades ahead, which tells nothing."""
+    """Seconds until an epoch time; None for one that is past, or decades ahead, which says nothing."""
     left = moment - time.time()
     return left if 0 < left < 1e9 else None

@@ -1,4 +1,4 @@
-"""What a provider tells of sizes when it refuses a request that does not fit."""
+"""What a provider says about sizes when it refuses a request that does not fit."""
 
 import re
 from typing import NamedTuple
@@ -7,7 +7,7 @@ _N = r"(\d[\d,_]*)"
 
 # Who says it is named where the words are not shared. vLLM, SGLang, DeepSeek, OpenRouter and others took over OpenAI's.
 _WINDOW = (
-    rf"context length is only {_N}",  # vLLM, which tells then what that leaves for the input
+    rf"context length is only {_N}",  # vLLM, which then says what that leaves for the input
     rf"maximum (?:allowed )?(?:context|prompt|input) (?:length|limit)(?: is| of|:)? \(?{_N}",  # OpenAI, xAI, Fireworks
     rf"{_N} maximum\b",  # Anthropic, Mistral
     rf"context limit: [\d,_]+ \+ [\d,_]+ > {_N}",  # Anthropic
@@ -25,7 +25,7 @@ _WINDOW = (
     rf"input length should be \[\d+, ?{_N}\]",  # DashScope
     rf"while limit is {_N}",  # Cerebras
     rf"limit:? {_N}, requested:? \d",  # OpenAI: a request larger than what a minute allows
-    rf'"n_ctx": ?{_N}',  # llama.cpp, beside words without numbers
+    rf'"n_ctx": ?{_N}',  # llama.cpp, next to words without numbers
 )
 _INPUT = (
     rf"too long: {_N}",  # Anthropic, Fireworks
@@ -48,7 +48,7 @@ _INPUT = (
     rf"limit:? [\d,_]+, requested:? {_N}",  # OpenAI
     rf'"n_prompt_tokens": ?{_N}',  # llama.cpp
 )
-_TOTAL = rf"(?:requested|requested about|resulted in) {_N} tokens"  # OpenAI: with the output, where that is told too
+_TOTAL = rf"(?:requested|requested about|resulted in) {_N} tokens"  # OpenAI: with the output, where that is given too
 _LIMIT = r"(?:max\w*[_ ]?tokens|maximum (?:output )?tokens)\b[^.]{0,120}?"
 _MOST_OUTPUT = (
     rf"supports at most {_N} (?:completion|output) tokens",  # OpenAI
@@ -67,7 +67,7 @@ _OUTPUT = rf"{_N} (?:tokens )?(?:in|for) +(?:the|your) +(?:completion|output)"
 
 
 class Sizes(NamedTuple):
-    """In tokens: of the model's window, and of the input that was sent. None where it was not told."""
+    """In tokens: of the model's window, and of the input that was sent. None where it was not given."""
 
     window: int | None = None
     input: int | None = None

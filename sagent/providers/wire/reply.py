@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from sagent.events import Advice
-from sagent.lib.json import EMPTY, JsonObject, json_freeze, json_load, mend_text
+from sagent.lib.json import EMPTY, JsonObject, json_freeze, json_load, valid_text
 from sagent.messages import Message, Private
 from sagent.model import Delta
 from sagent.providers.wire.faults import Origin
@@ -71,7 +71,7 @@ def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:
     try:
         value = json_load(raw)
     except (ValueError, RecursionError):
-        return EMPTY, mend_text(raw)
+        return EMPTY, valid_text(raw)
     if isinstance(value, JsonObject):
         return value, None
-    return EMPTY, None if value is None else mend_text(raw)
+    return EMPTY, None if value is None else valid_text(raw)

@@ -64,5 +64,5 @@ class EventReader:
                 self._name = line[7:] if line[6:7] == b" " else line[6:]
             elif line.startswith(b"{") and line.endswith(b"}"):
                 events.append((self._name.decode("utf-8", "replace"), line.decode("utf-8", "replace")))
-            # The rest says nothing to us: comments, `id:`, `retry:`, fields nobody has defined.
+            # The rest means nothing here: comments, `id:`, `retry:`, undefined fields.
         return events

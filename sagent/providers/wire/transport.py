@@ -21,7 +21,7 @@ _PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _IDLE_SECONDS = 90.0  # an unused connection is kept this long: longer than most tool calls take
 _IDLE_CONNECTIONS = 16  # are kept for one server
 _PORTS = {"http": 80, "https": 443}
-NOBODY = ". Start the server there, or name another address with --base-url"
+NOT_RUNNING = ". Start the server there, or name another address with --base-url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class DirectTransport:
             if isinstance(error, OSError | UnicodeError):
                 failed = unreachable(f"no connection to {host}:{port}", error)
                 silent = near is None and (host, port) not in self._answered
-                raise nobody(failed, f"http://{_bracketed(host)}") if silent else failed from error
+                raise not_running(failed, f"http://{_bracketed(host)}") if silent else failed from error
             raise
         return connection
 
@@ -262,7 +262,7 @@ def _tls_context() -> "ssl.SSLContext":
     own = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     for name, path in zip(("SSL_CERT_FILE", "SSL_CERT_DIR"), own, strict=True):
         if path and not os.access(path, os.R_OK):
-            raise Disrupted("network", f"{name} names {path}, which cannot be read: mend or unset it", final=True)
+            raise Disrupted("network", f"{name} names {path}, which cannot be read: fix or unset it", final=True)
     if sys.platform in ("darwin", "win32") and not any(own):
         import truststore  # the system's own verifier
 
@@ -289,12 +289,12 @@ def refused_by_proxy(reason: str, status: int) -> Disrupted:
     """What a proxy's own status says: that it will not lead on stays so, that it cannot may pass."""
     if status not in (401, 403, 407):
         return Disrupted("network", reason)
-    return Disrupted("network", f"{reason}. Mend HTTPS_PROXY, or except the host with NO_PROXY", final=True)
+    return Disrupted("network", f"{reason}. Fix HTTPS_PROXY, or except the host with NO_PROXY", final=True)
 
 
-def nobody(failed: Disrupted, url: str) -> Disrupted:
+def not_running(failed: Disrupted, url: str) -> Disrupted:
     """The same of a server that has never answered: where it would run on this machine, it does not."""
-    return Disrupted("network", f"{failed.reason}{NOBODY}", final=True) if loopback(url) else failed
+    return Disrupted("network", f"{failed.reason}{NOT_RUNNING}", final=True) if loopback(url) else failed
 
 
 async def _inflate(chunks: AsyncGenerator[bytes], encoding: str) -> AsyncGenerator[bytes]:

@@ -12,7 +12,7 @@ from sagent.lib.json import (
     as_int,
     as_object,
     as_str,
-    mend_text,
+    valid_text,
 )
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
@@ -55,7 +55,7 @@ class _Block:
         self.whole = False
 
     def absorb(self, delta: Mapping[str, object]) -> None:
-        """A delta nobody has told us about: strings go on, lists grow, the rest is replaced."""
+        """A delta of an unknown kind: strings go on, lists grow, the rest is replaced."""
         for name, value in delta.items():
             before = self.extra.get(name, self.start.get(name))
             if name == "type":
@@ -132,7 +132,7 @@ class MessagesReplyReader(ReplyReader):
         self.complete = self.closed = True
 
     def done(self) -> None:
-        """`[DONE]`, which gateways append: an end where the reply has told why it stopped."""
+        """`[DONE]`, which gateways append: an end where the reply has said why it stopped."""
         if self._stop:
             self.complete = self.closed = True
 
@@ -231,7 +231,7 @@ class MessagesReplyReader(ReplyReader):
     def _delta(self, index: int, delta: Mapping[str, object], out: list[Delta]) -> None:
         kind = delta.get("type")
         block = self._by_index.get(index)
-        if block is None:  # no start was sent: the delta tells what it belongs to
+        if block is None:  # no start was sent: the delta shows what it belongs to
             block = self._start(index, {"type": "thinking" if kind == "thinking_delta" else "text"}, out)
         block.type = block.type or _OF_DELTA.get(as_str(kind), "")
         if kind == "text_delta":
@@ -267,14 +267,14 @@ class MessagesReplyReader(ReplyReader):
 
     def _bill(self, usage: object, out: list[Delta]) -> None:
         """Counts are cumulative, and a later event may repeat or leave out what an earlier one said."""
-        told = as_object(usage)
-        if all(value is None for value in told.values()):
+        reported = as_object(usage)
+        if all(value is None for value in reported.values()):
             return
-        count_on(self._usage, told)
+        count_on(self._usage, reported)
         out.append(Billed(self.charges()))
 
     def _part(self, block: _Block) -> Part | None:
-        text = mend_text("".join(block.pieces))
+        text = valid_text("".join(block.pieces))
         match block.type:
             case "text":
                 cited = [*as_array(block.start.get("citations")), *block.citations]
@@ -293,7 +293,7 @@ class MessagesReplyReader(ReplyReader):
                 return self._call(block)
             case _:
                 data = block.data()
-                return Opaque(_told(data), self._private(data)) if data is not None and block.type else None
+                return Opaque(_excerpt(data), self._private(data)) if data is not None and block.type else None
 
     def _call(self, block: _Block) -> ToolCall:
         arguments, malformed = block.input()
@@ -331,7 +331,7 @@ def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object
     return Charge(model, usage, tier, own_price(counts, EMPTY) if counts is whole else None, role=role)
 
 
-def _told(block: Mapping[str, object]) -> str:
+def _excerpt(block: Mapping[str, object]) -> str:
     """What a server tool's result says, for a person and for other providers; "" for the call itself."""
     if as_str(block.get("type")).endswith("tool_use"):
         return ""

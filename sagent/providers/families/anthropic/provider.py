@@ -281,7 +281,7 @@ class AnthropicModel(WireModel):
         self._provider = provider
 
     def structures(self, request: Request) -> bool:
-        """Whether the answer is held to the schema: by models from 4.5 on, where they can be told it."""
+        """Whether the answer is held to the schema: by models from 4.5 on, where the API can express it."""
         return self._format(request) is not None
 
     def prepare(self, request: Request) -> Call:

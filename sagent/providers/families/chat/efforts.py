@@ -10,7 +10,7 @@ from sagent.model import Effort
 from sagent.providers.families.openai_models import efforts_of, gpt_version, nearest
 from sagent.providers.rows import Knob, Quirks
 
-Told = tuple[Mapping[str, object], tuple[str, ...]]
+Members = tuple[Mapping[str, object], tuple[str, ...]]
 """Body members, and notes on what of the wish could not be met."""
 
 _USUAL: tuple[Effort, ...] = ("low", "medium", "high")
@@ -24,8 +24,8 @@ _BUDGETS: Mapping[Effort, int] = {
 }
 
 
-def effort_members(model: str, quirks: Quirks, effort: Effort | None, *, with_tools: bool) -> Told:
-    """The body members that tell an effort in a provider's way, and notes on what could not be told."""
+def effort_members(model: str, quirks: Quirks, effort: Effort | None, *, with_tools: bool) -> Members:
+    """The body members that say an effort in a provider's way, and notes on what could not be said."""
     knob = knob_of(model, quirks)
     if knob.style == "openai":
         return _openai(model, effort, with_tools=with_tools)
@@ -39,8 +39,7 @@ def effort_members(model: str, quirks: Quirks, effort: Effort | None, *, with_to
         case "level":
             return _level(model, effort, knob)
         case "switch":  # Groq's Qwen
-            told = {"reasoning_effort": "default" if thinks else "none"}
-            return told, _no_levels(model, effort)
+            return {"reasoning_effort": "default" if thinks else "none"}, _no_levels(model, effort)
         case "thinking" if thinks and knob.levels:  # DeepSeek, z.ai
             level, notes = _level(model, effort, knob)
             return {"thinking": {"type": switch}, **level}, notes
@@ -65,14 +64,14 @@ def knob_of(model: str, quirks: Quirks) -> Knob:
     return max(fitting, key=lambda knob: len(knob.of), default=Knob("", quirks.effort))
 
 
-def _level(model: str, effort: Effort, knob: Knob) -> Told:
+def _level(model: str, effort: Effort, knob: Knob) -> Members:
     if not knob.levels and effort == "none":
         return {"reasoning_effort": "none"}, ()
     best, notes = nearest(model, effort, knob.levels or _USUAL)
     return {"reasoning_effort": best}, notes
 
 
-def _template(model: str, effort: Effort) -> Told:
+def _template(model: str, effort: Effort) -> Members:
     """Templates know a switch or levels, each under its usual name, and pass over what they do not know."""
     if effort == "none":
         return {"chat_template_kwargs": {"enable_thinking": False}}, ()
@@ -86,7 +85,7 @@ def _no_levels(model: str, effort: Effort) -> tuple[str, ...]:
     return (f"{model} knows no levels of effort: thinking is on",)
 
 
-def _openai(model: str, effort: Effort | None, *, with_tools: bool) -> Told:
+def _openai(model: str, effort: Effort | None, *, with_tools: bool) -> Members:
     """OpenAI's `reasoning_effort`. From GPT-5.5 on this endpoint takes tools only with the effort none, said aloud."""
     version = gpt_version(model.rpartition("/")[2])
     if with_tools and version >= (5, 4):

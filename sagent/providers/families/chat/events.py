@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, mend_text
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Message, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import (
@@ -47,7 +47,7 @@ _STOPS: Mapping[str, StopReason] = {
 # Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
 _CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
-_SOURCES = ("citations", "search_results")  # beside it: Perplexity's
+_SOURCES = ("citations", "search_results")  # next to it: Perplexity's
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 
 
@@ -131,11 +131,11 @@ class ChatReplyReader(ReplyReader):
     def message(self) -> Message:
         """The finished message: thinking first, then text, then calls."""
         parts: list[Part] = []
-        if thoughts := mend_text("".join(self._thoughts)):
+        if thoughts := valid_text("".join(self._thoughts)):
             parts.append(Thinking(thoughts, self._private({"field": self._field, "details": self._details})))
         elif self._details:
             parts.append(Thinking("", self._private({"field": "", "details": self._details})))
-        if text := mend_text("".join(self._text)):
+        if text := valid_text("".join(self._text)):
             kept = {"extra_content": self._extra, **self._cited}
             parts.append(Text(text, self._private(kept) if any(kept.values()) else None))
         calls = [self._call(pending) for pending in self._calls if pending.id or pending.name or pending.arguments]
@@ -181,7 +181,7 @@ class ChatReplyReader(ReplyReader):
         return EMPTY if said else as_object(choice.get("message"))
 
     def _beside(self, delta: Mapping[str, object], out: list[Delta]) -> None:
-        """What a chunk holds besides text."""
+        """What a chunk holds other than text."""
         self._reason(delta, out)
         if refusal := as_str(delta.get("refusal")):
             self._refused = True
@@ -196,10 +196,10 @@ class ChatReplyReader(ReplyReader):
         for name in _CITED:
             self._cite(name, delta.get(name))
 
-    def _cite(self, name: str, told: object) -> None:
+    def _cite(self, name: str, cited: object) -> None:
         """Keep citations with the text. Some servers repeat all they have so far in each chunk."""
         before = self._cited.get(name, [])
-        if news := [item for item in as_array(told) if item not in before]:
+        if news := [item for item in as_array(cited) if item not in before]:
             self._cited[name] = [*before, *news]
 
     def _say(self, text: str, out: list[Delta]) -> None:
@@ -349,36 +349,36 @@ def _texts(value: object) -> list[str]:
     return _texts(fields.get("text") or fields.get("content")) if fields else []
 
 
-def _usage(told: Mapping[str, object], *, spoke: bool) -> Usage:
+def _usage(counts: Mapping[str, object], *, spoke: bool) -> Usage:
     """Tokens, from the names in use. `spoke` says that the completion is more than reasoning."""
-    details = as_object(told.get("prompt_tokens_details"))
-    prompt, completion = count_of(told.get("prompt_tokens")), count_of(told.get("completion_tokens"))
-    total = count_of(told.get("total_tokens"))
+    details = as_object(counts.get("prompt_tokens_details"))
+    prompt, completion = count_of(counts.get("prompt_tokens")), count_of(counts.get("completion_tokens"))
+    total = count_of(counts.get("total_tokens"))
     reasoning = first_count(
-        as_object(told.get("completion_tokens_details")).get("reasoning_tokens"), told.get("reasoning_tokens")
+        as_object(counts.get("completion_tokens_details")).get("reasoning_tokens"), counts.get("reasoning_tokens")
     )
     if (heard := count_of(details.get("audio_tokens"))) and total == prompt + completion + heard:
-        prompt += heard  # Mistral counts sound beside the prompt
+        prompt += heard  # Mistral counts sound apart from the prompt
     if spoke and reasoning > completion and total == prompt + completion:
-        completion += reasoning  # Vercel's gateway counts Gemini's thoughts beside all of it, and bills them
+        completion += reasoning  # Vercel's gateway counts Gemini's thoughts apart from all of it, and bills them
     return disjoint(
         prompt,
         completion,
         total=total,
         read=first_count(
             details.get("cached_tokens"),
-            told.get("prompt_cache_hit_tokens"),
-            told.get("cached_tokens"),
-            told.get("cache_read_input_tokens"),
-            told.get("num_cached_tokens"),
+            counts.get("prompt_cache_hit_tokens"),
+            counts.get("cached_tokens"),
+            counts.get("cache_read_input_tokens"),
+            counts.get("num_cached_tokens"),
         ),
         written=first_count(
             details.get("cache_write_tokens"),
             details.get("cache_creation_tokens"),
             details.get("cache_creation_input_tokens"),
-            told.get("cache_creation_input_tokens"),
+            counts.get("cache_creation_input_tokens"),
         ),
-        hour=count_of(as_object(told.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+        hour=count_of(as_object(counts.get("cache_creation")).get("ephemeral_1h_input_tokens")),
         reasoning=reasoning,
-        fees=source_fees(told),
+        fees=source_fees(counts),
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, mend_text
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import count_of, count_on
@@ -94,7 +94,7 @@ class GenerateReplyReader(ReplyReader):
         self.closed = self.complete
 
     def done(self) -> None:
-        """`[DONE]`, which gateways append: an end where the reply has told why it stopped."""
+        """`[DONE]`, which gateways append: an end where the reply has said why it stopped."""
         self.closed = self.complete
 
     def message(self) -> Message:
@@ -138,20 +138,20 @@ class GenerateReplyReader(ReplyReader):
         for part in as_array(as_object(candidate.get("content")).get("parts")):
             self._take(as_object(part), out)
         for name in _CITED:
-            if told := as_object(candidate.get(name)):
-                self._cited[name] = told
+            if found := as_object(candidate.get(name)):
+                self._cited[name] = found
         if reason := as_str(candidate.get("finishReason")):
             self._finish(reason, candidate)
 
     def _finish(self, reason: str, candidate: Mapping[str, object]) -> None:
-        told = _reason(reason, candidate.get("finishMessage"))
+        why = _reason(reason, candidate.get("finishMessage"))
         if reason in _BROKEN or (reason in _BROKEN_IF_EMPTY and not self._pieces):
-            raise self._origin.error("protocol", f"the model's reply broke off: {told}")
+            raise self._origin.error("protocol", f"the model's reply broke off: {why}")
         if reason == "STOP" and not any(map(_says, self._pieces)):
             raise self._origin.error("protocol", "the model ended its reply without saying or doing anything")
         self._stop, self.complete = reason, True
         if _STOPS.get(reason, "error") in ("content_filter", "error"):
-            self._why = f"the provider stopped the answer: {told}"
+            self._why = f"the provider stopped the answer: {why}"
 
     def _take(self, part: Mapping[str, object], out: list[Delta]) -> None:
         signature = as_str(part.get("thoughtSignature"))
@@ -204,18 +204,18 @@ class GenerateReplyReader(ReplyReader):
         private = self._private(signed) if signed else None
         match piece.kind:
             case "text":
-                return Text(mend_text("".join(piece.texts)), private)
+                return Text(valid_text("".join(piece.texts)), private)
             case "thought":
-                return Thinking(mend_text("".join(piece.texts)), private)
+                return Thinking(valid_text("".join(piece.texts)), private)
             case "call":
                 arguments, malformed = _arguments(piece.arguments)
                 call_id = piece.id or f"{NAMELESS}{self.response_id[:40]}_{number}"
                 return ToolCall(call_id, piece.name, arguments, malformed, private)
             case _:
-                return Opaque(_told(piece.part), self._private(piece.part))
+                return Opaque(_excerpt(piece.part), self._private(piece.part))
 
     def _cite(self, parts: list[Part]) -> None:
-        """Put sources and citations, which tell of the whole reply, at its last text."""
+        """Put sources and citations, which are about the whole reply, at its last text."""
         for place in range(len(parts) - 1, -1, -1):
             part = parts[place]
             if isinstance(part, Text) and self._cited:
@@ -288,26 +288,26 @@ def _with(steps: list[str], before: object, value: object) -> object:
     return members
 
 
-def _usage(told: Mapping[str, object]) -> Usage:
-    """Tokens. Cached ones are inside the prompt's; a server tool's input and thoughts stand beside the other counts."""
-    prompt = count_of(told.get("promptTokenCount"))
-    read = min(prompt, count_of(told.get("cachedContentTokenCount")))
-    thoughts = count_of(told.get("thoughtsTokenCount"))
+def _usage(counts: Mapping[str, object]) -> Usage:
+    """Tokens. Cached ones are inside the prompt's; a server tool's input and thoughts are in no other count."""
+    prompt = count_of(counts.get("promptTokenCount"))
+    read = min(prompt, count_of(counts.get("cachedContentTokenCount")))
+    thoughts = count_of(counts.get("thoughtsTokenCount"))
     return Usage(
-        input=prompt - read + count_of(told.get("toolUsePromptTokenCount")),
+        input=prompt - read + count_of(counts.get("toolUsePromptTokenCount")),
         cache_read=read,
-        output=count_of(told.get("candidatesTokenCount")) + thoughts,
+        output=count_of(counts.get("candidatesTokenCount")) + thoughts,
         reasoning=thoughts,
     )
 
 
-def _tier(told: Mapping[str, object]) -> str:
+def _tier(counts: Mapping[str, object]) -> str:
     """The service tier: `serviceTier` ("flex") at the Gemini API, `trafficType` ("ON_DEMAND_FLEX") at Vertex."""
-    tier = as_str(told.get("serviceTier")) or as_str(told.get("trafficType")).removeprefix("ON_DEMAND").strip("_")
+    tier = as_str(counts.get("serviceTier")) or as_str(counts.get("trafficType")).removeprefix("ON_DEMAND").strip("_")
     return "" if tier.lower() in ("standard", "traffic_type_unspecified") else tier.lower()
 
 
-def _told(part: Mapping[str, object]) -> str:
+def _excerpt(part: Mapping[str, object]) -> str:
     """What a part of Google's own says, for a person and for other providers."""
     code, result = as_object(part.get("executableCode")), as_object(part.get("codeExecutionResult"))
     media = as_object(part.get("inlineData")) or as_object(part.get("fileData"))

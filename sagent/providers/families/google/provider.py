@@ -113,7 +113,7 @@ def _signature(part: Text | Thinking | ToolCall) -> Mapping[str, object]:
 
 
 def _answer_media(answer: Answered) -> list[Mapping[str, object]]:
-    """What a result holds besides text, for models whose results take text only: it follows all results."""
+    """What a result holds other than text, for models whose results take text only: it follows all results."""
     media = [_shown_block(part) for part in answer.content if _is_media(part)]
     return [{"text": f"[from the result of {answer.name}]"}, *media] if media else []
 
@@ -265,7 +265,7 @@ class GoogleModel(WireModel):
         self._cache = provider.encodings if recent(model_id) else provider.older_encodings
 
     def structures(self, request: Request) -> bool:
-        """Whether the answer is held to the schema: by Gemini from 2.5 on, beside tools from 3 on."""
+        """Whether the answer is held to the schema: by Gemini from 2.5 on, together with tools from 3 on."""
         return self._format(request) is not None
 
     def prepare(self, request: Request) -> Call:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, mend_text
+from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
 from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import count_of, disjoint, first_count, own_price, source_fees, tier_named
@@ -144,15 +144,15 @@ class ResponsesReplyReader(ReplyReader):
 
     def _fees(self) -> Mapping[str, int]:
         """Calls of server tools that are billed each. To open a page that was found costs nothing (OpenAI's guide)."""
-        if told := source_fees(self._usage):
-            return told
+        if fees := source_fees(self._usage):
+            return fees
         used = [kind for item in self._items.values() if (kind := _FEES.get(item.type)) and _is_billed(item.whole)]
         fees = {kind: used.count(kind) for kind in used}
         ran = [item.whole for item in self._items.values() if item.type == "code_interpreter_call"]
         if ran:  # a container is billed once, however often code runs in it
             fees["code_container"] = len({as_str(each.get("container_id")) for each in ran})
-        if told := as_int(as_object(self._tool_usage.get("web_search")).get("num_requests")):
-            fees["web_search"] = told
+        if searches := as_int(as_object(self._tool_usage.get("web_search")).get("num_requests")):
+            fees["web_search"] = searches
         if "web_search" in fees and self._older_search and not efforts_of(self._origin.model):
             fees["web_search_preview"] = fees.pop("web_search")
         return fees
@@ -181,12 +181,12 @@ class ResponsesReplyReader(ReplyReader):
         return item
 
     def _index(self, event: Mapping[str, object]) -> int:
-        """By its number, for ids differ from event to event at Copilot; by its id where no number is told."""
+        """By its number, for ids differ from event to event at Copilot; by its id where there is no number."""
         number = event.get("output_index")
         if isinstance(number, int):
             return number
-        told = as_str(event.get("item_id")) or as_str(as_object(event.get("item")).get("id"))
-        known = next((index for index, item in self._items.items() if told and item.whole.get("id") == told), None)
+        given = as_str(event.get("item_id")) or as_str(as_object(event.get("item")).get("id"))
+        known = next((index for index, item in self._items.items() if given and item.whole.get("id") == given), None)
         if known is not None:
             return known
         last = max(self._items, default=-1)
@@ -217,7 +217,7 @@ class ResponsesReplyReader(ReplyReader):
         self.received += len(piece)
 
     def _close(self, item: _Item, final: Mapping[str, object], out: list[Delta]) -> None:
-        """An item in its last form; what of it was not streamed is told now."""
+        """An item in its last form; what of it was not streamed comes now."""
         if item.said or not final:
             return
         item.whole, item.said = final, True
@@ -248,8 +248,10 @@ class ResponsesReplyReader(ReplyReader):
         """All items in their last form: each closes the one with its id, or in its place, or is new."""
         taken: set[int] = set()
         for index, final in enumerate(output):
-            told = as_str(final.get("id"))
-            same = (at for at, item in self._items.items() if told and item.whole.get("id") == told and at not in taken)
+            given = as_str(final.get("id"))
+            same = (
+                at for at, item in self._items.items() if given and item.whole.get("id") == given and at not in taken
+            )
             place = next(same, index if index not in taken else max(self._items) + 1)
             taken.add(place)
             item = self._items.setdefault(place, _Item(final))
@@ -263,7 +265,7 @@ class ResponsesReplyReader(ReplyReader):
             case "message":
                 yield from self._texts(item)
             case "reasoning":
-                thought = mend_text(_GAP.join("".join(pieces) for pieces in item.parts.values()))
+                thought = valid_text(_GAP.join("".join(pieces) for pieces in item.parts.values()))
                 kept = _reasoning_kept(item.whole) if item.said else None
                 if thought or kept:
                     yield Thinking(thought, self._private(kept) if kept else None)
@@ -274,7 +276,7 @@ class ResponsesReplyReader(ReplyReader):
             case _:
                 if item.said:
                     data = {name: value for name, value in item.whole.items() if name != "created_by"}
-                    yield Opaque(_told(data), self._private(data))
+                    yield Opaque(_excerpt(data), self._private(data))
 
     def _texts(self, item: _Item) -> Iterator[Text]:
         """One part for each part of the message, with what it takes to put the message together again."""
@@ -288,7 +290,7 @@ class ResponsesReplyReader(ReplyReader):
             for number, part in enumerate(as_array(item.whole.get("content")))
         }
         for kind, number in sorted(item.parts, key=lambda part: part[1]):
-            text = mend_text("".join(item.parts[kind, number]))
+            text = valid_text("".join(item.parts[kind, number]))
             notes = cited.get(number) or item.annotations.get(number)
             private = {**about, "annotations": notes, "refusal": kind == "refusal"}
             yield Text(text, self._private({name: value for name, value in private.items() if value}))
@@ -298,21 +300,21 @@ class ResponsesReplyReader(ReplyReader):
         raw, name = item.raw_arguments(), as_str(item.whole.get("name"))
         call_id = as_str(item.whole.get("call_id")) or as_str(item.whole.get("id"))
         if item.type == "custom_tool_call":
-            return ToolCall(call_id, name, frozen({"input": mend_text(raw)}))
+            return ToolCall(call_id, name, frozen({"input": valid_text(raw)}))
         arguments, malformed = parse_arguments(raw) if raw.strip() else (EMPTY, None)
         private = {name: value for name in ("namespace", "caller") if (value := item.whole.get(name))}
         if kept_id := item_id(item.whole):
             private["id"] = kept_id
         if malformed is None and raw.strip() and raw != json_dump(arguments):
-            private["arguments"] = mend_text(raw)  # as the model wrote them: its cache knows them so
+            private["arguments"] = valid_text(raw)  # as the model wrote them: its cache knows them so
         return ToolCall(call_id, name, arguments, malformed, self._private(private) if private else None)
 
 
 def item_id(item: Mapping[str, object]) -> str:
     """An item's id where the API would take it back: short, and beginning as ids of its kind do; else ""."""
-    told = as_str(item.get("id"))
-    sound = 0 < len(told) <= LONGEST_ID and told.isascii() and told.replace("-", "_").replace("_", "a").isalnum()
-    return told if sound and told.startswith(_ID_STARTS.get(as_str(item.get("type")), "")) else ""
+    given = as_str(item.get("id"))
+    sound = 0 < len(given) <= LONGEST_ID and given.isascii() and given.replace("-", "_").replace("_", "a").isalnum()
+    return given if sound and given.startswith(_ID_STARTS.get(as_str(item.get("type")), "")) else ""
 
 
 def _reasoning_kept(item: Mapping[str, object]) -> Mapping[str, object] | None:
@@ -338,8 +340,8 @@ def _is_refusal(part: Text) -> bool:
 def _texts_of(item: Mapping[str, object]) -> Iterator[tuple[tuple[str, int], str]]:
     """The texts in a message or a reasoning item, with the kind and number of their parts."""
     for member in ("summary", "content") if item.get("type") == "reasoning" else ("content",):
-        told = item.get(member)
-        listed = [{"type": "output_text", "text": told}] if isinstance(told, str) else as_array(told)
+        content = item.get(member)
+        listed = [{"type": "output_text", "text": content}] if isinstance(content, str) else as_array(content)
         for number, entry in enumerate(listed):
             part = as_object(entry)
             kind = "summary" if member == "summary" else as_str(part.get("type"))
@@ -348,7 +350,7 @@ def _texts_of(item: Mapping[str, object]) -> Iterator[tuple[tuple[str, int], str
                 yield (("output_text" if kind == "text" else kind), number), text
 
 
-def _told(item: Mapping[str, object]) -> str:
+def _excerpt(item: Mapping[str, object]) -> str:
     """What a server tool's result says, for a person and for other providers; "" for a call itself."""
     results = {name: item.get(name) for name in ("output", "outputs", "results", "error")}
     return excerpt(" ".join(words_in(results, _READABLE)))

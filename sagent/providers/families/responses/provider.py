@@ -289,12 +289,12 @@ class ResponsesModel(WireModel):
         return limit, notes
 
     def _reasoning(self, request: Request) -> tuple[Mapping[str, object], tuple[str, ...]]:
-        """What a model that reasons is told about it; others refuse every word of it."""
+        """The members about reasoning, which only models that reason accept."""
         accepted = efforts_of(self._id)
         effort = request.effort
         if not accepted:
-            told = effort not in (None, "none")
-            return EMPTY, (f"{self._id} does not reason: effort {effort} was left out",) if told else ()
+            wanted = effort not in (None, "none")
+            return EMPTY, (f"{self._id} does not reason: effort {effort} was left out",) if wanted else ()
         members: dict[str, object] = {}
         notes: tuple[str, ...] = ()
         if effort is not None:
@@ -329,7 +329,7 @@ class ResponsesProvider(OpenAIEndpoint):
         return self.encodings if efforts_of(model_id) else self._unreasoned
 
     def learn(self, error: ModelError, request: Request) -> bool:
-        """Whether an error tells of something that can be left out, so that the call may succeed when made again.
+        """Whether an error names something that can be left out, so that the call may succeed when made again.
 
         Reasoning encrypted for another organisation cannot be read, and summaries want a verified organisation.
         """
