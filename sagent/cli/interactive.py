@@ -22,7 +22,7 @@ def run_interactive(flags: Mapping[str, object]) -> int:
         return load_settings(flags)
 
     if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
-        from sagent.repl.terminal.teletype import run_teletype as run
+        from sagent.repl.teletype import run_teletype as run
     else:
         from sagent.repl.front import run_repl as run
     return asyncio.run(run(load, open_session))

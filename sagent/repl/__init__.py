@@ -1,1 +1,1 @@
-"""The terminal: keys go into the inbox, events come out into a pure reducer and pure renderers. No agent logic."""
+"""The REPL: what is typed goes to the agent's inbox, and its events are reduced, rendered and painted."""

@@ -1,4 +1,4 @@
-"""What is well and what is not: keys, providers, terminal, programs, directories."""
+"""Checks keys, providers, terminal, programs and directories."""
 
 import asyncio
 import os
@@ -17,15 +17,15 @@ PATIENCE = 3.0  # seconds for a provider to accept a connection
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The state of one thing that was checked."""
 
     state: Literal["good", "poor", "bad"]
     what: str
-    told: str
+    detail: str
 
 
 async def examine(settings: "Settings") -> list[Finding]:
-    """Look at everything, providers at the same time. Never raises."""
+    """Check everything, the providers at the same time. Never raises."""
     network = await asyncio.gather(*(_reach(name, url) for name, url in _addresses(settings)))
     local = await asyncio.to_thread(lambda: [*_keys(settings), *_programs(), *_terminal(), *_places(settings)])
     return [*local, *network]
@@ -87,11 +87,8 @@ def _programs() -> Iterable[Finding]:
 def _terminal() -> Iterable[Finding]:
     size = shutil.get_terminal_size()
     term = os.environ.get("TERM", "")
-    yield Finding(
-        "poor" if term in ("", "dumb") else "good",
-        "terminal",
-        f"{term or 'TERM is not set'}, {size.columns}x{size.lines}",
-    )
+    detail = f"{term or 'TERM is not set'}, {size.columns}x{size.lines}"
+    yield Finding("poor" if term in ("", "dumb") else "good", "terminal", detail)
     encoding = (sys.stdout.encoding or "").lower()
     yield Finding("good" if "utf" in encoding else "poor", "encoding", encoding or "unknown")
 

@@ -1,4 +1,4 @@
-"""The project's files for `@path`: found with git where there is one, matched by their letters, attached by kind."""
+"""The project's files for `@path`: listed by git, matched by their letters, attached by kind."""
 
 import asyncio
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sagent.lib.process import run
 from sagent.messages import Part, Text
+from sagent.repl.matching import matches
 
 MOST_FILES = 200_000
 MOST_TEXT = 400_000  # characters of a file that is attached
@@ -40,8 +41,6 @@ def nearest(query: str, files: Sequence[str], most: int = 50) -> list[str]:
     """The files whose paths fit what was typed, best first."""
     import heapq
 
-    from sagent.repl.terminal.picker import matches
-
     letters = query.lower()
     scored: list[tuple[int, int, str]] = []
     for path in files:
@@ -61,7 +60,7 @@ def mentioned(text: str) -> list[str]:
 
 
 def attach(text: str, directory: Path) -> tuple[tuple[Part, ...], list[str]]:
-    """What a message brings besides its text: the files it mentions that are there, and what is wrong with others."""
+    """The parts for the files that a message mentions, and sentences about those that cannot be attached."""
     parts: list[Part] = []
     wrong: list[str] = []
     for name in mentioned(text):

@@ -1,4 +1,4 @@
-"""The first moments: a prompt one can type at, while everything behind it loads. Imports as little as it can."""
+"""The first moments: a prompt to type at while everything else loads. Imports as little as possible."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     from sagent.config import Settings
     from sagent.repl.opening import Opening
+    from sagent.repl.repl import Repl
 
 
 async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
-    """Talk to a person until they leave; the exit code. `load` and `opening` do their work behind the prompt."""
+    """Talk to a person until they leave; the exit code. `load` and `opening` work while the prompt is there."""
     history = ProjectHistory()
     screen = Screen(history)
     early: list[str] = []
@@ -27,15 +28,13 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
     working: list[asyncio.Task[None]] = []
 
     async def work() -> None:
-        await asyncio.to_thread(_load_rest)
-        from sagent.repl.repl import Repl
-
-        repl = Repl(screen, history, load, opening)
+        repl_class = await asyncio.to_thread(_load_rest)
+        repl = repl_class(screen, history, load, opening)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGHUP, signal.SIGTERM):
             loop.add_signal_handler(number, repl.end, 128 + number)
         if hasattr(signal, "SIGTSTP"):
-            loop.add_signal_handler(signal.SIGTSTP, repl.suspend)
+            loop.add_signal_handler(signal.SIGTSTP, repl.input.suspend)
         try:
             await repl.run(early)
         finally:
@@ -78,7 +77,7 @@ def _first_keys(screen: Screen, early: list[str]) -> KeyBindings:
     return keys
 
 
-def _load_rest() -> None:
-    from importlib import import_module
+def _load_rest() -> "type[Repl]":
+    from sagent.repl.repl import Repl
 
-    import_module("sagent.repl.repl")
+    return Repl

@@ -1,10 +1,10 @@
-"""What is shown when no session could be opened: why, and what to do about it."""
+"""What is shown when no session could be opened: why, and what to do."""
 
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sagent.repl.view.blocks import Block, Page, Told
+from sagent.repl.view.blocks import Block, Page, Report
 
 if TYPE_CHECKING:
     from sagent.repl.view.lines import Line
@@ -17,7 +17,7 @@ def guide(error: Exception) -> Sequence[Block]:
         lacking = re.match(r"No key for ([\w.-]+)", text)
         login = f"/login {lacking[1]}" if lacking else "/login"
         ways = f"Change what is wrong, then {login}, /resume or /model again; /quit leaves."
-        return (Told(text, "error"), Told(ways))
+        return (Report(text, "error"), Report(ways))
     steps = (
         ("1", "/login", "a key: tested, kept for you alone, used"),
         ("2", "export ANTHROPIC_API_KEY=…", "or another provider's variable; start again"),

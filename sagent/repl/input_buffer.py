@@ -1,4 +1,4 @@
-"""What a person has typed, with what does not fit on a screen kept aside: long pastes, images."""
+"""Long pastes and images, which place holders stand for in the input."""
 
 import re
 
@@ -8,7 +8,7 @@ _HOLDER = re.compile(r"\[(?:Pasted text|Image) #(\d+)[^\]]*\]")
 
 
 class InputBuffer:
-    """Long pastes and images, each behind a place holder in the text."""
+    """Keeps pastes and images by the number of their place holder."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -16,14 +16,12 @@ class InputBuffer:
         self._number = 0
 
     def keep_text(self, text: str) -> str:
-        """A place holder for a text."""
         self._number += 1
         self._texts[str(self._number)] = text
         lines = text.count("\n") + 1
         return f"[Pasted text #{self._number}, {lines} lines]" if lines > 1 else f"[Pasted text #{self._number}]"
 
     def keep_image(self, image: Image) -> str:
-        """A place holder for an image."""
         self._number += 1
         self._images[str(self._number)] = image
         return f"[Image #{self._number}]"

@@ -1,4 +1,4 @@
-"""What the REPL is given: a session that is open, and the way to open another. The layer above puts both together."""
+"""What the REPL is given: an open session and the way to open another."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -27,7 +27,7 @@ class Opened:
 
 
 class Opening(Protocol):
-    """Opens the session that settings describe, and closes it in the end. Raises SagentError."""
+    """Opens the session that settings describe, and closes it at the end. Raises SagentError."""
 
     def __call__(
         self, settings: Settings, listener: Listener, ask: Asker, answer: Answerer

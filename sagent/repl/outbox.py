@@ -1,4 +1,4 @@
-"""What the person has said and the agent has not read yet."""
+"""Messages that the agent has not read yet."""
 
 import asyncio
 from collections.abc import Sequence
@@ -41,12 +41,10 @@ class Outbox:
 
     @property
     def begins(self) -> bool:
-        """Whether a turn is about to begin."""
         return not self._prompts.empty()
 
     @property
     def queued(self) -> Sequence[Queued]:
-        """What waits, to be shown."""
         return [Queued(wait.typed, wait.sent) for wait in self._waits]
 
     @property
@@ -55,36 +53,35 @@ class Outbox:
         return any(wait.sent for wait in self._waits)
 
     def begin(self, message: Message) -> None:
-        """A message that begins a turn."""
+        """Begin a turn with a message."""
         self._prompts.put_nowait(message)
 
     def keep(self, message: Message, typed: str, *, early: bool) -> None:
-        """A message that waits for the turn's end, or for the session."""
+        """Keep a message until the turn ends, or until there is a session."""
         self._waits.append(Waits(message, typed, early=early))
 
     def send(self, agent: "Agent", message: Message, typed: str) -> None:
-        """A message for the turn that is in progress."""
+        """Send a message to the turn in progress."""
         self._waits.append(Waits(message, typed, sent=True))
         agent.send(message, "now")
 
     def on_read(self, message: Message) -> None:
-        """The agent has read a message."""
         self._waits = [wait for wait in self._waits if not (wait.sent and wait.message is message)]
 
     def on_opened(self) -> None:
-        """There is a session: what came before it begins its first turn."""
+        """A session is open: a message from before it begins its first turn."""
         if any(wait.early for wait in self._waits):
             self.release()
 
     def release(self) -> None:
-        """The first message that was kept begins a turn."""
+        """Begin a turn with the first message that waits."""
         queued = self._first()
         if queued is not None:
             self._waits.remove(queued)
             self.begin(queued.message)
 
     def pass_on(self, agent: "Agent") -> None:
-        """The turn would end now: the first message that waited for that is read in it."""
+        """The turn would end now: send the first message that waited for that."""
         queued = self._first()
         if queued is not None:
             self._waits[self._waits.index(queued)] = replace(queued, sent=True)

@@ -1,4 +1,4 @@
-"""What the REPL knows of a project without asking a program: its branch, its notes."""
+"""The branch and the notes of a project, read without running a program."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def branch_of(directory: Path) -> str:
 
 
 def instructions_file(directory: Path) -> Path:
-    """The project's AGENTS.md, or CLAUDE.md where that is the one it has."""
+    """The project's AGENTS.md, or CLAUDE.md where it has only that."""
     root = repository_root(directory) or directory
     return next((root / name for name in NAMES if (root / name).is_file()), root / NAMES[0])
 

@@ -1,4 +1,4 @@
-"""A shell line of the person's own: run in their shell, its output bounded, stopped with everything it began."""
+"""Runs a shell command of the person's in their shell: its output is bounded, its children end with it."""
 
 import asyncio
 import os
@@ -52,15 +52,12 @@ async def _read(stream: asyncio.StreamReader, kept: "_Kept") -> None:
 
 
 class _Kept:
-    """The beginning and the end of an output."""
-
     def __init__(self) -> None:
         self._head = b""
         self._tail: deque[bytes] = deque()
         self._size = self._left_out = 0
 
     def add(self, data: bytes) -> None:
-        """More of it."""
         room = MOST_HEAD - len(self._head)
         self._head += data[:room]
         if rest := data[room:] if room > 0 else data:
@@ -72,6 +69,5 @@ class _Kept:
             self._left_out += len(old)
 
     def text(self) -> str:
-        """What is kept, and how much is not."""
         middle = f"\n[... {self._left_out} bytes are left out ...]\n" if self._left_out else ""
         return self._head.decode("utf-8", "replace") + middle + b"".join(self._tail).decode("utf-8", "replace")

@@ -13,7 +13,7 @@ from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.repl.front import run_repl
 from sagent.repl.opening import Asker, Listener, Opened
-from sagent.repl.terminal.teletype import run_teletype
+from sagent.repl.teletype import run_teletype
 from sagent.testing import ScriptedModel
 from sagent.tools.ask import Answerer, AskUser
 

@@ -35,13 +35,14 @@ from sagent.events import (
 from sagent.lib.json import JsonObject
 from sagent.messages import Text, ToolCall, ToolResult, assistant, user
 from sagent.policy import Ask
-from sagent.repl.approvals import Approval, options, render_question
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.picker import Picker, render_picker
+from sagent.repl.terminal.questions import approval_options
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.blocks import Block, Shell
 from sagent.repl.view.lines import Line, line_width
 from sagent.repl.view.panel import Figures, Queued, render_panel, render_status
+from sagent.repl.view.question import render_approval
 from sagent.repl.view.theme import rules_of
 from sagent.repl.view.transcript import render_block, separated
 from sagent.repl.view.view import View, reduce
@@ -122,8 +123,8 @@ async def sheet(width: int) -> list[Line]:
         lines += [()] if separated(last, block) else []
         lines += render_block(block, width)
         last = block
-    approval = Approval(EDIT, Ask("Outside of the project."), "root/review")
-    question = render_question(approval, lambda _: "x = 1\n", width, 1)
+    ask = Ask("Outside of the project.", agent="root/review")
+    question = render_approval(EDIT, ask, lambda _: "x = 1\n", width, 1)
     spent = {"root": Decimal("1.25"), "root/review": Decimal("0.25")}
     cost = Cost(Decimal("1.5"), Decimal("1.0"), Decimal("0.5"), by_agent=spent)
     figures = Figures("x/sonnet", "high", "gpt-5.2 off", 150_000, 200_000, cost, 2, "edit", "main")
@@ -131,7 +132,7 @@ async def sheet(width: int) -> list[Line]:
         *lines,
         (),
         *render_panel(progress(), [Queued("and then", sent=False)], 10.0, width, 20, spent),
-        *render_picker(Picker(question, options("Edit"), keys=True), width, 16),
+        *render_picker(Picker(question, approval_options("Edit"), keys=True), width, 16),
         render_status(figures, width),
     ]
 

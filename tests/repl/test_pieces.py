@@ -17,19 +17,21 @@ from sagent.events import Retrying
 from sagent.lib.json import JsonObject
 from sagent.messages import Document, Image, Text, ToolCall
 from sagent.policy import Ask
-from sagent.repl.approvals import Approval, add_rule, render_question, rule_for
 from sagent.repl.files import attach, list_files, mentioned, nearest
 from sagent.repl.guide import guide
 from sagent.repl.input_buffer import InputBuffer
-from sagent.repl.login import store_key
+from sagent.repl.matching import matches
 from sagent.repl.project import add_note, branch_of
+from sagent.repl.settings_file import add_rule, store_key
 from sagent.repl.shell import run_shell
 from sagent.repl.terminal.history import ProjectHistory
-from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
-from sagent.repl.terminal.plain import plain_text
-from sagent.repl.view.blocks import Told
+from sagent.repl.terminal.picker import Option, Picker, narrowed, render_picker
+from sagent.repl.terminal.questions import rule_for
+from sagent.repl.view.blocks import Report
 from sagent.repl.view.calls import proposal
 from sagent.repl.view.lines import plain
+from sagent.repl.view.plain import plain_text
+from sagent.repl.view.question import render_approval
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001a5f64540"
@@ -68,10 +70,10 @@ def test_a_rule_is_put_into_the_settings_and_nothing_else_changes(tmp_path: Path
 def test_settings_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("permissions = broken")
-    with pytest.raises(ValueError, match="not valid TOML"):
+    with pytest.raises(UsageError, match="not valid TOML"):
         add_rule(path, "Bash")
     with pytest.raises(UsageError, match="not valid TOML"):
-        store_key(tmp_path, "openai", "sk")
+        store_key(path, "openai", "sk")
     assert path.read_text() == "permissions = broken"
 
 
@@ -82,7 +84,7 @@ def test_a_key_is_kept_for_its_owner_alone(tmp_path: Path, before: str) -> None:
     path = tmp_path / "config.toml"
     if before:
         path.write_text(before)
-    assert store_key(tmp_path, "openai", 'sk-"quoted"') == path
+    store_key(path, "openai", 'sk-"quoted"')
     data = tomllib.loads(path.read_text())
     assert data["providers"]["openai"]["api_key"] == 'sk-"quoted"'
     assert {**data, "providers": None} == {**tomllib.loads(before), "providers": None}
@@ -92,16 +94,12 @@ def test_a_key_is_kept_for_its_owner_alone(tmp_path: Path, before: str) -> None:
 def test_the_rule_is_the_one_that_the_policy_names() -> None:
     call = ToolCall("c", "Bash", JsonObject({"command": "git push"}))
     named = Ask("why", "Allowed with --permission-mode full, or with --allow 'Bash(git push:*)'.")
-
-    async def rules() -> list[str]:
-        return [rule_for(Approval(call, ask)) for ask in (named, Ask("why"))]
-
-    assert asyncio.run(rules()) == ["Bash(git push:*)", "Bash"]
+    assert [rule_for(call, ask) for ask in (named, Ask("why"))] == ["Bash(git push:*)", "Bash"]
 
 
-async def test_a_question_shows_what_an_edit_would_change() -> None:
+def test_a_question_shows_what_an_edit_would_change() -> None:
     call = ToolCall("c", "Edit", JsonObject({"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 2"}))
-    shown = plain(render_question(Approval(call, Ask("Outside."), "root/a"), lambda _: "one\nx = 1\nthree\n", 60, 2))
+    shown = plain(render_approval(call, Ask("Outside.", agent="root/a"), lambda _: "one\nx = 1\nthree\n", 60, 2))
     assert (
         shown
         == """\
@@ -157,9 +155,9 @@ async def test_without_git_the_directory_is_walked(tmp_path: Path) -> None:
 
 
 def test_the_nearest_files_come_first() -> None:
-    files = ["docs/plan.md", "sagent/repl/view/panel.py", "tests/repl/test_panel.py", "panel.py", "a/p/l/a/n/e/l"]
-    assert nearest("panel", files)[:2] == ["panel.py", "sagent/repl/view/panel.py"]
-    assert nearest("srpan", files)[0] == "sagent/repl/view/panel.py"
+    files = ["docs/plan.md", "sagent/repl/panel.py", "tests/repl/test_panel.py", "panel.py", "a/p/l/a/n/e/l"]
+    assert nearest("panel", files)[:2] == ["panel.py", "sagent/repl/panel.py"]
+    assert nearest("srpan", files)[0] == "sagent/repl/panel.py"
     assert nearest("zzz", files) == []
 
 
@@ -266,6 +264,6 @@ def test_without_a_display_it_is_said_what_no_longer_counts() -> None:
 
 def test_a_missing_key_leads_to_its_login() -> None:
     error = UsageError("No key for groq: set GROQ_API_KEY.")
-    told = [block.text for block in guide(error) if isinstance(block, Told)]
+    told = [block.text for block in guide(error) if isinstance(block, Report)]
     assert told[0] == str(error)
     assert "/login groq," in told[1]

@@ -1,7 +1,7 @@
-"""Slash commands: parsed, validated, carried out at a context without a terminal."""
+"""Slash commands: parsed, validated, carried out without a terminal."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,7 +16,7 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
 from sagent.policy.permissions import PermissionPolicy
-from sagent.repl.commands.command import carry_out, split_command
+from sagent.repl.commands.command import Command, run_command, split_command
 from sagent.repl.commands.registry import all_commands, built_in_commands, filled, own_command
 from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import Opened
@@ -31,7 +31,7 @@ from sagent.tools import Read
 
 
 @dataclass
-class CommandContext:
+class RecordingContext:
     """A context that remembers what was done at it."""
 
     settings: Settings
@@ -40,10 +40,14 @@ class CommandContext:
     prompts: list[str] = field(default_factory=list)
     copied: str = ""
     reopened: Settings | None = None
-    manners: list[tuple[str, str]] = field(default_factory=list)
+    display: list[tuple[str, str]] = field(default_factory=list)
     left: bool = False
     picks: list[Any] = field(default_factory=list)
     offered: Sequence[Option[Any]] = ()
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return all_commands(self.settings)
 
     def write(self, lines: Sequence[Line]) -> None:
         self.written.append(plain(lines))
@@ -73,7 +77,7 @@ class CommandContext:
         self.reopened = settings
 
     def set_display(self, what: str, value: str) -> None:
-        self.manners.append((what, value))
+        self.display.append((what, value))
 
     def leave(self) -> None:
         self.left = True
@@ -83,7 +87,7 @@ class CommandContext:
         found = split_command(line)
         assert found is not None
         self.written.clear()
-        await carry_out(all_commands(self.settings), self, *found)
+        await run_command(self, *found)
         return "\n".join(self.written)
 
 
@@ -105,13 +109,13 @@ async def context(tmp_path: Path) -> Any:
         stack.push_async_callback(agent.aclose)
         policy = PermissionPolicy("edit")
 
-        yield CommandContext(settings, Opened(agent, policy))
+        yield RecordingContext(settings, Opened(agent, policy))
 
 
 @dataclass(frozen=True)
 class Row:
     """A command: how it is used, what completes its argument, an argument that is refused, and what comes of it as the
-    first line of a prompt, where nobody sits: words of what it writes, or of its refusal."""
+    first line of a prompt, without a person: words of what it writes, or of its refusal."""
 
     usage: str
     headless: str  # the line
@@ -124,8 +128,8 @@ class Row:
 COMMANDS = (
     Row("/help [name]", "/help", "/ask-advisor", completes="quit", wrong="nonsense"),
     Row("/model [name]", "/model openai/gpt-5.5", completes="openai/gpt-5.5"),
-    Row("/model [name]", "/model", refuses="name it behind the command: openai/gpt-5.5"),
-    Row("/provider [name]", "/provider", refuses="name it behind the command: openai", completes="anthropic"),
+    Row("/model [name]", "/model", refuses="name it after the command: openai/gpt-5.5"),
+    Row("/provider [name]", "/provider", refuses="name it after the command: openai", completes="anthropic"),
     Row("/provider [name]", "/provider openai", wrong="opneai"),
     Row("/effort [level]", "/effort low", completes="xhigh", wrong="hihg"),
     Row("/advisor [text]", "/advisor openai/gpt-5.5", completes="off", refuses="(?i)advisor"),
@@ -144,14 +148,14 @@ COMMANDS = (
     Row("/export [form] [file]", "/export md x.md", refuses="not kept", completes="bundle", wrong="pdf"),
     Row("/copy", "/copy", refuses="no terminal whose clipboard", wrong="x"),
     Row("/agents", "/agents", "root  idle", wrong="x"),
-    Row("/send <agent> <text>", "/send nobody hello", refuses="none of the living agents"),
+    Row("/send <agent> <text>", "/send nobody hello", refuses="not one of the living agents"),
     Row("/stop [name]", "/stop", wrong="nobody"),
     Row("/tasks", "/tasks", "nothing in the background", wrong="x"),
     Row("/detach <job>", "/detach job:9", refuses="no job 'job:9'; running: none"),
     Row("/permissions [mode]", "/permissions plan", "look only", completes="full", wrong="everything"),
     Row("/tools", "/tools", "Read", wrong="x"),
     Row("/skills", "/skills", refuses="There are no skills", wrong="x"),
-    Row("/mcp", "/mcp", refuses="No MCP server is set", wrong="x"),
+    Row("/mcp", "/mcp", refuses="No MCP server is configured", wrong="x"),
     Row("/memory", "/memory", "#note writes to", wrong="x"),
     Row("/init", "/init", wrong="x"),
     Row("/config [name]", "/config permission_mode", "permission_mode", wrong="nonsense"),
@@ -172,7 +176,7 @@ def test_there_are_these_commands_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.headless)
-async def test_a_command_is_checked_completed_and_of_use_without_a_terminal(context: CommandContext, row: Row) -> None:
+async def test_a_command_is_checked_completed_and_run_without_a_terminal(context: RecordingContext, row: Row) -> None:
     command = built_in_commands()[row.usage.split()[0][1:]]
     assert command.usage.startswith(row.usage)
     assert command.usage in await context.do(f"/help {command.name}")
@@ -184,16 +188,16 @@ async def test_a_command_is_checked_completed_and_of_use_without_a_terminal(cont
         with pytest.raises(UsageError):
             await context.do(f"/{command.name} {row.wrong}")
     written: list[str] = []
-    headless_command = run_headless_command(f"{row.headless}\nGo on.", context.settings, context.opened, written.append)
+    work = run_headless_command(f"{row.headless}\nGo on.", context.settings, context.opened, written.append)
     if row.refuses:
         with pytest.raises(UsageError, match=row.refuses):
-            await headless_command
+            await work
     else:
-        assert (await headless_command).endswith("Go on.")
+        assert (await work).endswith("Go on.")
         assert re.search(row.writes, "".join(written))
 
 
-async def test_what_compactions_have_saved_is_told(context: CommandContext) -> None:
+async def test_what_compactions_have_saved_is_told(context: RecordingContext) -> None:
     agent = context.opened.agent
     assert "compaction" not in await context.do("/context")
     for number in range(6):
@@ -221,7 +225,7 @@ def test_what_is_a_command(line: str, found: tuple[str, str] | None) -> None:
     assert split_command(line) == found
 
 
-async def test_wrong_names_and_arguments_are_told(context: CommandContext) -> None:
+async def test_wrong_names_and_arguments_are_told(context: RecordingContext) -> None:
     with pytest.raises(UsageError, match="Did you mean /model"):
         await context.do("/modle x")
     with pytest.raises(UsageError, match=r"one of .*high.* not 'hihg'. Did you mean high"):
@@ -230,17 +234,17 @@ async def test_wrong_names_and_arguments_are_told(context: CommandContext) -> No
         await context.do("/send root/a")
     with pytest.raises(UsageError, match="takes no 'now'"):
         await context.do("/quit now")
-    with pytest.raises(UsageError, match="is none of the living agents"):
+    with pytest.raises(UsageError, match="is not one of the living agents"):
         await context.do("/send nobody hello")
 
 
-async def test_the_desk_without_a_person_says_what_to_name(context: CommandContext) -> None:
+async def test_without_a_person_it_is_said_what_to_name(context: RecordingContext) -> None:
     with pytest.raises(UsageError, match="name it"):
         await context.do("/model")
     assert [one.label for one in context.offered] == ["openai/gpt-5.5", "anthropic/opus"]
 
 
-async def test_switching(context: CommandContext) -> None:
+async def test_switching(context: RecordingContext) -> None:
     context.picks = ["openai/gpt-5.5"]
     await context.do("/model")
     await context.do("/effort high")
@@ -250,10 +254,10 @@ async def test_switching(context: CommandContext) -> None:
     assert "Mode plan" in await context.do("/permissions")
     await context.do("/vim on")
     await context.do("/theme light")
-    assert context.manners == [("vim", "on"), ("theme", "light")]
+    assert context.display == [("vim", "on"), ("theme", "light")]
 
 
-async def test_looking(context: CommandContext) -> None:
+async def test_looking(context: RecordingContext) -> None:
     await context.opened.agent.run("a question")
     assert "/ask-advisor" in await context.do("/help")
     assert "/send <agent> <text>" in await context.do("/help send")
@@ -274,7 +278,7 @@ async def test_looking(context: CommandContext) -> None:
     assert by_model.split()[1:] == by_role.split()[1:]  # tokens, the cache's share and USD
 
 
-async def test_doing(context: CommandContext) -> None:
+async def test_doing(context: RecordingContext) -> None:
     await context.opened.agent.run("a question")
     await context.do("/copy")
     assert context.copied == "The answer."
@@ -286,7 +290,7 @@ async def test_doing(context: CommandContext) -> None:
     assert context.left
 
 
-async def test_commands_of_ones_own(context: CommandContext, tmp_path: Path) -> None:
+async def test_commands_of_ones_own(context: RecordingContext, tmp_path: Path) -> None:
     for directory, text in ((context.settings.config_dir, "mine $ARGUMENTS"), (tmp_path / ".sagent", "theirs")):
         (directory / "commands").mkdir(parents=True)
         (directory / "commands" / "fix.md").write_text(text)
@@ -303,7 +307,7 @@ async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(tmp_pa
     log.append("opened", opened(session.id, "root", str(tmp_path), {}))
     model = ScriptedModel("The answer.")
     agent = Agent(model, resources=Resources(log=log))
-    context = CommandContext(settings, Opened(agent, PermissionPolicy("edit")))
+    context = RecordingContext(settings, Opened(agent, PermissionPolicy("edit")))
     await agent.run("my key is sk-abcdefghijklmnopqrstuvwxyz")
     assert "1 that looked like secrets" in await context.do("/export md talk.md")
     text = (tmp_path / "talk.md").read_text()
@@ -341,7 +345,7 @@ def test_a_command_of_ones_own_has_a_description() -> None:
     assert own_command("x", "Text\nmore").help == "Text"
 
 
-async def test_a_command_as_the_first_line_of_a_prompt(context: CommandContext, tmp_path: Path) -> None:
+async def test_a_command_as_the_first_line_of_a_prompt(context: RecordingContext, tmp_path: Path) -> None:
     (tmp_path / ".sagent" / "commands").mkdir(parents=True)
     (tmp_path / ".sagent" / "commands" / "fix.md").write_text("Fix $ARGUMENTS.")
     said: list[str] = []

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.needs("tmux")
 
 BROKEN = """
 import sys
-from sagent.repl import {module}
+from {package} import {module}
 from sagent.bin.cli import main
 def broken(*_):
     raise ZeroDivisionError("a defect of the display")
@@ -76,7 +76,7 @@ def test_while_a_hundred_megabytes_come_one_types_and_memory_is_bounded(console:
 
 @pytest.mark.parametrize("name", ["render_block", "render_piece", "reduce", "expand"])
 def test_a_display_that_fails_leaves_plain_text_and_the_session_goes_on(console: Console, name: str) -> None:
-    console.program = [sys.executable, "-c", BROKEN.format(module="story", name=name)]
+    console.program = [sys.executable, "-c", BROKEN.format(package="sagent.repl.terminal", module="painter", name=name)]
     console.serve([Turn(text="The **first** answer.\n\nIts end.", calls=(Call("Bash", {"command": "echo x"}),)),
                    Turn(text="The second answer.")])  # fmt: skip
     console.start("--permission-mode", "full")
@@ -91,7 +91,7 @@ def test_a_display_that_fails_leaves_plain_text_and_the_session_goes_on(console:
 
 @pytest.mark.parametrize("name", ["render_panel", "render_status"])
 def test_a_panel_that_fails_does_so_alone(console: Console, name: str) -> None:
-    console.program = [sys.executable, "-c", BROKEN.format(module="repl", name=name)]
+    console.program = [sys.executable, "-c", BROKEN.format(package="sagent.repl", module="status", name=name)]
     console.serve([Turn(text="The first answer.", pieces=3, gap=0.05), Turn(text="The second answer.")])
     console.start(ready="›")
     console.type("hello")
@@ -103,7 +103,11 @@ def test_a_panel_that_fails_does_so_alone(console: Console, name: str) -> None:
 
 
 def test_a_key_whose_doing_fails_is_told_and_the_session_goes_on(console: Console) -> None:
-    console.program = [sys.executable, "-c", BROKEN.format(module="repl", name="Repl.expand")]
+    console.program = [
+        sys.executable,
+        "-c",
+        BROKEN.format(package="sagent.repl", module="input", name="InputActions.expand"),
+    ]
     console.serve([Turn(text="The first answer."), Turn(text="The second answer.")])
     console.start()
     console.type("hello")

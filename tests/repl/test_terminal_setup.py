@@ -76,13 +76,13 @@ def test_without_a_key_there_is_a_guide_and_login_tests_and_keeps_one(console: C
     console.until("› a message too early", gone="▸")
     console.keys("C-u")
     console.type("/login anthropic")
-    console.until("Key of anthropic (not shown):")
+    console.until("Key for anthropic (not shown):")
     console.type("a-wrong-key")
     console.until("The key was not kept", "invalid x-api-key")
     console.type("/login anthropic")
     console.until("(not shown): ")
     console.type("the-right-key")
-    screen = console.until("It works; it is kept in", "│ $0")
+    screen = console.until("The key works; it is kept in", "│ $0")
     assert "right-key" not in screen
     file = Path(console.environment["HOME"]) / ".config" / "sagent" / "config.toml"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -104,7 +104,7 @@ def test_a_key_is_tested_where_the_environment_says_and_sent_nowhere_else(consol
     console.type("/login anthropic")
     console.until("(not shown): ")
     console.type("the-right-key")
-    console.until("It works; it is kept in", "alone")
+    console.until("The key works; it is kept in", "only")
     assert config.stat().st_mode & 0o777 == 0o600
     kept = tomllib.loads(config.read_text())["providers"]
     assert kept == {"anthropic": {"base_url": door, "api_key": "the-right-key"}, "openai": {"api_key": ""}}
@@ -126,7 +126,7 @@ def test_a_keyring_keeps_a_key_where_there_is_one(console: Console, door: str, t
     console.type("/login anthropic")
     console.until("(not shown): ")
     console.type("the-right-key")
-    console.until("Where is it to be kept?", "❯ in the keyring")
+    console.until("Where should it be kept?", "❯ in the keyring")
     console.keys("Enter")
     console.until("it is kept in the keyring", "│ $0")
     assert (tmp_path / "kept").read_text() == "the-right-key"

@@ -22,5 +22,5 @@ def run_doctor(argv: Sequence[str]) -> int:
     from sagent.repl.doctor import examine
 
     found = asyncio.run(examine(settings))
-    write(binary_safe(sys.stdout), [Table(tuple((f"{MARKS[each.state]} {each.what}", each.told) for each in found))])
+    write(binary_safe(sys.stdout), [Table(tuple((f"{MARKS[each.state]} {each.what}", each.detail) for each in found))])
     return 1 if any(each.state == "bad" for each in found) else 0

@@ -1,1 +1,1 @@
-"""The slash commands, by what they are about."""
+"""The slash commands."""

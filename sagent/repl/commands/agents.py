@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from sagent.agent import Agent
 from sagent.errors import UsageError
 from sagent.peer import JobStatus
-from sagent.repl.commands.command import command
-from sagent.repl.commands.context import CommandContext
-from sagent.repl.view.lines import Line, one_line
+from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.view.figures import count, duration, money
+from sagent.repl.view.lines import Span, one_line
+from sagent.repl.view.table import table
 
 
 def _others(context: CommandContext) -> list[tuple[str, str]]:
@@ -23,34 +24,31 @@ def _all_jobs(context: CommandContext) -> Iterable[tuple[Agent, JobStatus]]:
 
 
 def _named(context: CommandContext, name: str) -> Agent:
-    """One agent. Raises UsageError naming those that live."""
+    """One agent. Raises UsageError naming those there are."""
     root = context.opened.agent
     found = [root] if name == root.path else list(root.peers(name))
     if len(found) == 1:
         return found[0]
     living = ", ".join(one.path for one in root.tree.living if one.path != root.path) or "none besides the root"
-    many = "may be several" if found else "is none"
-    raise UsageError(f"{name!r} {many} of the living agents: {living}")
+    wrong = "fits more than one" if found else "is not one"
+    raise UsageError(f"{name!r} {wrong} of the living agents: {living}")
 
 
 @command(name="agents")
 async def list_agents(context: CommandContext) -> None:
-    """The agents of this session's tree: state, context, cost, jobs."""
-    from sagent.repl.view.transcript import count, money
-
-    rows: list[Line] = []
-    for agent in context.opened.agent.tree.living:
-        now = agent.status()
-        depth = "  " * now.path.count("/")
-        jobs = f"  {len(now.jobs)} jobs" if now.jobs else ""
-        told = f"  {now.state}  {now.model}  {count(now.context_tokens)} tok  {money(now.usd_tree)}{jobs}"
-        rows.append((("class:news", f"  {depth}{now.path}"), ("class:dim", told)))
-    context.write(rows)
+    """Show the agents of this session's tree."""
+    rows: list[list[Span]] = []
+    for now in (agent.status() for agent in context.opened.agent.tree.living):
+        figures = [now.state, now.model, f"{count(now.context_tokens)} tok", money(now.usd_tree)]
+        figures += [f"{len(now.jobs)} jobs"] if now.jobs else []
+        path = "  " * now.path.count("/") + now.path
+        rows.append([("class:news", path), *(("class:dim", figure) for figure in figures)])
+    context.write(table(rows))
 
 
 @command(complete=_others)
 async def send(context: CommandContext, agent: str, text: str) -> None:
-    """Send a message to an agent of the tree."""
+    """Send a message to an agent."""
     found = _named(context, agent)
     found.send(text)
     context.say(f"Sent to {found.path}")
@@ -62,7 +60,10 @@ def _stoppable(context: CommandContext) -> list[tuple[str, str]]:
 
 @command(complete=_stoppable)
 async def stop(context: CommandContext, name: str = "") -> None:
-    """Stop an agent's turn, or a job, by name; without one the turn in progress."""
+    """Stop the turn, an agent or a job.
+
+    Without a name it is the turn in progress that ends.
+    """
     root = context.opened.agent
     if not name:
         root.interrupt()
@@ -79,21 +80,25 @@ async def stop(context: CommandContext, name: str = "") -> None:
 
 @command(name="tasks")
 async def list_tasks(context: CommandContext) -> None:
-    """Calls in the background, those that have ended included."""
-    from sagent.repl.view.transcript import duration
+    """List the calls in the background.
 
-    rows: list[Line] = []
+    Those that have ended are shown too.
+    """
+    rows: list[list[Span]] = []
     for agent, job in _all_jobs(context):
         who = "" if agent.path == "root" else f"{agent.path} "
         style = {"running": "class:working", "done": "class:done"}.get(job.state, "class:failed")
-        told = f"  {duration(job.seconds)}  {job.tool} {one_line(job.what)}"
-        rows.append((("class:news", f"  {who}{job.name} "), (style, job.state), ("class:dim", told)))
-    context.write(rows or [(("class:dim", "  nothing in the background"),)])
+        what = (duration(job.seconds), f"{job.tool} {one_line(job.what)}")
+        rows.append([("class:news", f"{who}{job.name}"), (style, job.state), *(("class:dim", text) for text in what)])
+    context.write(table(rows or [[("class:dim", "nothing in the background")]]))
 
 
 @command(complete=_jobs)
 async def detach(context: CommandContext, job: str) -> None:
-    """Let a job outlive this session, and say where its output goes."""
+    """Let a job go on after this session.
+
+    It says where the output goes.
+    """
     for agent, one in _all_jobs(context):
         if one.name == job:
             context.say(agent.detach_job(job))

@@ -1,16 +1,82 @@
-"""Slash commands: one decorated function each. Its docstring is the help, its parameters are the arguments."""
+"""Slash commands: decorated functions whose docstring is the help and whose parameters are the arguments."""
 
 import inspect
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Concatenate, Literal, ParamSpec, get_args, get_origin, get_type_hints
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import (
+    TYPE_CHECKING,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.repl.commands.context import CommandContext
+from sagent.repl.terminal.picker import Option
+from sagent.repl.view.lines import Line
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.repl.opening import Opened
 
 P = ParamSpec("P")
+T = TypeVar("T")
+DisplaySetting = Literal["theme", "vim"]
+
+
+class CommandContext(Protocol):
+    """What a slash command works with: a session, and the person where there is one."""
+
+    @property
+    def settings(self) -> "Settings":
+        """The settings in force. Raises UsageError while they load."""
+        ...
+
+    @property
+    def opened(self) -> "Opened":
+        """The session. Raises UsageError while there is none."""
+        ...
+
+    @property
+    def commands(self) -> Mapping[str, "Command"]: ...
+
+    def write(self, lines: Sequence[Line]) -> None:
+        """Show lines."""
+
+    def say(self, text: str) -> None:
+        """Show a sentence."""
+
+    async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
+        """Have the person choose; None for nothing. Raises UsageError where nobody can."""
+
+    async def line(self, label: str, *, secret: bool = False) -> str | None:
+        """Have the person type a line. Raises UsageError where nobody can."""
+
+    def prompt(self, text: str) -> None:
+        """Send a message as if the person had typed it."""
+
+    def rewound(self, text: str) -> None:
+        """The conversation went back: put `text` into the input, to be edited."""
+
+    def copy(self, text: str) -> None:
+        """Put a text into the clipboard."""
+
+    def reopen(self, settings: "Settings") -> None:
+        """Close the session and open another. Raises UsageError where that cannot be."""
+
+    def set_display(self, what: DisplaySetting, value: str) -> None:
+        """Change the theme, or vi keys ("on", "off", "" for the other)."""
+
+    def leave(self) -> None: ...
+
+
 Completions = Callable[[CommandContext], Iterable[tuple[str, str]]]
 """What may stand as the first argument, each with a few words about it."""
 
@@ -34,6 +100,10 @@ class Command:
     arguments: tuple[Argument, ...]
     run: Callable[[CommandContext, Mapping[str, str]], Awaitable[None]]
     complete: Completions | None = None
+
+    @property
+    def summary(self) -> str:
+        return self.help.partition("\n")[0]
 
     @property
     def usage(self) -> str:
@@ -61,8 +131,6 @@ class Command:
     def _checked(self, argument: Argument, word: str) -> str:
         if not argument.choices or word in argument.choices:
             return word
-        from difflib import get_close_matches
-
         near = get_close_matches(word, argument.choices, 1, 0.5)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise UsageError(f"/{self.name}: {argument.name} is one of {', '.join(argument.choices)}, not {word!r}.{hint}")
@@ -90,8 +158,8 @@ def command(
         def call(context: CommandContext, given: Mapping[str, str]) -> Awaitable[None]:
             return run(context, **given)  # pyright: ignore[reportCallIssue] -- `read` made them of its own parameters
 
-        told = inspect.cleandoc(run.__doc__ or "")
-        return Command(name or run.__name__.strip("_").replace("_", "-"), told, arguments, call, complete)
+        text = inspect.cleandoc(run.__doc__ or "")
+        return Command(name or run.__name__.strip("_").replace("_", "-"), text, arguments, call, complete)
 
     return make
 
@@ -112,12 +180,10 @@ def split_command(text: str) -> tuple[str, str] | None:
     return (match[1], match[2] or "") if match else None
 
 
-async def carry_out(commands: Mapping[str, Command], context: CommandContext, name: str, text: str) -> None:
-    """Run a command by name. Raises UsageError for one that is not there, with the nearest, and what it raises."""
-    found = commands.get(name)
+async def run_command(context: CommandContext, name: str, text: str) -> None:
+    """Run a command by name. Raises UsageError where there is none, with the nearest one, and what it raises."""
+    found = context.commands.get(name)
     if found is None:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, commands, 1, 0.6)
+        near = get_close_matches(name, context.commands, 1, 0.6)
         raise UsageError(f"There is no command /{name}. {f'Did you mean /{near[0]}?' if near else 'See /help.'}")
     await found.run(context, found.read(text))

@@ -1,73 +1,68 @@
 """Commands about the conversation itself."""
 
-from typing import TYPE_CHECKING
+import asyncio
 
 from sagent.errors import UsageError
 from sagent.peer import Compact
-from sagent.repl.commands.command import command
-from sagent.repl.commands.context import CommandContext
+from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.view.figures import count, money
+from sagent.repl.view.lines import Line, Span
+from sagent.repl.view.table import table
 
-if TYPE_CHECKING:
-    from sagent.repl.view.lines import Line
+_BAR = 30  # columns
 
 
 def _names(context: CommandContext) -> list[tuple[str, str]]:
-    from sagent.repl.commands.registry import all_commands
-
-    return [(name, one.help.split("\n", 1)[0]) for name, one in sorted(all_commands(context.settings).items())]
+    return [(name, one.summary) for name, one in sorted(context.commands.items())]
 
 
 @command(name="help", complete=_names)
 async def show_help(context: CommandContext, name: str = "") -> None:
-    """Commands and keys; of one command all there is to know."""
-    from sagent.repl.commands.registry import all_commands
-
-    commands = all_commands(context.settings)
+    """List commands and keys, or describe a command."""
     if name:
-        found = commands.get(name.removeprefix("/"))
+        found = context.commands.get(name.removeprefix("/"))
         if found is None:
             raise UsageError(f"There is no command {name!r}. See /help.")
         choices = [f"{one.name}: {', '.join(one.choices)}" for one in found.arguments if one.choices]
         lines = [found.usage, *found.help.split("\n"), *choices]
         context.write([(("class:tool" if not number else "", line),) for number, line in enumerate(lines)])
         return
-    width = max(len(one.usage) for one in commands.values())
-    rows: list[Line] = [
-        (("class:tool", f"  {one.usage:{width}}"), ("class:dim", f"  {one.help.split(chr(10), 1)[0]}"))
-        for _, one in sorted(commands.items())
-    ]
-    keys = [(("class:tool", f"  {key:{width}}"), ("class:dim", f"  {what}")) for key, what in KEYS]
-    context.write([(("class:heading", "Commands"),), *rows, (), (("class:heading", "Keys"),), *keys])
+    commands = [(one.usage, one.summary) for _, one in sorted(context.commands.items())]
+    rows = table([("class:tool", usage), ("class:dim", what)] for usage, what in (*commands, *KEYS))
+    heading: list[Line] = [(("class:heading", "Commands"),), (("class:heading", "Keys"),)]
+    context.write([heading[0], *rows[: len(commands)], (), heading[1], *rows[len(commands) :]])
 
 
 KEYS = (
-    ("Enter", "send; while work is in progress it is read before the next model call"),
-    ("Tab", "while work is in progress: keep for when it is done; Up takes it back"),
-    ("Alt-Enter, \\ Enter, Ctrl-J", "a new line"),
-    ("Esc", "interrupt; twice, when nothing is in progress: back to an earlier request"),
-    ("Ctrl-B", "let the running call go on in the background"),
-    ("Ctrl-O", "show all of the last call, thought or advice; again for the one before"),
-    ("Ctrl-R", "search what was typed before"),
+    ("Enter", "send; a running turn reads it at its next step"),
+    ("Tab", "queue until the turn ends; Up takes it back"),
+    ("Alt-Enter, \\ Enter, Ctrl-J", "insert a new line"),
+    ("Esc", "interrupt; Esc Esc: back to an earlier request"),
+    ("Ctrl-B", "move the running call to the background"),
+    ("Ctrl-O", "expand the last call, thought or advice"),
+    ("Ctrl-R", "search the history"),
     ("Ctrl-X Ctrl-E", "write in $EDITOR"),
-    ("@path, Ctrl-V", "attach a file, an image or a PDF; the image in the clipboard"),
-    ("!command", "run a command and share what it prints"),
-    ("#note", "write into the project's AGENTS.md"),
-    ("Ctrl-C, Ctrl-D", "clear, interrupt, twice: quit; quit"),
+    ("@path", "attach a file, an image or a PDF"),
+    ("Ctrl-V", "attach the image in the clipboard"),
+    ("!command", "run a command; the model reads its output"),
+    ("#note", "add a note to the project's AGENTS.md"),
+    ("Ctrl-C", "clear or interrupt; twice: quit"),
+    ("Ctrl-D", "quit"),
 )
-"""What keys do, for /help; docs/keys.md says more."""
+"""For /help; docs/keys.md says more."""
 
 
 @command(name="quit")
 async def leave(context: CommandContext) -> None:
-    """Leave; the session can be resumed."""
+    """Quit; the session can be resumed."""
     context.leave()
 
 
 @command()
 async def compact(context: CommandContext, text: str = "") -> None:
-    """Make the context smaller; what is said behind it is what matters."""
+    """Shrink the context; the text says what to keep."""
     context.opened.agent.apply(Compact(hints=text))
-    context.say("The context is made smaller before the next model call.")
+    context.say("The context will be made smaller before the next model call.")
 
 
 @command()
@@ -79,9 +74,10 @@ async def clear(context: CommandContext) -> None:
 
 @command()
 async def context(context: CommandContext) -> None:
-    """What fills the window, as a bar and a list, and what compactions have saved."""
-    from sagent.repl.view.transcript import count
+    """Show what fills the context window.
 
+    And what compactions have saved.
+    """
     status = context.opened.agent.status()
     size, window = status.context_tokens, status.window
     whole = max(size, 1) if not window else window if size > window // 10 else window // 10  # nearly empty: a tenth
@@ -89,26 +85,22 @@ async def context(context: CommandContext) -> None:
     kinds = sorted(status.holds.items(), key=lambda item: -item[1])
     bar: list[tuple[str, str]] = []
     for number, (_, tokens) in enumerate(kinds):
-        bar.append((styles[min(number, len(styles) - 1)], "█" * round(50 * tokens / whole)))
+        bar.append((styles[min(number, len(styles) - 1)], "█" * max(round(_BAR * tokens / whole), not number)))
     filled = sum(len(text) for _, text in bar)
-    bar.append(("class:dim", "░" * max(50 - filled, 0)))
+    bar.append(("class:dim", "░" * max(_BAR - filled, 0)))
     share = f", {size / window:.0%} of {count(window)}" if window else ""
-    rows: list[Line] = [
-        (
-            (styles[min(number, len(styles) - 1)], "  ■ "),
-            ("", f"{kind:28}"),
-            ("class:dim", f"{count(tokens):>8}  {tokens / max(size, 1):4.0%}"),
-        )
-        for number, (kind, tokens) in enumerate(kinds)
-    ]
-    part = ("class:dim", f"  of {count(whole)}")
-    context.write([(("", f"About {count(size)} tokens{share}"),), (*bar, part), *rows, *await _saved(context)])
+    rows: list[list[Span]] = []
+    for number, (kind, tokens) in enumerate(kinds):
+        figures = (count(tokens), f"{tokens / max(size, 1):.0%}")
+        style = styles[min(number, len(styles) - 1)]
+        rows.append([(style, "■"), ("", kind), *(("class:dim", figure) for figure in figures)])
+    bar.append(("class:dim", f"  of {count(whole)}"))
+    lines = table(rows, right=(2, 3))
+    context.write([(("", f"About {count(size)} tokens{share}"),), tuple(bar), *lines, *await _saved(context)])
 
 
-async def _saved(context: CommandContext) -> "list[Line]":
-    """What compactions have saved, as the last turn told; while one is in progress that is not known."""
-    from sagent.repl.view.transcript import count, money
-
+async def _saved(context: CommandContext) -> list[Line]:
+    """What compactions have saved, as of the last turn; while one is in progress that is not known."""
     agent = context.opened.agent
     try:
         saving = None if agent.running else (await agent.wait()).saving
@@ -135,7 +127,7 @@ async def copy(context: CommandContext) -> None:
 
 @command()
 async def init(context: CommandContext) -> None:
-    """Have the model write AGENTS.md for this project."""
+    """Have the model write AGENTS.md."""
     from sagent.repl.project import instructions_file
 
     path = instructions_file(context.settings.cwd)
@@ -149,15 +141,16 @@ async def init(context: CommandContext) -> None:
 
 @command()
 async def memory(context: CommandContext) -> None:
-    """The instruction files that this session began with, and where #notes go."""
-    import asyncio
+    """Show the instruction files in use.
 
+    And where #notes go.
+    """
     from sagent.context.instructions import gather
     from sagent.repl.project import instructions_file
 
     settings = context.settings
     found = await asyncio.to_thread(gather, settings.cwd, settings.config_dir, settings.add_dirs)
-    rows: list[Line] = [(("", f"  {path}"), ("class:dim", f"  {path.stat().st_size} bytes")) for path in found.files]
-    rows = rows or [(("class:dim", "  none"),)]
+    rows = [[("", str(path)), ("class:dim", f"{path.stat().st_size} bytes")] for path in found.files]
+    lines = table(rows or [[("class:dim", "none")]])
     notes = instructions_file(settings.cwd)
-    context.write([(("class:heading", "Instructions"),), *rows, (("class:dim", f"#note writes to {notes}"),)])
+    context.write([(("class:heading", "Instructions"),), *lines, (("class:dim", f"#note writes to {notes}"),)])

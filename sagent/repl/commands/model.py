@@ -1,21 +1,22 @@
-"""Commands about who answers: model, provider, effort, advisor."""
+"""Commands about models: provider, model, effort, advisor."""
 
 import asyncio
 from dataclasses import replace
 from typing import Literal
 
 from sagent.errors import UsageError
-from sagent.model import Effort
+from sagent.model import EFFORTS, Effort
 from sagent.peer import Consult, Switch
-from sagent.repl.commands.command import command
-from sagent.repl.commands.context import CommandContext
+from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
+
+_TOGGLES = (("off", "ask no advisor"), ("on", "as before"))
 
 
 def _rows(context: CommandContext) -> list[tuple[str, str]]:
-    """The models that can be used, each with window and price: those of which both are known first."""
+    """The models that can be used, each with window and price; those of which both are known come first."""
     lines = (line.partition(": ") for line in context.opened.agent.catalog().splitlines())
-    found = [(name, told) for name, colon, told in lines if colon and "/" in name]
+    found = [(name, about) for name, colon, about in lines if colon and "/" in name]
     providers = list(dict.fromkeys(name.partition("/")[0] for name, _ in found))
     found.sort(key=lambda row: row[0], reverse=True)  # later versions come first
     return sorted(found, key=lambda row: (providers.index(row[0].partition("/")[0]), "unknown" in row[1]))
@@ -23,7 +24,7 @@ def _rows(context: CommandContext) -> list[tuple[str, str]]:
 
 async def _pick_model(context: CommandContext, title: str, *more: tuple[str, str]) -> str | None:
     rows = await asyncio.to_thread(_rows, context)
-    options = [Option(name, name, told) for name, told in (*more, *rows)]
+    options = [Option(name, name, about) for name, about in (*more, *rows)]
     if not options:
         raise UsageError("No other model is known here; name one: /model provider/model")
     return await context.pick(title, options)
@@ -31,7 +32,10 @@ async def _pick_model(context: CommandContext, title: str, *more: tuple[str, str
 
 @command(complete=_rows)
 async def model(context: CommandContext, name: str = "") -> None:
-    """Switch to another model from the next call on; without a name choose from a list."""
+    """Switch to another model.
+
+    It is used from the next call on. Without a name, choose from a list.
+    """
     chosen = name or await _pick_model(context, "Which model?")
     if chosen:
         _take(context, chosen)
@@ -45,8 +49,8 @@ def _take(context: CommandContext, name: str) -> None:
         from sagent.config.servers import provider_of
 
         settings = context.settings
-        told = provider_of(name, settings.providers)
-        if told and told != (settings.provider or "openai-compatible"):  # what was said of another is not meant for it
+        named = provider_of(name, settings.providers)
+        if named and named != (settings.provider or "openai-compatible"):  # these settings are meant for another
             settings = replace(settings, provider=None, base_url=None)
         context.reopen(replace(settings, model=name))
         return
@@ -60,40 +64,41 @@ def _providers(context: CommandContext) -> list[tuple[str, str]]:
 
 @command(complete=_providers)
 async def provider(context: CommandContext, name: str = "") -> None:
-    """Switch to a provider's usual model; without a name choose from a list."""
+    """Switch to a provider's default model.
+
+    Without a name, choose from a list.
+    """
     from sagent.providers.registry import row_named
 
     rows = {key: own.row for key, own in context.settings.providers.items()}
     if not name:
         known = await asyncio.to_thread(_providers, context)
-        name = (
-            await context.pick("Which provider?", [Option(one, one, row_named(one, rows).default) for one, _ in known])
-            or ""
-        )
+        options = [Option(one, one, row_named(one, rows).default) for one, _ in known]
+        name = await context.pick("Which provider?", options) or ""
     if name:
         row = row_named(name, rows)
         if not row.default:
-            raise UsageError(f"{row.name} has no usual model; name one: /model {row.name}/MODEL")
+            raise UsageError(f"{row.name} has no default model; name one: /model {row.name}/MODEL")
         _take(context, f"{row.name}/{row.default}")
 
 
 @command()
 async def effort(context: CommandContext, level: Effort | Literal[""] = "") -> None:
-    """How hard the model thinks; without a level choose from a list."""
-    from sagent.model import EFFORTS
+    """Set how hard the model thinks.
 
+    Without a level, choose from a list.
+    """
     chosen = level or await context.pick("Which effort?", [Option(one, one) for one in EFFORTS])
     if chosen:
         context.opened.agent.apply(Switch(effort=chosen))
 
 
 def _advisors(context: CommandContext) -> list[tuple[str, str]]:
-    toggles = [("off", "no advisor is asked"), ("on", "as before")]
-    return [*toggles, ("rate good", "its last advice helped"), ("rate bad", "it did not"), *_rows(context)]
+    return [*_TOGGLES, ("rate good", "its last advice helped"), ("rate bad", "it did not"), *_rows(context)]
 
 
 def _rate(context: CommandContext, word: str = "", name: str = "") -> None:
-    """Keep what the person thinks of the last advice."""
+    """Record the person's rating of the last advice."""
     advisory = context.opened.agent.advisory
     if word not in ("good", "bad") or advisory is None:
         raise UsageError("Say /advisor rate good or /advisor rate bad, with a name where there are several advisors.")
@@ -102,18 +107,23 @@ def _rate(context: CommandContext, word: str = "", name: str = "") -> None:
 
 @command(complete=_advisors)
 async def advisor(context: CommandContext, text: str = "") -> None:
-    """Who advises: [name=]provider/model[,effort=...], off, on, rate good or rate bad; or choose from a list."""
+    """Set, mute or rate the advisor.
+
+    Say [name=]provider/model[,effort=...], off, on, rate good or rate bad; or choose from a list.
+    """
     word, _, rest = text.partition(" ")
     if word == "rate":
         _rate(context, *rest.split())
         return
-    first = (("off", "no advisor is asked"), ("on", "as before"))
-    chosen = text or await _pick_model(context, "Which advisor?", *first)
+    chosen = text or await _pick_model(context, "Which advisor?", *_TOGGLES)
     if chosen:
         context.opened.agent.apply(Switch(advisor=chosen))
 
 
 @command()
 async def ask_advisor(context: CommandContext, text: str = "") -> None:
-    """Have the advisor look at the conversation now, with a question or without one."""
+    """Ask the advisor about the conversation now.
+
+    A question is optional.
+    """
     context.opened.agent.apply(Consult(question=text))

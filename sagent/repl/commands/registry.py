@@ -1,11 +1,10 @@
-"""All commands by name: ours, and the person's own from `commands/*.md`."""
+"""All commands by name: the built-in ones, and the person's from `commands/*.md`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.repl.commands.command import Argument, Command
-from sagent.repl.commands.context import CommandContext
+from sagent.repl.commands.command import Argument, Command, CommandContext
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -16,7 +15,7 @@ MOST_BYTES = 200_000  # of a person's command
 
 
 def all_commands(settings: "Settings") -> Mapping[str, Command]:
-    """Ours win over the person's, theirs over the project's."""
+    """Built-in commands win over the person's, and those over the project's."""
     from sagent.context.instructions import repository_root
 
     root = repository_root(settings.cwd) or settings.cwd
@@ -25,10 +24,31 @@ def all_commands(settings: "Settings") -> Mapping[str, Command]:
 
 
 def built_in_commands() -> Mapping[str, Command]:
-    """Ours."""
-    from sagent.repl.commands import agents, conversation, extensions, model, money, session, setup, sharing
+    from sagent.repl.commands import (
+        agents,
+        conversation,
+        extensions,
+        login,
+        model,
+        money,
+        rewind,
+        session,
+        setup,
+        sharing,
+    )
 
-    modules: tuple[ModuleType, ...] = (conversation, model, money, session, sharing, agents, extensions, setup)
+    modules: Sequence[ModuleType] = (
+        agents,
+        conversation,
+        extensions,
+        login,
+        model,
+        money,
+        rewind,
+        session,
+        setup,
+        sharing,
+    )
     found = (one for module in modules for one in vars(module).values() if isinstance(one, Command))
     return {one.name: one for one in found}
 
@@ -51,18 +71,18 @@ def own_commands(directory: Path) -> Iterator[Command]:
 
 
 def own_command(name: str, text: str) -> Command:
-    """A command of the person's own. A head between lines of `---` may hold a `description:`."""
-    told = ""
+    """A command of the person's. A head between lines of `---` may hold a `description:`."""
+    summary = ""
     if text.startswith("---\n") and (end := text.find("\n---\n")) > 0:
         head, text = text[4:end], text[end + 5 :]
         found = (line.partition(":")[2].strip() for line in head.splitlines() if line.startswith("description:"))
-        told = next(found, "")
+        summary = next(found, "")
     body = text.strip()
 
     async def run(context: CommandContext, given: Mapping[str, str]) -> None:
         context.prompt(filled(body, given.get("text", "")))
 
-    first = told or next(iter(body.splitlines()), "")[:80]
+    first = summary or next(iter(body.splitlines()), "")[:80]
     return Command(name, first, (Argument("text", required=False, rest=True),), run)
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sagent.errors import UsageError
-from sagent.repl.commands.command import command
-from sagent.repl.commands.context import CommandContext
+from sagent.repl.commands.command import CommandContext, command
 
 if TYPE_CHECKING:
     from sagent.transcript.export import Exported
@@ -25,22 +24,24 @@ def _forms(context: CommandContext) -> Iterator[tuple[str, str]]:
 async def export(
     context: CommandContext, form: Literal["html", "md", "jsonl", "bundle", ""] = "", file: str = ""
 ) -> None:
-    """Write this session to a file for others: a page, Markdown, its entries, or a bundle. What looks like a secret is
-    taken out and counted."""
+    """Write this session to a file for others.
+
+    A page, Markdown, its entries, or a bundle. What looks like a secret is taken out and counted.
+    """
     session = context.opened.agent.log.path
     if not session:
         raise UsageError("This session is not kept, so there is nothing to export.")
     suffix = {"": "html", "bundle": "tar"}.get(form, form)
     path = context.settings.cwd / Path(file or f"{Path(session).name}.{suffix}").expanduser()
     done = await asyncio.to_thread(_write, Path(session), path, form or "html")
-    told = f"{done.secrets} that looked like secrets were taken out" if done.secrets else "nothing looks like a secret"
-    context.say(f"Exported to {path}; {told}: look before you share it.")
+    note = f"{done.secrets} that looked like secrets were taken out" if done.secrets else "nothing looks like a secret"
+    context.say(f"Exported to {path}; {note}: look before you share it.")
     for problem in done.problems[:10]:
         context.say(problem)
 
 
 def _write(session: Path, path: Path, form: Literal["html", "md", "jsonl", "bundle"]) -> "Exported":
-    from sagent.repl.login import write_private
+    from sagent.repl.settings_file import write_private
     from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
     from sagent.transcript.export_redaction import Redaction
 

@@ -1,1 +1,1 @@
-"""The terminal: keys in, rows out."""
+"""The terminal: keys, lists, questions, and the rows that are drawn."""

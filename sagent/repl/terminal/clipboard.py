@@ -29,7 +29,7 @@ PROGRAMS = "wl-paste, xclip, pngpaste, osascript or powershell.exe"
 
 
 def osc52(text: str) -> str:
-    """The sequence by which a terminal, also a distant one, is asked to put a text into the clipboard."""
+    """The sequence that asks a terminal, also a remote one, to put a text into the clipboard."""
     data = text.encode("utf-8", "replace")[:MOST_COPIED]
     return f"\x1b]52;c;{base64.b64encode(data).decode()}\x07"
 

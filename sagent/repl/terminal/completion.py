@@ -27,7 +27,6 @@ class InputCompleter(Completer):
         self._files, self._commands, self._arguments = files, commands, arguments
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What may stand where the cursor is."""
         del complete_event
         before = document.text_before_cursor
         if before.startswith("/") and "\n" not in before:

@@ -1,4 +1,4 @@
-"""What was typed, one file per project, loaded while nobody waits."""
+"""The input history, one file per project, loaded in the background."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ MOST_BYTES = 2_000_000  # of a file; when it is larger, the older half goes
 
 
 class ProjectHistory(History):
-    """Entries as JSON strings, one a line, newest last. Where they lie is told later, with `open`."""
+    """Entries as JSON strings, one a line, newest last, in the file that `open` names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,6 @@ class ProjectHistory(History):
         self._known.set()
 
     async def load(self) -> AsyncGenerator[str]:
-        """The entries, newest first."""
         await self._known.wait()
         if not self._loaded:
             older = await asyncio.to_thread(lambda: list(self.load_history_strings()))
@@ -38,7 +37,7 @@ class ProjectHistory(History):
             yield item
 
     def load_history_strings(self) -> Iterable[str]:
-        """The same from the file. What cannot be read is passed over."""
+        """The entries of the file, newest first; what cannot be read is skipped."""
         if self._path is None:
             return []
         try:
@@ -59,7 +58,7 @@ class ProjectHistory(History):
         return reversed(found)
 
     def store_string(self, string: str) -> None:
-        """Keep an entry, in a file that only its owner reads. A full disk is no reason to stop."""
+        """Append an entry to a file that only its owner can read. A full disk is ignored."""
         if self._path is None or len(string) > MOST_CHARACTERS:
             return
         try:

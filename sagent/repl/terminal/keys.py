@@ -1,10 +1,11 @@
-"""Keys and what they do. What they mean is the REPL's; here is only which key asks for it, and when."""
+"""Which key asks for what, and when; `KeyActions` does it."""
 
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import (
+    Always,
     Condition,
     Filter,
     has_completions,
@@ -19,8 +20,8 @@ from prompt_toolkit.keys import Keys
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sagent.repl.questions import Questions
     from sagent.repl.terminal.picker import Picker
+    from sagent.repl.terminal.questions import Questions
     from sagent.repl.terminal.screen import Screen
 
     Act = Callable[[Picker[object], KeyPressEvent], None]
@@ -43,13 +44,10 @@ class KeyActions(Protocol):
         ...
 
     @property
-    def questions(self) -> "Questions":
-        """What the person is asked."""
-        ...
+    def questions(self) -> "Questions": ...
 
     def submit(self, moment: Literal["now", "idle"]) -> None:
-        """Send what was typed."""
-        ...
+        """Send what was typed: to be read now, or when the turn would end."""
 
     def hold_paste(self, text: str) -> str:
         """Keep a long paste, and give its place holder."""
@@ -59,63 +57,52 @@ class KeyActions(Protocol):
         """Take the last queued message back into the input; False where there is none."""
         ...
 
+    def edit(self) -> None:
+        """Open the input in the person's editor."""
+
+    def paste_image(self) -> None:
+        """Attach the image in the clipboard."""
+
     def can_background(self) -> bool:
         """Whether a call runs that can go on in the background."""
         ...
 
     def background(self) -> None:
-        """Have what runs go on in the background."""
-        ...
+        """Move running calls to the background."""
 
     def interrupt(self) -> None:
-        """Stop the turn."""
-        ...
+        """Stop the turn, and shell commands of the person's."""
 
     def rewind(self) -> None:
-        """Go back to an earlier message."""
-        ...
+        """Choose an earlier request to go back to."""
 
     def clear_or_quit(self) -> None:
-        """Ctrl-C: clear the input, else interrupt, else quit when it is pressed twice."""
-        ...
+        """Clear the input, else interrupt; quit when pressed twice."""
 
-    def quit(self) -> None:
-        """Leave."""
-        ...
+    def quit(self) -> None: ...
 
     def expand(self) -> None:
-        """Show all there is to the last block that can be expanded."""
-        ...
+        """Show the last block that can be expanded in full; again, the one before."""
 
     def clear_screen(self) -> None:
         """Begin at the top of the screen."""
-        ...
-
-    def edit(self) -> None:
-        """Open the input in the person's editor."""
-        ...
-
-    def paste_image(self) -> None:
-        """Attach the image in the clipboard."""
-        ...
 
     def suspend(self) -> None:
         """Stop the process until it is brought back."""
-        ...
 
 
-def bind_keys(screen: "Screen", hands: KeyActions) -> KeyBindings:
-    """All of ours; prompt_toolkit's emacs and vi keys hold besides."""
+def bind_keys(screen: "Screen", actions: KeyActions) -> KeyBindings:
+    """All of ours; prompt_toolkit's emacs and vi keys work too."""
     keys = KeyBindings()
-    picking = Condition(lambda: hands.questions.picker is not None)
+    picking = Condition(lambda: actions.questions.picker is not None)
     typing = ~picking & ~is_searching
-    _bind_input(keys, screen, hands, typing)
-    _bind_turn(keys, screen, hands, typing)
-    _bind_picker(keys, hands, picking)
+    _bind_input(keys, screen, actions, typing)
+    _bind_turn(keys, screen, actions, typing)
+    _bind_picker(keys, actions, picking)
     return keys
 
 
-def _bind_input(keys: KeyBindings, screen: "Screen", hands: KeyActions, typing: Filter) -> None:  # noqa: C901 -- a table of keys
+def _bind_input(keys: KeyBindings, screen: "Screen", actions: KeyActions, typing: Filter) -> None:  # noqa: C901 -- a table of keys
     buffer = screen.buffer
     focused = typing & has_focus(buffer)
     empty = Condition(lambda: not buffer.text)
@@ -130,7 +117,7 @@ def _bind_input(keys: KeyBindings, screen: "Screen", hands: KeyActions, typing: 
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:
-            hands.submit("now")
+            actions.submit("now")
 
     @keys.add("escape", "enter", filter=focused)
     @keys.add("c-j", filter=focused)
@@ -160,82 +147,60 @@ def _bind_input(keys: KeyBindings, screen: "Screen", hands: KeyActions, typing: 
         elif is_completable(text := buffer.document.text_before_cursor):
             waiting = text  # they may be under way already, without a choice
             buffer.start_completion(select_first=True)
-        elif buffer.text.strip() and hands.busy:
-            hands.submit("idle")
+        elif buffer.text.strip() and actions.busy:
+            actions.submit("idle")
 
-    @keys.add("s-tab", filter=focused & has_completions)
-    def _(event: KeyPressEvent) -> None:
-        buffer.complete_previous()
+    keys.add("s-tab", filter=focused & has_completions)(_handler(buffer.complete_previous))
+    keys.add("c-x", "c-e", filter=focused)(_handler(actions.edit))
+    # in place of quoted insertion, which Ctrl-Q does too
+    keys.add("c-v", filter=focused & ~vi_navigation_mode)(_handler(actions.paste_image))
+    keys.add("c-x", "c-v", filter=focused)(_handler(actions.paste_image))
 
     @keys.add("up", filter=focused & empty & ~has_completions)
     def _(event: KeyPressEvent) -> None:
-        if not hands.recall_queued():
+        if not actions.recall_queued():
             buffer.auto_up()
 
     @keys.add(Keys.BracketedPaste, filter=focused)
     def _(event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
         if len(text) > LONG_PASTE or text.count("\n") > LONG_LINES:
-            text = hands.hold_paste(text)
+            text = actions.hold_paste(text)
         buffer.insert_text(text)
 
-    @keys.add("c-x", "c-e", filter=focused)
-    def _(event: KeyPressEvent) -> None:
-        hands.edit()
 
-    @keys.add("c-v", filter=focused & ~vi_navigation_mode)  # in place of quoted insertion, which Ctrl-Q does too
-    @keys.add("c-x", "c-v", filter=focused)
-    def _(event: KeyPressEvent) -> None:
-        hands.paste_image()
-
-
-def _bind_turn(keys: KeyBindings, screen: "Screen", hands: KeyActions, typing: Filter) -> None:
+def _bind_turn(keys: KeyBindings, screen: "Screen", actions: KeyActions, typing: Filter) -> None:
     buffer = screen.buffer
-    busy = Condition(lambda: hands.interruptible)
+    busy = Condition(lambda: actions.interruptible)
     vi_typing = vi_insert_mode & Condition(lambda: bool(buffer.text))
 
-    @keys.add("escape", filter=typing & has_completions)
-    def _(event: KeyPressEvent) -> None:
+    def close_completions() -> None:
         buffer.complete_state = None
 
-    @keys.add("escape", filter=typing & busy & ~has_completions & ~vi_typing)
-    def _(event: KeyPressEvent) -> None:
-        hands.interrupt()
-
-    @keys.add("escape", "escape", filter=typing & ~busy & ~vi_typing)
-    def _(event: KeyPressEvent) -> None:
-        hands.rewind()
-
-    @keys.add("c-b", filter=typing & Condition(hands.can_background))
-    def _(event: KeyPressEvent) -> None:
-        hands.background()
-
-    @keys.add("c-c")
-    def _(event: KeyPressEvent) -> None:
-        hands.clear_or_quit()
-
-    @keys.add("c-d", filter=typing & Condition(lambda: not buffer.text))
-    def _(event: KeyPressEvent) -> None:
-        hands.quit()
-
-    @keys.add("c-o", filter=typing)
-    def _(event: KeyPressEvent) -> None:
-        hands.expand()
-
-    @keys.add("c-l")
-    def _(event: KeyPressEvent) -> None:
-        hands.clear_screen()
-
-    @keys.add("c-z")
-    def _(event: KeyPressEvent) -> None:
-        hands.suspend()
+    table: tuple[tuple[str, Filter, Callable[[], None]], ...] = (
+        ("escape", typing & has_completions, close_completions),
+        ("escape", typing & busy & ~has_completions & ~vi_typing, actions.interrupt),
+        ("escape escape", typing & ~busy & ~vi_typing, actions.rewind),
+        ("c-b", typing & Condition(actions.can_background), actions.background),
+        ("c-c", Always(), actions.clear_or_quit),
+        ("c-d", typing & Condition(lambda: not buffer.text), actions.quit),
+        ("c-o", typing, actions.expand),
+        ("c-l", Always(), actions.clear_screen),
+        ("c-z", Always(), actions.suspend),
+    )
+    for names, condition, act in table:
+        keys.add(*names.split(), filter=condition)(_handler(act))
 
 
-def _bind_picker(keys: KeyBindings, hands: KeyActions, picking: Condition) -> None:  # noqa: C901 -- a table of keys
+def _handler(act: "Callable[[], None]") -> "Callable[[KeyPressEvent], None]":
+    return lambda event: act()
+
+
+def _bind_picker(keys: KeyBindings, actions: KeyActions, picking: Condition) -> None:  # noqa: C901 -- a table of keys
     def on(*names: str) -> "Callable[[Act], None]":
         def register(act: "Act") -> None:
             def handle(event: KeyPressEvent) -> None:
-                if (picker := hands.questions.picker) is not None:
+                if (picker := actions.questions.picker) is not None:
                     act(picker, event)
                     get_app().invalidate()
 
@@ -244,22 +209,14 @@ def _bind_picker(keys: KeyBindings, hands: KeyActions, picking: Condition) -> No
 
         return register
 
-    @on("up", "c-p", "s-tab")
-    def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
-        picker.move(-1)
-
-    @on("down", "c-n", "tab")
-    def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
-        picker.move(1)
+    on("up", "c-p", "s-tab")(lambda picker, event: picker.move(-1))
+    on("down", "c-n", "tab")(lambda picker, event: picker.move(1))
+    on("escape", "c-g", "c-c", "c-d")(lambda picker, event: picker.leave())
 
     @on("enter", "c-j")
     def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
-        if not hands.questions.answer_in_words():
+        if not actions.questions.answer_in_words():
             picker.enter()
-
-    @on("escape", "c-g", "c-c", "c-d")
-    def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
-        picker.leave()
 
     @on("backspace")
     def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
@@ -273,13 +230,6 @@ def _bind_picker(keys: KeyBindings, hands: KeyActions, picking: Condition) -> No
         if not event.data.isprintable():
             return
         if picker.keys:
-            hands.questions.type(event.data)
+            actions.questions.type(event.data)
         else:
             picker.type(event.data)
-
-
-def replace_text(buffer: Buffer, text: str) -> None:
-    """Put a text into the input, the cursor behind it; undo brings back what was there."""
-    buffer.save_to_undo_stack()
-    buffer.text = text
-    buffer.cursor_position = len(text)

@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from sagent.events import Event, TextDelta
-from sagent.repl.terminal.plain import plain_text
 from sagent.repl.terminal.surface import Surface
-from sagent.repl.view.blocks import Block, Prose, Told
+from sagent.repl.view.blocks import Block, Prose, Report
 from sagent.repl.view.lines import Line, printable, wrap
 from sagent.repl.view.markdown import Piece, finish, render_piece
+from sagent.repl.view.plain import plain_text
 from sagent.repl.view.transcript import expand, expandable, render_block, separated
 from sagent.repl.view.view import ROOT, View, reduce
 
@@ -32,8 +32,8 @@ class Painter:
         self._recent: deque[Block] = deque(maxlen=MOST_EXPANDABLE)
         self._expanded = 0  # how many of them, counted from the end, were shown
 
-    def tell(self, event: Event) -> None:
-        """Something happened. The text of an answer is taken in when it is painted: it comes in many small pieces."""
+    def show(self, event: Event) -> None:
+        """Take in an event. The text of an answer, which comes in small pieces, is gathered until the next painting."""
         if type(event) is TextDelta and event.agent == ROOT and _only_writes(self.view):
             self._texts.append(event.text)
             if self._timer is None:
@@ -53,13 +53,12 @@ class Painter:
         try:
             self.view, blocks = reduce(before, event, at)
         except Exception as error:
-            blocks = (Told(f"{plain_text(event)} (the display failed: {type(error).__name__}: {error})", "warning"),)
+            blocks = (Report(f"{plain_text(event)} (the display failed: {type(error).__name__}: {error})", "warning"),)
         self._add(*blocks)
         quiet = isinstance(event, TextDelta) and before.flow.begun and before.thinking == self.view.thinking
         self._schedule(redraw=not quiet)
 
     def write(self, *blocks: Block) -> None:
-        """Add to the transcript."""
         self._take_texts()
         self._add(*blocks)
 
@@ -105,7 +104,7 @@ class Painter:
         except Exception as error:
             text = printable(f"{block!r:.2000} (the display failed: {type(error).__name__}: {error})")
             rows = wrap([("", text)], width)
-        return [(), *rows] if separated(self._last, block) else rows
+        return [(), *rows] if rows and separated(self._last, block) else rows
 
     def _unfinished(self, width: int) -> list[Line]:
         try:
@@ -116,7 +115,7 @@ class Painter:
         return [(), *rows] if rows and separated(self._last, Prose(Piece("paragraph"))) else rows
 
     def expand(self) -> Sequence[Line]:
-        """The last block of which there is more, whole; called again, the one before it. () when there is none."""
+        """The last expandable block in full; called again, the one before it. () when there is none."""
         if not self._recent:
             return ()
         self._expanded = self._expanded % len(self._recent) + 1

@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import Generic, TypeVar
 
 from sagent.lib.dataclass import dataclass
+from sagent.repl.matching import matches
 from sagent.repl.view.lines import Line, Span, cut_line, one_line
 
 T = TypeVar("T")
@@ -22,32 +23,21 @@ class Option(Generic[T]):
     key: str = ""
 
 
-def matches(query: str, text: str) -> int | None:
-    """How well a text fits what was typed, lower is better; None where its letters are not there in that order."""
-    query, text = query.lower(), text.lower()
-    if not query:
-        return 0
-    if (place := text.find(query)) >= 0:
-        before = text[place - 1] if place else "/"
-        return place // 8 - (8 if before in "/ .-_" else 0) - (8 if text[place:] == query else 0)
-    position, score = -1, 20
-    for letter in query:
-        found = text.find(letter, position + 1)
-        if found < 0:
-            return None
-        score += min(found - position - 1, 10)
-        position = found
-    return score + len(text) // 20
-
-
 def narrowed(options: Sequence[Option[T]], query: str) -> list[Option[T]]:
-    """The options that fit, best first; every word of the query must."""
+    """The options that fit every word of the query, best first."""
     scored: list[tuple[int, int, Option[T]]] = []
     for number, option in enumerate(options):
-        scores = [matches(word, f"{option.label} {option.hint}") for word in query.split()]
+        scores = [_score(option, word) for word in query.split()]
         if None not in scores:
             scored.append((sum(score or 0 for score in scores), number, option))
     return [option for _, _, option in sorted(scored, key=lambda item: item[:2])]
+
+
+def _score(option: Option[T], word: str) -> int | None:
+    """How well a word fits an option: its letters must be in the label, or the whole word in the hint."""
+    if matches(word, option.label) is None and word.lower() not in option.hint.lower():
+        return None
+    return matches(word, f"{option.label} {option.hint}")
 
 
 @dataclass(slots=True)
@@ -68,16 +58,15 @@ class Picker(Generic[T]):
 
     @property
     def shown(self) -> list[Option[T]]:
-        """The options that fit what was typed."""
         return list(self.options) if self.keys else narrowed(self.options, self.query)
 
     def move(self, step: int) -> None:
-        """Another option, round the ends."""
+        """Select another option, wrapping around at the ends."""
         count = len(self.shown)
         self.at = (self.at + step) % count if count else 0
 
     def type(self, text: str) -> bool:
-        """A letter: it chooses, or narrows. False where it is no choice."""
+        """Take a letter: it chooses, or narrows. False where it is not a choice."""
         if not self.keys:
             self.query, self.at = self.query + text, 0
             return True
@@ -99,11 +88,9 @@ class Picker(Generic[T]):
             self.ticked ^= {number}
 
     def rub(self) -> None:
-        """Take the last letter back."""
         self.query, self.at = self.query[:-1], 0
 
     def enter(self) -> None:
-        """Choose the option at hand."""
         shown = self.shown
         if shown and self.ticked is not None:
             self.ticked = self.ticked or {self.at}
@@ -111,12 +98,10 @@ class Picker(Generic[T]):
             self.take(shown[min(self.at, len(shown) - 1)])
 
     def take(self, option: Option[T]) -> None:
-        """Choose one."""
         if not self.chosen.done():
             self.chosen.set_result(option.value)
 
     def leave(self) -> None:
-        """Choose nothing."""
         if not self.chosen.done():
             self.chosen.set_result(None)
 

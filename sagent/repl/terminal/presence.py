@@ -12,10 +12,10 @@ LONG_TURN = 10.0  # seconds of work after which its end is told with a bell
 
 
 class Presence:
-    """Knows when something was typed last. `set_display` is how to call: "off", "bell" or "osc9"."""
+    """Knows when something was typed last. `way` is how to call them: "off", "bell" or "osc9"."""
 
-    def __init__(self, screen: Screen, set_display: Callable[[], str]) -> None:
-        self._screen, self._manner = screen, set_display
+    def __init__(self, screen: Screen, way: Callable[[], str]) -> None:
+        self._screen, self._way = screen, way
         self._typed_at = 0.0
         screen.buffer.on_text_changed += self._on_typed
 
@@ -29,17 +29,17 @@ class Presence:
             await self.until_quiet()
 
     def ring(self, seconds: float) -> None:
-        """Tell the end of work to a person who looks elsewhere; of long work, where nobody knows where they look."""
+        """Call a person who looks elsewhere when work ends; after long work also where the terminal does not say."""
         if seconds >= LONG_TURN or self._screen.focused is False:
             self.call("sagent has finished")
 
     def call(self, text: str) -> None:
-        """Tell somebody who looks elsewhere, or has not typed for a while, in the set_display that is set."""
-        set_display, screen = self._manner(), self._screen
+        """Call a person who looks elsewhere, or has not typed for a while."""
+        way, screen = self._way(), self._screen
         away = time.monotonic() - self._typed_at >= LONG_TURN if screen.focused is None else not screen.focused
-        if set_display == "off" or not away:
+        if way == "off" or not away:
             return
-        if set_display == "osc9":
+        if way == "osc9":
             note = f"\x1b]9;{text}\x07"
             inside = bool(os.environ.get("TMUX"))  # tmux passes it on where its option allow-passthrough is on
             screen.output.write_raw(f"\x1bPtmux;\x1b{note}\x1b\\" if inside else note)

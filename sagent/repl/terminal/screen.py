@@ -1,4 +1,4 @@
-"""The prompt_toolkit application: panel, list, input, completions and status line; what is above them is Surface's."""
+"""The prompt_toolkit application: panel, list, input, completions and status line. Surface draws what is above."""
 
 import os
 import re
@@ -27,7 +27,7 @@ from prompt_toolkit.styles import DynamicStyle, Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from sagent.repl.terminal.surface import SteadyOutput, Surface
-from sagent.repl.view.lines import Line
+from sagent.repl.view.lines import Line, line_width
 from sagent.repl.view.theme import THEMES, rules_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _FOCUS = {"\x1b[I": True, "\x1b[O": False}  # https://invisible-island.net/xterm
 
 
 class _Application(Application[None]):
-    """Esc waits shorter for a second key than Ctrl-X does, and a resize is for us to repair."""
+    """Waits less long for a second key after Esc than after Ctrl-X, and leaves resizing to Screen."""
 
     on_resize: Callable[[], None] = lambda: None
 
@@ -66,7 +66,7 @@ class _Application(Application[None]):
 
 
 class _Parser(Vt100Parser):
-    """Knows of three sequences more: the terminal came to the front, or left it, or tells its background."""
+    """Knows three more sequences: the terminal gained focus, lost it, or reports its background colour."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class _Parser(Vt100Parser):
         self._held = ""  # the beginning of an answer
 
     def feed(self, data: str) -> None:
-        """What came from the terminal, the answer about its background taken out."""
+        """Parse input, after taking out the answer about the background."""
         data, self._held = self._held + data, ""
         before, begun, answer = data.partition(_ANSWER)
         if begun and (found := _COLOUR.match(answer)):
@@ -179,7 +179,6 @@ class Screen:
         self.surface = Surface(self.app, self.output, self._fit)
 
     def _listen(self) -> None:
-        """Hear what the terminal tells of itself."""
 
         def set_light(light: bool) -> None:  # noqa: FBT001 -- a callback of one value
             self._light = light
@@ -196,11 +195,10 @@ class Screen:
 
     @property
     def rows(self) -> int:
-        """Rows of the terminal."""
         return self.output.get_size().rows
 
     def _panel_text(self) -> "StyleAndTextTuples":
-        """The panel, a row of air, and no line end behind the last."""
+        """The panel and an empty row, without a line end after the last."""
         height = max(self.rows - self._input_rows() - 4, 2)
         lines = [*self.panel(self.surface.width, height), ()]
         return [span for number, line in enumerate(lines) for span in ((("", "\n"), *line) if number else line)]
@@ -225,7 +223,7 @@ class Screen:
         return is_completable(self.buffer.document.text_before_cursor)
 
     def set_theme(self, name: str) -> None:
-        """Look like that from now on. Raises KeyError naming the themes."""
+        """Use a theme. Raises KeyError naming the themes."""
         if name not in THEMES:
             raise KeyError(f"there is no theme {name!r}; the themes are {', '.join(THEMES)}")
         self._themed = name
@@ -245,7 +243,7 @@ class Screen:
         return "vi" if vi else "emacs"
 
     def clear(self) -> None:
-        """Begin at the top of the screen; what was on it is in the scrollback, as far as the terminal keeps that."""
+        """Begin at the top of the screen; what was on it moves to the scrollback, where the terminal keeps one."""
         with self.output.held():
             rows = self.rows
             self.surface.freeze()
@@ -255,13 +253,19 @@ class Screen:
         self.app.invalidate()
 
     def bind(self, keys: "KeyBindings") -> None:
-        """Take these keys, before prompt_toolkit's own."""
+        """Use these keys before prompt_toolkit's own."""
         self._keys = keys
+
+    def replace_text(self, text: str) -> None:
+        """Put a text into the input, the cursor after it; undo brings back what was there."""
+        self.buffer.save_to_undo_stack()
+        self.buffer.text = text
+        self.buffer.cursor_position = len(text)
 
     # -- keeping to what is ours
 
     def _shrink(self, app: "Application[None]") -> None:
-        """prompt_toolkit keeps rows it once had; what is no longer needed is given back."""
+        """Give back rows that are no longer needed, which prompt_toolkit would keep."""
         last = app.renderer.last_rendered_screen
         if last is None:
             return
@@ -284,16 +288,15 @@ class Screen:
             self.output.flush()
 
     def leave(self) -> None:
-        """End the application."""
         if self.app.is_running and not self.app.is_done:
             self.app.exit()
 
     def redraw(self) -> None:
-        """Draw the application's part in its own time."""
+        """Have the application redraw soon."""
         self.app.invalidate()
 
     def _before_render(self, app: "Application[None]") -> None:
-        """A terminal whose size is another than it was is told of by a signal, which may come later than this."""
+        """The signal of a new terminal size may come later than this."""
         if self._is_stale:
             self._erase()
         self._drawn_for = self.output.get_size()
@@ -304,23 +307,22 @@ class Screen:
         return self._drawn_for is not None and self._drawn_for != self.output.get_size()
 
     def _fit(self) -> None:
-        """Draw anew where the terminal's size is another than it was."""
         if self._is_stale:
             self._resize()
 
     def _resize(self) -> None:
-        """The terminal folded the rows on it anew: find their first one, and draw from there."""
+        """The terminal has rewrapped its rows: find the first of ours, and draw from there."""
         with self.output.held():
             self._erase()
             self.app._redraw()  # noqa: SLF001 -- what Application._on_resize, which this replaces, does
             self.on_resized()
 
     def _erase(self) -> None:
-        """Take away what is not final, as the terminal has folded it."""
+        """Erase what is not final, as the terminal has rewrapped it."""
         app, columns = self.app, self.output.get_size().columns
         self._drawn_for = self.output.get_size()
         screen = app.renderer.last_rendered_screen
-        above = sum(_folded(_width(row), columns) for row in self.surface.open_rows)
+        above = sum(_folded(line_width(row), columns) for row in self.surface.open_rows)
         if screen is not None:
             cursor = screen.get_cursor_position(app.layout.current_window)
             above += sum(_folded(_drawn_width(screen.data_buffer[row]), columns) for row in range(cursor.y))
@@ -332,12 +334,6 @@ class Screen:
                 self.output.cursor_up(above)
             self.output.erase_down()
         app.renderer.reset()
-
-
-def _width(line: Line) -> int:
-    from sagent.repl.view.lines import line_width
-
-    return line_width(line)
 
 
 def _folded(width: int, columns: int) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from sagent.repl.view.lines import Line, line_width
+from sagent.repl.view.lines import Line, line_width, slice_line
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
@@ -71,27 +71,25 @@ class SteadyOutput(Vt100_Output):
         self.write_raw(f"\r\x1b[{self.get_size().rows}M")
 
     def enable_bracketed_paste(self) -> None:
-        """Have pastes marked, and be told when the terminal comes to the front or leaves it."""
+        """Have pastes marked and changes of focus reported."""
         super().enable_bracketed_paste()
         self.write_raw("\x1b[?1004h")
 
     def disable_bracketed_paste(self) -> None:
-        """Neither, for instance while an editor has the terminal."""
         self.write_raw("\x1b[?1004l")
         super().disable_bracketed_paste()
 
     def hold(self) -> None:
-        """Write nothing until `release`."""
         self._depth += 1
 
     def release(self) -> None:
-        """Write what has gathered, in one piece."""
+        """Write what has gathered in one piece."""
         self._depth = max(self._depth - 1, 0)
         self.flush()
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """All that is written inside leaves at the end, in one piece."""
+        """Everything written inside is sent at the end in one piece."""
         self.hold()
         try:
             yield
@@ -135,7 +133,6 @@ class Surface:
         return screen.height if screen is not None else 0
 
     def _paint(self, final: list[Line], rows: list[Line]) -> None:
-        """Make the rows on the screen those given."""
         if self._app.renderer.last_rendered_screen is None or not self._app.is_running:
             self._waiting += final
             self._open = []
@@ -203,10 +200,10 @@ class Surface:
         same = _common(before, after)
         out = self._output
         out.write_raw("\r")
-        kept = _slice(after, 0, same)
+        kept = slice_line(after, 0, same)
         if size := line_width(kept):
             out.cursor_forward(size)
-        self._write(_slice(after, same, None))
+        self._write(slice_line(after, same, None))
         if line_width(after) < line_width(before):
             out.write_raw("\x1b[K")
 
@@ -234,7 +231,7 @@ class Surface:
             out.reset_attributes()
 
     def forget(self) -> None:
-        """The rows of the unfinished are not on the screen any more; what follows draws them again."""
+        """The unfinished rows are not on the screen any more; draw them again next time."""
         self._open = []
 
     def freeze(self) -> None:
@@ -261,14 +258,3 @@ def _common(before: Line, after: Line) -> int:
         pairs = zip(text, other, strict=False)
         return count + next((place for place, (one, two) in enumerate(pairs) if one != two), min(len(text), len(other)))
     return count
-
-
-def _slice(line: Line, start: int, stop: int | None) -> Line:
-    spans: list[tuple[str, str]] = []
-    position = 0
-    for style, text in line:
-        part = text[max(start - position, 0) : None if stop is None else max(stop - position, 0)]
-        if part:
-            spans.append((style, part))
-        position += len(text)
-    return tuple(spans)

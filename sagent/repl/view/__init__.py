@@ -1,1 +1,1 @@
-"""What a person sees, as pure functions: events to blocks, blocks to lines."""
+"""What a person sees, as pure functions from events to blocks and from blocks to lines."""

@@ -51,15 +51,13 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Counsel:
-    """Advice."""
-
+class GivenAdvice:
     advice: Advice
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """News in a sentence."""
+class Report:
+    """A sentence for the person from the program itself."""
 
     text: str
     level: Level = "info"
@@ -89,4 +87,4 @@ class Page:
     lines: tuple[Line, ...] = field(default=())
 
 
-Block: TypeAlias = Said | Prose | Thought | Called | Counsel | Told | Returned | Shell | Page
+Block: TypeAlias = Said | Prose | Thought | Called | GivenAdvice | Report | Returned | Shell | Page

@@ -1,8 +1,10 @@
-"""Lines of styled text: measured, cut and wrapped in columns. No terminal."""
+"""Lines of styled text: measured, cut and wrapped in columns."""
 
 import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
+
+import sagent.lib.text
 
 Span: TypeAlias = tuple[str, str]
 """A style ("class:strong class:link", "" for none) and a text without line ends."""
@@ -32,11 +34,8 @@ def plain(lines: Iterable[Line]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without control characters, so that nothing a model or a file says can drive the terminal."""
-    if text.isprintable():
-        return text
-    text = text.replace("\r\n", "\n").replace("\t", TAB)
-    return "".join(c if c == "\n" or (c.isprintable() or ord(c) > 0x9F) else "�" for c in text)
+    """The text without control characters but line ends, so that nothing it says can drive the terminal."""
+    return text if text.isprintable() else sagent.lib.text.printable(text.replace("\r\n", "\n").replace("\t", TAB))
 
 
 def one_line(text: str) -> str:
@@ -72,6 +71,17 @@ def cut_line(line: Line, width: int) -> Line:
     return tuple(kept)
 
 
+def slice_line(line: Line, start: int, stop: int | None = None) -> Line:
+    """The characters of a line from `start` up to `stop`."""
+    spans: list[Span] = []
+    for style, text in line:
+        if part := text[max(start, 0) : None if stop is None else max(stop, 0)]:
+            spans.append((style, part))
+        start -= len(text)
+        stop = None if stop is None else stop - len(text)
+    return tuple(spans)
+
+
 def wrap(spans: Iterable[Span], width: int, first: Line = (), rest: Line | None = None) -> list[Line]:
     """Spans in lines of at most `width` columns, broken between words, and inside a word that is longer than a line.
 
@@ -90,8 +100,6 @@ def wrap(spans: Iterable[Span], width: int, first: Line = (), rest: Line | None 
 
 
 class _Fold:
-    """Lines in the making."""
-
     def __init__(self, width: int, first: Line, rest: Line) -> None:
         self.lines: list[Line] = []
         self._width = width
@@ -103,7 +111,6 @@ class _Fold:
         self._space: Span | None = None  # kept back: it is left out at a line's end
 
     def add(self, style: str, text: str) -> None:
-        """Put text behind what is there."""
         for piece in _WORDS.findall(text):
             if piece[0].isspace():
                 self._end_word()
@@ -114,7 +121,6 @@ class _Fold:
                 self._word_width += width_of(piece)
 
     def end_line(self) -> None:
-        """Begin another line."""
         self._end_word()
         self._space = None
         self._break()

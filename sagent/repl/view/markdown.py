@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
 from sagent.repl.view.code import colour
-from sagent.repl.view.lines import Line, Span, cut_line, line_width, printable, wrap
+from sagent.repl.view.lines import Line, Span, cut_line, line_width, printable, slice_line, wrap
 
 Kind: TypeAlias = Literal["paragraph", "heading", "item", "quote", "code", "table", "rule"]
 
@@ -82,7 +82,6 @@ class _Reader:
         self._kind: Kind = "paragraph"
 
     def take(self, line: str) -> None:
-        """The next line."""
         if self.fence:
             self._take_code(line)
         elif not line.strip():
@@ -137,7 +136,6 @@ class _Reader:
             self.lines, self._kind = [line], kind
 
     def end(self) -> None:
-        """The block is finished."""
         if not self.lines:
             return
         lines, self.lines = self.lines, []
@@ -207,20 +205,11 @@ def _hard_wrap(line: Line, width: int) -> Iterator[Line]:
     while line_width(line) > width:
         head = cut_line(line, width)
         taken = sum(len(text) for _, text in head) - 1  # but for the ellipsis
-        yield (*_sliced(line, 0, taken), ("class:dim", "…"))
-        line = (("", "    "), *_sliced(line, taken, None))
+        yield (*slice_line(line, 0, taken), ("class:dim", "…"))
+        line = (("", "    "), *slice_line(line, taken, None))
         if taken <= 4:
             break
     yield line
-
-
-def _sliced(line: Line, start: int, stop: int | None) -> Iterator[Span]:
-    position = 0
-    for style, text in line:
-        part = text[max(start - position, 0) : None if stop is None else max(stop - position, 0)]
-        if part:
-            yield (style, part)
-        position += len(text)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

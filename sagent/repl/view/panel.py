@@ -1,12 +1,12 @@
-"""What is in progress, as lines between the transcript and the input; and the status line below it. Pure."""
+"""What is in progress as lines above the input, and the status line below it. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from sagent.lib.dataclass import dataclass
 from sagent.repl.view.calls import essence
+from sagent.repl.view.figures import count, duration, money
 from sagent.repl.view.lines import Line, Span, cut, cut_line, line_width, one_line, printable
-from sagent.repl.view.transcript import count, duration, money
 from sagent.repl.view.view import ROOT, Child, Consulting, Running, View, Waiting
 from sagent.usage import Cost
 

@@ -1,21 +1,21 @@
-"""An earlier conversation as the end of a transcript: what a person needs to know where they were."""
+"""The end of an earlier conversation as blocks, shown when a session is resumed."""
 
 from collections.abc import Sequence
 
 from sagent.messages import Message, Text
-from sagent.repl.view.blocks import Block, Called, Prose, Said, Told
+from sagent.repl.view.blocks import Block, Called, Prose, Report, Said
 from sagent.repl.view.markdown import Flow, feed, finish
 
 MOST_MESSAGES = 30
 
 
-def retell(messages: Sequence[Message], agent: str) -> Sequence[Block]:
-    """The last messages as blocks; how many come before them is told."""
+def past_blocks(messages: Sequence[Message], agent: str) -> Sequence[Block]:
+    """The last messages as blocks, after a note of how many came before them."""
     if not messages:
         return ()
     blocks: list[Block] = []
     if len(messages) > MOST_MESSAGES:
-        blocks.append(Told(f"{len(messages) - MOST_MESSAGES} earlier messages are not shown."))
+        blocks.append(Report(f"{len(messages) - MOST_MESSAGES} earlier messages are not shown."))
     results = {result.call_id: result for message in messages for result in message.results}
     for message in messages[-MOST_MESSAGES:]:
         if message.role == "user":
@@ -30,5 +30,5 @@ def retell(messages: Sequence[Message], agent: str) -> Sequence[Block]:
             output = result.text if result else ""
             failed = result is not None and result.is_error
             blocks.append(Called(agent, call, output.strip().split("\n", 1)[0][:200], 0.0, failed, output=output))
-    blocks.append(Told("The session goes on."))
+    blocks.append(Report("The session goes on."))
     return blocks

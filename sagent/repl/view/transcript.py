@@ -1,13 +1,13 @@
 """Blocks as lines. Pure: the same block in the same width is the same lines."""
 
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import assert_never
 
 from sagent.events import Advice
-from sagent.repl.view.blocks import Block, Called, Counsel, Page, Prose, Returned, Said, Shell, Thought, Told
+from sagent.repl.view.blocks import Block, Called, GivenAdvice, Page, Prose, Report, Returned, Said, Shell, Thought
 from sagent.repl.view.calls import essence
 from sagent.repl.view.diff import counts, render_diff
+from sagent.repl.view.figures import count, duration, money
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, line_width, one_line, printable, wrap
 from sagent.repl.view.markdown import Flow, feed, finish, render_piece
 
@@ -17,7 +17,6 @@ MOST_EXPANDED = 400  # lines of a block that is shown whole
 
 
 def render_block(block: Block, width: int) -> list[Line]:
-    """A block as it enters the transcript."""
     match block:
         case Said():
             return _said(block, width)
@@ -28,9 +27,9 @@ def render_block(block: Block, width: int) -> list[Line]:
             return [(("class:thinking", f"✻ Thought{took}, {len(text.split())} words"),)]
         case Called():
             return _called(block, width)
-        case Counsel(advice):
+        case GivenAdvice(advice):
             return _advice(advice, width)
-        case Told(text, level):
+        case Report(text, level):
             return _told(text, level, width)
         case Returned():
             return [_returned(block, width)]
@@ -43,16 +42,26 @@ def render_block(block: Block, width: int) -> list[Line]:
 
 
 def _fitted(line: Line, width: int) -> list[Line]:
-    """A line of a page; what does not fit goes on below its second column, where that leaves half of the width."""
-    if line_width(line) <= width:
+    """A line of a page. One that is too long continues below its second column; where the first takes more than half
+    of the width, below the first."""
+    size = line_width(line[:1])
+    if line_width(line) <= width or not line:
         return [line]
-    lead = line[:1] if len(line) > 1 and line_width(line[:1]) <= width // 2 else ()
-    rest = line[len(lead) :]
-    if not lead:
-        return wrap(rest, width)
-    inner = "".join(text for _, text in rest)
-    gap = len(inner) - len(inner.lstrip(" "))
-    return wrap([(style, text) for style, text in rest], width, lead, (("", " " * (line_width(lead) + gap)),))
+    if len(line) == 1 or size > width:
+        rest, indent = _without_indent(line)
+        return wrap(rest, width, (("", indent),) if indent else ())
+    if size > width // 2:
+        below = line[1:]
+        rest, _ = _without_indent(below)
+        return [line[:1], *([below] if line_width(below) <= width else wrap(rest, width, (("", "    "),)))]
+    rest, gap = _without_indent(line[1:])
+    return wrap(rest, width, (*line[:1], ("", gap)), (("", " " * size + gap),))
+
+
+def _without_indent(line: Line) -> tuple[Line, str]:
+    style, text = line[0]
+    indent = text[: len(text) - len(text.lstrip(" "))]
+    return ((style, text[len(indent) :]), *line[1:]), indent
 
 
 def separated(previous: Block | None, block: Block) -> bool:
@@ -63,9 +72,8 @@ def separated(previous: Block | None, block: Block) -> bool:
 
 
 def expandable(block: Block) -> bool:
-    """Whether there is more to a block than its lines show."""
     match block:
-        case Thought() | Counsel():
+        case Thought() | GivenAdvice():
             return True
         case Called():
             return bool(block.output or block.diff or block.call.arguments)
@@ -76,14 +84,13 @@ def expandable(block: Block) -> bool:
 
 
 def expand(block: Block, width: int) -> list[Line]:
-    """All there is to a block."""
     match block:
         case Thought(text):
             lines = wrap([("class:thinking", printable(text))], width, (("class:dim", "  "),))
             return [*render_block(block, width), *lines]
         case Called():
             return _cut(_expanded_call(block, width))
-        case Counsel(advice):
+        case GivenAdvice(advice):
             return [*_advice(advice, width), *_usage(advice)]
         case Shell(command, output, code):
             return _cut([_prompt("!", command, width), *_output(output, width), *_code(code)])
@@ -97,36 +104,6 @@ def _cut(lines: list[Line]) -> list[Line]:
     left = len(lines) - MOST_EXPANDED
     half = MOST_EXPANDED // 2
     return [*lines[:half], (("class:dim", f"  … {left} lines are left out …"),), *lines[-half:]]
-
-
-def duration(seconds: float) -> str:
-    """A time in words: "0.4 s", "12 s", "3 min 20 s", "2 h 5 min"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def money(usd: Decimal | None) -> str:
-    """USD for a person: four digits behind the point for small sums, two for others; "?" for an unknown price."""
-    if usd is None:
-        return "$?"
-    if usd == 0:
-        return "$0"
-    return f"${usd:.4f}" if usd < 1 else f"${usd:.2f}"
-
-
-def count(tokens: int) -> str:
-    """Tokens for a person: "980", "12.3k", "1.2M"."""
-    if tokens < 1000:
-        return str(tokens)
-    if tokens < 999_500:
-        return f"{tokens / 1000:.1f}k".replace(".0k", "k") if tokens < 99_950 else f"{tokens / 1000:.0f}k"
-    return f"{tokens / 1_000_000:.1f}M".replace(".0M", "M")
 
 
 # ----------------------------------------------------------------------------------------------------------------------

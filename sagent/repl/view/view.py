@@ -25,7 +25,7 @@ from sagent.events import (
 )
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Text, ToolCall
-from sagent.repl.view.blocks import Block, Called, Counsel, Prose, Returned, Said, Thought, Told
+from sagent.repl.view.blocks import Block, Called, GivenAdvice, Prose, Report, Returned, Said, Thought
 from sagent.repl.view.markdown import Flow, feed, finish
 
 ROOT = "root"  # the agent that the person talks to
@@ -58,7 +58,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A call to a model that failed and will be made again."""
+    """A model call that failed and will be repeated."""
 
     agent: str
     reason: str
@@ -68,8 +68,6 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Consulting:
-    """Advice as it comes."""
-
     agent: str
     advisor: str
     trigger: str
@@ -101,7 +99,7 @@ Step: TypeAlias = tuple[View, tuple[Block, ...]]
 
 
 def reduce(view: View, event: Event, at: float) -> Step:
-    """What there is to see after an event, and what it adds to the transcript."""
+    """The view after an event, and the blocks that the event adds to the transcript."""
     if event.agent != ROOT:
         return _other(view, event, at)
     match event:
@@ -131,8 +129,8 @@ def reduce(view: View, event: Event, at: float) -> Step:
             return _shared(view, event, at)
 
 
-def _why(kind: str, message: str) -> Told:
-    return Told("Interrupted.", "warning") if kind == "interrupted" else Told(message, "error")
+def _why(kind: str, message: str) -> Report:
+    return Report("Interrupted.", "warning") if kind == "interrupted" else Report(message, "error")
 
 
 def _write(view: View, text: str, at: float) -> Step:
@@ -158,14 +156,14 @@ def _end_thought(view: View, at: float) -> Step:
 
 
 def _end_reply(view: View, at: float) -> Step:
-    """No more comes of a reply: what is left of it is finished as it stands."""
+    """A reply has ended: what is left of it is finished as it stands."""
     view, blocks = _end_thought(_awake(view, ROOT), at)
     rest = tuple(map(Prose, finish(view.flow)))
     return replace(view, flow=Flow()), (*blocks, *rest)
 
 
 def _awake(view: View, agent: str) -> View:
-    """An agent that waited for its model has heard of it."""
+    """An agent waits for its model no longer."""
     if agent not in view.waiting:
         return view
     return replace(view, waiting={path: wait for path, wait in view.waiting.items() if path != agent})
@@ -189,12 +187,12 @@ def _retry(view: View, event: Retrying, at: float) -> Step:
         return view, ()
     view, blocks = _end_thought(view, at)
     begun = view.flow.begun or view.flow.rest.strip()
-    told = (Told(f"{event.reason}. The reply begins again; what was said above no longer counts.", "warning"),)
+    told = (Report(f"{event.reason}. The reply begins again; what was said above no longer counts.", "warning"),)
     return replace(view, flow=Flow()), (*blocks, *(told if begun else ()))
 
 
 def _shared(view: View, event: Event, at: float) -> Step:
-    """What is told in the same way of every agent."""
+    """Events that are shown in the same way for every agent."""
     match event:
         case ToolStarted(agent, call):
             key = _key(agent, call.id)
@@ -213,13 +211,13 @@ def _shared(view: View, event: Event, at: float) -> Step:
             return replace(view, consulting={**view.consulting, agent: now}), ()
         case Advised(agent, advice):
             left = {path: one for path, one in view.consulting.items() if path != agent}
-            return replace(view, consulting=left), (Counsel(advice),)
+            return replace(view, consulting=left), (GivenAdvice(advice),)
         case Denied(agent, denial):
-            return view, (Told(f"{_who(agent)}{denial.tool} was denied: {denial.reason}", "warning"),)
+            return view, (Report(f"{_who(agent)}{denial.tool} was denied: {denial.reason}", "warning"),)
         case Switched(agent, what):
-            return view, (Told(f"{_who(agent)}{what}"),)
+            return view, (Report(f"{_who(agent)}{what}"),)
         case Notice(agent, level, text):
-            return view, (Told(f"{_who(agent)}{text}", level),)
+            return view, (Report(f"{_who(agent)}{text}", level),)
         case Retrying():
             return _retry(view, event, at)
         case TextDelta() | ThinkingDelta() | ReplyFinished() | Received() | Finished() | SessionOpened():
@@ -229,7 +227,7 @@ def _shared(view: View, event: Event, at: float) -> Step:
 
 
 def _key(agent: str, call_id: str) -> str:
-    """What tells a call from all others: servers number the calls of each agent alike."""
+    """A key for a call: servers give the calls of different agents the same ids."""
     return f"{agent} {call_id}"
 
 
@@ -257,7 +255,7 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
 
 
 def _other(view: View, event: Event, at: float) -> Step:
-    """What another agent of the tree says: it has a line of its own, and only what concerns a person is written."""
+    """An event of another agent: it has a line of its own, and only what concerns the person becomes a block."""
     from sagent.repl.view.calls import essence
 
     child = view.children.get(event.agent) or Child(event.agent, at)

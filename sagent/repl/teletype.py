@@ -1,24 +1,25 @@
-"""The REPL where a terminal can only print: line by line, nothing is drawn twice, no key but Enter means anything."""
+"""The REPL for a terminal that can only print: lines in, lines out; no key but Enter does anything."""
 
 import asyncio
 import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, TextDelta
+from sagent.repl.commands.command import Command, run_command, split_command
 from sagent.repl.terminal.picker import Option
-from sagent.repl.terminal.plain import plain_text
 from sagent.repl.view.lines import Line, plain, printable
+from sagent.repl.view.plain import plain_text
 
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.messages import ToolCall
     from sagent.policy import Ask
-    from sagent.repl.commands.context import Manner
+    from sagent.repl.commands.command import DisplaySetting
     from sagent.repl.opening import Opened, Opening
     from sagent.tools.ask import Question
 
@@ -33,7 +34,7 @@ async def run_teletype(
 
 
 class Teletype:
-    """Lines in, lines out; a context for commands."""
+    """Reads and writes lines; a CommandContext."""
 
     def __init__(self, load: "Callable[[], Settings]", opening: "Opening", stdin: TextIO, stdout: TextIO) -> None:
         self._load, self._opening, self._stdin, self._stdout = load, opening, stdin, stdout
@@ -43,11 +44,11 @@ class Teletype:
         self._next: Settings | None = None
         self._prompts: list[str] = []
         self._code: int | None = None
+        self.commands: Mapping[str, Command] = {}
         self._open_line = False
         self._task: asyncio.Task[object] | None = None
 
     async def run(self) -> int:
-        """Do everything; the exit code."""
         loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
@@ -86,10 +87,9 @@ class Teletype:
             self._end(128 + signal.SIGINT)
 
     async def _converse(self) -> None:
-        from sagent.repl.commands.command import carry_out, split_command
         from sagent.repl.commands.registry import all_commands
 
-        commands = await asyncio.to_thread(all_commands, self.settings)
+        self.commands = await asyncio.to_thread(all_commands, self.settings)
         while self._next is None and self._code is None:
             text = self._prompts.pop(0) if self._prompts else await self._read("> ")
             if text is None:
@@ -97,7 +97,7 @@ class Teletype:
             found = split_command(text)
             try:
                 if found:
-                    await carry_out(commands, self, *found)
+                    await run_command(self, *found)
                 elif text.strip():
                     await self.opened.agent.run(text)
             except SagentError as error:
@@ -127,16 +127,16 @@ class Teletype:
             self._write(text)
 
     async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:
-        from sagent.repl.approvals import Approval, render_question
+        from sagent.repl.view.question import render_approval
 
-        self._write(plain(render_question(Approval(call, ask), lambda _: None, 100, 0)))
+        self._write(plain(render_approval(call, ask, lambda _: None, 100)))
         said = await self._read("y for yes, or why not: ")
         if said is None or said.strip().lower() not in ("y", "yes"):
             return f"The person said no: {said}" if said and said.strip() else "The person said no."
         return None
 
     async def _answer(self, question: "Question") -> str | None:
-        from sagent.repl.approvals import render_agents_question
+        from sagent.repl.view.question import render_agents_question
 
         rows = (f"{number:3} {option}" for number, option in enumerate(question.options, 1))
         self._write("\n".join((plain(render_agents_question(question, 100)), *rows)))
@@ -145,32 +145,27 @@ class Teletype:
         chosen = [question.options[number - 1] for number in numbers if 0 < number <= len(question.options)]
         return "\n".join(chosen) if chosen and len(chosen) == len(said.replace(",", " ").split()) else said or None
 
-    # -- the context
+    # -- what commands work with
 
     @property
     def settings(self) -> "Settings":
-        """Those in force."""
         if self._settings is None:
-            raise UsageError("The settings are not there yet.")
+            raise UsageError("The settings are not loaded yet.")
         return self._settings
 
     @property
     def opened(self) -> "Opened":
-        """The session."""
         if self._opened is None:
             raise UsageError("No session is open yet.")
         return self._opened
 
     def write(self, lines: Sequence[Line]) -> None:
-        """Show lines to the person."""
         self._write(plain(lines))
 
     def say(self, text: str) -> None:
-        """Show a sentence to the person."""
         self._write(printable(text))
 
     async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
-        """Have the person choose by its number."""
         rows = (f"{number:3} {option.label}  {option.hint}" for number, option in enumerate(options, 1))
         self._write("\n".join((title, *rows)))
         said = await self._read("number: ")
@@ -178,34 +173,27 @@ class Teletype:
         return options[number - 1].value if 0 < number <= len(options) else None
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
-        """Have the person type a line."""
         if secret:
             raise UsageError("This terminal would show it; set the variable of the provider instead.")
         return await self._read(label)
 
     def prompt(self, text: str) -> None:
-        """Send a message as if the person had typed it."""
         self._prompts.append(text)
 
     def copy(self, text: str) -> None:
-        """There is no way to the clipboard from here."""
         del text
         raise UsageError("This terminal cannot copy.")
 
     def rewound(self, text: str) -> None:
-        """The conversation went back; what is to be said differently is shown."""
         if text:
             self._write(f"{text}\n")
 
     def reopen(self, settings: "Settings") -> None:
-        """Close the session and open another."""
         self._next = settings
 
-    def set_display(self, what: "Manner", value: str) -> None:
-        """There is none to change."""
+    def set_display(self, what: "DisplaySetting", value: str) -> None:
         del value
         raise UsageError(f"This terminal has no {what}.")
 
     def leave(self) -> None:
-        """End."""
         self._code = 0

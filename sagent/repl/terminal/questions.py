@@ -1,13 +1,14 @@
-"""Questions to the person, one at a time: lists to choose from, lines to type, calls to allow, what agents ask."""
+"""Questions to the person, one at a time: lists to choose from, lines to type, calls to approve, what agents ask."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import shlex
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
+from sagent.lib.dataclass import dataclass
 from sagent.messages import ToolCall
-from sagent.repl.approvals import Answer, Approval, Approvals
-from sagent.repl.terminal.keys import replace_text
 from sagent.repl.terminal.picker import Option, Picker
 from sagent.repl.terminal.presence import Presence
 from sagent.repl.terminal.screen import Screen
@@ -18,8 +19,41 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Spawn: TypeAlias = Callable[[Coroutine[None, None, None]], "asyncio.Task[None]"]
-"""Does something beside everything else, and tells what went wrong with it."""
+"""Starts a task in the background and reports its failure."""
+Answer: TypeAlias = Literal["once", "session", "always", "no"]
 PAUSE = 0.2  # seconds without another letter after which one is a choice
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A call that waits for a person: the answer is None for yes, or the reason for no."""
+
+    call: ToolCall
+    ask: "Ask"
+    answer: "asyncio.Future[str | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def settle(self, reason: str | None) -> None:
+        if not self.answer.done():
+            self.answer.set_result(reason)
+
+
+def rule_for(call: ToolCall, ask: "Ask") -> str:
+    """The rule that would allow this call and others like it: the one that the policy names, else the tool's name."""
+    _, found, rest = ask.remedy.partition("--allow ")
+    try:
+        words = shlex.split(rest.removesuffix(".")) if found else []
+    except ValueError:
+        words = []
+    return words[0] if words else call.name
+
+
+def approval_options(rule: str) -> list[Option[Answer]]:
+    return [
+        Option("once", "Yes, once", key="y"),
+        Option("session", "Yes, for this session", rule, key="s"),
+        Option("always", "Yes, always", f"adds {rule} to your settings", key="a"),
+        Option("no", "No, and say why", key="n"),
+    ]
 
 
 class Questions:
@@ -43,12 +77,11 @@ class Questions:
         self._line: asyncio.Future[str | None] | None = None
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
         self._floor = asyncio.Lock()  # one question at a time
-        self._approvals = Approvals(self._on_approvals)
+        self._waiting: list[Approval] = []
         self._asking: asyncio.Task[None] | None = None
 
     @property
     def picker(self) -> "Picker[object] | None":
-        """The list that is open."""
         return self._picker
 
     # -- what keys do
@@ -113,7 +146,7 @@ class Questions:
         finally:
             self._line = None
             screen.label, screen.secret = "› ", False
-            replace_text(buffer, kept)
+            screen.replace_text(kept)
             screen.redraw()
 
     async def _open(self, picker: "Picker[T]", end: "asyncio.Future[str | None] | None" = None) -> None:
@@ -129,7 +162,6 @@ class Questions:
             self._screen.redraw()
 
     async def _until_free(self) -> None:
-        """Wait until no list is open."""
         while self._picker is not None:
             await asyncio.wait([self._picker.chosen])
             await asyncio.sleep(0)
@@ -144,36 +176,40 @@ class Questions:
         try:
             await self._open(picker, end)
         finally:
-            replace_text(buffer, kept or buffer.text)
+            self._screen.replace_text(kept or buffer.text)
         return self._words
 
-    # -- calls to allow
+    # -- calls to approve
 
-    def approve(self, call: ToolCall, ask: "Ask") -> Awaitable[str | None]:
-        """Have the person allow a call: None is yes, a text the reason for no."""
-        return self._approvals.ask(call, ask, "" if ask.agent == "root" else ask.agent)
-
-    def _on_approvals(self) -> None:
-        if self._approvals.waiting and (self._asking is None or self._asking.done()):
+    async def approve(self, call: ToolCall, ask: "Ask") -> str | None:
+        """Have the person approve a call: None is yes, a text the reason for no."""
+        approval = Approval(call, ask)
+        self._waiting.append(approval)
+        if self._asking is None or self._asking.done():
             self._asking = self._spawn(self._put_approvals())
         self._screen.redraw()
+        try:
+            return await approval.answer
+        finally:
+            self._waiting.remove(approval)
+            self._screen.redraw()
 
     async def _put_approvals(self) -> None:
-        while self._approvals.waiting:
+        while self._waiting:
             async with self._floor:
                 await self._presence.until_quiet()
-                if self._approvals.waiting and not (approval := self._approvals.waiting[0]).answer.done():
+                if self._waiting and not (approval := self._waiting[0]).answer.done():
                     await self._put_approval(approval)
             await asyncio.sleep(0)
 
     async def _put_approval(self, approval: Approval) -> None:
-        from sagent.repl.approvals import options, render_question, rule_for
         from sagent.repl.view.calls import read_text
+        from sagent.repl.view.question import render_approval
 
-        rule = rule_for(approval)
-        count = len(self._approvals.waiting) - 1
-        title = render_question(approval, read_text(self._cwd()), self._screen.surface.width, count)
-        picker: Picker[Answer] = Picker(title, options(rule), keys=True)
+        rule = rule_for(approval.call, approval.ask)
+        read, width = read_text(self._cwd()), self._screen.surface.width
+        title = render_approval(approval.call, approval.ask, read, width, len(self._waiting) - 1)
+        picker: Picker[Answer] = Picker(title, approval_options(rule), keys=True)
         words = await self._put(picker, approval.answer)
         if approval.answer.done():
             return
@@ -191,7 +227,7 @@ class Questions:
 
     async def answer(self, question: "Question") -> str | None:
         """What the person says to an agent's question, after the questions that came before it."""
-        from sagent.repl.approvals import render_agents_question
+        from sagent.repl.view.question import render_agents_question
 
         title = render_agents_question(question, self._screen.surface.width)
         options = [Option(text, text) for text in question.options]

@@ -9,12 +9,12 @@ import pytest
 from prompt_toolkit.input import create_pipe_input
 
 from sagent.events import Notice, TextDelta
-from sagent.repl import story as story_module
+from sagent.repl.terminal import painter as painter_module
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.terminal.surface import SteadyOutput
-from sagent.repl.view.blocks import Told
+from sagent.repl.view.blocks import Report
 
 
 class Terminal(io.StringIO):
@@ -26,7 +26,7 @@ class Terminal(io.StringIO):
 
 @asynccontextmanager
 async def painted(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Painter, list[bytes]]]:
-    """A story on a screen of 80 by 24, and what was written."""
+    """A painter on a screen of 80 by 24, and what was written."""
     written: list[bytes] = []
     monkeypatch.setattr(SteadyOutput, "_write_all", lambda _, data: written.append(data))
     with create_pipe_input() as keys:
@@ -41,10 +41,10 @@ async def painted(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Painte
 
 
 async def test_what_was_painted_is_not_painted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with painted(monkeypatch) as (story, written):
+    async with painted(monkeypatch) as (painter, written):
         for text in ("One **bold", " word** here", " and more", ".\n\nThe next"):
-            story.tell(TextDelta("root", text))
-            story.paint()
+            painter.show(TextDelta("root", text))
+            painter.paint()
         whole = b"".join(written)
         for word in (b"One", b"bold", b"word", b"here", b"more", b"next"):
             assert whole.count(word) == 1
@@ -56,15 +56,15 @@ async def test_a_renderer_that_fails_gives_plain_text(monkeypatch: pytest.Monkey
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a defect")
 
-    async with painted(monkeypatch) as (story, written):
+    async with painted(monkeypatch) as (painter, written):
         with monkeypatch.context() as defect:
-            defect.setattr(story_module, "render_block", broken)
-            story.write(Told("this matters"))
-            story.paint()
+            defect.setattr(painter_module, "render_block", broken)
+            painter.write(Report("this matters"))
+            painter.paint()
         with monkeypatch.context() as defect:
-            defect.setattr(story_module, "reduce", broken)
-            story.tell(Notice("root", "warning", "and this"))
-        story.paint()
+            defect.setattr(painter_module, "reduce", broken)
+            painter.show(Notice("root", "warning", "and this"))
+        painter.paint()
         whole = b"".join(written)
         assert b"this matters" in whole
         assert b"and this" in whole
@@ -77,11 +77,11 @@ async def test_a_terminal_that_is_gone_is_told_once(monkeypatch: pytest.MonkeyPa
     def lost(data: bytes) -> None:
         raise OSError(5, "gone")
 
-    async with painted(monkeypatch) as (story, _):
-        output = story._surface._output
+    async with painted(monkeypatch) as (painter, _):
+        output = painter._surface._output
         output.on_gone = lambda: gone.append(True)
         monkeypatch.setattr(output, "_write_all", lost)
         for number in range(3):
-            story.write(Told(f"news {number}"))
-            story.paint()
+            painter.write(Report(f"news {number}"))
+            painter.paint()
     assert gone == [True]

@@ -1,0 +1,183 @@
+"""Commands that go back in a session, or on in a copy of it."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.names import quote_path
+from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.terminal.picker import Option
+from sagent.repl.view.lines import Line
+from sagent.rewind.plan import way_back
+from sagent.session.folds import Point, points
+from sagent.session.store import copy
+
+if TYPE_CHECKING:
+    from sagent.rewind.restore import FileChanges
+
+_MOST_ROWS = 20  # files that are shown one by one
+
+
+def _points(context: CommandContext) -> tuple[Point, ...]:
+    found = points(context.opened.agent.log.contents())
+    if not found:
+        raise UsageError("Nothing was asked in this session yet.")
+    return found
+
+
+def _chosen(found: tuple[Point, ...], name: str) -> Point:
+    """A request by its number in `/tree`, or the beginning of its entry's id."""
+    fitting = [point for point in found if len(name) > 3 and point.entry.startswith(name)]
+    if not fitting and name.isdecimal() and 0 < int(name) <= len(found):
+        fitting = [found[int(name) - 1]]
+    if len(fitting) != 1:
+        raise UsageError(f"There is no request {name}: give its number in /tree, 1 to {len(found)}.")
+    return fitting[0]
+
+
+def _line_of(point: Point) -> str:
+    words = " ".join(point.text.split()) or "(no text)"
+    return words if len(words) <= 80 else f"{words[:79]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """Where to go: the entries for the conversation ("" where it stays) and for the files, and what to call it."""
+
+    conversation: str
+    files: str
+    label: str
+    text: str = ""  # comes back into the input
+
+
+def _goal_of(point: Point) -> _Goal:
+    entry = point.before if point.current else point.tip
+    label = f"{'back before' if point.current else 'again after'}: {_line_of(point)}"
+    return _Goal(entry, entry, label, point.text if point.current else "")
+
+
+@command()
+async def rewind(
+    context: CommandContext, request: str = "", what: Literal["", "both", "conversation", "files"] = ""
+) -> None:
+    """Go back to before a request.
+
+    Name it by its number in /tree, or choose from a list; the request comes back into the input. Where files have
+    changed since, it shows what restoring them would do, and you choose: conversation and files, or only one of them.
+    What somebody else has changed is left alone. What came after is kept as a branch, to which /rewind goes forward
+    again, including files.
+    """
+    found = _points(context)
+    agent = context.opened.agent
+    goal = _goal_of(_chosen(found, request)) if request else await _picked(context, found)
+    if goal is None:
+        return
+    chosen: str = what
+    shown: list[Line] = []
+    if not chosen:
+        seen = await agent.preview(goal.files)
+        shown, chosen = _unchanged(seen, context.settings.cwd), await _choose(context, goal, seen)
+    if chosen in ("both", "conversation") and goal.conversation:
+        agent.rewind(goal.conversation)
+        context.rewound(goal.text)
+        context.say(goal.label)
+    if chosen in ("both", "files"):
+        done = await agent.rewind_files(goal.files)
+        context.say(f"files {goal.label}: {_count(done)}")
+        if (unchanged := _unchanged(done, context.settings.cwd)) != shown:
+            context.write(unchanged)
+
+
+async def _picked(context: CommandContext, found: tuple[Point, ...]) -> _Goal | None:
+    here = [each for each in reversed(found) if each.current]
+    options = [Option(_goal_of(each), _line_of(each), each.at[:16].replace("T", " ")) for each in here]
+    if back := way_back(context.opened.agent.log.contents()):
+        goal = _Goal(back.conversation, back.files, "as it was before the last /rewind")
+        options.insert(0, Option(goal, "undo the last /rewind of files", back.at[:16].replace("T", " ")))
+    return await context.pick("Back to before which request?", options)
+
+
+async def _choose(context: CommandContext, goal: _Goal, seen: "FileChanges") -> str:
+    """Show what would become of files, and have the person choose; "" is nothing."""
+    if not seen.changed:
+        context.write(_unchanged(seen, context.settings.cwd))
+        if not goal.conversation:
+            context.say("The files are as they were then.")
+        return "conversation"
+    context.write([*_changed(seen, context.settings.cwd), *_unchanged(seen, context.settings.cwd)])
+    both = [Option("both", "conversation and files"), Option("conversation", "conversation only")]
+    options = [*(both if goal.conversation else ()), Option("files", "files only"), Option("", "cancel")]
+    try:
+        return await context.pick(f"Restore what? Files: {_count(seen)}", options) or ""
+    except UsageError:
+        if not goal.conversation:
+            raise
+        context.say("Files stay as they are: /rewind NUMBER both restores them too.")
+        return "conversation"
+
+
+def _count(changes: "FileChanges") -> str:
+    hows = [change.how for change in changes.changed]
+    counts = [f"{hows.count(how)} {how}" for how in dict.fromkeys(hows)]
+    left = [f"{len(changes.left)} left alone"] if changes.left else []
+    return ", ".join((*counts, *left)) or "none changed"
+
+
+def _changed(changes: "FileChanges", cwd: Path) -> list[Line]:
+    rows: list[Line] = []
+    for change in changes.changed[:_MOST_ROWS]:
+        lines = (("class:diff.added", f" +{change.added}"), ("class:diff.removed", f" -{change.removed}"))
+        rows.append((("class:dim", f"  {change.how:8}"), ("", _short(change.path, cwd)), *lines))
+    return rows + _rest(len(changes.changed))
+
+
+def _unchanged(changes: "FileChanges", cwd: Path) -> list[Line]:
+    """The files that stay as they are, and what is never covered."""
+    rows: list[Line] = []
+    left = [("left alone", one) for one in changes.left]
+    for mark, each in (*left, *(("not covered", one) for one in changes.omitted)):
+        rows.append((("class:warning", f"  {mark} "), ("", _short(each.path, cwd)), ("class:dim", f": {each.why}")))
+    rows[_MOST_ROWS:] = _rest(len(rows))
+    if changes.commands:
+        rows.append((("class:dim", f"  Commands ran: what they did outside {cwd}, or where git ignores it, stays."),))
+    return rows
+
+
+def _rest(count: int) -> list[Line]:
+    return [(("class:dim", f"  … {count - _MOST_ROWS} more"),)] if count > _MOST_ROWS else []
+
+
+def _short(path: str, cwd: Path) -> str:
+    return quote_path(path.removeprefix(f"{cwd}/"))
+
+
+@command(name="tree")
+async def show_tree(context: CommandContext) -> None:
+    """Show all requests, including branches.
+
+    ● marks the current conversation.
+    """
+    rows: list[Line] = []
+    for number, point in enumerate(_points(context), 1):
+        mark = "●" if point.current else "○"
+        indent = "  " * min(point.depth, 20)
+        style = "" if point.current else "class:dim"
+        rows.append((("class:dim", f"  {number:>3} {mark} {indent}"), (style, _line_of(point))))
+    context.write(rows)
+
+
+@command()
+async def fork(context: CommandContext, request: str = "") -> None:
+    """Continue in a copy of this session.
+
+    As it is now, or from before a request; this one stays as it is.
+    """
+    settings, agent = context.settings, context.opened.agent
+    if not agent.log.path:
+        raise UsageError("This session is not kept, so there is nothing to copy.")
+    entry = _chosen(_points(context), request).before if request else ""
+    path = await asyncio.to_thread(copy, Path(agent.log.path), settings.state_dir, settings.cwd, entry)
+    context.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))

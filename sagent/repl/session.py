@@ -1,0 +1,223 @@
+"""The sessions of the REPL, one after another: opened as the settings say, prompts answered, closed for the next."""
+
+import asyncio
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.errors import SagentError, UsageError
+from sagent.events import Advised, Finished, Received, ReplyFinished, Switched, TextDelta, ThinkingDelta, ToolProgress
+from sagent.messages import Message, user
+from sagent.repl.guide import guide
+from sagent.repl.outbox import Outbox
+from sagent.repl.status import StatusDisplay
+from sagent.repl.tasks import Tasks
+from sagent.repl.terminal.painter import Painter
+from sagent.repl.terminal.presence import Presence
+from sagent.repl.view.panel import Figures
+from sagent.repl.view.past import past_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from sagent.agent import Agent
+    from sagent.config import Settings
+    from sagent.events import Event, Result
+    from sagent.repl.opening import Asker, Opened, Opening
+    from sagent.tools.ask import Answerer
+
+_STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figure
+
+
+class SessionLoop:
+    """The session that is open, the turn in progress, and the messages that wait for it."""
+
+    def __init__(
+        self,
+        opening: "Opening",
+        outbox: Outbox,
+        *,
+        painter: Painter,
+        status: StatusDisplay,
+        presence: Presence,
+        tasks: Tasks,
+    ) -> None:
+        self._opening, self._outbox = opening, outbox
+        self._painter, self._status, self._presence, self._tasks = painter, status, presence, tasks
+        self._settings: Settings | None = None
+        self._opened: Opened | None = None
+        self._other_wanted = asyncio.Event()  # another session, for which `_settings` are
+        self._began_at: float | None = None
+        self._resumable: Agent | None = None
+
+    # -- what is known of it
+
+    @property
+    def settings(self) -> "Settings":
+        """The settings in force. Raises UsageError while they load."""
+        if self._settings is None:
+            raise UsageError("The settings are not loaded yet.")
+        return self._settings
+
+    @property
+    def opened(self) -> "Opened":
+        """The open session. Raises UsageError while there is none."""
+        if self._opened is None:
+            raise UsageError("No session is open yet.")
+        return self._opened
+
+    @property
+    def cwd(self) -> Path:
+        return self._settings.cwd if self._settings else Path.cwd()
+
+    @property
+    def notify(self) -> str:
+        """How the person wants to be called: "off", "bell" or "osc9"."""
+        return self._settings.notify if self._settings else "off"
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is in progress, or about to begin."""
+        return self._began_at is not None or self._outbox.begins
+
+    @property
+    def running(self) -> "Agent | None":
+        """The agent while it runs."""
+        return self._opened.agent if self._opened is not None and self._opened.agent.running else None
+
+    @property
+    def idle(self) -> bool:
+        """Whether a session is open and its agent does not run."""
+        return self._opened is not None and not self._opened.agent.running
+
+    def farewell(self) -> str:
+        """How to continue the session, "" where there is nothing to continue."""
+        log = self._resumable.log if self._resumable else None
+        if log is None or not log.path:
+            return ""
+        return f"To go on with this session:  sagent --session {shlex.quote(log.path)}\nIts head:  {log.head}\n"
+
+    def refresh(self) -> None:
+        """Show the figures of the open session as they are now."""
+        if self._opened is not None:
+            self._status.update(self._opened)
+
+    # -- opening one after another
+
+    def use(self, settings: "Settings") -> None:
+        """The settings of the session to open first."""
+        self._settings = settings
+
+    async def run(self, approve: "Asker", answer: "Answerer") -> None:
+        """Open sessions and answer their prompts until cancelled."""
+        while True:
+            self._other_wanted.clear()
+            try:
+                async with self._opening(self.settings, self._on_event, approve, answer) as opened:
+                    await self._converse(opened)
+            except (SagentError, OSError) as error:
+                await self._wait_for_change(error)
+            finally:
+                self._opened = None
+
+    def reopen(self, settings: "Settings") -> None:
+        """Close the session and open another. Raises UsageError while a turn is in progress."""
+        if self.busy and self._opened is not None:
+            raise UsageError("A turn is in progress: interrupt it first (Esc).")
+        self._settings = settings
+        self._outbox.wake()
+        self._other_wanted.set()
+
+    async def _wait_for_change(self, error: Exception) -> None:
+        """The session could not be opened: show why, and wait until the person has changed something."""
+        self._painter.write(*guide(error))
+        self._status.show(Figures(note="no session"))
+        await self._other_wanted.wait()
+
+    async def _converse(self, opened: "Opened") -> None:
+        """Answer prompts until another session is wanted."""
+        agent, self._opened = opened.agent, opened
+        self._resumable = agent if agent.messages else None
+        self._painter.write(*past_blocks(agent.messages, agent.path))
+        self._status.update(opened)
+        self._outbox.on_opened()
+        while not self._other_wanted.is_set():
+            message = await self._outbox.next()
+            if message is not None:
+                await self._answer(opened, message)
+
+    # -- turns
+
+    def send(self, message: Message, typed: str, *, when_idle: bool) -> None:
+        """Begin a turn with a message, or have the turn in progress read it: now, or when it would end."""
+        agent = self._opened.agent if self._opened else None
+        if agent is not None and not self.busy:
+            self._outbox.begin(message)
+        elif agent is not None and agent.running and not when_idle:
+            self._outbox.send(agent, message, typed)
+        else:
+            self._outbox.keep(message, typed, early=agent is None)
+        self._status.redraw()
+
+    def add_context(self, text: str, sender: str) -> None:
+        """Have the agent read a text together with the next prompt."""
+        if self._opened is not None:
+            self._opened.agent.send(user(text, sender=sender), "next")
+
+    def recall(self) -> str | None:
+        """Take back the last message that waits, as it was typed; None where there is none."""
+        return self._outbox.recall()
+
+    async def _answer(self, opened: "Opened", message: Message) -> None:
+        """Run the agent on a message, and on those that reached it too late for that run."""
+        agent = opened.agent
+        began = self._began_at = time.monotonic()
+        self._resumable = agent
+        ticking = asyncio.create_task(self._status.tick(agent))
+        try:
+            good = await self._run(agent.run(message))
+            while good and self._outbox.is_unread:
+                good = await self._run(agent.go_on())
+        finally:
+            ticking.cancel()
+            self._began_at = None
+        self._status.update(opened)
+        self._presence.ring(time.monotonic() - began)
+        if good:
+            self._outbox.release()
+
+    async def _run(self, run: "Awaitable[Result]") -> bool:
+        """Whether a run ended well. Its events have shown what went wrong."""
+        try:
+            return (await run).error is None
+        except SagentError:
+            return False
+        except Exception as error:
+            self._tasks.report(error)
+            return False
+
+    # -- events
+
+    def _on_event(self, event: "Event") -> None:
+        self._painter.show(event)
+        opened = self._opened
+        if type(event) in _STREAMED or opened is None:
+            return
+        if event.agent != "root":
+            if isinstance(event, ReplyFinished | Advised | Finished):
+                self._status.update_cost(opened.agent)
+            return
+        match event:
+            case Advised():
+                self._status.update_cost(opened.agent)
+            case Received(_, message):
+                self._outbox.on_read(message)
+            case ReplyFinished(_, message):
+                self._status.update(opened)
+                if not message.calls and opened.agent.running:
+                    self._outbox.pass_on(opened.agent)
+            case Switched() | Finished():
+                self._status.update(opened)
+            case _:
+                pass

@@ -1,0 +1,94 @@
+"""Changes one value in the person's config.toml and leaves everything else as it is written."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from sagent.errors import UsageError
+from sagent.lib.atomic import atomic_write
+from sagent.lib.json import as_array, as_object
+
+
+def add_rule(path: Path, rule: str) -> None:
+    """Add a rule to `allow` of `[permissions]`. Raises OSError; UsageError where the file cannot be changed safely."""
+    text, before = _read(path)
+    table = as_object(before.get("permissions"))
+    rules = as_array(table.get("allow"))
+    if rule in rules:
+        return
+    quoted = json.dumps(rule, ensure_ascii=False)
+    place = _find_table(text, "permissions")
+    if place is None:
+        changed = _with_table(text, "permissions", f"allow = [{quoted}]")
+    elif "allow" not in table:
+        changed = f"{text[: place[0]]}\nallow = [{quoted}]{text[place[0] :]}"
+    else:
+        opening = re.compile(r"^[ \t]*allow[ \t]*=[ \t]*\[", re.MULTILINE).search(text, *place)
+        at = opening.end() if opening else 0
+        changed = f"{text[:at]}{quoted}{', ' if rules else ''}{text[at:]}"
+    wanted = {**before, "permissions": {**table, "allow": [rule, *rules]}}
+    _replace(path, changed, wanted, f"add {quoted} to permissions.allow")
+
+
+def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:
+    """Set `api_key` of `[providers.NAME]`, and `base_url` where one is given. Raises as `add_rule`."""
+    text, before = _read(path)
+    given = {"base_url": base_url, "api_key": key} if base_url else {"api_key": key}
+    lines = {name: f"{name} = {json.dumps(value)}" for name, value in given.items()}
+    place = _find_table(text, rf'providers[ \t]*\.[ \t]*"?{re.escape(provider)}"?')
+    if place is None:
+        changed = _with_table(text, f"providers.{provider}", "\n".join(lines.values()))
+    else:
+        table = text[slice(*place)]
+        for name, line in lines.items():
+            old = re.compile(rf"^[ \t]*{name}[ \t]*=.*$", re.MULTILINE)
+            table = old.sub(line.replace("\\", r"\\"), table, count=1) if old.search(table) else f"\n{line}{table}"
+        changed = text[: place[0]] + table + text[place[1] :]
+    providers = as_object(before.get("providers"))
+    wanted = {**before, "providers": {**providers, provider: {**as_object(providers.get(provider)), **given}}}
+    _replace(path, changed, wanted, f"set api_key of providers.{provider}")
+
+
+def write_private(path: Path, text: str | bytes) -> None:
+    """Replace a file in one step, readable by its owner alone. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with atomic_write(path) as file:
+        file.write(text.encode() if isinstance(text, str) else text)
+
+
+def _read(path: Path) -> tuple[str, dict[str, object]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return "", {}
+    try:
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML, so it was not changed: {error}") from error
+
+
+def _find_table(text: str, name: str) -> tuple[int, int] | None:
+    """Where the lines of a table begin and end; `name` is a pattern."""
+    header = re.search(rf"^[ \t]*\[[ \t]*{name}[ \t]*\].*$", text, re.MULTILINE)
+    if header is None:
+        return None
+    following = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, header.end())
+    return header.end(), following.start() if following else len(text)
+
+
+def _with_table(text: str, name: str, lines: str) -> str:
+    end = "" if not text or text.endswith("\n") else "\n"
+    return f"{text}{end}\n[{name}]\n{lines}\n".lstrip("\n")
+
+
+def _replace(path: Path, text: str, wanted: Mapping[str, object], by_hand: str) -> None:
+    """Write the file if it then says what is wanted and nothing else."""
+    try:
+        done = tomllib.loads(text) == wanted
+    except tomllib.TOMLDecodeError:
+        done = False
+    if not done:
+        raise UsageError(f"{path} is written in a way that cannot be changed automatically: {by_hand} yourself.")
+    write_private(path, text)

@@ -1,0 +1,104 @@
+"""What is drawn around the input: the panel of what is in progress above it, the status line below."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sagent.repl.outbox import Outbox
+from sagent.repl.terminal.painter import Painter
+from sagent.repl.terminal.picker import render_picker
+from sagent.repl.terminal.questions import Questions
+from sagent.repl.terminal.screen import Screen
+from sagent.repl.view.lines import Line
+from sagent.repl.view.panel import Figures, render_panel, render_status, short_advisors
+
+if TYPE_CHECKING:
+    from sagent.agent import Agent
+    from sagent.repl.opening import Opened
+
+HINT = 2.0  # seconds that a hint is shown
+
+
+class StatusDisplay:
+    """The figures of the status line, and the hint that takes its place for a moment. A defect in drawing either is
+    shown in its place."""
+
+    def __init__(self, screen: Screen, painter: Painter, questions: Questions, outbox: Outbox) -> None:
+        self._screen, self._painter, self._questions, self._outbox = screen, painter, questions, outbox
+        self._hint = ""
+        self.figures = Figures(note="starting …")
+        screen.panel, screen.status = self._render_panel, self._render_status
+
+    def show(self, figures: Figures) -> None:
+        self.figures = figures
+        self.redraw()
+
+    def redraw(self) -> None:
+        self._screen.redraw()
+
+    def update(self, opened: "Opened") -> None:
+        """Show the session's figures as they are now."""
+        agent = opened.agent
+        status = agent.status()
+        figures = replace(
+            self.figures,
+            note="",
+            model=status.model,
+            effort=status.effort,
+            context=status.context_tokens,
+            window=status.window,
+            cost=agent.cost(),
+            jobs=len(status.jobs),
+            mode=opened.policy.mode,
+            advisor=short_advisors(status.advisors),
+        )
+        self.show(figures)
+
+    def update_cost(self, agent: "Agent") -> None:
+        """Show only what was spent, which costs less to find out."""
+        if (cost := agent.cost()) != self.figures.cost:
+            self.show(replace(self.figures, cost=cost))
+
+    def hint(self, text: str) -> None:
+        """Show a text in place of the figures, for a moment."""
+        self._hint = text
+        self._screen.redraw()
+
+        def end() -> None:
+            self._hint = ""
+            self._screen.redraw()
+
+        asyncio.get_running_loop().call_later(HINT, end)
+
+    async def tick(self, agent: "Agent") -> None:
+        """Redraw once a second while a clock, a countdown or a bill changes; until cancelled."""
+        drawn: Sequence[Line] = ()
+        while True:
+            await asyncio.sleep(1.0)
+            self.update_cost(agent)  # prices load meanwhile, and calls are billed without an event
+            before, drawn = drawn, self._render_panel(self._screen.surface.width, self._screen.rows)
+            if drawn != before:
+                self._screen.redraw()
+
+    def _render_panel(self, width: int, height: int) -> Sequence[Line]:
+        try:
+            if (picker := self._questions.picker) is not None:
+                return [(), *render_picker(picker, width, height - 1)]
+            spent = self.figures.cost.by_agent if self.figures.cost else None
+            now = asyncio.get_running_loop().time()
+            return render_panel(self._painter.view, self._outbox.queued, now, width, height, spent)
+        except Exception as error:
+            return [_defect("what is in progress", error, width)]
+
+    def _render_status(self, width: int) -> Line:
+        if self._hint:
+            return (("class:warning", self._hint),)
+        try:
+            return render_status(self.figures, width)
+        except Exception as error:
+            return _defect("the status", error, width)
+
+
+def _defect(what: str, error: Exception, width: int) -> Line:
+    return (("", f"({what} cannot be shown: {type(error).__name__}: {error})"[:width]),)

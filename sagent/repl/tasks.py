@@ -1,0 +1,51 @@
+"""The REPL's background tasks, and what is shown when one fails."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+
+from sagent.errors import SagentError
+from sagent.repl.view.blocks import Report
+
+CLOSING = 8.0  # seconds that tasks have to end
+MOST_DEFECTS = 20  # that are shown
+
+
+class Tasks:
+    """Starts tasks, shows what goes wrong in them, and cancels them in the end."""
+
+    def __init__(self, show: Callable[[Report], None]) -> None:
+        self._show = show
+        self._running: set[asyncio.Task[None]] = set()
+        self._defects: set[str] = set()  # that were shown
+
+    def spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.report(error)
+
+    def report(self, error: BaseException) -> None:
+        """Show an error; the session goes on."""
+        text = str(error) if isinstance(error, SagentError | OSError) else f"{type(error).__name__}: {error}"
+        self._show(Report(text, "error"))
+
+    def on_defect(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
+        """Show, once, a failure that nothing waits for: in a key's handler or in drawing. The session goes on."""
+        error = context.get("exception")
+        text = f"{type(error).__name__}: {error}" if error else str(context.get("message"))
+        if text not in self._defects and len(self._defects) < MOST_DEFECTS:
+            self._defects.add(text)
+            self._show(Report(f"This is a defect of sagent; /bug shows what to report: {text}", "error"))
+
+    async def close(self) -> None:
+        """Cancel all, and wait a few seconds for them to end."""
+        tasks = tuple(self._running)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSING)
