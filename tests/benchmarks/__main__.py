@@ -1,33 +1,42 @@
-"""`make bench`: every figure the project promises, medians of five, ratios in one run against a raw httpx2 loop.
+"""`make bench`: every figure the project promises, and what codex, pi and a raw httpx2 loop take in the same run.
 
-Rewrites the table in docs/performance.md. Needs Linux for memory figures.
+Rewrites the tables in docs/performance.md. `python -m tests.benchmarks SECTION...` measures some of it and only prints:
+compared, alone, agents, advisor, sessions, repl, families. Needs Linux for memory figures.
 """
 
+import argparse
 import json
 import os
 import platform
 import resource
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn, Wire
+from sagent.testing.server import FakeProviderServer, Received, Step, Turn, Wire
 from tests.benchmarks import repl, sessions
+from tests.benchmarks.clients import (
+    FLAGS,
+    PYTHON,
+    ROOT,
+    SAGENT,
+    Client,
+    attend,
+    lean_server,
+    peak_memory,
+    provider_environment,
+    raw,
+    sagent,
+)  # fmt: skip
+from tests.benchmarks.compared import Comparison, compare
 
-ROOT = Path(__file__).parents[2]
 RUNS = 5
-PYTHON = sys.executable
-SAGENT = [str(Path(PYTHON).with_name("sagent"))]
-RAW = [PYTHON, str(Path(__file__).with_name("raw_loop.py"))]
 WHOLE = Wire("whole")
-FLAGS = ["--model", "anthropic/claude-sonnet-4-6", "--permission-mode", "full"]
-
 
 REFERENCE = 116.0
 """Milliseconds that the raw loop took to its first request when the machine was quiet, as the reaches suppose it."""
@@ -36,13 +45,13 @@ TIMES = ("ms", "s", "MB/s")
 
 @dataclass(frozen=True)
 class Row:
-    """A figure: what, how much is to be reached (with `least` at least, else at most), what came out, the raw loop."""
+    """A figure: what, how much is to be reached (with `least` at least, else at most), what came out, with what."""
 
     name: str
     reach: float | None
     value: float
     unit: str
-    raw: str = ""
+    note: str = ""
     least: bool = False
 
     def verdict(self, pace: float) -> str:
@@ -59,20 +68,8 @@ class Row:
         """The row of the table."""
         value = f"{self.value:.0f}" if self.unit in ("", "MB") or self.value >= 100 else f"{self.value:.2f}"
         reach = "" if self.reach is None else f"{'≥' if self.least else '≤'} {self.reach:g} {self.unit}".rstrip()
-        return f"| {self.name} | {reach} | {value} {self.unit} | {self.raw} | {self.verdict(pace)} |"
-
-
-def turns(count: int, command: str = "echo hello") -> Callable[[Received], Step]:
-    """A script of so many tool turns and an answer, made as it is asked for."""
-
-    def step(request: Received) -> Step:
-        messages = request.json.get("messages")
-        done = (len(messages) - 1) // 2 if isinstance(messages, list) else 0
-        if done >= count:
-            return Turn(text="done")
-        return Turn(text="next", calls=(Call("Bash", {"command": command}, id=f"toolu_{done:06d}"),))
-
-    return step
+        told = f"{value} {self.unit}" + (f" ({self.note})" if self.note else "")
+        return f"| {self.name} | {reach} | {told} | {self.verdict(pace)} |"
 
 
 @contextmanager
@@ -83,13 +80,6 @@ def served(
     provider = FakeProviderServer(script, strict=False, wire=wire)
     with tempfile.TemporaryDirectory() as home, provider.in_thread() as server:
         yield server, {**provider_environment(server.url), "HOME": home}
-
-
-def provider_environment(url: str) -> dict[str, str]:
-    """What leads a client to a provider, and nothing else."""
-    keys = {f"{name}_API_KEY": "k" for name in ("ANTHROPIC", "OPENAI", "MOONSHOT", "GEMINI")}
-    urls = {f"{name}_BASE_URL": url for name in ("ANTHROPIC", "OPENAI", "MOONSHOT", "GEMINI")}
-    return {"PATH": os.environ["PATH"], **keys, **urls}
 
 
 def run(argv: list[str], environment: dict[str, str]) -> float:
@@ -110,98 +100,6 @@ def against_python(flag: str) -> float:
         base = run([PYTHON, "-c", "pass"], dict(os.environ))
         gaps.append(run([*SAGENT, flag], dict(os.environ)) - base)
     return 1000 * median(gaps)
-
-
-def first_request(argv: Callable[[str], list[str]]) -> float:
-    """Milliseconds from starting the process to its first request."""
-    times: list[float] = []
-    for _ in range(RUNS + 1):
-        with served(turns(0)) as (server, environment):
-            started = time.monotonic()
-            run(argv(server.url), environment)
-            times.append(server.requests[0].at - started)
-    return 1000 * median(times[1:])
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What the lean server saw: ms from the process's start to its first request, and ms between turns."""
-
-    first: float
-    gaps: list[float]
-
-
-def timed(count: int, argv: Callable[[str], list[str]], family: str = "anthropic") -> Timing:
-    """Run a client for so many tool turns: the gaps are its work and the command `echo`."""
-    command = [PYTHON, str(Path(__file__).with_name("lean_server.py")), family, str(count)]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with server, tempfile.TemporaryDirectory() as home:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
-        started = time.monotonic()
-        run(argv(url), {**provider_environment(url), "HOME": home})
-        seen = json.loads(server.communicate()[0])
-        return Timing(1000 * (seen["first"] - started), seen["gaps"])
-
-
-def per_turn(argv: Callable[[str], list[str]]) -> float:
-    """Mean milliseconds per tool turn over 20 turns, median of the runs."""
-    return median(sum(gaps) / len(gaps) for gaps in (timed(20, argv).gaps for _ in range(RUNS)))
-
-
-def growth(argv: Callable[[str], list[str]]) -> float:
-    """How much longer a tool turn takes at turn 1,000 of a session than at turn 20."""
-    gaps = timed(1000, argv).gaps
-    return median(gaps[950:]) / median(gaps[10:60])
-
-
-def peak_memory(argv: Callable[[str], list[str]], family: str = "anthropic") -> float:
-    """Peak of the summed PSS of the process tree, MB, over 20 tool turns."""
-    peaks: list[float] = []
-    lean = [PYTHON, str(Path(__file__).with_name("lean_server.py")), family, "20"]
-    for _ in range(RUNS):
-        server = subprocess.Popen(lean, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        with server, tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as cwd:
-            assert server.stdout is not None
-            url = server.stdout.readline().strip()
-            environment = {**provider_environment(url), "HOME": home}
-            null = subprocess.DEVNULL
-            process = subprocess.Popen(argv(url), env=environment, cwd=cwd, stdin=null, stdout=null, stderr=null)
-            peak = 0.0
-            while process.poll() is None:
-                peak = max(peak, tree_pss(process.pid))
-                time.sleep(0.005)
-            server.communicate()
-            peaks.append(peak)
-    return median(peaks)
-
-
-def tree_pss(root: int) -> float:
-    """MB of proportional set size of a process and all below it.
-
-    A child that does not run a program of its own yet has its parent's memory, and not a second one.
-    """
-    total, waiting = 0, [(root, b"")]
-    while waiting:
-        pid, above = waiting.pop()
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if words == above:
-                continue
-            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            total += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                waiting += ((int(child), words) for child in (task / "children").read_text().split())
-        except (OSError, StopIteration):
-            continue
-    return total / 1024
-
-
-def first_body() -> float:
-    """Kilobytes of the first request's body, all tools offered."""
-    with served(turns(0)) as (server, environment):
-        run([*SAGENT, *FLAGS, "hello"], environment)
-        return len(server.requests[0].body) / 1000
 
 
 def open_log() -> float:
@@ -236,17 +134,16 @@ def delta_cpu() -> float:
     return median(cpu(30_000) - cpu(1) for _ in range(RUNS))
 
 
-def agents(mode: str, count: int = 1) -> dict[str, float]:
+def agents(mode: str, count: int, alive: int) -> dict[str, float]:
     """What agents.py says it took, and when the last request `came`."""
-    lean = [PYTHON, str(Path(__file__).with_name("lean_server.py")), "agents", "0"]
-    server = subprocess.Popen(lean, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with server, tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as cwd:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
+    with lean_server("agents", "0") as (url, seen), tempfile.TemporaryDirectory() as home:
         environment = {**provider_environment(url), "HOME": home, "PYTHONPATH": str(ROOT)}
-        argv = [PYTHON, str(Path(__file__).with_name("agents.py")), mode, str(count)]
-        told = subprocess.check_output(argv, env=environment, cwd=cwd, text=True)
-        return {**json.loads(told), "came": json.loads(server.communicate()[0])["last"]}
+        argv = [PYTHON, str(Path(__file__).with_name("agents.py")), mode, str(count), str(alive)]
+        with tempfile.TemporaryDirectory() as cwd:
+            told = subprocess.check_output(argv, env=environment, cwd=cwd, text=True)
+        came = seen()["last"]
+        assert isinstance(came, float)
+        return {**json.loads(told), "came": came}
 
 
 def consultations(executor: str, advisor: str) -> dict[str, float]:
@@ -258,48 +155,53 @@ def consultations(executor: str, advisor: str) -> dict[str, float]:
 
 def modules(*argv: str) -> int:
     """Modules imported before the first request, or in all where there is none."""
-    with served(turns(0)) as (_, environment), tempfile.NamedTemporaryFile() as file:
+    with served(lambda _: Turn(text="done")) as (_, environment), tempfile.NamedTemporaryFile() as file:
         run([PYTHON, str(Path(__file__).with_name("modules.py")), file.name, *argv], environment)
         return int(Path(file.name).read_text())
 
 
-def measure() -> Iterator[Row]:
-    """Every figure."""
-
-    def ours(_url: str) -> list[str]:
-        return [*SAGENT, *FLAGS, "hello"]
-
-    def raw(url: str) -> list[str]:
-        return [*RAW, url, "hello"]
-
+def measure_alone() -> Iterator[Row]:
+    """What there is nothing to compare with."""
     for flag, most in (("--version", 15), ("--help", 40)):
         yield Row(f"`{flag}` over `python3 -c pass`", most, against_python(flag), "ms")
-    yield Row("process start to first request", 160, first_request(ours), "ms", f"{first_request(raw):.0f} ms")
-    yield Row("tool turn, mean over 20 turns", 4, per_turn(ours), "ms", f"{per_turn(raw):.1f} ms")
-    yield Row("the same at turn 1,000, ratio to turn 20", 1.5, growth(ours), "×", f"{growth(raw):.1f} ×")
-    yield Row("peak memory of the process tree, 20 turns", 50, peak_memory(ours), "MB", f"{peak_memory(raw):.0f} MB")
-    yield Row("first request body, full coding tools", 9, first_body(), "kB")
     yield Row("opening a log of 10,000 messages", 0.5, open_log(), "s")
     yield Row("30,000 text deltas: extra CPU", 0.7, delta_cpu(), "s")
-    swarms = [agents("swarm", 1000) for _ in range(RUNS)]
-    wall = median(swarm["wall"] for swarm in swarms)
-    words = f"1,000 agents of one root, 32 alive at a time, two turns each: our CPU for each ({wall:.1f} ms wall)"
-    yield Row(words, 6, median(swarm["cpu"] for swarm in swarms), "ms")
-    yield Row("the same: peak memory in all", 150, median(swarm["memory"] for swarm in swarms), "MB")
-    value = 1000 * median(seen["came"] - seen["sent"] for seen in (agents("preempt") for _ in range(RUNS)))
+    yield Row("modules imported before the first request", 330, modules(*FLAGS, "hello"), "")
+    yield Row("modules imported for `--version`", 60, modules("--version"), "")
+
+
+def measure_agents() -> Iterator[Row]:
+    """Many agents in one process."""
+    for count, alive, most in ((1000, 32, 6), (200, 200, 5)):
+        swarms = [agents("swarm", count, alive) for _ in range(3)]
+        wall, cpu, memory = (median(swarm[what] for swarm in swarms) for what in ("wall", "cpu", "memory"))
+        words = f"{count:,} agents of one root, {alive} alive at a time, two turns each: our CPU for each"
+        each = 1000 / count
+        yield Row(f"{words} ({each * wall:.1f} ms wall)", most, each * cpu, "ms")
+        yield Row("the same: peak memory in all", 150, memory, "MB")
+    value = 1000 * median(seen["came"] - seen["sent"] for seen in (agents("preempt", 1, 1) for _ in range(RUNS)))
     yield Row("a message to an agent in a 60 s `Bash`: until its next request", 50, value, "ms")
+    seen = [agents("library", 100, 100) for _ in range(RUNS)]
+    yield Row("`Agent(model)` in a program, the 2nd to the 100th: CPU", 1, median(one["made"] for one in seen), "ms")
+    words = "100 of them at a prompt each, in one event loop: the longest gap, at the best of 5"
+    yield Row(words, 20, min(one["gap"] for one in seen), "ms")
+
+
+def measure_advisor() -> Iterator[Row]:
+    """What a consultation takes."""
     for pair in (("anthropic", "responses"), ("responses", "anthropic")):
-        seen = [consultations(*pair) for _ in range(RUNS)]
+        seen = [consultations(*pair) for _ in range(3)]
         first = median(run["first"] for run in seen)
         words = f"a consultation at 200 turns, {pair[0]} asks {pair[1]}: our CPU, mean of 21"
         name = f"{words} ({first:.0f} ms for the first, which quotes all)"
         yield Row(name, 8, median(run["mean"] for run in seen), "ms")
-    yield from measure_sessions()
+
+
+def measure_repl() -> Iterator[Row]:
+    """What a person at the terminal waits for."""
     for figure in repl.measure(quick=False):
         reach = figure.reach if figure.reach < 10_000 else None  # the plain prompt's
         yield Row(f"REPL: {figure.name}", reach, figure.value, figure.unit)
-    yield Row("modules imported before the first request", 330, modules(*FLAGS, "hello"), "")
-    yield Row("modules imported for `--version`", 60, modules("--version"), "")
 
 
 def measure_sessions() -> Iterator[Row]:
@@ -311,9 +213,9 @@ def measure_sessions() -> Iterator[Row]:
     yield Row("`sagent sessions list`, 100 sessions", None, speeds.listing, "s")
     yield Row("the same, 1,000 sessions", None, speeds.listing_thousand, "s")
     yield Row("compaction of a session of 500,000 tokens: CPU", 1, speeds.compaction, "s")
-    raw = f"json.loads {speeds.million_loads:.1f} s, sha256 {speeds.million_sha256:.1f} s"
+    alone = f"json.loads {speeds.million_loads:.1f} s, sha256 {speeds.million_sha256:.1f} s"
     words = f"going on with a log of a million entries, {speeds.million_size:.0f} MB: the whole run"
-    yield Row(words, None, speeds.million, "s", raw)
+    yield Row(words, None, speeds.million, "s", alone)
     yield Row("the same: peak memory", 150, speeds.million_memory, "MB")
 
 
@@ -327,7 +229,7 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Session:
-    """Milliseconds to the first request, of a turn at 20 and at 200, and MB at most."""
+    """Milliseconds to the first request, of a turn at 20 and at 100, and MB at most."""
 
     first: float
     early: float
@@ -339,55 +241,75 @@ class Session:
         return f"{self.first:.0f} ms | {self.early:.1f} ms | {self.late:.1f} ms | {self.memory:.0f} MB"
 
 
-def session(argv: Callable[[str], list[str]], family: str = "anthropic") -> Session:
-    """Sessions of 200 turns, medians."""
-    runs = [timed(200, argv, family) for _ in range(RUNS)]
-    early, late = (median(median(run.gaps[at : at + 20]) for run in runs) for at in (10, 180))
-    return Session(median(run.first for run in runs), early, late, peak_memory(argv, family))
+def session(client: Client) -> Session:
+    """Sessions of 120 turns, medians."""
+    runs = [attend(client, 120) for _ in range(3)]
+    early, late = (median(median(run.gaps[at : at + 20]) for run in runs) for at in (10, 100))
+    return Session(median(run.first for run in runs), early, late, peak_memory(client))
 
 
-def measure_families(raw: Session) -> Iterator[str]:
+def measure_families() -> Iterator[str]:
     """A line for the raw loop, and for each family and transport."""
-    pace = max(1.0, raw.first / REFERENCE)
-    yield f"| raw httpx2 loop | | {raw} | |"
-    for transport, reach in (("direct", (160, 4, 50)), ("sdk", (None, 5, None))):
+    yield "| family | transport | first request | a turn at 20 | at 100 | peak memory |"
+    yield "|---|---|---|---|---|---|"
+    yield f"| raw httpx2 loop | | {session(raw())} |"
+    for transport in ("direct", "sdk"):
         for family, (name, model) in FAMILIES.items():
             flags = ["--model", model, "--permission-mode", "full", "--transport", transport]
+            yield f"| {name} | {transport} | {session(sagent(*flags, family=family))} |"
 
-            def argv(_url: str, flags: list[str] = flags) -> list[str]:
-                return [*SAGENT, *flags, "hello"]
 
-            seen = session(argv, family)
-            values = zip((seen.first, max(seen.early, seen.late), seen.memory), reach, ("ms", "ms", "MB"), strict=True)
-            verdicts = [Row("", most, value, unit).verdict(pace) for value, most, unit in values]
-            worst = next(word for word in ("short", "met at pace", "met") if word in verdicts)
-            yield f"| {name} | {transport} | {seen} | {worst} |"
+def measure_compared() -> Iterator[str]:
+    """The table of the comparison."""
+    yield "| figure | sagent | raw loop | codex | pi | reach | |"
+    yield "|---|---|---|---|---|---|---|"
+    yield from map(Comparison.line, compare())
+
+
+SECTIONS: Mapping[str, Callable[[], Iterator[Row] | Iterator[str]]] = {
+    "compared": measure_compared,
+    "alone": measure_alone,
+    "agents": measure_agents,
+    "advisor": measure_advisor,
+    "sessions": measure_sessions,
+    "repl": measure_repl,
+    "families": measure_families,
+}
+
+
+def tables(sections: list[str]) -> Iterator[str]:
+    """The lines of the tables, as they are measured."""
+    pace = max(1.0, median(attend(raw(), 0).first for _ in range(RUNS)) / REFERENCE)
+    load = f"load {os.getloadavg()[0]:.1f} at the start"
+    machine = f"Python {platform.python_version()}, {platform.system()}, {os.cpu_count()} cores"
+    yield f"{machine}, {time.strftime('%Y-%m-%d')}; {load}, pace {pace:.2f}."
+    rows = False
+    for section in sections:
+        for line in SECTIONS[section]():
+            if isinstance(line, Row) and not rows:
+                yield from ("", "| figure | reach | measured | |", "|---|---|---|---|")
+            elif not isinstance(line, Row) and line.startswith(("| figure", "| family")):
+                yield ""
+            rows = isinstance(line, Row)
+            yield line.line(pace) if isinstance(line, Row) else line
 
 
 def main() -> None:
-    """Print the tables and put them into docs/performance.md."""
-    raw = session(lambda url: [*RAW, url, "hello"])
-    pace = max(1.0, raw.first / REFERENCE)
-    lines = ["| figure | reach | measured | raw httpx2 loop | |", "|---|---|---|---|---|"]
-    for row in measure():
-        lines.append(row.line(pace))
-        print(lines[-1], flush=True)
-    lines += [
-        "",
-        "| family | transport | first request | a turn at 20 | at 200 | peak memory | |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for line in measure_families(raw):
+    """Print the tables; all of them are put into docs/performance.md."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=main.__doc__)
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="SECTION", help=", ".join(SECTIONS))
+    asked: list[str] = parser.parse_args().sections
+    lines: list[str] = []
+    for line in tables(asked or list(SECTIONS)):
         lines.append(line)
         print(line, flush=True)
-    day = time.strftime("%Y-%m-%d")
-    stamp = f"Python {platform.python_version()}, {platform.system()}, {os.cpu_count()} cores, {day}"
+    if asked:
+        return
     page = ROOT / "docs" / "performance.md"
     before, _, rest = page.read_text("utf-8").partition("<!-- table -->")
     _, _, after = rest.partition("<!-- end -->")
     table = "\n".join(lines)
-    medians = f"medians of {RUNS}; pace {pace:.2f}"
-    page.write_text(f"{before}<!-- table -->\n{stamp}; {medians}.\n\n{table}\n<!-- end -->{after}", "utf-8")
+    page.write_text(f"{before}<!-- table -->\n{table}\n<!-- end -->{after}", "utf-8")
 
 
 if __name__ == "__main__":

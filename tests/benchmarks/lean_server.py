@@ -1,9 +1,10 @@
-"""A provider that does nothing but time its client: argv[2] tool turns of `echo` in the family argv[1], then an answer.
+"""A provider that does nothing but time its client: argv[2] tool turns of the command argv[3] (by default an `echo`) in
+the family argv[1], then an answer.
 
 With the family "agents" every client gets one call of its own. Prints its address; when its standard input ends, as
-JSON, when the first request came and when the last (seconds of the monotonic clock), and the milliseconds from the end
-of each answer to the next request. A process of its own that keeps nothing: FakeProviderServer keeps every request, and
-the time from turn to turn grew with what it kept.
+JSON, when the first request came and when the last (seconds of the monotonic clock), the bytes of the first one's body,
+and the milliseconds from the end of each answer to the next request. A process of its own that keeps nothing:
+FakeProviderServer keeps every request, and the time from turn to turn grew with what it kept.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable
 
 Event = dict[str, object]
-COMMAND = json.dumps({"command": "echo hello"})
+COMMAND = json.dumps({"command": sys.argv[3] if len(sys.argv) > 3 else "echo hello"})
 
 
 def stream(events: list[Event]) -> bytes:
@@ -55,14 +56,14 @@ def chat(call_id: str) -> list[Event]:
     return [*chunks, {"id": "c", "choices": [end], "usage": usage}]
 
 
-def responses(call_id: str) -> list[Event]:
+def responses(call_id: str, name: str = "Bash", arguments: str = COMMAND) -> list[Event]:
     """The same in Responses."""
     text = [{"type": "output_text", "text": "next", "annotations": []}]
     output: list[Event] = [
         {"type": "message", "id": "msg", "role": "assistant", "status": "completed", "content": text}
     ]
     if call_id:
-        output.append({"type": "function_call", "id": "fc", "call_id": call_id, "name": "Bash", "arguments": COMMAND})
+        output.append({"type": "function_call", "id": "fc", "call_id": call_id, "name": name, "arguments": arguments})
     usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
     done: Event = {"id": "r", "model": "m", "status": "completed", "output": output, "usage": usage}
     return [
@@ -80,6 +81,16 @@ def google(call_id: str) -> list[Event]:
         parts.append({"functionCall": {"id": call_id, "name": "Bash", "args": json.loads(COMMAND)}})
     candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}
     return [{"candidates": [candidate], "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5}}]
+
+
+def codex(call_id: str) -> list[Event]:
+    """Responses, with the name and the argument that Codex has for a command."""
+    return responses(call_id, "exec_command", json.dumps({"cmd": json.loads(COMMAND)["command"]}))
+
+
+def pi(call_id: str) -> list[Event]:
+    """Messages, with pi's name for a command."""
+    return anthropic(call_id, "bash")
 
 
 def in_turn(family: str, turns: int, asked: list[float]) -> Callable[[bytes], list[Event]]:
@@ -102,7 +113,14 @@ def by_body(_family: str, _turns: int, asked: list[float]) -> Callable[[bytes], 
     return answer
 
 
-FAMILIES = {"anthropic": anthropic, "chat": chat, "responses": responses, "google": google}
+FAMILIES: dict[str, Callable[[str], list[Event]]] = {
+    "anthropic": anthropic,
+    "chat": chat,
+    "responses": responses,
+    "google": google,
+    "codex": codex,
+    "pi": pi,
+}
 
 
 async def main(family: str, turns: int) -> None:
@@ -110,6 +128,7 @@ async def main(family: str, turns: int) -> None:
     gaps: list[float] = []
     sent: list[float] = []
     came: list[float] = []
+    sizes: list[int] = []
     answer = (by_body if family == "agents" else in_turn)(family, turns, sent)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -119,6 +138,7 @@ async def main(family: str, turns: int) -> None:
                 size = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
                 body = await reader.readexactly(int(size.partition(b":")[2]))
                 came.append(time.monotonic())
+                sizes.append(len(body))
                 if sent:
                     gaps.append(1000 * (time.perf_counter() - sent[-1]))
                 writer.write(stream(answer(body)))
@@ -129,7 +149,7 @@ async def main(family: str, turns: int) -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 22)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    print(json.dumps({"first": came[0], "last": came[-1], "gaps": gaps}))
+    print(json.dumps({"first": came[0], "last": came[-1], "body": sizes[0], "gaps": gaps}))
 
 
 asyncio.run(main(sys.argv[1], int(sys.argv[2])))

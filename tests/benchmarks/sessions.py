@@ -25,7 +25,7 @@ from sagent.usage import Charge, Usage
 
 RUNS = 5
 ROOT = Path(__file__).parents[2]
-COMMAND = "import sys; from sagent.cli.{0} import run_{0}; sys.exit(run_{0}(sys.argv[1:]))"
+COMMAND = "import sys; from sagent.cli.commands.{0} import run_{0}; sys.exit(run_{0}(sys.argv[1:]))"
 
 
 @dataclass(frozen=True)
