@@ -57,10 +57,10 @@ async def open_agent(
     policy: PermissionPolicy | None = None,
     more: Sequence[Tool] = (),
 ) -> AsyncGenerator[Agent]:
-    """An agent as the settings describe it, its session open and its events told to `listener`.
+    """An agent as the settings describe it, its session open and its events passed to `listener`.
 
     What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
-    tools beside those of the settings. All of it is closed in the end. Raises UsageError, and SessionBusy or
+    tools in addition to those of the settings. All of it is closed in the end. Raises UsageError, and SessionBusy or
     SessionCorrupt for the session.
     """
     notices = list(settings.warnings)
@@ -69,7 +69,7 @@ async def open_agent(
     workspace.hidden = policy.hidden(workspace)
     offered = (*choose_tools(settings), *more)
     async with AsyncExitStack() as stack:
-        stack.enter_context(_telling(notices, listener))
+        stack.enter_context(_reporting(notices, listener))
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
         log, past = _open_log(settings, stack, notices)
         choice = await choose_model(settings, past.model)
@@ -124,8 +124,8 @@ async def open_agent(
 
 
 @contextmanager
-def _telling(notices: Sequence[str], listener: Callable[[Event], None]) -> Generator[None]:
-    """Tell what was noticed also where nothing can be opened, for it may be the reason."""
+def _reporting(notices: Sequence[str], listener: Callable[[Event], None]) -> Generator[None]:
+    """Report what was noticed also where nothing can be opened, for it may be the reason."""
     try:
         yield
     except SagentError:
@@ -299,8 +299,8 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
         return past.system
     found = gather(settings.cwd, settings.config_dir, settings.add_dirs)
     notices.extend(found.notices)
-    told = "\n\n".join(filter(None, (found.text, skills_text(find_skills(settings.cwd, settings.config_dir)))))
-    return compose(workspace, date.today(), told, settings.system, settings.append_system)  # noqa: DTZ011 -- the person's day
+    added = "\n\n".join(filter(None, (found.text, skills_text(find_skills(settings.cwd, settings.config_dir)))))
+    return compose(workspace, date.today(), added, settings.system, settings.append_system)  # noqa: DTZ011 -- the person's day
 
 
 def _environment() -> dict[str, object]:
@@ -373,7 +373,7 @@ def start_git_status(cwd: Path) -> subprocess.Popen[bytes] | None:
 
 
 def read_git_status(git: subprocess.Popen[bytes]) -> dict[str, object]:
-    """{"git_commit", "git_dirty"}, or {} when git cannot tell within two seconds."""
+    """{"git_commit", "git_dirty"}, or {} when git does not answer within two seconds."""
     try:
         out, _ = git.communicate(timeout=2.0)
     except subprocess.TimeoutExpired:

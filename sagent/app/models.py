@@ -26,7 +26,7 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "llama.cpp": "http://127.0.0.1:8080/v1",
 }
 WITH_LOGIN = (*LOGINS, "anthropic-cli", "openai-subscription")
-"""Providers that `--auth credentials` is for, beside those in clouds."""
+"""Providers that `--auth credentials` is for, in addition to those in clouds."""
 PATIENCE = 0.5  # seconds for a server on this machine to answer
 
 NO_KEY = "no provider's key is set"
@@ -129,12 +129,12 @@ class Choice:
         return LOCAL | {name for name, row in {**built_in(), **_rows(self.settings)}.items() if row.free}
 
     def limits(self, model: Model) -> ModelLimits:
-        """A model's sizes: what its provider's listing told wins over data, which may be older."""
-        told, known = self.listings.limits(self._place(model.provider), model.id), model.limits
-        return replace(known, window=told.window or known.window, max_output=told.max_output or known.max_output)
+        """A model's sizes: what its provider's listing says wins over data, which may be older."""
+        listed, known = self.listings.limits(self._place(model.provider), model.id), model.limits
+        return replace(known, window=listed.window or known.window, max_output=listed.max_output or known.max_output)
 
     def wants_listing(self, model: Model) -> bool:
-        """Whether the model's listing is worth asking for: no data tell its window, or its address is the person's own.
+        """Whether the model's listing is worth asking for: no data have its window, or its address is the person's own.
 
         Once in a process, and only when what was kept of it is no longer fresh.
         """
@@ -145,13 +145,13 @@ class Choice:
         return bool(place) and place not in self.asked and not self.listings.is_fresh(place)
 
     async def study(self, name: str) -> None:
-        """Keep what the listing of a provider in use tells of sizes. One that cannot be had is done without."""
+        """Keep what the listing of a provider in use says of sizes. One that cannot be had is done without."""
         self.asked.add(self._place(name))
         with suppress(ModelError):
             self.keep(name, await self.provider(name).models())
 
     def keep(self, name: str, listed: Sequence[ModelInfo]) -> None:
-        """Go by what a provider's listing tells, where it differs from data, from now on and in later runs."""
+        """Go by what a provider's listing says, where it differs from data, from now on and in later runs."""
         self.listings.keep(self._place(name), [info for info in listed if info.limits != limits_of(name, info.id)])
 
     def _place(self, name: str) -> str:
@@ -295,16 +295,16 @@ def _check_allowed(settings: Settings, name: str) -> None:
 
 
 def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
-    """What is wrong with a model whose provider cannot be told."""
+    """What is wrong with a model whose provider is not known."""
     head, slash, rest = name.partition("/")
     if row := row_called(head, rows):
         return f"{name!r} is a provider without a model: say {row.name}/MODEL, as sagent models {row.name} lists them."
     if not (slash and rest):
         head, colon, rest = name.partition(":")
         if colon and rest and (row := row_called(head, rows)):
-            return f"{name!r} does not tell its provider: say {row.name}/{rest}."
+            return f"{name!r} does not name its provider: say {row.name}/{rest}."
         example = f"ollama/{name}" if colon and rest else _such(name, rows) or "openai/gpt-5.5"
-        return f"{name!r} does not tell its provider. Say provider/model, as in {example}."
+        return f"{name!r} does not name its provider. Say provider/model, as in {example}."
     near, maker = nearest_rows(head, rows), infer(rest, rows)
     if maker in near:
         near = [f"{maker}/{rest}"]
@@ -319,14 +319,14 @@ def _such(word: str, rows: Mapping[str, Row]) -> str:
     """A model that a part of its name stands for, with its provider ("sonnet"): a usual one, else the last of such a
     name; "" for none."""
     usual = {name: row.default for name, row in {**rows, **built_in()}.items() if row.default}
-    told = (f"{name}/{model}" for name, model in usual.items() if word.lower() in model.lower())
+    named = (f"{name}/{model}" for name, model in usual.items() if word.lower() in model.lower())
     known = (
         f"{name}/{model}"
         for name in usual
         for model in sorted((info.id for info in known_models(name)), reverse=True)
         if word.lower() in model.lower()
     )
-    return next(told, "") or next(known, "")
+    return next(named, "") or next(known, "")
 
 
 def _auth(settings: Settings, row: Row, chosen: str) -> Auth | None:

@@ -20,7 +20,7 @@ from sagent.session.store import find, latest
 
 @asynccontextmanager
 async def open_team(settings: Settings, file: TeamFile, listener: Callable[[Event], None]) -> AsyncGenerator[Team]:
-    """A team, its session open and the events of all its agents told to `listener`; all of it closed in the end.
+    """A team, its session open and the events of all its agents passed to `listener`; all of it closed in the end.
 
     The cap is the file's where the person's is not smaller or comes from the command line. Raises UsageError, and
     SessionBusy or SessionCorrupt for the session.
@@ -57,7 +57,7 @@ def _earlier_model(settings: Settings) -> str | None:
     name = settings.fork.partition("@")[0] if settings.fork is not None else str(settings.session or "")
     if settings.provider or settings.base_url or not (name or settings.continue_session):
         return None
-    with suppress(SagentError, OSError):  # whoever opens the session tells of them
+    with suppress(SagentError, OSError):  # whoever opens the session reports them
         path = find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
         found = last_round(read_log(path / "root.jsonl"))
         return None if found is None else as_str(found.team.get("model")) or None

@@ -16,7 +16,7 @@ COMMANDS = {
     "compare": "two sessions side by side: requests, calls, outcome, cost, tokens, time",
     "trace": "show a run turn by turn, from its trace or its session",
     "advice": "what a session's advisors said, what became of it and what it cost",
-    "bench-advisor": "run tasks with and without an advisor, and tell the difference",
+    "bench-advisor": "run tasks with and without an advisor, and show the difference",
     "sweep": "run tasks with every combination of some settings, within one budget, and table it",
     "gate": "whether a result is good enough, for CI: exit 0 or 1",
     "config": "show every setting and where it comes from",
@@ -26,7 +26,7 @@ COMMANDS = {
 
 EPILOG = """commands:
 {commands}
-`sagent COMMAND --help` tells more. To send a prompt that is a command's name: sagent -- models
+`sagent COMMAND --help` says more. To send a prompt that is a command's name: sagent -- models
 
 exit codes:
   0 done   1 failed   2 usage   3 budget   4 turn or round limit   130, 143 interrupted"""
@@ -133,7 +133,7 @@ def add_agent_flags(parser: Parser) -> None:
 
 
 def _model_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--model", metavar="M", help="provider/model, or a model whose name tells its provider")
+    group.add_argument("--model", metavar="M", help="provider/model, or a model whose name implies its provider")
     group.add_argument("--provider", metavar="NAME", help="anthropic, openai, moonshot, ..., openai-compatible")
     group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
     group.add_argument("--auth", metavar="HOW", help="key (default), bearer, or credentials: a login stored elsewhere")

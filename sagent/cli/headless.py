@@ -49,7 +49,7 @@ def failed(error: SagentError) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is asked, and what was piped in beside the words: an image, or a PDF."""
+    """What is asked, and what was piped in with it: an image, or a PDF."""
 
     text: str
     parts: tuple[Part, ...] = ()
@@ -71,7 +71,7 @@ class Interrupter:
             loop.add_signal_handler(number, self._on_signal, number)
 
     def on_output_failed(self, error: OSError) -> None:
-        """Our output cannot be written, because its reader hung up for instance: stop, there is nobody to tell."""
+        """Our output cannot be written, because its reader hung up for instance: stop."""
         if self.output_error is None:
             self.output_error = error
             self._stop()
@@ -127,12 +127,12 @@ async def _answer_all(
 
     worst, over = EXIT_DONE, False
 
-    def tell(event: Event) -> None:
+    def emit(event: Event) -> None:
         if not over:  # what ends when the session is closed is no news after the result
             renderer.on_event(event)
 
     try:
-        async with open_agent(settings, tell) as agent:
+        async with open_agent(settings, emit) as agent:
             interrupter.agent = agent
             async for said in prompts:
                 text = await _without_command(said.text, settings, agent)
@@ -146,7 +146,7 @@ async def _answer_all(
             over = True
     finally:
         if interrupter.agent is not None:
-            _tell_detached(interrupter.agent, sys.stderr)
+            _report_detached(interrupter.agent, sys.stderr)
     return worst
 
 
@@ -162,7 +162,7 @@ async def _without_command(text: str, settings: "Settings", agent: Agent) -> str
     return await run_headless_command(text, settings, Opened(agent, policy_of(settings)), sys.stderr.write)
 
 
-def _tell_detached(agent: Agent, err: TextIO) -> None:
+def _report_detached(agent: Agent, err: TextIO) -> None:
     """Say what goes on after this process, and where it prints to: whoever reads this has not seen the call."""
     for text in agent.tree.detached:
         with contextlib.suppress(OSError):

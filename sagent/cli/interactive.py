@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run_interactive(flags: Mapping[str, object]) -> int:
-    """Talk to a person until they leave; the exit code. Settings and everything heavy load behind the prompt."""
+    """Talk to a person until they leave; the exit code. What is heavy loads while the prompt is shown."""
 
     def load() -> "Settings":
         from sagent.cli.settings import load_settings

@@ -1,4 +1,4 @@
-"""Three ways to tell a run: the answer alone, one JSON object, or every event as a line of JSON."""
+"""Three ways to show a run: the answer alone, one JSON object, or every event as a line of JSON."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO, assert_never
@@ -43,7 +43,7 @@ class Renderer(Protocol):
 
 
 def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
-    """The renderer of the output format. Progress is told on a terminal, or where the log level asks for it."""
+    """The renderer of the output format. Progress is shown on a terminal, or where the log level asks for it."""
     match settings.output_format:
         case "json":
             return JsonRenderer(out, err)
@@ -89,7 +89,7 @@ class StreamRenderer:
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, Finished) and event.agent == ROOT:
-            return  # told by on_result, last
+            return  # on_result writes it, last
         if not self._lines and self._defer is not None:
             self._defer(self.flush)
         self._lines.append(json_dump(encode_event(event)))
@@ -116,7 +116,7 @@ class StreamRenderer:
 
 class TextRenderer:
     """The answer on stdout; on stderr what goes on meanwhile, when there is a transcript, and in the end the head of
-    the log, by which anybody can tell later that nothing before it was rewritten."""
+    the log, which proves later that nothing before it was rewritten."""
 
     def __init__(self, out: TextIO, err: TextIO, transcript: "Transcript | None", *, quiet: bool = False) -> None:
         self._out = out
@@ -151,7 +151,7 @@ class TextRenderer:
             self._err.write(f"sagent: denied {denial.tool}: {denial.reason}\n")
         if result.error is not None:
             self._err.write(f"sagent: {result.error.message}\n")
-        tell_head(result, self._err, quiet=self._quiet)
+        write_head(result, self._err, quiet=self._quiet)
         self._err.flush()
 
     def _end_line(self) -> None:
@@ -161,7 +161,7 @@ class TextRenderer:
         self._open_line = False
 
 
-def tell_head(result: Result, err: TextIO, *, quiet: bool) -> None:
+def write_head(result: Result, err: TextIO, *, quiet: bool) -> None:
     """Write which session it was, and the head of its log."""
     if result.session_path and result.head and not quiet:
         err.write(f"sagent: session {result.session_id}, head {result.head}\n")
@@ -206,7 +206,7 @@ class Transcript:
     def on_event(self, event: Event) -> None:
         """Write what there is to see. Of other agents than the root their calls and ends, under their names."""
         if event.agent == ROOT:
-            self._tell(event)
+            self._show(event)
         elif isinstance(event, Finished):
             spent = event.result.error.message if event.result.error else f"{event.result.turns} turns"
             self._line(f"  {event.agent} ended: {printable(spent)}")
@@ -215,7 +215,7 @@ class Transcript:
         elif isinstance(event, Notice):
             self._line(f"! {event.agent}: {printable(event.text)}")
 
-    def _tell(self, event: Event) -> None:  # noqa: C901 -- one arm per event class is the clearest form
+    def _show(self, event: Event) -> None:  # noqa: C901 -- one arm per event class is the clearest form
         match event:
             case TextDelta(_, text):
                 if self._text:

@@ -61,16 +61,16 @@ def read_table(table: Mapping[str, object], base: PathBase) -> Placed:
     model = _text(table, "model")
     if "," in model:
         raise MemberError("model", "give PROVIDER/MODEL alone, and what else there is to say as members of its own")
-    told = [f"{name}={model}" if name else model]
+    spec = [f"{name}={model}" if name else model]
     if "effort" in table:
-        told.append(f"effort={_text(table, 'effort')}")
+        spec.append(f"effort={_text(table, 'effort')}")
     if "max_calls" in table:
-        told.append(f"max_calls={_checked(table, 'max_calls', whole(0), base)}")
+        spec.append(f"max_calls={_checked(table, 'max_calls', whole(0), base)}")
     if "max_usd" in table:
-        told.append(f"max_usd={cast('Decimal', _checked(table, 'max_usd', usd, base)):f}")
+        spec.append(f"max_usd={cast('Decimal', _checked(table, 'max_usd', usd, base)):f}")
     if "tools" in table:
-        told.append(f"tools={','.join(_tools(table))}")
-    placed = read_spec(",".join(told), base)
+        spec.append(f"tools={','.join(_tools(table))}")
+    placed = read_spec(",".join(spec), base)
     role = _text(table, "role") if "role" in table else ""
     return Placed(_with_role(replace(placed.advisor, role=role), base), read_address(table, base))
 

@@ -19,7 +19,7 @@ Line: TypeAlias = tuple[str, ...]
 
 
 class File:
-    """A settings file that was read. `lines` holds those of its keys where the parser tells them."""
+    """A settings file that was read. `lines` holds those of its keys where the parser has them."""
 
     def __init__(
         self, path: Path, text: str, data: Mapping[str, object], lines: Mapping[Line, int] | None = None

@@ -339,7 +339,7 @@ class _SettingsBuilder:
                 model = f"{provider}/{model}"
             if not provider:
                 raise ConfigError(
-                    f"{file.where('executor', 'model')}: {model!r} does not tell whose key executor.api_key is: "
+                    f"{file.where('executor', 'model')}: {model!r} does not say whose key executor.api_key is: "
                     "say provider/model."
                 )
             try:

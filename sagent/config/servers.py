@@ -11,7 +11,7 @@ from sagent.providers.rows import Row, built_in
 
 
 def provider_of(model: str, own: Mapping[str, CustomProvider], at: str = "") -> str:
-    """The provider in "provider/model", or the one that a model's name tells `at` an address; "" where neither does."""
+    """The provider in "provider/model", or the one that a model's name implies `at` an address; "" for neither."""
     from sagent.providers.registry import infer, row_called
 
     rows = _rows(own)
@@ -24,7 +24,7 @@ def provider_of(model: str, own: Mapping[str, CustomProvider], at: str = "") -> 
 def with_path(base_url: str, provider: str, own: Mapping[str, CustomProvider]) -> str:
     """An address as the provider's server needs it: one without a path gets the provider's, `/v1` for most.
 
-    http://localhost:11434 is how Ollama's address is usually told, and http://localhost:11434/v1 is what answers.
+    http://localhost:11434 is how Ollama's address is usually given, and http://localhost:11434/v1 is what answers.
     """
     row = {**built_in(), **_rows(own)}.get(provider)
     path = urlsplit(row.base_url).path if row else ""

@@ -65,7 +65,7 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every setting. None leaves a choice to whoever needs it; `origins` tells for each name where it was set.
+    """Every setting. None leaves a choice to whoever needs it; `origins` has for each name where it was set.
 
     `config_dir` is where the person's config.toml (or config.yaml) and AGENTS.md lie; it and `origins`, `warnings` are
     not settings.
@@ -122,7 +122,9 @@ class Settings:
     input_format: Literal["text", "stream-json"] = "text"
     theme: Literal["auto", "dark", "light", "plain"] = "auto"
     editing_mode: Literal["emacs", "vi"] = "emacs"
-    notify: Literal["bell", "osc9", "off"] = "bell"  # how the end of long work is told to who looks elsewhere
+    notify: Literal["bell", "osc9", "off"] = (
+        "bell"  # how the end of long work is announced to someone who looks elsewhere
+    )
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     trace: Path | None = None  # a file that every event is added to, one a line
 

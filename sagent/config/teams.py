@@ -113,8 +113,8 @@ class _Reader:
             raise self._error(at, f"roles[{place + 1}] needs a name")
         name = self._text(table, (*at, "name"))
         if not ROLE_NAME.fullmatch(name) or name == "parent":
-            told = "give a letter, then letters, digits, - and _, at most 32"
-            raise self._error((*at, "name"), f"{_shown(at)}.name = {name!r} is not accepted: {told}")
+            rule = "give a letter, then letters, digits, - and _, at most 32"
+            raise self._error((*at, "name"), f"{_shown(at)}.name = {name!r} is not accepted: {rule}")
         specs = self._texts(table, (*at, "advisor")) or ()
         unadvised = len(specs) == 1 and specs[0] in NO_ADVISOR
         tools = self._texts(table, (*at, "tools"))
@@ -133,7 +133,7 @@ class _Reader:
         )
 
     def _prompt(self, table: Mapping[str, object], at: tuple[str, ...]) -> str:
-        """The role's prompt, of the file or beside it: a team of somebody else's may not send any file to a model."""
+        """The role's prompt, of the file or next to it: a team of somebody else's may not send any file to a model."""
         if ("prompt" in table) == ("prompt_file" in table):
             raise self._error(at, f"{_shown(at)} needs a prompt or a prompt_file, and not both")
         if "prompt" in table:
@@ -141,7 +141,7 @@ class _Reader:
         key = (*at, "prompt_file")
         name = self._text(table, key)
         path = cast("Path", self._read(table, key, lambda value, base: base.path(str(value)), None))
-        self._beside(path, key)
+        self._check_near(path, key)
         try:
             text = path.read_text("utf-8-sig").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -159,16 +159,16 @@ class _Reader:
         except RefusedError as error:
             raise self._error(at, f"{_shown(at)} = {spec!r} is not accepted: {error}") from error
         if advisor.role:
-            self._beside(Path(advisor.role), at)
+            self._check_near(Path(advisor.role), at)
         return str(advisor)
 
-    def _beside(self, path: Path, at: tuple[str, ...]) -> None:
+    def _check_near(self, path: Path, at: tuple[str, ...]) -> None:
         try:
-            beside = path.resolve().is_relative_to(self._base.directory.resolve())
+            near = path.resolve().is_relative_to(self._base.directory.resolve())
         except (OSError, RuntimeError, ValueError):  # links that lead in a circle
-            beside = False
-        if not beside:
-            raise self._error(at, f"{_shown(at)}: {path} must lie beside the team's file, or below")
+            near = False
+        if not near:
+            raise self._error(at, f"{_shown(at)}: {path} must lie in the directory of the team's file, or below")
 
     def _apart(self, names: Sequence[str]) -> None:
         lower = [name.lower() for name in names]

@@ -57,7 +57,7 @@ def url(value: object, _: object = None) -> str:
 
 
 def choice(*names: str) -> Callable[..., object]:
-    """One of a few words, whatever its case; a wrong one is told the nearest."""
+    """One of a few words, whatever its case; the error names the nearest."""
 
     def read(value: object, _: object = None) -> object:
         if isinstance(value, str) and (word := value.strip().lower()) in names:

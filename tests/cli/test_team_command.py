@@ -429,7 +429,8 @@ def test_the_report_is_not_written_into_the_session(shell: Shell, crew) -> None:
 def test_list_show_and_what_is_neither(shell: Shell) -> None:
     listed = shell.run("team", "list", model="")
     assert listed.code == 0
-    assert [line.split()[0] for line in listed.out.splitlines()[::2]] == [
+    assert [line.split()[0] for line in listed.out.splitlines()] == [
+        "preset",
         "code_review",
         "quant_desk",
         "research_writer",

@@ -114,11 +114,11 @@ ROLE = '[[roles]]\nname = "a"\nprompt = "Look."\n'
         ('[[roles]]\nname = "a"\n', 1, "roles[1] needs a prompt or a prompt_file"),
         ('[[roles]]\nprompt = "Look."\n', 1, "roles[1] needs a name."),
         ('[[roles]]\nname = "a"\nprompt_file = "no.md"\n', 3, "prompt_file = 'no.md' cannot be read: No such file"),
-        ('[[roles]]\nname = "a"\nprompt_file = "/etc/hostname"\n', 3, "must lie beside the team's file"),
+        ('[[roles]]\nname = "a"\nprompt_file = "/etc/hostname"\n', 3, "must lie in the directory of the team's file"),
         ('[[roles]]\nname = "a"\nprompt_file = "a\\u0000b"\n', 3, "is not accepted: give a path"),
         ('[[roles]]\nname = "a"\nprompt_file = "."\n', 3, "cannot be read: Is a directory"),
-        ('[[roles]]\nname = "a"\nprompt_file = "../team.toml"\n', 3, "must lie beside the team's file"),
-        (ROLE + 'advisor = "openai/gpt-5.5,role=/etc/hostname"\n', 4, "must lie beside the team's file"),
+        ('[[roles]]\nname = "a"\nprompt_file = "../team.toml"\n', 3, "must lie in the directory of the team's file"),
+        (ROLE + 'advisor = "openai/gpt-5.5,role=/etc/hostname"\n', 4, "must lie in the directory of the team's file"),
         ('[[roles]]\nname = "a b"\nprompt = "Look."\n', 2, "roles[1].name = 'a b' is not accepted: give a letter"),
         (ROLE + ROLE.replace('"a"', '"A"'), 5, "two roles are named 'A'"),
         ('editor = "a"\n' + ROLE, 1, 'it goes with mode = "parallel"'),
@@ -173,7 +173,7 @@ def test_a_link_that_leads_away_is_not_followed(write, tmp_path: Path):
     (tmp_path / "link.md").symlink_to(outside)
     (tmp_path / "circle.md").symlink_to("circle.md")
     for name in ("link.md", "circle.md"):
-        with pytest.raises(ConfigError, match=r"must lie beside|cannot be read: Too many levels"):  # from 3.13 on
+        with pytest.raises(ConfigError, match=r"must lie in|cannot be read: Too many levels"):  # from 3.13 on
             read_team(write(f'[[roles]]\nname = "a"\nprompt_file = "{name}"\n'))
 
 

@@ -34,7 +34,7 @@ def run_advice(argv: Sequence[str]) -> int:
     parser.add_cwd()
     given = parser.parse_args(argv)
     if given.name is not None and given.rate is None:
-        raise UsageError("--name tells whose advice to --rate: give --rate good or --rate bad too.")
+        raise UsageError("--name says whose advice to --rate: give --rate good or --rate bad too.")
     settings = load_settings({"cwd": given.cwd})
     path = session_path(settings, given.session)
     if given.rate is not None:

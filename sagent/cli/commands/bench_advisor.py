@@ -1,4 +1,4 @@
-"""`sagent bench-advisor`: what an advisor is worth on tasks of one's own, told with what can be known and what not."""
+"""`sagent bench-advisor`: what an advisor is worth on tasks of one's own, with what can be known and what not."""
 
 import argparse
 import asyncio
@@ -55,7 +55,7 @@ def _parser() -> Parser:
     parser = Parser(
         "bench-advisor",
         usage="sagent bench-advisor TASKFILE --executor M --advisor M [flags]",
-        description="Carry out each task with the advisor and without, within the same budget, and tell what differs. "
+        description="Carry out each task with the advisor and without, within the same budget, and show what differs. "
         "Flags of a run that say how an agent works are taken too.",
         argument_default=argparse.SUPPRESS,
     )
@@ -67,7 +67,7 @@ def _parser() -> Parser:
     group.add_argument("--out", metavar="DIR", help="keep every run in DIR; the same command again goes on from there")
     group.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
-    group.add_argument("--log-level", metavar="L", help="info tells of each run on stderr, also without a terminal")
+    group.add_argument("--log-level", metavar="L", help="info reports each run on stderr, also without a terminal")
     add_agent_flags(parser)
     return parser
 
@@ -116,7 +116,7 @@ async def _carry_out(plan: "Plan", load: "Callable[[Path], Settings]", out: str 
         experiment = Experiment(plan, {arm: field.budget for arm, field in fields.items()}, notes, progress)
         progress.runs = experiment.missing
         await make_runs(experiment, interrupter)
-        _tell(plan, field, experiment, stdout, as_json=as_json)
+        _show(plan, field, experiment, stdout, as_json=as_json)
         if experiment.stopped:
             again = "the same command again goes on" if out else "with --out it could be gone on with"
             stderr.write(f"sagent: stopped before the end: {printable(experiment.stopped)}; {again}\n")
@@ -183,7 +183,7 @@ class Progress:
         self._stream.flush()
 
 
-def _tell(plan: "Plan", field: "Field", experiment: "Experiment", out: TextIO, *, as_json: bool) -> None:
+def _show(plan: "Plan", field: "Field", experiment: "Experiment", out: TextIO, *, as_json: bool) -> None:
     from sagent.lab.comparison import compare, show
 
     found = compare(experiment.trials)
@@ -256,8 +256,8 @@ def _side(side: "Side") -> Mapping[str, object]:
 
 def _difference(difference: "Difference") -> Mapping[str, object]:
     interval = None if difference.interval is None else list(difference.interval)
-    told = {"pairs": difference.pairs, "mean": difference.mean, "interval": interval, "told": difference.is_told}
-    return told if difference.p is None else {**told, "p": difference.p}
+    shown = {"pairs": difference.pairs, "mean": difference.mean, "interval": interval, "told": difference.is_told}
+    return shown if difference.p is None else {**shown, "p": difference.p}
 
 
 def _number(usd: Decimal | None) -> float | None:

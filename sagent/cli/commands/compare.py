@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from sagent.cli.commands.replay import add_live_flags, ask, conditions_of, settings_of, told_of
+from sagent.cli.commands.replay import add_live_flags, ask, conditions_of, notes_of, settings_of
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
 from sagent.cli.render import binary_safe
@@ -31,7 +31,7 @@ FORMATS = ("text", "json", "html")
 
 
 def run_compare(argv: Sequence[str]) -> int:
-    """Compare them, and tell. 0, whether they differ or not; that of a run, where one was made for it."""
+    """Compare them. 0, whether they differ or not; that of a run, where one was made for it."""
     flags = vars(_parser().parse_args(argv))
     settings, live = settings_of(flags)
     names = [str(flags[name]) for name in ("a", "b") if name in flags]
@@ -43,12 +43,12 @@ def run_compare(argv: Sequence[str]) -> int:
         paths = [stack.enter_context(session_at(locate(settings, name))) for name in names]
         try:
             if live:
-                beside, code = asyncio.run(_with_another(paths[0], settings, flags))
+                diff, code = asyncio.run(_with_another(paths[0], settings, flags))
             else:
-                beside, code = asyncio.run(_of_two(paths[0], paths[1], str(flags.get("check", "")))), 0
+                diff, code = asyncio.run(_of_two(paths[0], paths[1], str(flags.get("check", "")))), 0
         except asyncio.CancelledError:  # by a signal, while a check ran
             raise KeyboardInterrupt from None
-    _write(beside, str(flags.get("output_format", "text")), flags.get("output"))
+    _write(diff, str(flags.get("output_format", "text")), flags.get("output"))
     return code
 
 
@@ -72,18 +72,18 @@ def _parser() -> Parser:
 async def _of_two(left: Path, right: Path, check: str) -> "Beside":
     from sagent.lab.sessiondiff import Outcome, put_beside
 
-    beside = put_beside(left, right)
+    diff = put_beside(left, right)
     if not check:
-        return beside
+        return diff
     from sagent.lab.check import run_check
 
-    one, other = Path(beside.left.cwd), Path(beside.right.cwd)
+    one, other = Path(diff.left.cwd), Path(diff.right.cwd)
     first = await run_check(check, one)
     if one == other:
         alike = f"Both ran in {one}: what it holds now cannot be attributed to either of them."
-        return beside.checked(first, first, alike)
+        return diff.checked(first, first, alike)
     second: Outcome = await run_check(check, other)
-    return beside.checked(first, second, "The check looks at what the directories hold now, not when the runs ended.")
+    return diff.checked(first, second, "The check looks at what the directories hold now, not when the runs ended.")
 
 
 async def _with_another(session: Path, settings: "Settings", flags: Mapping[str, object]) -> "tuple[Beside, int]":
@@ -92,45 +92,45 @@ async def _with_another(session: Path, settings: "Settings", flags: Mapping[str,
 
     check = str(flags.get("check", ""))
     done, signal_number = await ask(session, settings, conditions_of(flags, check), lambda _: None)
-    _tell(done)
+    _report(done)
     if done.session is None:
         raise UsageError("The second session could not be kept, so there is nothing to compare.")
-    beside = put_beside(session, done.session)
+    diff = put_beside(session, done.session)
     if check and done.outcome is not None:
-        first = await run_check(check, Path(beside.left.cwd))
-        beside = beside.checked(first, done.outcome, "The check looks at what A's directory holds now.")
-    return beside, exit_code(done.result, signal_number)
+        first = await run_check(check, Path(diff.left.cwd))
+        diff = diff.checked(first, done.outcome, "The check looks at what A's directory holds now.")
+    return diff, exit_code(done.result, signal_number)
 
 
-def _tell(done: "Rerun") -> None:
-    lines = [*told_of(done), f"session {done.result.session_id}, head {done.result.head}"]
+def _report(done: "Rerun") -> None:
+    lines = [*notes_of(done), f"session {done.result.session_id}, head {done.result.head}"]
     if done.result.error is not None:
         lines.append(f"it ended early: {done.result.error.message}")
     sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in lines))
 
 
-def _show(beside: "Beside", form: str, out: TextIO) -> None:
+def _show(diff: "Beside", form: str, out: TextIO) -> None:
     from sagent.lab.sessiondiff import as_json, show
 
     match form:
         case "html":
             from sagent.lab.sessiondiff_html import write_beside
 
-            out.write(write_beside(beside).decode("utf-8", "replace"))
+            out.write(write_beside(diff).decode("utf-8", "replace"))
         case "json":
-            out.write(json_dump(as_json(beside)) + "\n")
+            out.write(json_dump(as_json(diff)) + "\n")
         case _:
-            write(out, show(beside))
+            write(out, show(diff))
 
 
-def _write(beside: "Beside", form: str, output: object) -> None:
+def _write(diff: "Beside", form: str, output: object) -> None:
     """To a file whole or not at all, or to standard output. Raises UsageError."""
     if output is None or output == "-":
-        _show(beside, form, binary_safe(sys.stdout))
+        _show(diff, form, binary_safe(sys.stdout))
         return
     path = Path(str(output)).expanduser()
     text = StringIO()
-    _show(beside, form, text)
+    _show(diff, form, text)
     try:
         with atomic_write(path) as file:
             file.write(text.getvalue().encode("utf-8", "replace"))

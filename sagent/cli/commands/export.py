@@ -42,7 +42,7 @@ def run_export(argv: Sequence[str]) -> int:
         raise  # nobody reads it any more
     except OSError as error:
         raise UsageError(f"{error.filename or out}: {error.strerror or error}. Nothing was exported.") from error
-    _tell(done, "" if given.out == "-" else str(out), redaction)
+    _report(done, "" if given.out == "-" else str(out), redaction)
     return 0
 
 
@@ -73,22 +73,22 @@ def _shown(settings: Settings) -> dict[str, str]:
     return {row.name: row.value for row in show(settings) if row.origin != "default" and "key" not in row.name}
 
 
-def _tell(done: Exported, out: str, redaction: Redaction) -> None:
+def _report(done: Exported, out: str, redaction: Redaction) -> None:
     """On standard error, so that it never mixes with what is exported."""
-    told = [f"exported to {out}"] if out else []
+    lines = [f"exported to {out}"] if out else []
     if done.id:
-        told.append(f"manifest {done.id}")
+        lines.append(f"manifest {done.id}")
     if redaction.keep:
-        told.append("nobody looked for secrets in it")
+        lines.append("nobody looked for secrets in it")
     elif redaction.count:
         what = f"{count(redaction.count, 'secret')} taken out"
         of = f"{count(done.entries, 'entry', 'entries')} and {count(done.blobs, 'blob')}"
         where = f", of {of}: these no longer match their ids" if done.id else ""
-        told.append(f"{what}, by shape{where}; look before you share it")
+        lines.append(f"{what}, by shape{where}; look before you share it")
     else:
-        told.append("no secrets were found, by shape; look before you share it")
+        lines.append("no secrets were found, by shape; look before you share it")
     if done.unsearched:
-        told.append(f"not searched, being no text: {count(done.unsearched, 'blob')}")
-    sys.stderr.write("".join(f"sagent: {line}\n" for line in told))
+        lines.append(f"not searched, being no text: {count(done.unsearched, 'blob')}")
+    sys.stderr.write("".join(f"sagent: {line}\n" for line in lines))
     for problem in done.problems[:10]:
         sys.stderr.write(f"sagent: warning: {printable(problem)}\n")

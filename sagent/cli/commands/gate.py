@@ -1,4 +1,4 @@
-"""`sagent gate`: whether a result is good enough, for CI: each condition is told with its figure."""
+"""`sagent gate`: whether a result is good enough, for CI: each condition is shown with its figure."""
 
 import argparse
 import json

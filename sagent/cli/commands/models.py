@@ -92,7 +92,7 @@ class Finding(NamedTuple):
 def compare(provider: str, listed: Sequence[ModelInfo], prices: PriceBook) -> Iterator[Finding]:
     """Window, output limit and prices of each listed model, ours against theirs; then what we know and they do not.
 
-    A figure that only one side tells is no difference. Ids of ours may be beginnings of theirs.
+    A figure that only one side has is no difference. Ids of ours may be beginnings of theirs.
     """
     from sagent.app.models import spoken
 
@@ -105,8 +105,8 @@ def compare(provider: str, listed: Sequence[ModelInfo], prices: PriceBook) -> It
         ]
         rows += [(f"USD {bucket}", _rate(prices, provider, info.id, bucket), usd) for bucket, usd in info.usd.items()]
         if all(ours is None for _, ours, _ in rows) and not _rate(prices, provider, info.id, "input"):
-            told = ", ".join(f"{what} {_shown(theirs)}" for what, _, theirs in rows if theirs is not None)
-            yield Finding("missing here", info.id, "", "-", told or "-")
+            figures = ", ".join(f"{what} {_shown(theirs)}" for what, _, theirs in rows if theirs is not None)
+            yield Finding("missing here", info.id, "", "-", figures or "-")
             continue
         for what, ours, theirs in rows:
             if ours is None and theirs is not None:
@@ -160,13 +160,13 @@ async def _check_all(choice: "Choice", names: Sequence[str], prices: PriceBook) 
                 code = 1
                 continue
             choice.keep(name, listed)
-            code = max(code, _tell(name, len(listed), list(compare(name, listed, prices))))
+            code = max(code, _report(name, len(listed), list(compare(name, listed, prices))))
     finally:
         await choice.aclose()
     return code
 
 
-def _tell(provider: str, listed: int, findings: Sequence[Finding]) -> int:
+def _report(provider: str, listed: int, findings: Sequence[Finding]) -> int:
     rows = tuple((one.kind, f"{provider}/{one.model}", one.what or "-", one.ours, one.theirs) for one in findings)
     write(sys.stdout, [Table(rows, ("finding", "model", "figure", "ours", "theirs"))] if rows else [])
     count = {

@@ -48,7 +48,7 @@ def run_replay(argv: Sequence[str]) -> int:
             )
         with session_at(path) as session:
             done, signal_number = ask_again(session, settings, conditions_of(flags))
-        sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in told_of(done)))
+        sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in notes_of(done)))
         return exit_code(done.result, signal_number)
     if "keep" in flags or "live_tools" in flags:
         raise UsageError("--live-tools and --keep are for asking again: name a model with --model.")
@@ -70,7 +70,7 @@ def _parser() -> Parser:
 def add_live_flags(parser: Parser) -> None:
     group = parser.add_argument_group("asking again")
     group.add_argument("--model", metavar="M", help="ask this model what was asked, in a new session")
-    group.add_argument("--provider", metavar="NAME", help="its provider, where its name does not tell")
+    group.add_argument("--provider", metavar="NAME", help="its provider, where its name does not imply it")
     group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
     group.add_argument("--advisor", metavar="M", action="append", help="an advisor of its own; none for no advisor")
     group.add_argument("--effort", metavar="E", help="another effort than the recorded one")
@@ -144,8 +144,8 @@ async def ask(
     return done, interrupter.received
 
 
-def told_of(done: "Rerun") -> Iterator[str]:
-    """What to say of a session that was asked again, beside its result."""
+def notes_of(done: "Rerun") -> Iterator[str]:
+    """What to say of a session that was asked again, in addition to its result."""
     yield f"session {done.result.session_id}, asked again from {done.source}"
     if done.how:
         yield f"tools ran in {done.how}"
@@ -166,17 +166,17 @@ def _from_log(path: Path, agent: str, settings: "Settings", *, as_json: bool) ->
     if as_json:
         out.write(json_dump(_as_json(done)) + "\n")
     else:
-        for line in _told(done):
+        for line in _show(done):
             out.write(printable(line) + "\n")
     return 0 if done.is_same else 1
 
 
-def _told(done: "Replay") -> Iterator[str]:
+def _show(done: "Replay") -> Iterator[str]:
     yield f"session {done.session}  {done.path}"
     for problem in done.problems:
         yield f"! {problem}"
     for each in done.agents:
-        yield from _agent_told(each, done.recorded_by)
+        yield from _show_agent(each, done.recorded_by)
     if done.problems:
         yield "NOT REPLAYED: what does not verify proves nothing"
     elif not done.is_same:
@@ -186,24 +186,24 @@ def _told(done: "Replay") -> Iterator[str]:
         yield "OK: every request is what was sent, and every message what was made"
     else:
         yield LAST
-        yield "OK as far as it could be compared: what could not is told above"
+        yield "OK as far as it could be compared: what could not is listed above"
 
 
-def _agent_told(each: "Replayed", recorded_by: str) -> Iterator[str]:
+def _show_agent(each: "Replayed", recorded_by: str) -> Iterator[str]:
     mark = "✗" if each.divergence else "✓"
     counts = f"{each.turns} turns: {each.requests} of {each.recorded} requests byte for byte"
-    beside = each.asides
-    aside = f", {beside.same} of {beside.recorded} beside them" if beside.recorded else ""
+    side = each.asides
+    aside = f", {side.same} of {side.recorded} side calls" if side.recorded else ""
     yield f"{mark} {each.agent}  {counts}{aside}, {each.messages} messages, {each.results} results"
     for what, count in each.unchecked.items():
         yield f"  ? {count}: {what}"
     for what, count in each.taken.items():
         yield f"  - {count}: {what}"
     if each.divergence is not None:
-        yield from _divergence_told(each.divergence, recorded_by)
+        yield from _show_divergence(each.divergence, recorded_by)
 
 
-def _divergence_told(found: "Divergence", recorded_by: str) -> Iterator[str]:
+def _show_divergence(found: "Divergence", recorded_by: str) -> Iterator[str]:
     from sagent.version import __version__
 
     yield f"  turn {found.turn}, entry {found.entry}: {found.what}"
@@ -235,9 +235,9 @@ def _as_json(done: "Replay") -> dict[str, Thawed]:
 
 def _agent_json(each: "Replayed") -> dict[str, Thawed]:
     found = each.divergence
-    told: Thawed = None
+    shown: Thawed = None
     if found is not None:
-        told = {"turn": found.turn, "entry": found.entry, "what": found.what, "expected": found.expected,
+        shown = {"turn": found.turn, "entry": found.entry, "what": found.what, "expected": found.expected,
                 "came": found.came, "diff": list(found.diff), "hint": found.hint}  # fmt: skip
     unchecked: dict[str, Thawed] = dict(each.unchecked)
     taken: dict[str, Thawed] = dict(each.taken)
@@ -252,5 +252,5 @@ def _agent_json(each: "Replayed") -> dict[str, Thawed]:
         "results": each.results,
         "unchecked": unchecked,
         "taken_from_log": taken,
-        "divergence": told,
+        "divergence": shown,
     }

@@ -90,7 +90,7 @@ def _prune_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--older-than", metavar="AGE", help="only those not used for so long: 12h, 90d, 2w")
     parser.add_argument("--keep", metavar="N", type=int, help="keep at least the last N used")
     parser.add_argument("--all", action="store_true", help="of every directory, counted together")
-    parser.add_argument("--dry-run", action="store_true", help="tell what would be deleted, and delete nothing")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be deleted, and delete nothing")
 
 
 def _prune(settings: Settings, given: argparse.Namespace) -> int:

@@ -30,7 +30,7 @@ EPILOG = """exit codes:
 
 
 def run_sweep(argv: Sequence[str]) -> int:
-    """Make the runs that are missing and tell what all of them came to."""
+    """Make the runs that are missing and show what all of them came to."""
     given = _parser().parse_args(argv)
     from sagent.lab.plan import read_spec
 
@@ -153,12 +153,12 @@ class _Sweep:
         try:
             progress = Progress(self._err)
 
-            def tell(trial: "Trial") -> None:
+            def report(trial: "Trial") -> None:
                 progress(trial)
                 self._keep(experiment)
 
             budgets = {arm: field.budget for arm, field in self._fields.items()}
-            experiment = Experiment(self._plan, budgets, notes, tell)
+            experiment = Experiment(self._plan, budgets, notes, report)
             progress.runs = experiment.missing
             write(self._err, self._grid())
             made = experiment.planned - experiment.missing
@@ -169,7 +169,7 @@ class _Sweep:
             self._keep(experiment)
             await make_runs(experiment, interrupter)
             self._keep(experiment)
-            self._tell(experiment)
+            self._show(experiment)
             if experiment.stopped:
                 again = shlex.join(["sagent", "sweep", str(self._file), "--output", str(self._directory), *self._again])
                 self._err.write(f"sagent: stopped before the end: {printable(experiment.stopped)}; to go on: {again}\n")
@@ -295,7 +295,7 @@ class _Sweep:
         with atomic_write(self._directory / RESULT) as file:
             file.write((json_dump(self._object(experiment, self._rows(experiment))) + "\n").encode("utf-8", "replace"))
 
-    def _tell(self, experiment: "Experiment") -> None:
+    def _show(self, experiment: "Experiment") -> None:
         from sagent.lab.table import as_csv, as_markdown, show
 
         rows = self._rows(experiment)

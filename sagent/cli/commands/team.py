@@ -18,8 +18,8 @@ from sagent.cli.render import (
     StreamRenderer,
     Transcript,
     binary_safe,
-    tell_head,
     warn,
+    write_head,
 )
 from sagent.cli.settings import load_or_report
 from sagent.cli.tables import write
@@ -242,11 +242,11 @@ class _Output:
         text = report(self._file, result)
         written = self._write(result, text)
         if self._settings.output_format != "text":
-            told = {**encode_result(result), **show_team(self._file, result), "report": text}
+            shown = {**encode_result(result), **show_team(self._file, result), "report": text}
             if isinstance(self.renderer, StreamRenderer):
                 self.renderer.flush()
-                told = {"type": "result", "agent": "root", **told}
-            self._out.write(json_dump(told) + "\n")
+                shown = {"type": "result", "agent": "root", **shown}
+            self._out.write(json_dump(shown) + "\n")
             self._out.flush()
             return written
         if result.content:
@@ -258,7 +258,7 @@ class _Output:
             self._err.write(f"sagent: {printable(result.error.message)}\n")
             if result.session_path:
                 self._err.write(f"sagent: to go on from there: the same command with --session {result.session_path}\n")
-        tell_head(result, self._err, quiet=self._quiet)
+        write_head(result, self._err, quiet=self._quiet)
         self._err.flush()
         return written
 
@@ -276,7 +276,7 @@ class _Output:
 
 
 def _renderer(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
-    """What tells the events, and a failure before there is a result."""
+    """What shows the events, and a failure before there is a result."""
     return StreamRenderer(out) if settings.output_format == "stream-json" else JsonRenderer(out, err)
 
 
@@ -299,7 +299,7 @@ def progress(role: "RoleReport") -> str:
 
 
 def show_team(file: "TeamFile", result: "TeamResult") -> Mapping[str, object]:
-    """What JSON has of a team beside what every result has."""
+    """What JSON has of a team in addition to what every result has."""
     return {
         "team": file.name,
         "mode": file.mode,

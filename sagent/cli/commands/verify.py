@@ -25,7 +25,7 @@ LARGE = 16 << 20  # bytes from which several processes are worth their start
 
 
 def run_verify(argv: Sequence[str]) -> int:
-    """Check it and tell; 1 where something was found. Raises UsageError."""
+    """Check it; 1 where something was found. Raises UsageError."""
     given = _parser().parse_args(argv)
     path = _path(given.session, given.cwd)
     signers = Path(given.signers).expanduser() if given.check_signature else None
@@ -69,7 +69,7 @@ def _parser() -> Parser:
 
 
 def _path(name: str | None, cwd: str | None) -> Path:
-    """What is meant: a path before an id. What is left of a session at a path is told of by whoever checks it."""
+    """What is meant: a path before an id. What is left of a session at a path is reported by whoever checks it."""
     path = Path(name or "").expanduser()
     if name and (path.is_dir() or (path.is_file() and (path.name == "root.jsonl" or is_bundle(path)))):
         return path.absolute()
