@@ -68,7 +68,6 @@ class AllowAll:
     """The library's default: whoever passes a tool means it to be used."""
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """Yes."""
         del call, effect, workspace
         return Allow()
 

@@ -22,7 +22,6 @@ class _Harmless:
     """Touches nothing by itself: what agents do is judged call by call, in each of them."""
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """None."""
         del arguments, workspace
         return Effect("none")
 

@@ -51,7 +51,6 @@ class AskUser:
         self._answer = answer
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """None."""
         del arguments, workspace
         return Effect("none")
 

@@ -5,7 +5,6 @@ import contextlib
 import errno
 import math
 import os
-import re
 import signal
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -87,7 +86,6 @@ class Bash:
         self._shell = ""
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """It may touch anything."""
         del workspace
         return Effect("execute", command=_command(arguments))
 
@@ -143,7 +141,6 @@ class Bash:
         await self._group.aclose()
 
     def close(self) -> None:
-        """The same without an event loop."""
         self._group.close()
 
     def _launch(
@@ -336,6 +333,8 @@ def _remember(workspace: Workspace, notes: bytes, start: Mapping[str, str], noti
         if _is_there(workspace.cwd):
             notices.append(f"working directory: {cwd}")
         _return_to_ground(workspace, notices)
+    from sagent.tools.exports import parse_exports
+
     found = parse_exports(exports)
     kept = {name: value for name, value in start.items() if name in _SHELLS_OWN or not name.isidentifier()}
     kept.update((name, value) for name, value in found.items() if name not in _SHELLS_OWN)
@@ -361,49 +360,3 @@ def _shrink(environment: dict[str, str], limit: int, notices: list[str]) -> None
     if dropped:
         named = ", ".join(name[:80] for name in dropped[:5]) + (" and others" if len(dropped) > 5 else "")
         notices.append(f"too large to be kept in the environment: {named}. Use a file")
-
-
-def parse_exports(listing: bytes) -> dict[str, str]:
-    """The variables of an `export -p`, as bash and POSIX shells write it; those without a value left out."""
-    found: dict[str, str] = {}
-    for match in re.finditer(_EXPORT, listing, re.DOTALL | re.MULTILINE):
-        name, value = match.groups()
-        if value is not None:
-            found[name.decode()] = os.fsdecode(_unquoted(value))
-    return found
-
-
-_WORD = rb"""'[^']*'|\$'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|\\.|[^\s'"\\]"""
-_EXPORT = rb"^(?:declare -\w+|export) ([A-Za-z_]\w*)(?:=((?:" + _WORD + rb")*))?$"
-_ANSI_C = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"e": b"\x1b",
-    b"E": b"\x1b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-    b"v": b"\v",
-}
-
-
-def _unquoted(value: bytes) -> bytes:
-    if value[:1] in (b'"', b"'") and value.find(value[:1], 1) == len(value) - 1 and b"\\" not in value:
-        return value[1:-1]  # nearly all of them
-    return b"".join(_plain(match[0]) for match in re.finditer(_WORD, value, re.DOTALL))
-
-
-def _plain(word: bytes) -> bytes:
-    if word.startswith(b"'"):
-        return word[1:-1]
-    if word.startswith(b"$'"):
-        return re.sub(rb"\\([0-7]{1,3}|.)", _escaped, word[2:-1], flags=re.DOTALL)
-    if word.startswith(b'"'):
-        return re.sub(rb'\\([$`"\\])', rb"\1", word[1:-1])
-    return word.removeprefix(b"\\") or b"\\"
-
-
-def _escaped(match: re.Match[bytes]) -> bytes:
-    code = match[1]
-    return bytes([int(code, 8) & 255]) if code.isdigit() and code < b"8" else _ANSI_C.get(code, code)

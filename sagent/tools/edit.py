@@ -45,7 +45,6 @@ class Edit:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Writes one file."""
         return Effect("write", (workspace.resolve(as_str(arguments["file_path"])),))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:

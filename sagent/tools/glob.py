@@ -35,7 +35,6 @@ class Glob:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Reads a directory."""
         return Effect("read", (_split(arguments, workspace)[0],))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:

@@ -50,7 +50,6 @@ class Grep:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Reads a directory or a file."""
         return Effect("read", (workspace.resolve(as_str(arguments.get("path")) or "."),))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:

@@ -26,7 +26,6 @@ class List:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Reads a directory."""
         return Effect("read", (workspace.resolve(as_str(arguments.get("path")) or "."),))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:

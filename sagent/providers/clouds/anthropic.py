@@ -60,7 +60,6 @@ class AnthropicClient:
         return response.aiter_bytes()
 
     async def aclose(self) -> None:
-        """Close its connections."""
         await self._client.close()
 
     async def _placed(self, url: str) -> str:

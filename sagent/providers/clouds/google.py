@@ -26,7 +26,6 @@ class GoogleClient:
         self._client = client._api_client  # noqa: SLF001
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx2.Response:
-        """Make one request."""
         client = self._client
         request = client._build_request(method.lower(), url, {})  # noqa: SLF001
         if "://" in url:
@@ -40,11 +39,9 @@ class GoogleClient:
         return cast("httpx2.Response", answer.response_stream)
 
     def decode(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        """The body as it comes."""
         return response.aiter_bytes()
 
     async def aclose(self) -> None:
-        """Close its connections."""
         await self._http.aclose()
 
 

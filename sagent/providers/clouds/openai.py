@@ -24,7 +24,6 @@ class OpenAIClient:
         self._timeout = httpx2.Timeout(None, connect=reach.connect)
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx2.Response:
-        """Make one request."""
         options: openai.RequestOptions = {"headers": headers, "timeout": self._timeout, "follow_redirects": False}
         try:
             if method == "GET":
@@ -44,11 +43,9 @@ class OpenAIClient:
             return error.response
 
     def decode(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        """The body as it comes."""
         return response.aiter_bytes()
 
     async def aclose(self) -> None:
-        """Close its connections."""
         await self._client.close()
 
 

@@ -38,15 +38,12 @@ class SdkTransport:
         self._answered = False  # a server was seen to run
 
     async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
-        """Send a body, given in parts; returns when the response's headers are there."""
         return await self._send("POST", url, headers, b"".join(body))
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
-        """Ask for something; returns when the response's headers are there."""
         return await self._send("GET", url, headers, None)
 
     async def aclose(self) -> None:
-        """Close every connection."""
         opened, self._client = self._client, None
         if opened is None or self._loop is not asyncio.get_running_loop():
             return

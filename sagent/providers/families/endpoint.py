@@ -93,15 +93,12 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """The provider's name."""
         return self.row.name
 
     def origin(self, model_id: str) -> Origin:
-        """Who is named in errors."""
         return Origin(self.row.name, model_id, self.access.key, self.access.variable)
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self.transport.aclose()
 
 

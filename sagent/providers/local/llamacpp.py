@@ -257,13 +257,13 @@ class LlamaCppModel(ChatModel):
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call; the time a model needs to load is not the silence of a call."""
-        server = await self._llama.ready(self._id)
+        server = await self._llama.ready(self.id)
         try:
             async with aclosing(super().stream(request)) as items:
                 async for item in items:
                     yield item
         except ModelError as error:
-            explained = await self._llama.explain(error, server, self._llama.origin(self._id))
+            explained = await self._llama.explain(error, server, self._llama.origin(self.id))
             if explained is error:
                 raise
             raise explained from error

@@ -180,23 +180,13 @@ class SelfHostedModel:
 
     def __init__(self, provider: "SelfHosted", model_id: str) -> None:
         self._provider = provider
-        self._id = model_id
+        self.provider, self.id = provider.name, model_id
         self._weights = read_weights(model_id)
-
-    @property
-    def provider(self) -> str:
-        """The provider's name."""
-        return self._provider.name
-
-    @property
-    def id(self) -> str:
-        """The id, options included."""
-        return self._id
 
     @property
     def limits(self) -> ModelLimits:
         """From its own configuration, unknown until that is on this machine. Input and output share the window."""
-        return self._provider.runner(self._id, self._weights).limits
+        return self._provider.runner(self.id, self._weights).limits
 
     def max_input_tokens(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, and what a template adds."""
@@ -206,9 +196,9 @@ class SelfHostedModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call. Closing it stops the model within a token, or within 512 tokens of the prompt."""
-        members = _members(request, Origin(self.provider, self._id))
-        body = self._provider.encodings.conversation(request).write({"model": self._id, **members}, 0)
-        digest = RequestDigest(body.sha256, body.size, self._id, frozen(members))
+        members = _members(request, Origin(self.provider, self.id))
+        body = self._provider.encodings.conversation(request).write({"model": self.id, **members}, 0)
+        digest = RequestDigest(body.sha256, body.size, self.id, frozen(members))
         inbox: asyncio.Queue[Delta | Answer | ModelError] = asyncio.Queue()
         job = Job(
             body.data,
@@ -220,13 +210,13 @@ class SelfHostedModel:
             {name: value for name, value in request.options.items() if name in _SAMPLING},
             as_object(request.options.get("chat_template_kwargs")),
         )
-        self._provider.runner(self._id, self._weights).submit(job)
+        self._provider.runner(self.id, self._weights).submit(job)
         try:
             while True:
                 match await inbox.get():
                     case Answer(parts, usage, stop, notes):
-                        message = Message("assistant", parts, model=f"{self.provider}/{self._id}", stop=stop)
-                        yield Reply(message, usage, (Charge(self._id, usage),), digest, notes=notes)
+                        message = Message("assistant", parts, model=f"{self.provider}/{self.id}", stop=stop)
+                        yield Reply(message, usage, (Charge(self.id, usage),), digest, notes=notes)
                         return
                     case ModelError() as error:
                         raise error

@@ -5,15 +5,14 @@ Read are the marks of the usual chat templates: <think> and its kin; calls as He
 `response_template`) is believed instead.
 """
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Part, Private, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart, ToolSpec
-from sagent.providers.wire.reply import frozen, parse_arguments
+from sagent.providers.local.calls import broken_call, call_of, calls_in, json_values
 
 FAMILY = "selfhosted"
 """The label of our private data: thinking goes back to local models only."""
@@ -123,11 +122,9 @@ class MarkReader:
 
     @property
     def thinking(self) -> bool:
-        """Whether what comes next is thinking, as far as is known."""
         return bool(self._thoughts)
 
     def feed(self, text: str) -> list[Delta]:
-        """Take some text; what there is to show of it."""
         self._buffer += text
         out: list[Delta] = []
         while self._step(out, final=False):
@@ -135,7 +132,6 @@ class MarkReader:
         return out
 
     def finish(self) -> list[Delta]:
-        """The answer ends here; what is left to show."""
         out: list[Delta] = []
         while self._step(out, final=True):
             pass
@@ -147,7 +143,6 @@ class MarkReader:
         return out
 
     def parts(self) -> tuple[Part, ...]:
-        """The finished answer's parts."""
         return self._spoken.parts()
 
     def _step(self, out: list[Delta], *, final: bool) -> bool:
@@ -234,7 +229,7 @@ class MarkReader:
 
     def _take_call(self, body: str, out: list[Delta], *, whole: bool) -> None:
         mark, self._mark, self._fresh = self._mark, "", True
-        found = list(_calls_in(mark, body, self._tools, whole=whole))
+        found = list(calls_in(mark, body, self._tools, whole=whole))
         for name, arguments, malformed in found:
             self._spoken.call(name, arguments, malformed)
         if not found:
@@ -245,10 +240,8 @@ class MarkReader:
         dense = "".join(self._buffer[:200].split())
         if not final:
             return False if any(start.startswith(dense) or dense.startswith(start) for start in _BARE) else None
-        found = list(_values(self._buffer)) if dense.startswith("{") else []
-        calls = [
-            _call_of(value, source) for value, source in found if {"parameters", "arguments"} & {*as_object(value)}
-        ]
+        found = list(json_values(self._buffer)) if dense.startswith("{") else []
+        calls = [call_of(value, source) for value, source in found if {"parameters", "arguments"} & {*as_object(value)}]
         if not calls or len(calls) < len(found) or any(name not in self._tools for name, _, _ in calls):
             return None
         for name, arguments, malformed in calls:
@@ -286,189 +279,6 @@ def _inside_string(text: str) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Calls
-
-_Call = tuple[str, JsonObject, str | None]
-"""A name, its arguments, and the arguments as they came where they are no JSON object."""
-
-
-def _calls_in(mark: str, body: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[_Call]:
-    """The calls in what stands between two marks; none where it is no call at all.
-
-    `whole`: the closing mark was seen.
-    """
-    text = body.strip().removeprefix("```json").removesuffix("```").strip()
-    if mark == "<function=":
-        yield _tagged(text, tools, whole=whole)
-    elif mark == "<tool_call>" and text.startswith("<function="):
-        for each in text.split("<function=")[1:]:
-            ended = "</function>" in each
-            yield _tagged(each.partition("</function>")[0].strip(), tools, whole=whole or ended)
-    elif mark == "<tool_call>" and text[:1] not in ("{", "["):
-        yield _keyed(text, tools, whole=whole)
-    elif mark == "<｜tool▁calls▁begin｜>":
-        for each in text.split("<｜tool▁call▁begin｜>")[1:]:
-            yield _fenced(each.partition("<｜tool▁call▁end｜>")[0])
-    elif mark == "[TOOL_CALLS]":
-        yield from _named(text)
-    elif mark != "<|python_tag|>" or text[:1] in ("{", "["):  # else it is code for an interpreter
-        yield from _listed(text)
-
-
-def _listed(text: str) -> Iterator[_Call]:
-    """JSON objects, in a list or one after the other."""
-    end = 0
-    for value, source in _values(text):
-        end = text.index(source, end) + len(source)
-        items = as_array(value)
-        for item in items:
-            yield _call_of(item, json_dump(item))
-        if not items:
-            yield _call_of(value, source)
-    if text[end:].strip(" \t\r\n;,}]"):  # a bracket too many does no harm
-        yield _broken(text[end:].strip())
-
-
-def _named(text: str) -> Iterator[_Call]:
-    """Mistral's calls: a list of objects, or names followed by arguments."""
-    while text := text.removeprefix("[TOOL_CALLS]").strip(" \t\r\n,"):
-        match = re.match(r"([\w.-]+)\s*(?:\[CALL_ID\]\w+\s*)?(?:\[ARGS\])?\s*(?=\{)", text)
-        if match is None:
-            first = next(_values(text), None)
-            source = first[1] if first else text
-            yield from _listed(source)
-        else:
-            text = text[match.end() :]
-            first = next(_values(text), None)
-            source = first[1] if first else text.partition("[TOOL_CALLS]")[0]
-            yield (match[1], *_arguments(first[0] if first else None, source))
-        text = text[len(source) :]
-
-
-def _fenced(text: str) -> _Call:
-    """DeepSeek's calls: `function`, a mark, the name and fenced JSON; or the name, a mark and JSON."""
-    head, _, tail = text.partition("<｜tool▁sep｜>")
-    name, fence, rest = tail.partition("```json")
-    raw = rest.rpartition("```")[0] or rest if fence else tail
-    return ((name if fence else head).strip(), *_parse(raw.strip()))
-
-
-def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> _Call:
-    """Qwen3-Coder's calls: NAME> and a <parameter=KEY> for each argument; or NAME> and JSON."""
-    name, _, rest = text.partition(">")
-    name = name.strip().strip("\"'")
-    rest = rest.removesuffix("</function>").strip()
-    if rest.startswith("{"):
-        return (name, *_parse(rest))
-    found = list(re.finditer(r"<parameter=([^>\n]+)>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", rest, re.DOTALL))
-    torn = not whole and not rest.endswith("</parameter>")
-    if torn or (rest and not found):
-        return name, EMPTY, valid_text(rest)
-    return name, _cast(((each[1].strip(), each[2]) for each in found), tools.get(name, EMPTY)), None
-
-
-def _keyed(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> _Call:
-    """GLM's calls: a name, then <arg_key> and <arg_value> in turn."""
-    name, key, _ = text.partition("<arg_key>")
-    found = re.findall(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", text, re.DOTALL)
-    if not re.fullmatch(r"[\w.-]+\s*", name) or not whole or (key and not found):
-        return _broken(text)
-    return name.strip(), _cast(((each[0].strip(), each[1]) for each in found), tools.get(name.strip(), EMPTY)), None
-
-
-def _cast(pairs: Iterable[tuple[str, str]], schema: JsonObject) -> JsonObject:
-    """Arguments that came as plain text, as the tool's schema has them."""
-    properties = as_object(schema.get("properties"))
-    arguments: dict[str, object] = {}
-    for key, raw in pairs:
-        text = raw.removeprefix("\n").removesuffix("\n")
-        value = next((value for value, source in _values(text) if source == text.strip()), None)
-        declared = as_object(properties.get(key)).get("type")
-        types = as_array(declared) or (declared,)
-        if declared is None or "string" in types:
-            arguments[key] = valid_text(text)
-        elif "boolean" in types and text.strip() in ("True", "False"):
-            arguments[key] = text.strip() == "True"
-        elif text.strip() in ("null", "None") or value is not None:
-            arguments[key] = value
-        else:
-            arguments[key] = valid_text(text)
-    return frozen(arguments)
-
-
-def _call_of(value: object, source: str) -> _Call:
-    """The call that a JSON object stands for."""
-    fields = as_object(value)
-    inner = as_object(fields.get("function"))
-    if inner:
-        return _call_of(inner, source)
-    name = as_str(fields.get("name")) or as_str(fields.get("tool_name")) or as_str(fields.get("function"))
-    if not name:
-        return _broken(source)
-    given = next((fields[key] for key in ("arguments", "parameters") if key in fields), None)
-    if given is None or isinstance(given, JsonObject):
-        return name, given or EMPTY, None
-    return (name, *_parse(given)) if isinstance(given, str) else _broken(source)
-
-
-def _broken(text: str) -> _Call:
-    """What can be known of a call whose JSON does not hold: its name, and its arguments as they came."""
-    name = re.search(r'"(?:name|tool_name)"\s*:\s*"([^"\\]*)"', text)
-    start = re.search(r'"(?:arguments|parameters)"\s*:\s*', text)
-    if name is None or start is None:
-        return name[1] if name else "", EMPTY, valid_text(text)
-    raw = text[start.end() :].strip()
-    arguments, malformed = _parse(raw)
-    if malformed is not None and raw.endswith("}"):
-        arguments, malformed = _parse(raw[:-1].strip())
-    return name[1], arguments, malformed
-
-
-def _parse(raw: str) -> tuple[JsonObject, str | None]:
-    """Arguments from their JSON text; line breaks inside strings are let pass."""
-    if not raw.strip():
-        return EMPTY, None
-    first = next(_values(raw), None)
-    if first and isinstance(first[0], JsonObject) and first[1] == raw.strip():
-        return first[0], None
-    return parse_arguments(raw)
-
-
-def _arguments(value: object, source: str) -> tuple[JsonObject, str | None]:
-    return (value, None) if isinstance(value, JsonObject) else _parse(source.strip())
-
-
-def _values(text: str) -> Iterator[tuple[object, str]]:
-    """The JSON values at the beginning of a text, frozen, each with its source; up to what is none."""
-    at = 0
-    while True:
-        while at < len(text) and text[at] in " \t\r\n;,":
-            at += 1
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-            yield json_freeze(value), text[at:end]
-        except (ValueError, RecursionError):
-            return
-        at = end
-
-
-def _refuse(text: str) -> object:
-    raise ValueError(f"{text} is not JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if abs(number) != float("inf") else _refuse_float(text)
-
-
-def _refuse_float(text: str) -> float:
-    raise ValueError(f"{text} is too large a number")
-
-
-_DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # By the tokenizer's own description
 
 
@@ -500,24 +310,20 @@ class DescribedReader:
 
     @property
     def thinking(self) -> bool:
-        """Whether what comes next is thinking, as far as is known."""
         return self._field in _THINKING
 
     def feed(self, text: str) -> list[Delta]:
-        """Take some text; what there is to show of it."""
         out: list[Delta] = []
         for char in text:  # one by one: an error would take with it what else came
             self._try(lambda regions, char=char: regions.feed(char), char, out)
         return out
 
     def finish(self) -> list[Delta]:
-        """The answer ends here; what is left to show."""
         out: list[Delta] = []
         self._try(lambda regions: regions.finalize()[1], "", out)
         return out
 
     def parts(self) -> tuple[Part, ...]:
-        """The finished answer's parts."""
         return self._spoken.parts()
 
     def _try(self, step: Callable[[Regions], Iterable[Mapping[str, object]]], text: str, out: list[Delta]) -> None:
@@ -530,7 +336,7 @@ class DescribedReader:
         except (ValueError, KeyError, TypeError):
             self._regions = None
             if body := self._body.strip():
-                self._spoken.call(*_broken(body))
+                self._spoken.call(*broken_call(body))
             self._field = self._body = ""
 
     def _take(self, events: Iterable[Mapping[str, object]], out: list[Delta]) -> None:
@@ -561,7 +367,7 @@ class DescribedReader:
         if self._field == "tool_calls":
             frozen_value = json_freeze(value)
             for item in as_array(frozen_value) or (frozen_value,):
-                self._spoken.call(*_call_of(item, json_dump(item)))
+                self._spoken.call(*call_of(item, json_dump(item)))
         self._field = self._body = ""
 
 

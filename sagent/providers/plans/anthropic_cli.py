@@ -33,22 +33,12 @@ class AnthropicCLIModel:
 
     def __init__(self, provider: "AnthropicCLI", model_id: str) -> None:
         self._provider = provider
-        self._id = model_id
-
-    @property
-    def provider(self) -> str:
-        """The provider's name."""
-        return self._provider.name
-
-    @property
-    def id(self) -> str:
-        """The model's id, or one of the program's short names ("opus")."""
-        return self._id
+        self.provider, self.id = provider.name, model_id
 
     @property
     def limits(self) -> ModelLimits:
         """Sizes, where known; those of a short name once a program has said what it stands for."""
-        return limits_of("anthropic", self._provider.resolve(self._id)[0])
+        return limits_of("anthropic", self._provider.resolve(self.id)[0])
 
     def max_input_tokens(self, request: Request) -> int:
         """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
@@ -85,7 +75,7 @@ class AnthropicCLIModel:
                     usage, charges = item.usage, item.charges
                     if usage is None:
                         usage = Usage(input=tokens // 4)
-                        charges = (Charge(self._id, usage, estimated=True),)
+                        charges = (Charge(self.id, usage, estimated=True),)
                     await self._provider.keep(request.conversation, talk)
                     yield Reply(item.message, usage, charges, digest, item.response_id, (*notes, *item.notes))
         finally:
@@ -126,29 +116,29 @@ class AnthropicCLIModel:
         body = JsonObject({name: value for name, value in request.options.items() if name not in left_out})
         most, wanted = self.limits.max_output, request.max_output
         if most and wanted and wanted > most:
-            notes = (*notes, f"{self._id} writes at most {most} tokens: {wanted} were asked for")
+            notes = (*notes, f"{self.id} writes at most {most} tokens: {wanted} were asked for")
             wanted = most
         effort, clamped = self._effort(request.effort)
-        return Setup(self._id, request.system, request.tools, wanted, effort, body), (*notes, *clamped)
+        return Setup(self.id, request.system, request.tools, wanted, effort, body), (*notes, *clamped)
 
     def _effort(self, wanted: Effort | None) -> tuple[Effort | None, tuple[str, ...]]:
         """The effort that the model takes. The program would clamp it by itself, upwards too, and say nothing."""
-        name, never_off = self._provider.resolve(self._id)
+        name, never_off = self._provider.resolve(self.id)
         family, version = generation(name)
         if wanted not in (None, "none") and family and version < (4, 6):
-            return None, (f"{self._id} knows no levels of effort: {wanted} was left out",)
+            return None, (f"{self.id} knows no levels of effort: {wanted} was left out",)
         level = wanted
         if wanted == "minimal" or (wanted == "none" and (never_off or think(name, wanted, 0).notes)):
             level = "low"
         elif wanted == "xhigh" and family and version < (4, 7):
             level = "high"
-        return level, () if level == wanted else (f"{self._id} has no effort {wanted}: {level} is used",)
+        return level, () if level == wanted else (f"{self.id} has no effort {wanted}: {level} is used",)
 
     def _digest(self, request: Request) -> tuple[RequestDigest, int]:
-        members = {"model": self._id, "max_tokens": request.max_output, "effort": request.effort, **request.options}
+        members = {"model": self.id, "max_tokens": request.max_output, "effort": request.effort, **request.options}
         body = self._provider.encodings.conversation(request).write(members, _OVERHEAD)
         parameters = {name: value for name, value in members.items() if name != "model" and value is not None}
-        return RequestDigest(body.sha256, body.size, self._id, frozen(parameters)), body.max_input_tokens
+        return RequestDigest(body.sha256, body.size, self.id, frozen(parameters)), body.max_input_tokens
 
 
 class AnthropicCLI:
@@ -193,7 +183,6 @@ class AnthropicCLI:
         environ: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """As from_credentials: there is nothing else to go by."""
         return cls.from_credentials(base_url=base_url, environ=environ, timeouts=timeouts)
 
     @classmethod
@@ -205,7 +194,6 @@ class AnthropicCLI:
 
     @property
     def name(self) -> str:
-        """The provider's name."""
         return NAME
 
     def model(self, model_id: str) -> AnthropicCLIModel:

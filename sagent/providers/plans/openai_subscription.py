@@ -44,7 +44,7 @@ class OpenAISubscriptionModel(ResponsesModel):
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call, with the login renewed before it runs out, and once more where it is refused nonetheless."""
-        used = await self._account.login(self._id)
+        used = await self._account.login(self.id)
         said, refused = False, None
         try:
             async with aclosing(super().stream(request)) as items:
@@ -62,7 +62,7 @@ class OpenAISubscriptionModel(ResponsesModel):
 
     async def _again(self, request: Request, used: Login, refused: ModelError) -> AsyncGenerator[Delta | Reply]:
         try:
-            await self._account.renew(used, self._id)
+            await self._account.renew(used, self.id)
         except ModelError as error:
             if error.kind == "auth":
                 raise
@@ -154,7 +154,6 @@ class OpenAISubscription(ResponsesProvider):
         raise UsageError(f"{NAME} takes no key: it uses the login of the program `codex`. With a key, use openai.")
 
     def model(self, model_id: str) -> OpenAISubscriptionModel:
-        """A model by id; any id is accepted."""
         return OpenAISubscriptionModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
@@ -166,13 +165,11 @@ class OpenAISubscription(ResponsesProvider):
         return tuple(_info(row) for row in rows if as_str(row.get("visibility"), "list") == "list")
 
     def headers(self) -> dict[str, str]:
-        """What every request carries."""
         account = {"chatgpt-account-id": self._login.account} if self._login.account else {}
         token = {"authorization": f"Bearer {self._login.access}"}
         return {**token, **account, "originator": "sagent", "openai-beta": "responses=experimental"}
 
     def origin(self, model_id: str) -> Origin:
-        """Who is named in errors."""
         return Origin(NAME, model_id, self._login.access)
 
     def first_note(self, conversation: str) -> bool:
@@ -182,7 +179,6 @@ class OpenAISubscription(ResponsesProvider):
         return not known
 
     def hint(self, error: ModelError) -> str:
-        """Nothing: what is not there is no other API."""
         return ""
 
     async def login(self, model_id: str) -> Login:
@@ -221,11 +217,9 @@ class PlanTransport:
         return answer if answer.status not in (403, 429) else await _explained(answer)
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
-        """Ask for something."""
         return await self._inner.get(url, headers)
 
     async def aclose(self) -> None:
-        """Close every connection."""
         await self._inner.aclose()
 
 

@@ -26,12 +26,10 @@ class Body:
 
     @property
     def data(self) -> bytes:
-        """The whole of it, joined."""
         return b"".join(self.parts)
 
     @property
     def size(self) -> int:
-        """Bytes."""
         return sum(map(len, self.parts))
 
 

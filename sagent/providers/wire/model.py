@@ -45,18 +45,8 @@ class WireModel(ABC):
 
     def __init__(self, carrier: Carrier, model_id: str, *, listed_as: str, known_as: str = "") -> None:
         self._carrier = carrier
-        self._id = model_id
+        self.provider, self.id = carrier.name, model_id
         self._limits = limits_of(listed_as, known_as or model_id)
-
-    @property
-    def provider(self) -> str:
-        """The provider's name."""
-        return self._carrier.name
-
-    @property
-    def id(self) -> str:
-        """The model's id."""
-        return self._id
 
     @property
     def limits(self) -> ModelLimits:
@@ -128,9 +118,9 @@ class WireModel(ABC):
             url,
             {**self._carrier.headers(), **accepted, **(headers or {})},
             body,
-            RequestDigest(body.sha256, body.size, self._id, frozen(parameters)),
+            RequestDigest(body.sha256, body.size, self.id, frozen(parameters)),
             reader,
-            self._carrier.origin(self._id),
+            self._carrier.origin(self.id),
             self._carrier.timeouts,
             tuple(notes),
         )

@@ -81,15 +81,12 @@ class DirectTransport:
         self._answered: set[tuple[str, int]] = set()  # servers of this machine that were seen to run
 
     async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
-        """Send a body, given in parts; returns when the response's headers are there."""
         return await self._send("POST", url, {**headers, "content-length": str(sum(map(len, body)))}, body)
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
-        """Ask for something; returns when the response's headers are there."""
         return await self._send("GET", url, headers, ())
 
     async def aclose(self) -> None:
-        """Close every connection."""
         idle, self._idle = self._idle, {}
         if self._loop is asyncio.get_running_loop():
             for connections in idle.values():

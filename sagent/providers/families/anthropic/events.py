@@ -98,7 +98,6 @@ class MessagesReplyReader(ReplyReader):
         self._usage: dict[str, object] = {}
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        """Take one event; append what it brings."""
         kind = event.get("type")
         if kind == "content_block_delta":
             self._delta(as_int(event.get("index")), as_object(event.get("delta")), out)
@@ -119,7 +118,6 @@ class MessagesReplyReader(ReplyReader):
             self.complete = self.closed = True
 
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
-        """Take a reply that came in one piece."""
         if body.get("type") != "message" and "content" not in body:
             return
         self.feed({"type": "message_start", "message": body}, [])
@@ -137,7 +135,6 @@ class MessagesReplyReader(ReplyReader):
             self.complete = self.closed = True
 
     def message(self) -> Message:
-        """The finished message."""
         parts = tuple(part for block in self._blocks if (part := self._part(block)) is not None)
         calls = any(isinstance(part, ToolCall) for part in parts)
         stop = _STOPS.get(self._stop, "tool_use" if calls else "end")

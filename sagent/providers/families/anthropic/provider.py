@@ -285,17 +285,16 @@ class AnthropicModel(WireModel):
         return self._format(request) is not None
 
     def prepare(self, request: Request) -> Call:
-        """The request as it goes out, and what will read its answer. No network."""
         provider = self._provider
         max_tokens, notes = self._max_tokens(request)
-        thought = think(self._id, request.effort, max_tokens)
+        thought = think(self.id, request.effort, max_tokens)
         if "budget_tokens" in as_object(thought.members.get("thinking")) and not _may_think(
             self._conversation(request)
         ):
             thought = Thought(notes=("no thinking in this step: another model began it",))
         betas = list(dict.fromkeys([*thought.betas, *map(str, as_array(request.options.get("betas")))]))
         members: dict[str, object] = {
-            **provider.site.members(self._id, betas),
+            **provider.site.members(self.id, betas),
             "max_tokens": max_tokens,
             **thought.members,
             **{name: value for name, value in request.options.items() if name not in ("tools", "betas")},
@@ -305,9 +304,9 @@ class AnthropicModel(WireModel):
             members["output_config"] = {**as_object(members.get("output_config")), "format": form}
         return self._call(
             request,
-            provider.site.url(provider.access.base_url, self._id),
+            provider.site.url(provider.access.base_url, self.id),
             members,
-            MessagesReplyReader(provider.origin(self._id), provider.encodings.family),
+            MessagesReplyReader(provider.origin(self.id), provider.encodings.family),
             (*notes, *thought.notes),
             {"anthropic-beta": ",".join(betas)} if betas else None,
         )
@@ -317,14 +316,14 @@ class AnthropicModel(WireModel):
 
     def _format(self, request: Request) -> JsonObject | None:
         """The schema as it goes out (platform.claude.com, structured outputs: all models from 4.5 on)."""
-        if request.output_schema is None or generation(self._id)[1] < (4, 5):
+        if request.output_schema is None or generation(self.id)[1] < (4, 5):
             return None
         from sagent.providers.families.schemas import ANTHROPIC, fitted
 
         return fitted(request.output_schema, ANTHROPIC)
 
     def _max_tokens(self, request: Request) -> tuple[int, tuple[str, ...]]:
-        limit, notes = output_limit(self._id, self._limits, request.max_output, usual_output(request.effort))
+        limit, notes = output_limit(self.id, self._limits, request.max_output, usual_output(request.effort))
         return limit or _UNKNOWN_OUTPUT, notes
 
 
@@ -347,7 +346,6 @@ class Anthropic(Endpoint):
         self.encodings = EncodingCache(MessagesDialect(label))
 
     def model(self, model_id: str) -> AnthropicModel:
-        """A model by id; any id is accepted."""
         return AnthropicModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
@@ -357,7 +355,6 @@ class Anthropic(Endpoint):
         return tuple(_model_info(as_object(entry)) for entry in as_array(as_object(data).get("data")))
 
     def headers(self) -> dict[str, str]:
-        """What every request carries."""
         if self.access.delegated:
             return {"anthropic-version": VERSION}
         key = self.access.key or NO_KEY

@@ -95,7 +95,6 @@ class ChatReplyReader(ReplyReader):
         self._tier = ""
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        """Take one chunk; append what it brings."""
         choices = as_array(event.get("choices"))
         if choices:
             choice = as_object(choices[0])
@@ -112,7 +111,6 @@ class ChatReplyReader(ReplyReader):
             self._tier = as_str(tier)
 
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
-        """Take a reply that came in one piece."""
         choices = as_array(body.get("choices"))
         if not choices:
             return
@@ -150,14 +148,12 @@ class ChatReplyReader(ReplyReader):
         return Message("assistant", (*parts, *calls), model=model, stop=stop)
 
     def charges(self) -> tuple[Charge, ...]:
-        """What it cost."""
         if not self._usage:
             return ()
         usage = _usage(self._usage, spoke=bool(self._text or self._calls))
         return (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),)
 
     def notes(self) -> tuple[str, ...]:
-        """Nothing so far."""
         return ()
 
     def _choice(self, choice: Mapping[str, object], delta: Mapping[str, object], out: list[Delta]) -> None:

@@ -204,13 +204,12 @@ class ChatModel(WireModel):
         self._provider = provider
 
     def prepare(self, request: Request) -> Call:
-        """The request as it goes out, and what will read its answer. No network."""
         quirks = self._provider.row.quirks
-        effort, notes = effort_members(self._id, quirks, request.effort, with_tools=bool(request.tools))
-        members: dict[str, object] = {"model": self._id, "stream": True}
+        effort, notes = effort_members(self.id, quirks, request.effort, with_tools=bool(request.tools))
+        members: dict[str, object] = {"model": self.id, "stream": True}
         if quirks.stream_usage:
             members["stream_options"] = {"include_usage": True}
-        limit, clamped = output_limit(self._id, self._limits, request.max_output)
+        limit, clamped = output_limit(self.id, self._limits, request.max_output)
         if limit:
             members[quirks.max_tokens] = limit
         members |= {**effort, **quirks.body}
@@ -222,15 +221,15 @@ class ChatModel(WireModel):
             request,
             f"{self._provider.url}/chat/completions",
             members,
-            ChatReplyReader(self._provider.origin(self._id), self._provider.encodings.family),
-            (*clamped, *notes, *self._provider.lessons(self._id, request)),
+            ChatReplyReader(self._provider.origin(self.id), self._provider.encodings.family),
+            (*clamped, *notes, *self._provider.lessons(self.id, request)),
         )
 
     def _encodings(self, request: Request) -> EncodingCache:
-        return self._provider.encodings_for(self._id)
+        return self._provider.encodings_for(self.id)
 
     def _learn(self, error: ModelError, request: Request) -> bool:
-        return self._provider.learn(error, self._id, request)
+        return self._provider.learn(error, self.id, request)
 
 
 class ChatProvider(OpenAIEndpoint):
@@ -246,7 +245,6 @@ class ChatProvider(OpenAIEndpoint):
         self._blind: set[str] = set()  # models that refused to be shown media
 
     def model(self, model_id: str) -> ChatModel:
-        """A model by id; any id is accepted."""
         return ChatModel(self, model_id)
 
     def encodings_for(self, model_id: str) -> EncodingCache:

@@ -73,7 +73,6 @@ class GenerateReplyReader(ReplyReader):
         self._version = ""
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        """Take one chunk; append what it brings."""
         self.response_id = self.response_id or as_str(event.get("responseId"))
         self._version = as_str(event.get("modelVersion")) or self._version
         self._bill(as_object(event.get("usageMetadata")), out)
@@ -87,7 +86,6 @@ class GenerateReplyReader(ReplyReader):
             self._stop, self.complete = "SAFETY", True
 
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
-        """Take a reply that came in one piece."""
         self.feed(body, out)
         if as_array(body.get("candidates")):
             self.complete = True
@@ -98,7 +96,6 @@ class GenerateReplyReader(ReplyReader):
         self.closed = self.complete
 
     def message(self) -> Message:
-        """The finished message."""
         parts = [part for number, piece in enumerate(self._pieces) if (part := self._part(piece, number)) is not None]
         self._cite(parts)
         calls = any(isinstance(part, ToolCall) for part in parts)

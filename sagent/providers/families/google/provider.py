@@ -269,9 +269,8 @@ class GoogleModel(WireModel):
         return self._format(request) is not None
 
     def prepare(self, request: Request) -> Call:
-        """The request as it goes out, and what will read its answer. No network."""
-        limit, clamped = output_limit(self._id, self._limits, request.max_output, usual_output(request.effort))
-        thinking, notes = think(self._id, request.effort)
+        limit, clamped = output_limit(self.id, self._limits, request.max_output, usual_output(request.effort))
+        thinking, notes = think(self.id, request.effort)
         generated: dict[str, object] = {"maxOutputTokens": limit} if limit else {}
         if thinking:
             generated["thinkingConfig"] = thinking
@@ -282,9 +281,9 @@ class GoogleModel(WireModel):
         members: dict[str, object] = {**options, "generationConfig": generated}
         return self._call(
             request,
-            f"{self._provider.url_of(self._id)}:streamGenerateContent?alt=sse",
+            f"{self._provider.url_of(self.id)}:streamGenerateContent?alt=sse",
             members,
-            GenerateReplyReader(self._provider.origin(self._id), self._cache.family),
+            GenerateReplyReader(self._provider.origin(self.id), self._cache.family),
             (*clamped, *notes),
         )
 
@@ -297,10 +296,10 @@ class GoogleModel(WireModel):
             return None
         from sagent.providers.families.schemas import GOOGLE, fitted
 
-        kind, version = generation(self._id)
+        kind, version = generation(self.id)
         tools = bool(request.tools or request.options.get("tools"))
         held = kind in ("pro", "flash", "flash-lite") and version >= ((3, 0) if tools else (2, 5))
-        return fitted(request.output_schema, GOOGLE) if held and not speaks(self._id, version) else None
+        return fitted(request.output_schema, GOOGLE) if held and not speaks(self.id, version) else None
 
 
 class Google(Endpoint):
@@ -314,7 +313,6 @@ class Google(Endpoint):
         self.older_encodings = EncodingCache(GenerateDialect(label, f"{self.name}/", recent=False))
 
     def model(self, model_id: str) -> GoogleModel:
-        """A model by id; any id is accepted."""
         return GoogleModel(self, model_id)
 
     def url_of(self, model_id: str) -> str:
@@ -339,7 +337,6 @@ class Google(Endpoint):
         return tuple(found)
 
     def headers(self) -> dict[str, str]:
-        """What every request carries."""
         if self.access.delegated:
             return {}
         key = self.access.key or NO_KEY

@@ -108,7 +108,6 @@ class ResponsesReplyReader(ReplyReader):
                 pass  # progress of server tools, and repetitions of what was said
 
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
-        """Take a reply that came in one piece."""
         if isinstance(body.get("output"), list) and body.get("status") not in _UNFINISHED:
             self._end(body, out)
 
@@ -126,7 +125,6 @@ class ResponsesReplyReader(ReplyReader):
         return Message("assistant", parts, model=f"{self._origin.provider}/{self._origin.model}", stop=stop)
 
     def charges(self) -> tuple[Charge, ...]:
-        """What it cost."""
         if not self._usage:
             return ()
         cached = as_object(self._usage.get("input_tokens_details"))

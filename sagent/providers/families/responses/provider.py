@@ -239,11 +239,10 @@ class ResponsesModel(WireModel):
         return self._format(request) is not None
 
     def prepare(self, request: Request) -> Call:
-        """The request as it goes out, and what will read its answer. No network."""
         provider = self._provider
         limit, clamped = self._limit(request)
         thinking, notes = self._reasoning(request)
-        members: dict[str, object] = {"model": self._id, "stream": True, "store": False}
+        members: dict[str, object] = {"model": self.id, "stream": True, "store": False}
         if limit:
             members["max_output_tokens"] = limit
         members |= {**thinking, "prompt_cache_key": cache_key(request.conversation), **provider.row.quirks.body}
@@ -257,12 +256,12 @@ class ResponsesModel(WireModel):
             request,
             f"{provider.url}/responses",
             members,
-            ResponsesReplyReader(provider.origin(self._id), provider.encodings.family),
+            ResponsesReplyReader(provider.origin(self.id), provider.encodings.family),
             (*clamped, *notes, *provider.lessons(request)),
         )
 
     def _encodings(self, request: Request) -> EncodingCache:
-        return self._provider.encodings_for(self._id, request)
+        return self._provider.encodings_for(self.id, request)
 
     def _heard(self) -> None:
         self._provider.proven = True
@@ -272,33 +271,33 @@ class ResponsesModel(WireModel):
         if provider.learn(error, request):
             return True
         if hint := provider.hint(error):
-            raise provider.origin(self._id).error(error.kind, hint, status=error.status) from error
+            raise provider.origin(self.id).error(error.kind, hint, status=error.status) from error
         return False
 
     def _format(self, request: Request) -> Mapping[str, object] | None:
         """What `text.format` is to be."""
-        if request.output_schema is None or not openai_holds(self._id):
+        if request.output_schema is None or not openai_holds(self.id):
             return None
         form = openai_form(request.output_schema, CHAT if self._provider.row.via else OPENAI)
         return {"type": "json_schema", **form} if form else None
 
     def _limit(self, request: Request) -> tuple[int | None, tuple[str, ...]]:
-        limit, notes = output_limit(self._id, self._limits, request.max_output)
+        limit, notes = output_limit(self.id, self._limits, request.max_output)
         if limit and limit < _LEAST_OUTPUT:
             return _LEAST_OUTPUT, (f"the least output that can be asked for is {_LEAST_OUTPUT} tokens, not {limit}",)
         return limit, notes
 
     def _reasoning(self, request: Request) -> tuple[Mapping[str, object], tuple[str, ...]]:
         """The members about reasoning, which only models that reason accept."""
-        accepted = efforts_of(self._id)
+        accepted = efforts_of(self.id)
         effort = request.effort
         if not accepted:
             wanted = effort not in (None, "none")
-            return EMPTY, (f"{self._id} does not reason: effort {effort} was left out",) if wanted else ()
+            return EMPTY, (f"{self.id} does not reason: effort {effort} was left out",) if wanted else ()
         members: dict[str, object] = {}
         notes: tuple[str, ...] = ()
         if effort is not None:
-            members["effort"], notes = nearest(self._id, effort, accepted)
+            members["effort"], notes = nearest(self.id, effort, accepted)
         if self._provider.summaries and members.get("effort") != "none":
             members["summary"] = "auto"
         return {**({"reasoning": members} if members else {}), "include": [_ENCRYPTED]}, notes
@@ -319,7 +318,6 @@ class ResponsesProvider(OpenAIEndpoint):
         self._strangers: set[str] = set()  # conversations whose reasoning this account cannot read
 
     def model(self, model_id: str) -> ResponsesModel:
-        """A model by id; any id is accepted."""
         return ResponsesModel(self, model_id)
 
     def encodings_for(self, model_id: str, request: Request) -> EncodingCache:

@@ -1,0 +1,187 @@
+"""Tool calls as local models write them: the text between two marks, read as names and arguments."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
+from sagent.providers.wire.reply import frozen, parse_arguments
+
+Call = tuple[str, JsonObject, str | None]
+"""A name, its arguments, and the arguments as they came where they are no JSON object."""
+
+
+def calls_in(mark: str, body: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[Call]:
+    """The calls in what stands between two marks; none where it is no call at all.
+
+    `whole`: the closing mark was seen.
+    """
+    text = body.strip().removeprefix("```json").removesuffix("```").strip()
+    if mark == "<function=":
+        yield _tagged(text, tools, whole=whole)
+    elif mark == "<tool_call>" and text.startswith("<function="):
+        for each in text.split("<function=")[1:]:
+            ended = "</function>" in each
+            yield _tagged(each.partition("</function>")[0].strip(), tools, whole=whole or ended)
+    elif mark == "<tool_call>" and text[:1] not in ("{", "["):
+        yield _keyed(text, tools, whole=whole)
+    elif mark == "<｜tool▁calls▁begin｜>":
+        for each in text.split("<｜tool▁call▁begin｜>")[1:]:
+            yield _fenced(each.partition("<｜tool▁call▁end｜>")[0])
+    elif mark == "[TOOL_CALLS]":
+        yield from _named(text)
+    elif mark != "<|python_tag|>" or text[:1] in ("{", "["):  # else it is code for an interpreter
+        yield from _listed(text)
+
+
+def _listed(text: str) -> Iterator[Call]:
+    """JSON objects, in a list or one after the other."""
+    end = 0
+    for value, source in json_values(text):
+        end = text.index(source, end) + len(source)
+        items = as_array(value)
+        for item in items:
+            yield call_of(item, json_dump(item))
+        if not items:
+            yield call_of(value, source)
+    if text[end:].strip(" \t\r\n;,}]"):  # a bracket too many does no harm
+        yield broken_call(text[end:].strip())
+
+
+def _named(text: str) -> Iterator[Call]:
+    """Mistral's calls: a list of objects, or names followed by arguments."""
+    while text := text.removeprefix("[TOOL_CALLS]").strip(" \t\r\n,"):
+        match = re.match(r"([\w.-]+)\s*(?:\[CALL_ID\]\w+\s*)?(?:\[ARGS\])?\s*(?=\{)", text)
+        if match is None:
+            first = next(json_values(text), None)
+            source = first[1] if first else text
+            yield from _listed(source)
+        else:
+            text = text[match.end() :]
+            first = next(json_values(text), None)
+            source = first[1] if first else text.partition("[TOOL_CALLS]")[0]
+            yield (match[1], *_arguments(first[0] if first else None, source))
+        text = text[len(source) :]
+
+
+def _fenced(text: str) -> Call:
+    """DeepSeek's calls: `function`, a mark, the name and fenced JSON; or the name, a mark and JSON."""
+    head, _, tail = text.partition("<｜tool▁sep｜>")
+    name, fence, rest = tail.partition("```json")
+    raw = rest.rpartition("```")[0] or rest if fence else tail
+    return ((name if fence else head).strip(), *_parse(raw.strip()))
+
+
+def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
+    """Qwen3-Coder's calls: NAME> and a <parameter=KEY> for each argument; or NAME> and JSON."""
+    name, _, rest = text.partition(">")
+    name = name.strip().strip("\"'")
+    rest = rest.removesuffix("</function>").strip()
+    if rest.startswith("{"):
+        return (name, *_parse(rest))
+    found = list(re.finditer(r"<parameter=([^>\n]+)>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", rest, re.DOTALL))
+    torn = not whole and not rest.endswith("</parameter>")
+    if torn or (rest and not found):
+        return name, EMPTY, valid_text(rest)
+    return name, _cast(((each[1].strip(), each[2]) for each in found), tools.get(name, EMPTY)), None
+
+
+def _keyed(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
+    """GLM's calls: a name, then <arg_key> and <arg_value> in turn."""
+    name, key, _ = text.partition("<arg_key>")
+    found = re.findall(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", text, re.DOTALL)
+    if not re.fullmatch(r"[\w.-]+\s*", name) or not whole or (key and not found):
+        return broken_call(text)
+    return name.strip(), _cast(((each[0].strip(), each[1]) for each in found), tools.get(name.strip(), EMPTY)), None
+
+
+def _cast(pairs: Iterable[tuple[str, str]], schema: JsonObject) -> JsonObject:
+    """Arguments that came as plain text, as the tool's schema has them."""
+    properties = as_object(schema.get("properties"))
+    arguments: dict[str, object] = {}
+    for key, raw in pairs:
+        text = raw.removeprefix("\n").removesuffix("\n")
+        value = next((value for value, source in json_values(text) if source == text.strip()), None)
+        declared = as_object(properties.get(key)).get("type")
+        types = as_array(declared) or (declared,)
+        if declared is None or "string" in types:
+            arguments[key] = valid_text(text)
+        elif "boolean" in types and text.strip() in ("True", "False"):
+            arguments[key] = text.strip() == "True"
+        elif text.strip() in ("null", "None") or value is not None:
+            arguments[key] = value
+        else:
+            arguments[key] = valid_text(text)
+    return frozen(arguments)
+
+
+def call_of(value: object, source: str) -> Call:
+    """The call that a JSON object stands for."""
+    fields = as_object(value)
+    inner = as_object(fields.get("function"))
+    if inner:
+        return call_of(inner, source)
+    name = as_str(fields.get("name")) or as_str(fields.get("tool_name")) or as_str(fields.get("function"))
+    if not name:
+        return broken_call(source)
+    given = next((fields[key] for key in ("arguments", "parameters") if key in fields), None)
+    if given is None or isinstance(given, JsonObject):
+        return name, given or EMPTY, None
+    return (name, *_parse(given)) if isinstance(given, str) else broken_call(source)
+
+
+def broken_call(text: str) -> Call:
+    """What can be known of a call whose JSON does not hold: its name, and its arguments as they came."""
+    name = re.search(r'"(?:name|tool_name)"\s*:\s*"([^"\\]*)"', text)
+    start = re.search(r'"(?:arguments|parameters)"\s*:\s*', text)
+    if name is None or start is None:
+        return name[1] if name else "", EMPTY, valid_text(text)
+    raw = text[start.end() :].strip()
+    arguments, malformed = _parse(raw)
+    if malformed is not None and raw.endswith("}"):
+        arguments, malformed = _parse(raw[:-1].strip())
+    return name[1], arguments, malformed
+
+
+def _parse(raw: str) -> tuple[JsonObject, str | None]:
+    """Arguments from their JSON text; line breaks inside strings are let pass."""
+    if not raw.strip():
+        return EMPTY, None
+    first = next(json_values(raw), None)
+    if first and isinstance(first[0], JsonObject) and first[1] == raw.strip():
+        return first[0], None
+    return parse_arguments(raw)
+
+
+def _arguments(value: object, source: str) -> tuple[JsonObject, str | None]:
+    return (value, None) if isinstance(value, JsonObject) else _parse(source.strip())
+
+
+def json_values(text: str) -> Iterator[tuple[object, str]]:
+    """The JSON values at the beginning of a text, frozen, each with its source; up to what is none."""
+    at = 0
+    while True:
+        while at < len(text) and text[at] in " \t\r\n;,":
+            at += 1
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+            yield json_freeze(value), text[at:end]
+        except (ValueError, RecursionError):
+            return
+        at = end
+
+
+def _refuse(text: str) -> object:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if abs(number) != float("inf") else _refuse_float(text)
+
+
+def _refuse_float(text: str) -> float:
+    raise ValueError(f"{text} is too large a number")
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite)
