@@ -45,6 +45,7 @@ from sagent.lib.json import (
     sha256_hex,
 )
 from sagent.messages import (
+    DENIED,
     Document,
     Image,
     Message,
@@ -60,7 +61,7 @@ from sagent.messages import (
 )
 from sagent.usage import Cost, Saving, Usage
 
-VERSION = 1
+VERSION = 2
 """Of all that is encoded here, so of every log. A reader refuses a higher one, and ignores members it does not know."""
 
 Keep: TypeAlias = Callable[[bytes], str]
@@ -111,8 +112,16 @@ def encode_result_part(result: ToolResult, keep: Keep | None) -> dict[str, Any]:
         "content": [_encode_part(part, keep) for part in result.content],
     }
     if result.is_error:
-        out["is_error"] = True
+        out |= {"is_error": True, "denied": result.denied}
     return out
+
+
+def was_denied(result: Mapping[str, object]) -> bool:
+    """Whether an encoded result says that the policy refused the call. Version 1 says so by how the text begins."""
+    if "denied" in result or result.get("is_error") is not True:
+        return result.get("denied") is True
+    first = as_object(next(iter(as_array(result.get("content"))), None)).get("text")
+    return isinstance(first, str) and first.startswith(DENIED)
 
 
 def decode_result_part(obj: object, fetch: Fetch | None) -> ToolResult:
@@ -124,7 +133,8 @@ def decode_result_part(obj: object, fetch: Fetch | None) -> ToolResult:
         if not isinstance(part, Text | Image | Document):
             raise _wrong("what a tool result holds", "text, an image or a document", part)
         content.append(part)
-    return ToolResult(_text(source, "call_id"), tuple(content), source.get("is_error") is True)
+    failed = source.get("is_error") is True
+    return ToolResult(_text(source, "call_id"), tuple(content), failed, failed and was_denied(source))
 
 
 def _encode_part(part: Part, keep: Keep | None) -> dict[str, Any]:
@@ -438,7 +448,8 @@ def _show_call(call: ToolCall) -> dict[str, Any]:
 
 def _show_outcome(result: ToolResult) -> dict[str, Any]:
     media = [_show_media(part) for part in result.content if isinstance(part, Image | Document)]
-    return {"text": result.text, "media": media, "is_error": result.is_error}
+    shown: dict[str, Any] = {"text": result.text, "media": media, "is_error": result.is_error}
+    return {**shown, "denied": True} if result.denied else shown
 
 
 def _show_media(part: Image | Document) -> dict[str, Any]:

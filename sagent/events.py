@@ -28,6 +28,7 @@ class Failure:
 
 
 AdviceStatus: TypeAlias = Literal["answered", "cut", "declined", "failed", "withheld"]
+AdviceVerdict: TypeAlias = Literal["proceed", "adjust", "stop", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Advice:
     trigger: str
     status: AdviceStatus
     text: str = ""
-    verdict: Literal["proceed", "adjust", "stop", ""] = ""
+    verdict: AdviceVerdict = ""
     gaps: tuple[str, ...] = ()
     next: str = ""
     check: str = ""

@@ -21,6 +21,10 @@ StopReason: TypeAlias = Literal[
 ]
 
 
+DENIED = "Permission denied: "
+"""How the model is told that the policy refused a call. Others look at `ToolResult.denied`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Private:
     """Provider-private data (signatures, encrypted reasoning, item ids). Only the family that wrote it reads it."""
@@ -69,9 +73,12 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
+    """What a call came to. `denied`: the policy refused it, so it was not run; it is an error then too."""
+
     call_id: str
     content: tuple["Text | Image | Document", ...]
     is_error: bool = False
+    denied: bool = False
 
     @property
     def text(self) -> str:

@@ -56,7 +56,8 @@ from sagent.messages import (
     assistant,
     user,
 )
-from sagent.session.entries import read_spent, spent
+from sagent.session.contents import ChargeEntry
+from sagent.session.table import decode, encode
 from sagent.usage import Charge, Cost, Usage
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -194,7 +195,8 @@ def test_a_charge_in_the_log_keeps_its_fees(usage: Usage):
     bill = Charge(
         "claude-x", usage, "priority+us", Decimal("0.0100001"), role="executor", provider="anthropic", agent="root"
     )
-    assert read_spent(json.loads(canonical_bytes(spent(bill)))) == bill
+    kind, body = encode(ChargeEntry(bill))
+    assert decode(kind, json.loads(canonical_bytes(body))) == ChargeEntry(bill)
 
 
 def test_usage_of_a_log_from_before_there_were_fees():

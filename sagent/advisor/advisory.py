@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,6 @@ from sagent.advisor.consultation import (
     OUTPUT,
     THOUGHT,
     Consultation,
-    decode,
     ended,
     outcome_of,
     read,
@@ -30,17 +30,17 @@ from sagent.advisor.quotation import cut
 from sagent.advisor.roster import Roster
 from sagent.advisor.rules import Rules, Trigger
 from sagent.advisor.tool import AdvisorTool, prompt_text
-from sagent.codec import show_advice
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advice, AdviceDelta, Advised, AdvisorTally
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, as_int, as_str
+from sagent.lib.json import JsonObject
 from sagent.lib.secrets import redact
 from sagent.messages import Message, ToolCall
 from sagent.model import EFFORTS, Effort, Model, Request, input_budget
 from sagent.peer import Stop
 from sagent.policy import Ask, Policy
 from sagent.policy.advisory import Advisee, AdvisoryFactory
+from sagent.session.contents import AdviceContent, AdviceRated, ConsultationEntry
 from sagent.tool import Tool
 from sagent.usage import Charge
 
@@ -207,23 +207,22 @@ class Advisors:
         """The agent went back to an earlier point: each advisor is told of its history anew."""
         self._talks.clear()
 
-    def restore(self, bodies: Sequence[Mapping[str, object]], blob: Callable[[str], bytes]) -> None:
+    def restore(self, entries: Sequence[AdviceContent], blob: Callable[[str], bytes]) -> None:
         """Take up what the log of an earlier process tells. What cannot be read any more is left out."""
         history = self._advisee.request().messages
-        for body in bodies:
-            name = as_str(body.get("advisor"))
-            if "outcome" in body:
-                self._account.note(name, as_str(body.get("outcome")), as_int(body.get("by"), 1))
+        for entry in entries:
+            if not isinstance(entry, ConsultationEntry):
+                by = entry.by if isinstance(entry, AdviceRated) else 1
+                self._account.note(entry.advisor, entry.outcome, by)
                 continue
-            advice = decode(body)
-            self._account.count(advice)
-            if is_answer(advice):
-                self._remember(advice)
+            self._account.count(entry.advice)
+            if is_answer(entry.advice):
+                self._remember(entry.advice)
                 try:
-                    told = blob(as_str(body.get("said"))).decode("utf-8", "replace")
+                    said = blob(entry.said).decode("utf-8", "replace")
                 except (OSError, KeyError, ValueError, SagentError):
                     continue
-                self._talk(name).restore(body, told, history)
+                self._talk(entry.advice.advisor).restore(entry, said, history)
 
     def tally(self) -> Mapping[str, AdvisorTally]:
         """What each came to, with what the ledger says it was billed."""
@@ -263,7 +262,7 @@ class Advisors:
         if not given:
             raise UsageError("there is no advice to rate yet")
         self._account.note(given[-1], "rated", good)
-        self._advisee.record("advice", {"advisor": given[-1], "outcome": "rated", "by": good})
+        self._advisee.record(AdviceRated(given[-1], good))
         return given[-1]
 
     # -- what the policy asks for ------------------------------------------------------------------------------------
@@ -415,15 +414,13 @@ class Advisors:
 
     def _note(self, advice: Advice, asked: Asked | None, role: str) -> Advice:
         """Tell of a consultation that has ended, count it and log it with what was sent."""
-        body: dict[str, object] = {**show_advice(advice), "usd": None if advice.usd is None else str(advice.usd)}
+        told = ConsultationEntry(advice)
         if asked is not None:
-            body |= asked.body()
-            try:
-                body["said"] = self._advisee.blobs.put(asked.messages[-1].content.encode("utf-8", "replace")).name
-                body["system"] = self._advisee.blobs.put(role.encode("utf-8", "replace")).name
-            except OSError:
-                pass  # the log says so by itself, once
-        entry = self._advisee.record("advice", body)
+            told = asked.entry(advice)
+            with suppress(OSError):  # the log says so by itself, once
+                said = self._advisee.blobs.put(asked.messages[-1].content.encode("utf-8", "replace")).name
+                told = replace(told, said=said, system=self._advisee.blobs.put(role.encode("utf-8", "replace")).name)
+        entry = self._advisee.record(told)
         self._account.count(advice)
         if is_answer(advice):
             self._remember(advice)

@@ -2,18 +2,16 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import get_args
 
 from sagent.advisor.advisor import Advisor
 from sagent.advisor.conversation import TOOL
-from sagent.advisor.reading import Verdict, read_advice
+from sagent.advisor.reading import read_advice
 from sagent.errors import BudgetExceeded, ModelError, SagentError
-from sagent.events import Advice, AdviceDelta, AdviceStatus
+from sagent.events import Advice, AdviceDelta
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_str
 from sagent.model import Model, Request, TextPart
 from sagent.peer import Peer, SpawnRequest
 from sagent.policy.advisory import Advisee
@@ -37,7 +35,6 @@ _FAILURES = {
     "not_found": "its provider does not know the model",
 }
 _ASKED = {"asked": "The executor asks you.", "person": "The person asks you."}
-_STATUS: tuple[AdviceStatus, ...] = get_args(AdviceStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,26 +175,3 @@ def why(blank: Advice) -> tuple[str, str]:
     if reason is None:
         return f"The executor did not ask; you are asked because {blank.question or blank.trigger}.", ""
     return reason, f"\nThe question: {blank.question}" if blank.question else ""
-
-
-def decode(body: Mapping[str, object]) -> Advice:
-    """A consultation as the log has it."""
-    verdict = as_str(body.get("verdict"))
-    known: AdviceStatus = "failed"
-    for each in _STATUS:
-        known = each if each == body.get("status") else known
-    usd = body.get("usd")
-    return Advice(
-        as_str(body.get("advisor")),
-        as_str(body.get("model")),
-        as_str(body.get("trigger")),
-        known,
-        as_str(body.get("text")),
-        next((each for each in get_args(Verdict) if each == verdict), ""),
-        tuple(map(str, as_array(body.get("gaps")))),
-        as_str(body.get("next")),
-        as_str(body.get("check")),
-        as_str(body.get("reason")),
-        as_str(body.get("question")),
-        usd=Decimal(usd) if isinstance(usd, str) else None,
-    )

@@ -1,15 +1,17 @@
 """What one advisor has been told and has answered: it only grows, so that its provider's cache is hit."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from operator import is_
 
 from sagent.advisor.quotation import Keep, Reader, asking_calls, clean, cut, quote, quote_setting
+from sagent.events import Advice
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_int, as_str, sha256_hex
+from sagent.lib.json import sha256_hex
 from sagent.messages import Message, assistant, user
 from sagent.model import Request
+from sagent.session.contents import ConsultationEntry
 
 TOOL = "advisor"
 """The name by which an executor asks."""
@@ -43,10 +45,10 @@ class Asked:
     epoch: int
     left_out: int = 0  # messages of the executor's that did not fit
 
-    def body(self) -> dict[str, object]:
-        """What the log needs of it beside the text."""
+    def entry(self, advice: Advice) -> ConsultationEntry:
+        """What the log keeps of it, but for the texts that were sent."""
         last = mark(self.seen[-1]) if self.seen else ""
-        return {"epoch": self.epoch, "quoted": len(self.seen), "last": last, "left_out": self.left_out}
+        return ConsultationEntry(advice, "", "", self.epoch, len(self.seen), last, self.left_out)
 
 
 @dataclass(slots=True)
@@ -99,13 +101,13 @@ class Conversation:
         self.messages = [*asked.messages, assistant(text)]
         self._seen, self._task, self.epoch = asked.seen, asked.task, asked.epoch
 
-    def restore(self, body: Mapping[str, object], told: str, history: Sequence[Message]) -> None:
+    def restore(self, entry: ConsultationEntry, said: str, history: Sequence[Message]) -> None:
         """Take up one of an earlier process: its log entry, and the text that was sent."""
-        if as_int(body.get("epoch")) != self.epoch:
-            self.messages, self.epoch = [], as_int(body.get("epoch"))
-        self.messages += [user(told), assistant(as_str(body.get("text")))]
-        seen = tuple(history[: as_int(body.get("quoted"))])
-        same = bool(seen) and mark(seen[-1]) == as_str(body.get("last"))  # not where the history was cut or left since
+        if entry.epoch != self.epoch:
+            self.messages, self.epoch = [], entry.epoch
+        self.messages += [user(said), assistant(entry.advice.text)]
+        seen = tuple(history[: entry.quoted])
+        same = bool(seen) and mark(seen[-1]) == entry.last  # not where the history was cut or left since
         self._seen = seen if same else ()
 
     def _first(self, asking: Asking) -> str:

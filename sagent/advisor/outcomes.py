@@ -1,9 +1,10 @@
 """What the executor made of advice: it followed it, turned it down, or found what contradicts it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from sagent.advisor.account import Account
 from sagent.lib.dataclass import dataclass
+from sagent.session.contents import AdviceOutcome
 
 
 @dataclass(slots=True)
@@ -18,7 +19,7 @@ class Outcome:
 class Outcomes:
     """The advice of one agent, from when it is given until the executor's next step has shown what it is worth."""
 
-    def __init__(self, account: Account, record: Callable[[str, Mapping[str, object]], str]) -> None:
+    def __init__(self, account: Account, record: Callable[[AdviceOutcome], str]) -> None:
         self._account, self._record = account, record
         self._fresh: list[Outcome] = []
         self._waiting: list[Outcome] = []
@@ -38,8 +39,7 @@ class Outcomes:
         outcome, reason = objected or ("followed", "")
         ask: tuple[str, str] | None = None
         for one in waiting:
-            body = {"advisor": one.advisor, "of": one.entry, "outcome": outcome, "reason": reason}
-            self._record("advice", body)
+            self._record(AdviceOutcome(one.advisor, one.entry, outcome, reason))
             self._account.note(one.advisor, outcome)
             if outcome == "contradicted" and not one.reconciled and ask is None:
                 why = f"the executor found what contradicts your advice: {reason or 'see above'}. Which holds?"

@@ -2,17 +2,17 @@
 
 import json
 import re
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from sagent.events import AdviceVerdict
 from sagent.lib.json import as_array, as_object, as_str
 
-Verdict = Literal["proceed", "adjust", "stop", ""]
 MOST_GAPS = 3
-_WORDS: dict[str, Verdict] = {
+_WORDS: dict[str, AdviceVerdict] = {
     "proceed": "proceed", "continue": "proceed", "adjust": "adjust", "revise": "adjust",
     "stop": "stop", "halt": "stop", "abort": "stop",
 }  # fmt: skip
-_FIRST: dict[str, Verdict] = {"go": "proceed", "ok": "proceed", "change": "adjust", "correction": "adjust"}
+_FIRST: dict[str, AdviceVerdict] = {"go": "proceed", "ok": "proceed", "change": "adjust", "correction": "adjust"}
 """Words that are a verdict only where they come first."""
 _NOT = frozenset({"not", "don", "never", "no", "nothing", "without", "cannot", "isn", "needn"})
 _ALONE = re.compile(r"\W*(\w+)\W*(?:[.:!\u2014]|$)", re.MULTILINE)
@@ -29,7 +29,7 @@ _NOTHING = frozenset({"", "none", "none.", "n/a", "-", "no", "nothing"})
 class Reading(NamedTuple):
     """The parts of an answer; what it does not say is "" or ()."""
 
-    verdict: Verdict = ""
+    verdict: AdviceVerdict = ""
     gaps: tuple[str, ...] = ()
     next: str = ""
     check: str = ""
@@ -99,7 +99,7 @@ def _section(word: str) -> str:
     return {"ve": "verdict", "st": "verdict", "ga": "gap", "ri": "gap", "ch": "check"}.get(first, "next")
 
 
-def _verdict(text: str) -> Verdict:
+def _verdict(text: str) -> AdviceVerdict:
     """The first word that is one, unless it is denied ("no need to stop"). A list of all three is none."""
     low = text.lower()
     words = re.findall(r"[a-z]+", low)

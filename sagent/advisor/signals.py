@@ -16,7 +16,6 @@ from sagent.policy import Turn
 _NEED = re.compile(r"\[NEED[_ ]ADVICE\b[:\s]*([^\]]*)\]", re.IGNORECASE)
 _CONFIDENCE = re.compile(r"\[CONFIDENCE\s*[:=]\s*(\d*\.?\d+)\s*(%?)\s*\]", re.IGNORECASE)
 _REJECTED = re.compile(r"\[(REJECTED|CONTRADICTED)\s*[:=]?\s*([^\]]*)\]", re.IGNORECASE)
-_DENIED = "Permission denied: "
 _WAITS = (TOOL, "BackgroundTask")  # tools whose calls say nothing about what was done: one is repeated while one waits
 _OVERLAP = 0.7  # of two replies' words, from which on they say the same
 _WORDS = 8  # that a reply must have to be compared
@@ -129,8 +128,4 @@ class Watch:
 def _errors(turn: Turn) -> Mapping[str, bool]:
     """Which calls failed. One that was not allowed, or is to wait, says nothing about the executor's work."""
     results = turn.results.results if turn.results else ()
-    return {
-        result.call_id: result.is_error
-        for result in results
-        if not result.text.startswith(_DENIED) and result.text != HELD
-    }
+    return {result.call_id: result.is_error for result in results if not result.denied and result.text != HELD}

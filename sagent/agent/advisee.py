@@ -1,7 +1,6 @@
 """An agent as its advisors use it."""
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from sagent.model import Model, ModelLimits, Request
 from sagent.peer import Action, Peer, SpawnRequest
 from sagent.policy import Ask
 from sagent.policy.advisory import Hear, SideReply
+from sagent.session.contents import AdviceContent
 from sagent.tool import Blobs
 from sagent.usage import Cost, Usage
 
@@ -102,9 +102,9 @@ class AgentAdvisee:
         ceiling = self._state.ledger.prices.ceiling(model.provider, model.id)
         return None if ceiling is None else ceiling.cost(weight, output)
 
-    def record(self, kind: str, body: Mapping[str, object]) -> str:
+    def record(self, content: AdviceContent) -> str:
         """Append to its log."""
-        return self._state.record(kind, body)
+        return self._state.record(content)
 
     def emit(self, event: Event) -> None:
         """Tell its listeners."""

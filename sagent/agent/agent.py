@@ -23,14 +23,22 @@ from sagent.engine.limits import RunLimits, limits_of, with_limits
 from sagent.engine.state import EXECUTOR, AgentState, Resources, begin_checkpoints
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advice, Event, Notice, Result
-from sagent.lib.json import as_str
 from sagent.messages import Message, Text, user
 from sagent.model import Effort, Model
 from sagent.peer import Action, Background, Cancel, Consult, Inject, JobStatus, Moment, Scope, SpawnRequest, Status
 from sagent.policy import AllowAll, Policy
 from sagent.policy.advisory import Advisory, AdvisoryFactory
-from sagent.session.entries import Entry, opened, returned
-from sagent.session.folds import history
+from sagent.session.contents import (
+    AdviceOutcome,
+    AdviceRated,
+    ConsultationEntry,
+    MessageSent,
+    Opened,
+    Returned,
+    Spawned,
+)
+from sagent.session.entries import Entry
+from sagent.session.folds import branch_contents, history
 from sagent.session.log import Log, MemoryLog
 from sagent.tool import Tool, Workspace
 from sagent.usage import Cost
@@ -384,8 +392,8 @@ class Agent:
         self.listen(above.emit)
         state.checkpoints = above.checkpoints  # one past of the files, whoever changed them
         if prompt is not None:
-            first = state.record("opened", opened(state.log.session_id, self.path, str(state.workspace.cwd), {}))
-            above.record("spawned", spawn.spawned_body(state, first, order))
+            first = state.record(Opened(state.log.session_id, self.path, str(state.workspace.cwd)))
+            above.record(spawn.spawned_entry(state, first, order))
             state.record_history()
             if order.persistent:
                 state.receive(prompt, "next")  # which would be given to it again after this process
@@ -409,11 +417,11 @@ class Agent:
         if self._life is None and self._tree.post is not None:
             self._tree.post.recall(entries)
 
-    async def _revive(self, body: Mapping[str, object], heads: Sequence[str]) -> None:
+    async def _revive(self, born: Spawned, heads: Sequence[str]) -> None:
         """Bring a child back that lives on: as it was, but for the turn that it was in."""
-        state, path = self._state, as_str(body.get("agent"))
+        state, path = self._state, born.agent
         entries = state.log.child(path).contents()
-        order = spawn.order_of(body, entries)
+        order = spawn.order_of(born, entries)
         rest = spawn.rest_of(order, state.ledger.spent_below(path))
         if rest is not None:
             await asyncio.to_thread(state.ledger.prices.warm)
@@ -423,7 +431,7 @@ class Agent:
             child.begin(state, order, self._deepest)
         if (text := spawn.left_open(path, entries, heads, child.messages)) is not None:
             state.receive(user(text, sender=path), "next")
-            state.record("returned", returned(path, child.log.head))
+            state.record(Returned(path, child.log.head))
         await child.recall()
 
     def peers(self, pattern: str = "*") -> "Sequence[Agent]":
@@ -437,7 +445,7 @@ class Agent:
             post.later(path, message, seconds)
         elif agent := self._tree.get(path):
             agent.send(message)
-            self._state.record("sent", {"to": path, "text": message.content})
+            self._state.record(MessageSent(path, message.content))
 
     def catalog(self) -> str:
         """The models that can be switched to, for a model to read."""
@@ -529,8 +537,8 @@ class Agent:
         state = self._state
         state.history = list(history)
         if state.advisory is not None and state.history:
-            told = state.log.contents().branch("advice")
-            state.advisory.restore([entry.body for entry in told], state.log.blobs.get)
+            advice = branch_contents(state.log.contents(), ConsultationEntry, AdviceOutcome, AdviceRated)
+            state.advisory.restore(advice, state.log.blobs.get)
 
     def rewind(self, entry: str) -> None:
         """Go back to an earlier entry of the log: what came after it stays there, as a branch of its own, to which one

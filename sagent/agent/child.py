@@ -10,7 +10,7 @@ from sagent.engine.state import AgentState
 from sagent.events import Failure, Result
 from sagent.messages import user
 from sagent.peer import Moment, SpawnRequest
-from sagent.session.entries import returned
+from sagent.session.contents import Returned
 
 if TYPE_CHECKING:
     from sagent.agent.agent import Agent
@@ -110,7 +110,7 @@ class ChildTask:
         """The one above learns of a turn: by the result of its call, or, of one that persists, by a message."""
         if self._order.persistent and (agent := self._tree.get(self._above.path)):
             agent.inform(spawn.ended(self._own.path, result))
-        self._above.record("returned", returned(self._own.path, self._own.log.head))
+        self._above.record(Returned(self._own.path, self._own.log.head))
         spawn.remember(self._above, self._own.path, self._asked or spawn.last_asked(self._own), result)
         self._asked = ""
 

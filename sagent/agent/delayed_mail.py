@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 from sagent.agent.spawn import short
 from sagent.agent.tree import Tree
-from sagent.codec import encode_message
 from sagent.engine.state import AgentState
 from sagent.messages import Message, user
-from sagent.session.entries import Entry, delivered, posted
+from sagent.session.contents import MessageDelivered, MessagePosted
+from sagent.session.entries import Entry
 from sagent.session.folds import on_their_way
+from sagent.session.stored import StoredMessage
 
 
 class DelayedMail:
@@ -28,8 +29,8 @@ class DelayedMail:
     def later(self, path: str, message: Message, seconds: float) -> None:
         """Deliver a message in some seconds."""
         due = datetime.now(UTC) + timedelta(seconds=seconds)
-        body = posted(path, encode_message(message, self._root.keep), due.isoformat())
-        self._wait(path, message, seconds, self._root.record("sent", body))
+        entry = MessagePosted(path, StoredMessage.of(message, self._root.keep), due.isoformat())
+        self._wait(path, message, seconds, self._root.record(entry))
 
     def recall(self, entries: Iterable[Entry]) -> None:
         """Take up what an earlier process left in the log; what was due meanwhile arrives now."""
@@ -47,7 +48,7 @@ class DelayedMail:
         def arrive() -> None:
             self._timers.discard(timer)
             self._deliver(path, message)
-            self._root.record("sent", delivered(path, entry))
+            self._root.record(MessageDelivered(path, entry))
             self._root.inbox.nudge("next")
 
         timer = asyncio.get_running_loop().call_later(seconds, arrive)

@@ -1,6 +1,7 @@
 """What an earlier process left in an agent's log, taken up: unread messages, lost jobs, children, open checkpoints."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from sagent.agent import spawn
@@ -9,17 +10,18 @@ from sagent.engine.inbox import Arrived
 from sagent.engine.state import AgentState
 from sagent.errors import SagentError
 from sagent.events import Notice
-from sagent.lib.json import as_str
 from sagent.messages import user
-from sagent.rewind.plan import cut_off, touched
-from sagent.session.entries import Entry, returned
-from sagent.session.folds import bodies, history, last_job, lost_jobs, unread
+from sagent.rewind.plan import cut_off
+from sagent.session.contents import Returned, Spawned
+from sagent.session.entries import Entry
+from sagent.session.folds import branch_contents, contents, history, last_job, lost_jobs, unread
 
 if TYPE_CHECKING:
     from sagent.peer import Moment
 
-Revive: TypeAlias = Callable[[Mapping[str, object], Sequence[str]], Awaitable[None]]
-"""Brings a child back that lives on: by the body that tells of it, and the heads of logs that ended a turn."""
+Revive: TypeAlias = Callable[[Spawned, Sequence[str]], Awaitable[None]]
+"""Brings a child back that lives on: by the entry that says how it was spawned, and the heads of logs that ended a
+turn."""
 
 
 async def recall(state: AgentState, tree: Tree, revive: Revive) -> Iterable[Entry]:
@@ -29,19 +31,19 @@ async def recall(state: AgentState, tree: Tree, revive: Revive) -> Iterable[Entr
         moment: Moment = "idle" if found.moment == "idle" else "next"
         state.inbox.put(Arrived(found.message, found.entry, found.answer), moment)
     for what in cut_off(entries.of("touched")):
-        state.record("touched", touched(what))
+        state.record(what)
     state.jobs.last = last_job(entries)
-    for body in lost_jobs(entries):
-        state.record("job", {**body, "state": "lost"})
-        text = f"{as_str(body.get('job'))}, a call of {as_str(body.get('tool'))}, was lost: the process ended."
+    for job in lost_jobs(entries):
+        state.record(replace(job, state="lost"))
+        text = f"{job.job}, a call of {job.tool}, was lost: the process ended."
         state.receive(user(text, sender="sagent"), "next")
-    heads = [as_str(body.get("entry")) for body in bodies(entries, "returned")]
-    for body in [entry.body for entry in entries.branch("spawned")]:
-        path = as_str(body.get("agent"))
+    heads = [returned.entry for returned in contents(entries, Returned)]
+    for born in branch_contents(entries, Spawned):
+        path = born.agent
         tree.recall(path)
         try:
-            if body.get("persistent") is True:
-                await revive(body, heads)
+            if born.persistent:
+                await revive(born, heads)
             else:
                 _tell_of_lost(state, path, heads)
         except (SagentError, OSError, ValueError) as error:
@@ -57,7 +59,7 @@ def _tell_of_lost(state: AgentState, path: str, heads: Sequence[str]) -> None:
     entries = log.contents()
     if (text := spawn.cut_off(path, entries, heads, history(entries, state.log.blobs.get))) is not None:
         for what in cut_off(entries.of("touched")):
-            log.append("touched", touched(what))
+            log.append(what)
         state.receive(user(text, sender="sagent"), "next")
-        state.record("returned", returned(path, log.head))
+        state.record(Returned(path, log.head))
     log.close()

@@ -16,6 +16,7 @@ from sagent.engine.state import AgentState, Run
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
 from sagent.events import Failure, Finished, Notice, Result, SessionOpened
 from sagent.messages import Message
+from sagent.session.contents import FailedEntry
 
 LIMIT_REASONS = {
     "max_turns": "the limit of {turns} turns is reached; raise max_turns (--max-turns)",
@@ -159,7 +160,7 @@ class Runner:
         if state.finish is not None:
             await state.finish()
         if failure is not None:
-            state.record("failed", {"kind": failure.kind, "message": failure.message})
+            state.record(FailedEntry(failure.kind, failure.message))
         await state.make_durable()
         replies = state.run.replies
         last = replies[-1] if replies else None

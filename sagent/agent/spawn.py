@@ -10,13 +10,13 @@ from sagent.engine.limits import CHANGEABLE, RunLimits
 from sagent.engine.state import AgentState, parse_effort
 from sagent.errors import UsageError
 from sagent.events import Result
-from sagent.lib.json import JsonObject, as_array, as_object, as_str
 from sagent.lib.money import ZERO
 from sagent.messages import Message, Text, user
 from sagent.model import Effort, Model
 from sagent.peer import SpawnRequest
+from sagent.session.contents import PromptEntry, Spawned, SwitchedEntry
 from sagent.session.entries import Entry
-from sagent.session.folds import bodies, unfinished, waiting
+from sagent.session.folds import contents, unfinished, waiting
 from sagent.tool import Tool, Workspace
 
 BRIEF_PARTS, BRIEF_LENGTH = 3, 1_500  # hand-offs told to a new agent, and characters of each
@@ -134,51 +134,52 @@ def ended(path: str, result: Result) -> Message:
     return user("", Text(f"{head}\n{result.content}".rstrip()), sender=path)
 
 
-def spawned_body(child: AgentState, first: str, order: SpawnRequest) -> JsonObject:
+def spawned_entry(child: AgentState, first: str, order: SpawnRequest) -> Spawned:
     """What the parent's log keeps of a child: enough to bring one that lives on back after this process."""
-    return JsonObject(
-        {
-            "agent": child.path,
-            "entry": first,
-            "persistent": order.persistent,
-            "share": order.share,
-            "model": f"{child.model.provider}/{child.model.id}",
-            "effort": child.effort,
-            "tools": tuple(child.tools),
-            **({} if order.system is None else {"system": order.system}),
-            "max_turns": order.max_turns,
-            "max_depth": order.max_depth,
-            "budget_usd": None if order.budget_usd is None else str(order.budget_usd),
-        }
+    return Spawned(
+        agent=child.path,
+        entry=first,
+        persistent=order.persistent,
+        share=order.share,
+        model=f"{child.model.provider}/{child.model.id}",
+        effort=child.effort or "",
+        tools=tuple(child.tools),
+        system=order.system,
+        max_turns=order.max_turns,
+        max_depth=order.max_depth,
+        budget_usd=order.budget_usd,
     )
 
 
-def order_of(body: Mapping[str, object], entries: Iterable[Entry]) -> SpawnRequest:
-    """The order for a child that is brought back: what its `spawned` entry tells, and its log of later changes."""
-    prompts, switches = bodies(entries, "prompt"), bodies(entries, "switched")
-    system = prompts[-1].get("system") if prompts else body.get("system")
-    now = switches[-1] if switches else body
-    turns, depth, usd = body.get("max_turns"), body.get("max_depth"), as_str(body.get("budget_usd"))
+def order_of(born: Spawned, entries: Iterable[Entry]) -> SpawnRequest:
+    """The order for a child that is brought back: what its `spawned` entry says, and its log of later changes."""
+    prompts, switches = contents(entries, PromptEntry), _switches(entries)
+    now = switches[-1] if switches else born
     return SpawnRequest(
         prompt="",
-        system=system if isinstance(system, str) else None,
-        model=as_str(now.get("model")),
-        effort=as_str(now.get("effort")),
-        tools=tuple(map(as_str, as_array(body.get("tools")))),
-        max_turns=turns if isinstance(turns, int) else None,
-        max_depth=depth if isinstance(depth, int) else None,
-        budget_usd=Decimal(usd) if usd else None,
+        system=prompts[-1].system if prompts else born.system,
+        model=now.model,
+        effort=now.effort,
+        tools=born.tools,
+        max_turns=born.max_turns,
+        max_depth=born.max_depth,
+        budget_usd=born.budget_usd,
         persistent=True,
     )
 
 
 def limits_told(entries: Iterable[Entry]) -> Mapping[str, int | str]:
     """The limits that an agent was last given while it ran, all of them; {} where nobody changed any."""
-    switches = bodies(entries, "switched")
+    switches = _switches(entries)
     if not switches:
         return {}
-    told = as_object(switches[-1].get("limits"))
-    return {name: value if isinstance(value := told.get(name), int) else "none" for name in CHANGEABLE}
+    limits = switches[-1].limits
+    return {name: value if isinstance(value := limits.get(name), int) else "none" for name in CHANGEABLE}
+
+
+def _switches(entries: Iterable[Entry]) -> Sequence[SwitchedEntry]:
+    """Those of the model, its effort or the limits: an advisor's say nothing of these."""
+    return [switched for switched in contents(entries, SwitchedEntry) if switched.model]
 
 
 @contextmanager

@@ -22,12 +22,12 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Finished, Notice
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_str
 from sagent.messages import Message
 from sagent.model import Model
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
-from sagent.session.entries import Entry, opened
+from sagent.session.contents import Environment, MessageEntry, Opened, PromptEntry
+from sagent.session.entries import Entry
 from sagent.session.folds import charges, history
 from sagent.session.log import FileLog, Log, MemoryLog, read_log
 from sagent.session.names import agent_of
@@ -231,7 +231,7 @@ def _open_file_log(settings: Settings, stack: AsyncExitStack, notices: list[str]
             notices.append(f"The last run was killed while writing its log; {log.torn} incomplete bytes were cut off.")
         return log, _read_past(log, session.path)
     try:
-        first = log.append("opened", opened(session.id, "root", str(settings.cwd), _environment()))
+        first = log.append(Opened(session.id, "root", str(settings.cwd), _environment()))
     except OSError:
         session.close()
         raise
@@ -282,13 +282,14 @@ def _read_past(log: FileLog, session: Path) -> Past:
     contents = log.contents()
     others = [file for file in log_files(session) if file != log.file]
     prompt = next(contents.latest("prompt"), None)
-    models = (as_str(entry.body.get("model")) for entry in contents.latest("message"))
+    said = (entry.content for entry in contents.latest("message"))
+    models = (each.message.model for each in said if isinstance(each, MessageEntry))
     return Past(
         messages=history(contents, log.blobs.get),
         charges=chain(charges(contents), (charge for file in others for charge in charges(read_log(file)))),
         agents=tuple(agent_of(session, file) for file in others),
         resumed=True,
-        system=None if prompt is None else as_str(prompt.body.get("system")),
+        system=prompt.content.system if prompt and isinstance(prompt.content, PromptEntry) else None,
         model=next(filter(None, models), ""),
     )
 
@@ -347,7 +348,7 @@ class Aside:
             return
         state, self._git = await asyncio.to_thread(read_git_status, self._git), None
         with suppress(OSError):
-            self._log.append("environment", state)
+            self._log.append(Environment(state))
 
     async def aclose(self) -> None:
         if self._timer is not None:

@@ -11,7 +11,6 @@ from sagent.config import Settings
 from sagent.config.teams import TeamFile
 from sagent.errors import SagentError
 from sagent.events import Event
-from sagent.lib.json import as_str
 from sagent.patterns.handoffs import HandOff, RoleReport, last_round
 from sagent.patterns.team import Team, TeamResult
 from sagent.session.log import read_log
@@ -60,7 +59,7 @@ def _earlier_model(settings: Settings) -> str | None:
     with suppress(SagentError, OSError):  # whoever opens the session reports them
         path = find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
         found = last_round(read_log(path / "root.jsonl"))
-        return None if found is None else as_str(found.team.get("model")) or None
+        return None if found is None else found.model or None
     return None
 
 

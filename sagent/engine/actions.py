@@ -1,6 +1,7 @@
 """What may be done to an agent while it runs: checked where it is asked for, made between two model calls."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sagent.context.compaction import find_cut
 from sagent.context.stubs import drop
@@ -13,7 +14,7 @@ from sagent.messages import Message, user
 from sagent.model import Model
 from sagent.peer import Action, Background, Cancel, Compact, Consult, Inject, Stop, Switch
 from sagent.policy.advisory import Advisory
-from sagent.session.entries import compacted
+from sagent.session.contents import Compacted, SwitchedEntry
 from sagent.session.folds import compact
 
 CLEARED = "The conversation was cleared, as asked; only the last request is left of it. Go on from there."
@@ -73,8 +74,7 @@ def change(state: AgentState, model: Model | None, reason: str = "") -> None:
         state.model, state.meter = model, Meter()
     name = f"{state.model.provider}/{state.model.id}"
     limits = limits_of(state.limits)
-    because = {"reason": reason} if reason else {}
-    state.record("switched", {"model": name, "effort": state.effort, "limits": limits, **because})
+    state.record(SwitchedEntry(name, state.effort or "", limits, reason=reason))
     told = "".join(f", {name} {value}" for name, value in limits.items())
     state.emit(Switched(state.path, f"model {name}, effort {state.effort or 'default'}{told}"))
 
@@ -110,7 +110,7 @@ def _switch(state: AgentState, switch: Switch) -> None:
         advisory = _advisory_to_change(state, switch.advisor)
         what = advisory.switch(switch.advisor)
         state.advised_by(advisory)
-        state.record("switched", {"advisor": what})
+        state.record(SwitchedEntry(advisor=what))
         state.emit(Switched(state.path, what))
     if switch.model is not None or switch.effort is not None or switch.limits is not None:
         change(state, model)
@@ -121,15 +121,15 @@ def _compact(state: AgentState, order: Compact) -> None:
     before = state.meter.estimate(state.model.max_input_tokens(state.request()))
     kept = _last_request(state.history, state.path.rpartition("/")[0])
     if order.clear:
-        body = compacted((), before, before, "asked for", kept=kept)
+        entry = Compacted((), before, before, "asked for", tuple(kept))
     else:
         wanted = {name.lower() for name in order.drop}
         names = {name for name in _tools_known(state) if name.lower() in wanted} | (wanted & {"*"})
-        body = compacted(drop(state.history, names, state.log.blobs), before, before, "asked for")
-    compact(state.history, body)
+        entry = Compacted(tuple(drop(state.history, names, state.log.blobs)), before, before, "asked for")
+    compact(state.history, entry)
     state.meter.shrunk = True
     after = state.meter.estimate(state.model.max_input_tokens(state.request()))
-    state.record("compacted", {**body, "after": after})
+    state.record(replace(entry, after=after))
     if order.clear and kept:
         state.add(user(CLEARED, sender="sagent"))
         for advice in state.advisory.in_force() if state.advisory is not None else ():

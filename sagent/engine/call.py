@@ -21,7 +21,7 @@ from sagent.lib.money import ZERO
 from sagent.messages import Message, Part, Text, ToolCall
 from sagent.model import Reply, Request, TextPart, ThinkingPart, input_budget
 from sagent.peer import Switch
-from sagent.session.entries import compacted
+from sagent.session.contents import Compacted, RequestSent
 from sagent.session.folds import compact
 
 USUAL_OUTPUT = 16_000  # tokens reserved for a reply when neither the user nor the model's data sets a limit
@@ -185,10 +185,7 @@ def _show(state: AgentState, delta: TextPart | ThinkingPart) -> None:
 async def _accept(state: AgentState, reply: Reply, reservation: Reservation, weight: int) -> Message:
     """Take a whole reply into history, log and ledger."""
     witness = reply.witness
-    state.record(
-        "request",
-        {"sha256": witness.sha256, "size": witness.size, "model": witness.model, "parameters": witness.parameters},
-    )
+    state.record(RequestSent(witness.sha256, witness.size, witness.model, witness.parameters))
     message = _distinct_calls(reply.message)
     state.proven = None
     state.saved += state.removed
@@ -288,11 +285,12 @@ def _shrink(state: AgentState, error: ModelError) -> bool:
         return False
     if not stubs:
         return False
-    compact(state.history, compacted(stubs, before, before, "overflow"))
+    stubs = tuple(stubs)
+    compact(state.history, Compacted(stubs, before, before, "overflow"))
     state.meter.shrunk = True
     after = before * state.model.max_input_tokens(state.request()) // max(weight, 1)
     state.removed += max(0, before - after)
-    state.record("compacted", compacted(stubs, before, after, "overflow"))
+    state.record(Compacted(stubs, before, after, "overflow"))
     text = (
         f"The context was full, at about {before:,} tokens: {len(stubs)} tool results gave way to stubs, which leaves "
         f"about {after:,}. The results are kept, and the model can read them again."

@@ -22,7 +22,7 @@ from sagent.events import Notice
 from sagent.lib.money import ZERO
 from sagent.messages import user
 from sagent.model import Model, input_budget
-from sagent.session.entries import compacted
+from sagent.session.contents import Compacted
 from sagent.session.folds import compact
 from sagent.usage import Saving, Usage
 
@@ -125,11 +125,12 @@ def _stub(state: AgentState, before: int, target: int, reason: str) -> int:
         state.emit(Notice(state.path, "warning", f"The context cannot be made smaller by stubs: {error}"))
         return 0
     if stubs:
-        compact(state.history, compacted(stubs, before, before, reason))
+        stubs = tuple(stubs)
+        compact(state.history, Compacted(stubs, before, before, reason))
         state.meter.shrunk = True
         after = before * state.model.max_input_tokens(state.request()) // max(weight, 1)
         state.removed += before - after
-        state.record("compacted", compacted(stubs, before, after, reason))
+        state.record(Compacted(stubs, before, after, reason))
     return len(stubs)
 
 
@@ -169,12 +170,12 @@ def _replace(state: AgentState, cut: Cut, summary: str, before: int, reason: str
     text = compose(summary, advice_in(gone), contents)
     kept = cut.kept(state.history)
     weight = state.model.max_input_tokens(state.request())
-    body = compacted((), before, before, reason, kept=kept, summary=(len(cut.requests), text))
-    compact(state.history, body)
+    entry = Compacted((), before, before, reason, tuple(kept), (len(cut.requests), text))
+    compact(state.history, entry)
     state.meter.shrunk = True
     after = before * state.model.max_input_tokens(state.request()) // max(weight, 1)
     state.removed += max(0, before - after)
-    state.record("compacted", {**body, "after": after})
+    state.record(replace(entry, after=after))
 
 
 def _content(state: AgentState, path: str) -> str | None:

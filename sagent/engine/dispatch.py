@@ -11,14 +11,14 @@ from functools import partial
 from typing import assert_never
 
 from sagent.context.truncation import bound_output
-from sagent.engine.jobs import Job, Ongoing, job_body, news_of
+from sagent.engine.jobs import Job, Ongoing, entry_of, news_of
 from sagent.engine.state import AgentState
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_object
 from sagent.lib.schema import coerce, violations
-from sagent.messages import Message, Text, ToolCall, ToolResult
+from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
 from sagent.policy import Allow, Ask, Deny, Hold
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, conflict, foresee
@@ -53,7 +53,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
     try:
         for call in reply.calls:
             item = await _prepare(state, call, reply)
-            if isinstance(item, ToolOutput):
+            if not isinstance(item, Ready):
                 state.emit(ToolStarted(state.path, call))
                 _answer(state, call, item, 0.0, results)
                 continue
@@ -113,7 +113,7 @@ def _go_on(
     """Answer a call that runs by the name of the job that it is from now on."""
     job = state.jobs.begin(call, task)
     task.add_done_callback(lambda _: _close_job(state, job))
-    state.record("job", job_body(job))
+    state.record(entry_of(job))
     text = f"{call.name} {why} as {job.name}. Its result arrives as a message; go on with other work, or end your turn."
     _answer(state, call, ToolOutput.of(text, summary=f"goes on as {job.name}"), 0.0, results, job.name)
 
@@ -139,8 +139,8 @@ async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _prepare(state: AgentState, call: ToolCall, reply: Message) -> Ready | ToolOutput:
-    """Check and judge a call: ready to run, or the error result it gets instead."""
+async def _prepare(state: AgentState, call: ToolCall, reply: Message) -> Ready | Denial | ToolOutput:
+    """Check and judge a call: ready to run, refused, or the error result it gets instead."""
     tool = state.tools.get(call.name)
     if tool is None:
         return _error(_unknown_tool(call.name, state.tools))
@@ -173,7 +173,7 @@ async def _prepare(state: AgentState, call: ToolCall, reply: Message) -> Ready |
     denial = Denial(call.name, call.id, reason)
     state.run.denials.append(denial)
     state.emit(Denied(state.path, denial))
-    return _error(f"Permission denied: {reason}")
+    return denial
 
 
 class _HeldError(Exception):
@@ -248,7 +248,7 @@ def _end_job(state: AgentState, job: Job, output: ToolOutput, how: JobState) -> 
     if job.state == "detached":
         output, how = job.output or output, "detached"
     job.state, job.output, job.ended = how, output, time.monotonic()
-    state.record("job", job_body(job))
+    state.record(entry_of(job))
     result = ToolResult(job.call.id, output.content, output.is_error)
     state.emit(ToolFinished(state.path, job.call, result, job.ended - job.started, output.summary, output.diff))
     if how == "detached" or (how == "cancelled" and not state.jobs.stopping):
@@ -299,10 +299,17 @@ async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], o
 
 
 def _answer(
-    state: AgentState, call: ToolCall, output: ToolOutput, seconds: float, results: dict[str, ToolResult], job: str = ""
+    state: AgentState,
+    call: ToolCall,
+    outcome: ToolOutput | Denial,
+    seconds: float,
+    results: dict[str, ToolResult],
+    job: str = "",
 ) -> None:
-    """Record a call's result and tell of it."""
-    result = ToolResult(call.id, output.content, output.is_error)
+    """Record a call's result and report it."""
+    denied = isinstance(outcome, Denial)
+    output = _error(f"{DENIED}{outcome.reason}") if denied else outcome
+    result = ToolResult(call.id, output.content, output.is_error, denied)
     results[call.id] = result
     state.add_result(result, seconds, output.diff)
     state.emit(ToolFinished(state.path, call, result, seconds, output.summary, output.diff, job))

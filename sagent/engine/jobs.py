@@ -8,9 +8,9 @@ from weakref import WeakKeyDictionary
 
 from sagent.errors import ToolError, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, user
 from sagent.peer import JobState, JobStatus
+from sagent.session.contents import JobEntry
 from sagent.tool import ToolOutput
 
 _ESSENTIAL = ("command", "prompt", "file_path", "path", "pattern", "url", "to")  # arguments that tell a call apart
@@ -130,6 +130,6 @@ def news_of(job: Job) -> Message:
     return user("", head, *output.content, sender=job.name)
 
 
-def job_body(job: Job) -> JsonObject:
+def entry_of(job: Job) -> JobEntry:
     """What the log keeps of a job: that it began, or how it ended."""
-    return JsonObject({"job": job.name, "call": job.call.id, "tool": job.call.name, "state": job.state})
+    return JobEntry(job.name, job.call.id, job.call.name, job.state)

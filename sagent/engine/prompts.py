@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from sagent.lib.json import as_object, canonical_bytes, json_freeze_object, json_thaw, sha256_hex
+from sagent.lib.json import as_object, json_freeze_object, sha256_hex, wire_bytes
 from sagent.model import ToolSpec
+from sagent.session.contents import PromptEntry, StoredTool
 from sagent.tool import Tool
 
 _ASIDE: Mapping[str, object] = {"background": {"type": "boolean"}, "delay": {"type": "number"}}
@@ -14,7 +15,7 @@ class Prompts:
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, ...], tuple[Sequence[Tool], tuple[ToolSpec, ...]]] = {}
-        self._bodies: dict[tuple[str, int], tuple[tuple[ToolSpec, ...], str, Mapping[str, object]]] = {}
+        self._entries: dict[tuple[str, int], tuple[tuple[ToolSpec, ...], str, PromptEntry]] = {}
 
     def specs(self, tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them; equal tools give the very same tuple."""
@@ -23,17 +24,13 @@ class Prompts:
             self._specs[key] = (tuple(tools), specs_of(tools))
         return self._specs[key][1]
 
-    def body(self, system: str, specs: tuple[ToolSpec, ...]) -> tuple[str, Mapping[str, object]]:
+    def entry(self, system: str, specs: tuple[ToolSpec, ...]) -> tuple[str, PromptEntry]:
         """What the log keeps of them, and its hash."""
         key = (system, id(specs))
-        if key not in self._bodies:
-            tools = [
-                {"name": spec.name, "description": spec.description, "parameters": json_thaw(spec.parameters)}
-                for spec in specs
-            ]
-            body = {"system": system, "tools": tools}
-            self._bodies[key] = (specs, sha256_hex(canonical_bytes(body)), body)
-        return self._bodies[key][1:]
+        if key not in self._entries:
+            entry = PromptEntry(system, tuple(map(StoredTool.of, specs)))
+            self._entries[key] = (specs, sha256_hex(wire_bytes((system, entry.tools))), entry)
+        return self._entries[key][1:]
 
 
 def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:

@@ -10,6 +10,7 @@ from sagent.errors import ModelError
 from sagent.events import Notice
 from sagent.model import Model, Request
 from sagent.policy.advisory import Hear, SideReply
+from sagent.session.contents import RequestSent
 
 RETRIES = 2
 LONGEST_WAIT = 15.0  # seconds; what takes longer is done without
@@ -72,8 +73,7 @@ async def _afford(
                 state.bill(reservation, attempt.charges)
             raise
         witness = reply.witness
-        sent = {"sha256": witness.sha256, "size": witness.size, "model": witness.model}
-        state.record("request", {**sent, "parameters": witness.parameters, "role": role})
+        state.record(RequestSent(witness.sha256, witness.size, witness.model, witness.parameters, role))
         spent = state.bill(reservation, reply.charges)
     prices = [record.usd for record in spent if record.usd is not None]
     return SideReply(reply, sum(prices, Decimal(0)) if len(prices) == len(spent) else None)

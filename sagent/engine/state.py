@@ -8,7 +8,6 @@ from decimal import Decimal
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from sagent.codec import encode_message, encode_result_part
 from sagent.cost.ledger import Ledger, Reservation
 from sagent.engine.inbox import Arrived, Inbox
 from sagent.engine.jobs import Jobs
@@ -30,8 +29,9 @@ from sagent.model import EFFORTS, Effort, Model, ModelLimits, Request, ToolSpec
 from sagent.peer import Action, Caller, Compact, Moment
 from sagent.policy import Ask, Policy
 from sagent.policy.advisory import Advisory, AdvisoryFactory
-from sagent.session.entries import received, spent
+from sagent.session.contents import ChargeEntry, Content, MessageEntry, MessageReceived, ResultEntry
 from sagent.session.log import Log
+from sagent.session.stored import StoredMessage, StoredResult
 from sagent.tool import Tool, Workspace
 from sagent.usage import Charge, Sum, Usage
 
@@ -175,8 +175,7 @@ class AgentState:
     def add(self, message: Message, entry: str = "") -> None:
         """Let the history grow by a message, in memory and in the log; `entry` is the one by which it was received."""
         self.history.append(message)
-        came = {"received": entry} if entry else {}
-        self.record("message", lambda: {**encode_message(message, self.keep), **came})
+        self.record(lambda: MessageEntry(StoredMessage.of(message, self.keep), entry))
         if message.role == "user":
             self.emit(Received(self.path, message))
         else:
@@ -185,25 +184,21 @@ class AgentState:
     def record_history(self) -> None:
         """Log a history that was taken over from another agent: each log is whole in itself."""
         for message in self.history:
-            self.record("message", encode_message(message, self.keep))
+            self.record(MessageEntry(StoredMessage.of(message, self.keep)))
 
     def add_result(self, result: ToolResult, seconds: float, diff: str = "") -> None:
         """Log one call's result the moment it is known; the message that carries it enters the history later. `diff` is
         for those who read the log."""
         if len(diff) > MOST_DIFF:
             diff = f"{diff[: diff.rfind(chr(10), 0, MOST_DIFF) + 1]}@@ {len(diff)} characters in all @@\n"
-        shown = {"diff": diff} if diff else {}
-        self.record(
-            "result",
-            lambda: {"result": encode_result_part(result, self.keep), "seconds": round(seconds, 3), **shown},
-        )
+        self.record(lambda: ResultEntry(StoredResult.of(result, self.keep), seconds, diff))
 
     def receive(self, message: Message, moment: Moment, *, answer: bool = False) -> None:
         """Put a message into the inbox, and first into the log: one that was not read yet survives this process.
 
         With `answer`, what the agent says at the end of its turn goes back to the sender.
         """
-        entry = self.record("received", lambda: received(encode_message(message, self.keep), moment, answer=answer))
+        entry = self.record(lambda: MessageReceived(StoredMessage.of(message, self.keep), moment, answer))
         self.inbox.put(Arrived(message, entry, answer), moment)
 
     def take_background(self) -> set[str]:
@@ -220,7 +215,7 @@ class AgentState:
         """Keep media as a blob; the name by which the log refers to it."""
         return self.log.blobs.put(data).name
 
-    def record(self, kind: str, body: Mapping[str, object] | Callable[[], Mapping[str, object]]) -> str:
+    def record(self, content: Content | Callable[[], Content]) -> str:
         """Append to the log; the entry's id. When that fails the run goes on and says so once, and the id is "".
 
         Nothing is logged after a failure, even if the disk has room again: a history with a hole is worse than a
@@ -229,7 +224,7 @@ class AgentState:
         if self.log_lost:
             return ""
         try:
-            return self.log.append(kind, body() if callable(body) else body).id
+            return self.log.append(content() if callable(content) else content).id
         except OSError as error:
             self.log_lost = True
             self.emit(
@@ -260,7 +255,7 @@ class AgentState:
         """Settle a call with the ledger, and log each charge with its price."""
         settled = reservation.settle(charges)
         for charge in settled:
-            self.record("spent", spent(charge))
+            self.record(ChargeEntry(charge))
         return settled
 
     def is_detached(self) -> bool:
@@ -308,10 +303,10 @@ class AgentState:
 
     def record_prompt(self) -> None:
         """Log the system prompt and tools as sent, once and again whenever they differ."""
-        prompt_id, body = self.prompts.body(self.system, self.specs)
+        prompt_id, entry = self.prompts.entry(self.system, self.specs)
         if prompt_id != self.prompt_id:
             self.prompt_id = prompt_id
-            self.record("prompt", body)
+            self.record(entry)
 
 
 def parse_effort(text: str) -> Effort:

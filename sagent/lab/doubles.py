@@ -16,7 +16,7 @@ from sagent.lab.rebuild import Compared, Preparing, Rebuilder
 from sagent.lab.recording import Answer, Prompt, Sent, Switched, Turn
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, canonical_bytes, json_dump, json_thaw, sha256_hex
-from sagent.messages import Message, ToolCall
+from sagent.messages import DENIED, Message, ToolCall
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest, TextPart
 from sagent.peer import Action, Inject, Stop, Switch
 from sagent.policy import Allow, Deny, Verdict
@@ -24,7 +24,6 @@ from sagent.policy import Turn as Judged
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 from sagent.usage import Charge, Usage
 
-DENIED = "Permission denied: "  # how the result of a call begins that the policy did not allow
 _REFUSED = ("Invalid arguments for ", "The arguments of ")  # ... that was not made for what it said
 _SHOWN = "\nThe end of what it had shown:\n"
 _MOST_DIFF = 60  # lines
@@ -191,7 +190,10 @@ class Player:
         reply = self.last.reply if self.last is not None else None
         made = [call.id for call in reply.calls if call.name in self._tools] if reply is not None else []
         answers = (self.answer(call) for call in made if call not in self.returned)
-        return any(each and not each.result.text.startswith((INTERRUPTED, DENIED, *_REFUSED)) for each in answers)
+        return any(
+            each and not each.result.denied and not each.result.text.startswith((INTERRUPTED, *_REFUSED))
+            for each in answers
+        )
 
     def refused(self, name: str) -> bool:
         """Whether a call of this tool was not made, in the turn that was played last, for what it said."""
@@ -452,7 +454,7 @@ class RecordedPolicy:
         """As it was judged."""
         del effect, workspace
         answer = self.player.answer(call.id)
-        if answer is not None and answer.result.is_error and answer.result.text.startswith(DENIED):
+        if answer is not None and answer.result.denied:
             return Deny(answer.result.text.removeprefix(DENIED))
         return Allow()
 

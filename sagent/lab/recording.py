@@ -6,14 +6,30 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from sagent.codec import Fetch, decode_message, decode_result_part
+from sagent.codec import Fetch
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, json_freeze, json_load
+from sagent.lib.json import EMPTY, JsonObject, json_freeze
 from sagent.messages import Message, ToolResult
 from sagent.model import ToolSpec
+from sagent.session import contents
 from sagent.session.bundle import SESSION
-from sagent.session.entries import Entry, read_spent
+from sagent.session.contents import (
+    ChargeEntry,
+    ConsultationEntry,
+    Content,
+    FailedEntry,
+    Forked,
+    JobEntry,
+    MessageEntry,
+    Opened,
+    PromptEntry,
+    RequestSent,
+    ResultEntry,
+    Spawned,
+    SwitchedEntry,
+)
+from sagent.session.entries import Entry
 from sagent.session.folds import origin
 from sagent.usage import Charge
 
@@ -80,7 +96,7 @@ Step: TypeAlias = Came | Inherited | Switched | Compacted | Rewound
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """The system prompt and the tools as sent. `ordered` names the tools whose schema is known key by key in the order
-    in which it went out: a log sorts the keys of objects."""
+    in which it went out: version 1 of a log sorts them."""
 
     entry: str
     system: str
@@ -181,12 +197,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One agent's log. `origin` is the body of its first entry; `counts` of what stood beside its conversation, by
+    """One agent's log. `origin` is its first entry; `counts` of what stood beside its conversation, by
     kind: "job", "advice", "spawned". `pending` came in after the last
     turn."""
 
     agent: str
-    origin: Mapping[str, object]
+    origin: Opened
     turns: tuple[Turn, ...]
     counts: Mapping[str, int]
     pending: tuple[Step, ...] = ()
@@ -207,7 +223,7 @@ def read_recording(agent: str, entries: Sequence[Entry], fetch: Fetch) -> Record
     reader = _Reader(entries, fetch)
     for place, entry in enumerate(entries):
         try:
-            reader.read(place, entry, entry.body)
+            reader.read(place, entry)
         except ValueError as error:
             raise SessionCorrupt(
                 f"entry {entry.id} ({entry.kind}, {entry.at}) cannot be read: {error}. "
@@ -242,31 +258,29 @@ class _Reader:
         self._loose: list[Charge] = []  # charges since the last turn was opened
         self._inherited = _last_inherited(entries)
 
-    def read(self, place: int, entry: Entry, body: Mapping[str, object]) -> None:
+    def read(self, place: int, entry: Entry) -> None:
         """Take an entry."""
-        match entry.kind:
-            case "message":
-                self._message(place, entry, body)
-            case "request" if not body.get("role"):
+        match entry.content:
+            case MessageEntry() as said:
+                self._message(place, entry, said)
+            case RequestSent(role="") as request:
                 self._open(place, entry.at)
-                self._put(sent=read_sent(entry, body))
-            case "result":
-                result = decode_result_part(body.get("result"), self._fetch)
-                seconds = body.get("seconds")
-                answer = Answer(entry.id, result, float(seconds) if isinstance(seconds, int | float) else 0.0)
+                self._put(sent=read_sent(entry, request))
+            case ResultEntry(result, seconds):
+                answer = Answer(entry.id, result.load(self._fetch), seconds)
                 if self._turn is not None:
                     self._put(answers=(*self._turn.answers, answer))
-            case "prompt":
+            case PromptEntry() as prompt:
                 self.close()
-                self._prompt = read_prompt(entry, body)
-            case "failed":
+                self._prompt = read_prompt(entry, prompt)
+            case FailedEntry(kind, message):
                 if self._turn is None:
                     self._open(place, entry.at)
-                self._put(failed=Failed(entry.id, as_str(body.get("kind")), as_str(body.get("message"))))
-            case "spent":
-                self._bill(read_spent(body))
-            case _:
-                self._other(entry, body)
+                self._put(failed=Failed(entry.id, kind, message))
+            case ChargeEntry(bill):
+                self._bill(bill)
+            case content:
+                self._other(entry, content)
         self._at = entry.at
         if self._turn is not None:
             self._put(ended=entry.at)
@@ -277,31 +291,27 @@ class _Reader:
             self.turns.append(self._turn)
             self._turn = None
 
-    def _message(self, place: int, entry: Entry, body: Mapping[str, object]) -> None:
-        message = decode_message(body, self._fetch)
+    def _message(self, place: int, entry: Entry, said: MessageEntry) -> None:
+        message = said.message.load(self._fetch)
         if place <= self._inherited:
             self._step(Inherited(entry.id, message))
         elif message.role == "user":
-            self._step(Came(entry.id, message, as_str(body.get("received"))))
+            self._step(Came(entry.id, message, said.received))
         else:
             if self._turn is None or self._turn.reply is not None or self._turn.failed is not None:
                 self._open(place, entry.at)
             self._put(reply=message, said=entry.id)
 
-    def _other(self, entry: Entry, body: Mapping[str, object]) -> None:
-        match entry.kind:
-            case "switched":
-                self._step(_switched(entry, body))
-            case "compacted":
-                self._step(Compacted(entry.id, as_str(body.get("reason"))))
-            case "forked":
+    def _other(self, entry: Entry, content: Content) -> None:
+        match content:
+            case SwitchedEntry(model, effort, limits, advisor, reason):
+                self._step(Switched(entry.id, model, effort, limits, advisor, reason))
+            case contents.Compacted(reason=reason):
+                self._step(Compacted(entry.id, reason))
+            case Forked():
                 self._step(Rewound(entry.id))
-            case "job" if body.get("state") == "running":
-                self.counts["job"] += 1
-            case "advice" if "outcome" not in body:
-                self.counts["advice"] += 1
-            case "spawned":
-                self.counts["spawned"] += 1
+            case JobEntry(state="running") | ConsultationEntry() | Spawned():
+                self.counts[entry.kind] += 1
             case _:
                 pass
 
@@ -341,55 +351,28 @@ def _last_inherited(entries: Iterable[Entry]) -> int:
     for place, entry in enumerate(entries):
         if entry.kind in ("prompt", "request"):
             break
-        if entry.kind == "message":
-            body = entry.body
-            parts = map(as_object, as_array(body.get("parts")))
-            if body.get("role") == "assistant" or any(part.get("type") == "tool_result" for part in parts):
-                last = place
+        said = entry.content if entry.kind == "message" else None
+        if isinstance(said, MessageEntry) and (said.message.role == "assistant" or said.message.has_results):
+            last = place
     return last
 
 
-def read_sent(entry: Entry, body: Mapping[str, object]) -> Sent:
+def read_sent(entry: Entry, request: RequestSent) -> Sent:
     """The request of an entry."""
-    parameters = json_freeze(as_object(body.get("parameters")))
-    return Sent(
-        entry.id,
-        entry.at,
-        as_str(body.get("sha256")),
-        as_int(body.get("size")),
-        as_str(body.get("model")),
-        parameters if isinstance(parameters, JsonObject) else EMPTY,
-    )
+    parameters = json_freeze(request.parameters)
+    frozen = parameters if isinstance(parameters, JsonObject) else EMPTY
+    return Sent(entry.id, entry.at, request.sha256, request.size, request.model, frozen)
 
 
-def read_prompt(entry: Entry, body: Mapping[str, object]) -> Prompt:
-    """The prompt of an entry. `schema`, where a tool has it, is its parameters as the JSON text that went out."""
-    tools: list[ToolSpec] = []
-    ordered: list[str] = []
-    for tool in map(as_object, as_array(body.get("tools"))):
-        name, text = as_str(tool.get("name")), tool.get("schema")
-        parameters = json_load(text) if isinstance(text, str) else json_freeze(as_object(tool.get("parameters")))
-        if isinstance(text, str):
-            ordered.append(name)
-        schema = parameters if isinstance(parameters, JsonObject) else EMPTY
-        tools.append(ToolSpec(name, as_str(tool.get("description")), schema))
-    return Prompt(entry.id, as_str(body.get("system")), tuple(tools), frozenset(ordered))
+def read_prompt(entry: Entry, prompt: PromptEntry) -> Prompt:
+    """The prompt of an entry. Raises ValueError for a schema that cannot be read."""
+    ordered = frozenset(tool.name for tool in prompt.tools if tool.ordered)
+    return Prompt(entry.id, prompt.system or "", tuple(tool.load() for tool in prompt.tools), ordered)
 
 
-def _switched(entry: Entry, body: Mapping[str, object]) -> Switched:
-    return Switched(
-        entry.id,
-        as_str(body.get("model")),
-        as_str(body.get("effort")),
-        as_object(body.get("limits")),
-        as_str(body.get("advisor")),
-        as_str(body.get("reason")),
-    )
-
-
-def name_of(session: Path, opened: Mapping[str, object]) -> str:
+def name_of(session: Path, opened: Opened) -> str:
     """What a session is called: by its directory, which a copy has of its own; in a bundle by what its log says."""
-    return session.name if session.name != SESSION.rstrip("/") else as_str(opened.get("session"), session.name)
+    return session.name if session.name != SESSION.rstrip("/") else opened.session or session.name
 
 
 def models_of(recording: Recording) -> Iterator[str]:

@@ -33,14 +33,15 @@ from sagent.lab.recording import (
 from sagent.lab.rerun import Conditions, Rerun, rerun
 from sagent.lab.side_calls import SideCalls, check_asides
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, as_int, as_object, as_str
+from sagent.lib.json import JsonObject
 from sagent.messages import Message
 from sagent.model import ModelLimits
 from sagent.providers.limits import known_models
 from sagent.providers.rows import Row
 from sagent.session.blobs import BlobDirectory
+from sagent.session.contents import Opened
 from sagent.session.entries import Entry
-from sagent.session.folds import history
+from sagent.session.folds import history, origin
 from sagent.session.log import MemoryLog, read_log
 from sagent.session.names import agent_of
 from sagent.session.store import log_files
@@ -135,20 +136,19 @@ async def _replay(session: Path, agent: str, find: Find) -> Replay:
         raise UsageError(f"{session.name} has no agent {agent!r}; it has {', '.join(files)}")
     fetch = BlobDirectory(session / "blobs").get
     first = next(iter(read_log(session / "root.jsonl")), None)
-    opened = first.body if first is not None else as_object(None)
+    opened = origin(() if first is None else (first,))
     _check_version(session, opened)
-    names = (as_str(opened.get("session")), session.name)
+    names = (opened.session, session.name)
     found = [
         await replay_log(path, tuple(read_log(file)), fetch, find, names)
         for path, file in files.items()
         if agent in ("", path)
     ]
-    recorded_by = as_str(as_object(opened.get("environment")).get("sagent"))
-    return Replay(name_of(session, opened), str(session), recorded_by, tuple(found))
+    return Replay(name_of(session, opened), str(session), opened.recorded_by, tuple(found))
 
 
-def _check_version(session: Path, opened: Mapping[str, object]) -> None:
-    version = as_int(opened.get("version"), VERSION)
+def _check_version(session: Path, opened: Opened) -> None:
+    version = opened.version
     if version > VERSION:
         raise UsageError(
             f"session {session.name} was written by a newer sagent (format {version}, this one reads up to {VERSION}): "
@@ -161,7 +161,7 @@ async def replay_log(
 ) -> Replayed:
     """Run one agent again from its log. `sessions` are ids that the session has had."""
     recording = read_recording(agent, entries, fetch)
-    own = as_str(recording.origin.get("session"))
+    own = recording.origin.session
     score = Score()
     score.taken.update({_TAKEN[kind]: count for kind, count in recording.counts.items() if kind in _TAKEN})
     names = tuple(name for name in dict.fromkeys((own, *sessions)) if name)

@@ -1,6 +1,6 @@
 """What was asked in a session, asked of another model: at its settings, with its prompts, in a session of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from sagent.lab.recording import Inherited, Prompt, Recording, name_of, read_rec
 from sagent.lab.sessiondiff import Outcome
 from sagent.lab.workcopy import Scratch, scratch_of
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, as_object, as_str, canonical_bytes
+from sagent.lib.json import JsonObject, canonical_bytes
 from sagent.lib.schema import coerce
 from sagent.messages import Message, Text, ToolCall, ToolResult
 from sagent.model import Effort, Request
@@ -24,7 +24,8 @@ from sagent.policy import Deny, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.session.blobs import BlobDirectory
-from sagent.session.entries import Entry, opened
+from sagent.session.contents import Environment, Opened, PromptEntry
+from sagent.session.folds import contents
 from sagent.session.log import read_log
 from sagent.session.names import agent_of
 from sagent.session.store import Session, delete, log_files
@@ -115,21 +116,20 @@ def read_asked(session: Path, settings: Settings) -> Asked:
     """What there is to ask again. Raises UsageError for a session in which nobody asked anything."""
     fetch = BlobDirectory(session / "blobs").get
     calls: list[tuple[ToolCall, ToolResult]] = []
-    logs: dict[str, tuple[Recording, tuple[Entry, ...]]] = {}
+    logs: dict[str, tuple[Recording, Environment]] = {}
     for file in log_files(session):
         entries = tuple(read_log(file))
         recording = read_recording(agent_of(session, file), entries, fetch)
-        logs[recording.agent] = recording, entries
+        logs[recording.agent] = recording, next(iter(contents(entries, Environment)), Environment({}))
         calls += _calls(recording)
-    root, entries = logs["root"]
+    root, git = logs["root"]
     prompt = next((turn.prompt for turn in root.turns if turn.prompt is not None), None)
     if prompt is None or not root.spoken:
         raise UsageError(f"session {session.name} has no prompt that was answered: there is nothing to ask again.")
-    git: Mapping[str, object] = next((entry.body for entry in entries if entry.kind == "environment"), as_object(None))
-    commit = as_str(git.get("git_commit")) if git.get("git_dirty") is False else ""
+    commit = git.commit if git.dirty is False else ""
     rows = {name: own.row for name, own in settings.providers.items()}
     name = name_of(session, root.origin)
-    cwd, effort = Path(as_str(root.origin.get("cwd"))), effort_of(root, adapters(rows))
+    cwd, effort = Path(root.origin.cwd), effort_of(root, adapters(rows))
     return Asked(name, root.head, cwd, commit, prompt, effort, root.spoken, tuple(calls))
 
 
@@ -151,7 +151,7 @@ def effort_of(recording: Recording, find: Callable[[str], object]) -> Effort | N
         return None
     said = [step.message for step in turn.before if isinstance(step, Inherited)]
     said += [came.message for came in turn.came]
-    rebuilder = Rebuilder(recording.agent, turn.prompt, (as_str(recording.origin.get("session")),))
+    rebuilder = Rebuilder(recording.agent, turn.prompt, (recording.origin.session,))
     return rebuilder.effort_of(model, Request("", said, turn.prompt.system), turn.sent)
 
 
@@ -225,8 +225,8 @@ def _begin(asked: Asked, settings: Settings, system: str, scratch: Scratch | Non
     cwd = settings.cwd if scratch is None else scratch.directory
     with Session.create(settings.state_dir, settings.cwd) as made:
         log = made.log()
-        log.append("opened", opened(made.id, "root", str(cwd), environment))
-        log.append("prompt", {"system": system, "tools": []})
+        log.append(Opened(made.id, "root", str(cwd), environment))
+        log.append(PromptEntry(system))
     return made.path
 
 

@@ -9,15 +9,14 @@ from pathlib import Path
 
 from sagent.lab.recording import Recording, Turn, models_of, name_of, read_recording
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import Thawed, as_object, as_str, canonical_bytes
+from sagent.lib.json import Thawed, canonical_bytes
 from sagent.lib.text import Table, one_line
 from sagent.messages import Message
-from sagent.session.entries import Entry
-from sagent.session.folds import charges
+from sagent.session.contents import Environment
+from sagent.session.folds import charges, contents
 from sagent.session.log import read_log
 from sagent.session.names import agent_of
 from sagent.session.store import log_files
-from sagent.transcript.entries import DENIED
 from sagent.usage import Sum, Totals
 
 BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
@@ -125,28 +124,27 @@ class _Session:
 
 def _read(session: Path) -> _Session:
     logs: dict[str, Recording] = {}
-    every = list[Entry]()
+    git = list[Environment]()
     spent = Totals()
     for file in log_files(session):
         entries = tuple(read_log(file))
-        every += entries
+        git += contents(entries, Environment)
         agent = agent_of(session, file)
         logs[agent] = read_recording(agent, entries, lambda _: b"")
         for charge in charges(entries):
             spent.add(charge)
     root = logs["root"]
-    git = next((entry.body for entry in every if entry.kind == "environment"), as_object(None))
     answers = [answer.result for each in logs.values() for turn in each.turns for answer in turn.answers]
     failed = [result for result in answers if result.is_error]
-    denied = sum(result.text.startswith(DENIED) for result in failed)
+    denied = sum(result.denied for result in failed)
     models = dict.fromkeys(model for each in logs.values() for model in models_of(each))
     side = Side(
         session=name_of(session, root.origin),
         path=str(session),
-        cwd=as_str(root.origin.get("cwd")),
-        commit=as_str(git.get("git_commit")),
-        dirty=git.get("git_dirty") is True,
-        recorded_by=as_str(as_object(root.origin.get("environment")).get("sagent")),
+        cwd=root.origin.cwd,
+        commit=git[0].commit if git else "",
+        dirty=bool(git and git[0].dirty),
+        recorded_by=root.origin.recorded_by,
         head=root.head,
         models=tuple(models),
         spent=spent,

@@ -1,6 +1,6 @@
 """Requests beside the conversation, of advisors and compactors, built again from what the log keeps of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from sagent.codec import Fetch
@@ -9,13 +9,23 @@ from sagent.errors import SagentError
 from sagent.lab.rebuild import Find, Rebuilder
 from sagent.lab.recording import Prompt, Sent, read_prompt, read_sent
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_int, as_str
 from sagent.messages import Message, assistant, user
 from sagent.model import Request
+from sagent.session.contents import (
+    AdviceOutcome,
+    AdviceRated,
+    ChargeEntry,
+    Compacted,
+    ConsultationEntry,
+    Forked,
+    PromptEntry,
+    RequestSent,
+)
 from sagent.session.entries import Entry
 from sagent.session.folds import history
 
 ADVISOR, COMPACTOR = "advisor:", "compactor"
+_KINDS = ("prompt", "forked", "request", "spent", "advice", "compacted")
 _ANSWERS = ("answered", "cut")  # what an advisor is reminded of the next time
 
 
@@ -66,48 +76,51 @@ class _Reader:
 
     def read(self, place: int, entry: Entry) -> None:
         """Take an entry."""
-        match entry.kind:
-            case "prompt":
-                self._prompt = read_prompt(entry, entry.body)
-            case "forked":
+        if entry.kind not in _KINDS:
+            return
+        match entry.content:
+            case PromptEntry() as prompt:
+                self._prompt = read_prompt(entry, prompt)
+            case Forked():
                 self._talks.clear()
-            case "request" if role := as_str(entry.body.get("role")):
+            case RequestSent(role=role) as request if role:
                 self.recorded += 1
-                self._open.append(_Aside(place, role, read_sent(entry, entry.body)))
-            case "spent" if self._open:
-                if entry.body.get("role") == self._open[-1].role:
-                    self._open[-1].provider = as_str(entry.body.get("provider"))
-            case "advice" if self._open:
-                self._advised(entry.body)
-            case "compacted" if self._open:
-                self._compacted(entry)
+                self._open.append(_Aside(place, role, read_sent(entry, request)))
+            case ChargeEntry(bill) if self._open and bill.role == self._open[-1].role:
+                self._open[-1].provider = bill.provider
+            case ConsultationEntry() as consultation if self._open:
+                self._advised(consultation)
+            case AdviceOutcome(advisor) | AdviceRated(advisor) if self._open:
+                self._take(f"{ADVISOR}{advisor}")
+            case Compacted() as compacted if self._open:
+                self._compacted(compacted)
             case _:
                 pass
 
-    def _advised(self, body: Mapping[str, object]) -> None:
-        name = as_str(body.get("advisor"))
+    def _advised(self, entry: ConsultationEntry) -> None:
+        name = entry.advice.advisor
         asides = self._take(f"{ADVISOR}{name}")
-        if "outcome" in body or not asides:
+        if not asides:
             return
         talk = self._talks.setdefault(name, _Talk())
-        if talk.epoch != as_int(body.get("epoch")):
-            talk.epoch, talk.messages = as_int(body.get("epoch")), []
-        said, role = self._text(body.get("said")), self._text(body.get("system"))
+        if talk.epoch != entry.epoch:
+            talk.epoch, talk.messages = entry.epoch, []
+        said, role = self._text(entry.said), self._text(entry.system)
         if said is None or role is None:
             return
         messages = (*talk.messages, user(said))
         for aside in asides:
             self.same += self._is_same(aside, Prompt("", role, ()), [messages])
-        if body.get("status") in _ANSWERS:
-            talk.messages = [*messages, assistant(as_str(body.get("text")))]
+        if entry.advice.status in _ANSWERS:
+            talk.messages = [*messages, assistant(entry.advice.text)]
 
-    def _compacted(self, entry: Entry) -> None:
+    def _compacted(self, entry: Compacted) -> None:
         asides = self._take(COMPACTOR)
         if not asides or self._prompt is None:
             return
         before = history(self._entries[: asides[0].place], self._fetch)
         asked = user(instruction(""), sender="sagent")
-        kept = {as_int(place, -1) for place in as_array(entry.body.get("kept"))}
+        kept = set(entry.kept or ())
         cuts = [(*before[:place], asked) for place in _cuts(len(before), kept)]
         for aside in asides:
             self.same += self._is_same(aside, self._prompt, cuts)
@@ -117,9 +130,9 @@ class _Reader:
         self._open = [aside for aside in self._open if aside.role != role]
         return found
 
-    def _text(self, name: object) -> str | None:
+    def _text(self, name: str) -> str | None:
         try:
-            data = self._fetch(as_str(name))
+            data = self._fetch(name)
         except (SagentError, OSError):
             return None
         return None if data is None else data.decode("utf-8", "replace")

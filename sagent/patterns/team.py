@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import INTERRUPT_SECONDS, Stage, failed
 from sagent.agent.tree import END_SECONDS
-from sagent.codec import encode_message
 from sagent.errors import SagentError, UsageError
 from sagent.events import Denial, Failure, Result
 from sagent.lib.dataclass import dataclass
@@ -20,11 +19,11 @@ from sagent.messages import Message, Text, assistant, user
 from sagent.model import EFFORTS
 from sagent.patterns.handoffs import (
     ASKER,
-    Given,
     HandOff,
+    HandoffGiven,
+    HandoffSaid,
     RoleReport,
     Round,
-    Said,
     answer_of,
     digest,
     last_round,
@@ -32,7 +31,8 @@ from sagent.patterns.handoffs import (
 )
 from sagent.patterns.pattern import Pattern, media_of
 from sagent.peer import SpawnRequest, Switch
-from sagent.session.entries import handoff
+from sagent.session.contents import Content, Handoff, MessageEntry
+from sagent.session.stored import StoredMessage
 from sagent.usage import Cost, Usage
 
 Mode: TypeAlias = Literal["sequential", "parallel"]
@@ -336,20 +336,20 @@ class _Shift:
 
     def say(self, message: Message) -> None:
         """Put a message into the lead's conversation: the task, the answer."""
-        self._append("message", encode_message(message, None))
+        self._append(MessageEntry(StoredMessage.of(message, None)))
         if self.lead.advisory is None:  # which would count what was advised before once more
             self.lead.restore((*self.lead.messages, message))
 
-    def record(self, giver: str, taker: str, said: Said, given: Given | None = None) -> None:
+    def record(self, giver: str, taker: str, said: HandoffSaid, given: HandoffGiven | None = None) -> None:
         """Log a hand-off."""
         model = self.lead.model
-        team = {"name": self.team.name, "mode": self.team._mode, "model": f"{model.provider}/{model.id}"}  # noqa: SLF001 -- its own
-        self._append("handoff", handoff(team, giver, taker, said.encode(), {} if given is None else given.encode()))
+        mode = self.team._mode  # noqa: SLF001 -- its own
+        self._append(Handoff(self.team.name, mode, f"{model.provider}/{model.id}", giver, taker, said, given))
 
-    def _append(self, kind: str, body: Mapping[str, object]) -> None:
+    def _append(self, content: Content) -> None:
         if not self.lost:
             try:
-                self.lead.log.append(kind, body)
+                self.lead.log.append(content)
             except OSError:  # the roles' own logs lie beside it: their agents tell that nothing is kept
                 self.lost = True
 
@@ -367,7 +367,7 @@ class _Work:
     role: Role
     prompt: str
     giver: str
-    said: Said
+    said: HandoffSaid
     after: str
     seen: tuple[str, ...]
     out: tuple[str, ...]
@@ -426,7 +426,7 @@ class _Work:
             self.agent, model = child.path, _name(child)
         finally:
             size, cap = digest(self.prompt), lead.ledger.cap
-            given = Given(self.agent, *size, model, role.budget_usd, cap, self.seen, self.out)
+            given = HandoffGiven(self.agent, *size, model, role.budget_usd, cap, self.seen, self.out)
             self.shift.record(self.giver, role.name, self.said, given)
         try:
             for advisor in role.advisors:  # before its first step: nothing was awaited since
@@ -439,7 +439,7 @@ class _Work:
     def _failed(self, result: Result) -> Result:
         """The failure in the log, so that whoever reads it knows how far the role came."""
         after = self.after if self.shift.team._mode == "parallel" else ASKER  # noqa: SLF001 -- its own
-        self.shift.record(self.role.name, after, Said(self.agent, error=result.error))
+        self.shift.record(self.role.name, after, HandoffSaid(self.agent, error=result.error))
         self._tell(replace(self._report(), state="failed", error=result.error))
         return result
 
@@ -487,9 +487,9 @@ async def _stop(child: Agent) -> Result | None:
     return result
 
 
-def _said(agent: str, text: str) -> Said:
+def _said(agent: str, text: str) -> HandoffSaid:
     sha256, size = digest(text)
-    return Said(agent, sha256, size)
+    return HandoffSaid(agent, sha256, size)
 
 
 def _quoted(role: str, text: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from sagent.events import Advice, AdvisorTally, Event
 from sagent.lib.json import JsonObject
@@ -12,6 +12,9 @@ from sagent.peer import Action, Peer, SpawnRequest
 from sagent.policy import Ask, Policy
 from sagent.tool import Blobs, Tool
 from sagent.usage import Charge, Cost, Usage
+
+if TYPE_CHECKING:
+    from sagent.session.contents import AdviceContent
 
 Hear: TypeAlias = Callable[[TextPart | ThinkingPart], None]
 """Told of what a model says as it comes."""
@@ -93,7 +96,7 @@ class Advisee(Protocol):
         """USD that a call may cost at most; None where its price is not known."""
         ...
 
-    def record(self, kind: str, body: Mapping[str, object]) -> str:
+    def record(self, content: "AdviceContent") -> str:
         """Append to its log; the entry's id, "" where nothing is kept any more."""
         ...
 
@@ -191,7 +194,7 @@ class Advisory(Protocol):
         """The agent went back to an earlier point: what was told of its history holds no longer."""
         ...
 
-    def restore(self, bodies: Sequence[Mapping[str, object]], blob: Callable[[str], bytes]) -> None:
+    def restore(self, entries: "Sequence[AdviceContent]", blob: Callable[[str], bytes]) -> None:
         """Take up what the log of an earlier process tells."""
         ...
 

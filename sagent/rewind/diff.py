@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from sagent.lib.dataclass import dataclass
-from sagent.rewind.plan import ABSENT, DIRECTORY, Omission, Snapshot, Touch, unknown
 from sagent.rewind.snapshot import (
     LARGEST,
     MOST_HELD,
@@ -20,6 +19,7 @@ from sagent.rewind.snapshot import (
     TreeSnapshot,
     read_state,
 )
+from sagent.session.touches import ABSENT, DIRECTORY, Omission, Snapshot, Touch, unknown
 
 MOST_TOLD = 20  # files that are named as not covered, of one command
 NOT_LOOKED_AT = "it may have been there before, where nobody looked (ignored by git, for example)"

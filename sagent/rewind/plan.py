@@ -8,75 +8,19 @@ itself, recorded like any other, so that it can be undone in the same way.
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, as_array, as_object, as_str
-from sagent.lib.names import quote_path, unquote_path
+from sagent.session.contents import Forked, Spawned
 from sagent.session.entries import Entry
+from sagent.session.touches import NOT_SEEN, Omission, Snapshot, Touch, Touched
 
 Read: TypeAlias = Callable[[str], Iterable[Entry]]
 """The entries of an agent's log, in the order written."""
 
 REWIND = "rewind"  # stands for the tool where files were rewound
-NOT_SEEN = "the call that was to change it was not seen to end"
 BETWEEN = "somebody else changed it in between"
 ELSE = "somebody else has changed it since"
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What stood at a path: nothing, a file (its content by the name of its `blob`, its permission bits), a symbolic
-    link, a directory. With a `why` it is not known what it was, or its content was not kept."""
-
-    kind: Literal["absent", "file", "link", "directory", "unknown"]
-    blob: str = ""
-    mode: int = 0
-    target: str = ""
-    why: str = ""
-
-
-ABSENT = Snapshot("absent")
-DIRECTORY = Snapshot("directory")
-
-
-def unknown(why: str) -> Snapshot:
-    """What is not known, and the reason."""
-    return Snapshot("unknown", why=why)
-
-
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """One file, by its absolute path, before and after a call. Of a call that has not ended, `after` is what was to
-    come of it where that is known."""
-
-    path: str
-    before: Snapshot
-    after: Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Omission:
-    """What is not covered: a file or a directory, and why."""
-
-    path: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Touched:
-    """What one call did to files, as far as it is known. `made` and `gone` are directories; `trees` are the directories
-    in which it was looked for; `beside` are calls that ran at the same time, which may have done it as well."""
-
-    call: str
-    tool: str
-    ended: bool
-    files: tuple[Touch, ...] = ()
-    made: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-    omitted: tuple[Omission, ...] = ()
-    trees: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,86 +55,6 @@ class Step:
     target: Snapshot
 
 
-# -- entries -----------------------------------------------------------------------------------------------------------
-
-
-def touched(what: Touched) -> JsonObject:
-    """The body of an entry."""
-    lists = {
-        "files": tuple(_encode_touch(touch, ended=what.ended) for touch in what.files),
-        "made": tuple(map(quote_path, what.made)),
-        "gone": tuple(map(quote_path, what.gone)),
-        "omitted": tuple(JsonObject({"path": quote_path(each.path), "why": each.why}) for each in what.omitted),
-        "trees": tuple(map(quote_path, what.trees)),
-        "beside": what.beside,
-    }
-    state = "ended" if what.ended else "begun"
-    present = {name: value for name, value in lists.items() if value}
-    return JsonObject({"call": what.call, "tool": what.tool, "state": state, **present})
-
-
-def read_touched(body: Mapping[str, object]) -> Touched:
-    """What a body says. What cannot be understood is unknown, and so is never undone."""
-    return Touched(
-        as_str(body.get("call")),
-        as_str(body.get("tool")),
-        body.get("state") == "ended",
-        tuple(_decode_touch(as_object(each)) for each in as_array(body.get("files"))),
-        _paths(body.get("made")),
-        _paths(body.get("gone")),
-        tuple(
-            Omission(unquote_path(as_str(each.get("path"))), as_str(each.get("why")))
-            for each in map(as_object, as_array(body.get("omitted")))
-        ),
-        _paths(body.get("trees")),
-        tuple(map(as_str, as_array(body.get("beside")))),
-    )
-
-
-def _encode_touch(touch: Touch, *, ended: bool) -> JsonObject:
-    after = {"after": _encode(touch.after)} if ended or touch.after.kind != "unknown" else {}
-    return JsonObject({"path": quote_path(touch.path), "before": _encode(touch.before), **after})
-
-
-def _decode_touch(body: Mapping[str, object]) -> Touch:
-    after = _decode(body["after"]) if "after" in body else unknown(NOT_SEEN)
-    return Touch(unquote_path(as_str(body.get("path"))), _decode(body.get("before")), after)
-
-
-def _encode(snapshot: Snapshot) -> JsonObject | None:
-    match snapshot.kind:
-        case "absent":
-            return None
-        case "file":
-            return JsonObject({"blob": snapshot.blob, "mode": f"{snapshot.mode:o}"})
-        case "link":
-            return JsonObject({"link": quote_path(snapshot.target)})
-        case "directory":
-            return JsonObject({"directory": True})
-        case "unknown":
-            return JsonObject({"unknown": snapshot.why})
-
-
-def _decode(value: object) -> Snapshot:
-    if value is None:
-        return ABSENT
-    body = as_object(value)
-    if blob := as_str(body.get("blob")):
-        try:
-            return Snapshot("file", blob, int(as_str(body.get("mode")), 8) & 0o7777)
-        except ValueError:
-            return unknown("its mode is none")
-    if "link" in body:
-        return Snapshot("link", target=unquote_path(as_str(body["link"])))
-    if body.get("directory") is True:
-        return DIRECTORY
-    return unknown(as_str(body.get("unknown")) or "it is told in a way that this version does not know")
-
-
-def _paths(value: object) -> tuple[str, ...]:
-    return tuple(unquote_path(as_str(each)) for each in as_array(value))
-
-
 # -- rewinding ---------------------------------------------------------------------------------------------------------
 
 
@@ -216,10 +80,12 @@ def _collect(read: Read, agent: str, entry: str, moment: str, logs: list[list[tu
         at = max(at, each.at)  # a clock that went back does not change the order
         if moment and not own.passed:
             own.passed = at > moment
-        if each.kind == "touched":
-            own.read(at, read_touched(each.body))
-        elif each.kind == "spawned":
-            children.append((as_str(each.body.get("agent")), own.passed))
+        if each.kind in ("touched", "spawned"):
+            content = each.content
+            if isinstance(content, Touched):
+                own.read(at, content)
+            elif isinstance(content, Spawned):
+                children.append((content.agent, own.passed))
         if entry and each.id == entry:
             own.passed, moment = True, at
     if entry and not own.passed:
@@ -262,8 +128,7 @@ def cut_off(entries: Iterable[Entry]) -> Iterator[Touched]:
     """The calls that began and were not seen to end, each as one that has ended and of which nothing is known."""
     begun: dict[str, Touched] = {}
     for entry in entries:
-        if entry.kind == "touched":
-            what = read_touched(entry.body)
+        if entry.kind == "touched" and isinstance(what := entry.content, Touched):
             begun.pop(what.call, None)
             if not what.ended:
                 begun[what.call] = what
@@ -347,9 +212,9 @@ def way_back(entries: Iterable[Entry]) -> Return | None:
         if entry.kind == "message":
             found = None
         elif entry.kind == "touched" and previous is not None:
-            what = read_touched(entry.body)
-            if what.tool == REWIND and not what.ended:
-                left = as_str(previous.body.get("left")) if previous.kind == "forked" else ""
-                found = Return(previous.id, left, entry.at)
+            what = entry.content
+            if isinstance(what, Touched) and what.tool == REWIND and not what.ended:
+                before = previous.content
+                found = Return(previous.id, before.left if isinstance(before, Forked) else "", entry.at)
         previous = entry
     return found

@@ -14,7 +14,6 @@ from typing import Protocol, TypeVar
 from sagent.lib.dataclass import dataclass
 from sagent.messages import ToolCall
 from sagent.rewind.diff import Difference, compare
-from sagent.rewind.plan import NOT_SEEN, Omission, Snapshot, Touch, Touched, touched, unknown
 from sagent.rewind.snapshot import (
     FileState,
     Keep,
@@ -26,7 +25,9 @@ from sagent.rewind.snapshot import (
     read_state,
     take_snapshot,
 )
+from sagent.session.contents import Content
 from sagent.session.log import Log
+from sagent.session.touches import NOT_SEEN, Omission, Snapshot, Touch, Touched, unknown
 from sagent.tool import Effect, Workspace
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class Recorder(Protocol):
         """Whether nothing is logged any more."""
         ...
 
-    def record(self, kind: str, body: Callable[[], Mapping[str, object]]) -> str:
+    def record(self, content: Content) -> str:
         """Append to the log; the entry's id, "" where that failed."""
         ...
 
@@ -135,7 +136,7 @@ class Checkpoints:
             if files or mark.trees:
                 trees = tuple(map(os.fsdecode, mark.trees))
                 what = Touched(call.id, call.name, ended=False, files=files, trees=trees)
-                recorder.record("touched", lambda: touched(what))
+                recorder.record(what)
             for other in self._marks if mark.trees else ():
                 if other.trees:
                     mark.beside[other.call.id] = other.beside[call.id] = None
@@ -176,7 +177,7 @@ class Checkpoints:
         finally:
             self._marks.remove(mark)
             if what.files or what.omitted or mark.named or mark.trees:
-                mark.recorder.record("touched", lambda: touched(what))
+                mark.recorder.record(what)
 
     async def _named(self, mark: _Mark) -> Touched:
         """What became of the files that a call named."""

@@ -12,25 +12,13 @@ from typing import Literal
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
-from sagent.rewind.plan import (
-    ELSE,
-    REWIND,
-    Omission,
-    Plan,
-    Snapshot,
-    Step,
-    Touch,
-    Touched,
-    plan,
-    settle,
-    since,
-    touched,
-)
+from sagent.rewind.plan import ELSE, REWIND, Plan, Step, plan, settle, since
 from sagent.rewind.recorder import LARGEST_NAMED, Checkpoints, Recorder, in_thread
 from sagent.rewind.snapshot import FileState, Stop, read_file_state, read_state
 from sagent.session.entries import Entry
 from sagent.session.log import Log, read_log
 from sagent.session.names import log_file
+from sagent.session.touches import Omission, Snapshot, Touch, Touched
 
 Fetch = Callable[[str], bytes]
 _MOST_COMPARED = 50_000_000  # steps in comparing two texts line by line: pairs of equal lines, for each line
@@ -73,13 +61,13 @@ async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str
             return FileChanges((), work.left, work.plan.omitted, work.plan.commands)
         call = f"{REWIND}-{os.urandom(6).hex()}"
         planned = tuple(Touch(step.path, step.now, step.target) for step in work.steps)
-        recorder.record("touched", lambda: touched(Touched(call, REWIND, ended=False, files=planned)))
+        recorder.record(Touched(call, REWIND, ended=False, files=planned))
         writer = _Writer(recorder.log.blobs.get)
         try:
             await in_thread(lambda stop: writer.write(work, stop))
         finally:
             what = writer.record(call)
-            recorder.record("touched", lambda: touched(what))
+            recorder.record(what)
         checkpoints.report(None, writer.states, writer.made, writer.gone)
     done = {touch.path for touch in writer.done}
     changed = tuple(change for change in work.changes if change.path in done)

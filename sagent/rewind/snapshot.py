@@ -15,7 +15,7 @@ from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.rewind.plan import ABSENT, DIRECTORY, Snapshot, unknown
+from sagent.session.touches import ABSENT, DIRECTORY, Snapshot, unknown
 
 Keep: TypeAlias = Callable[[bytes], str]
 """Keeps a content and returns its sha256."""

@@ -6,15 +6,31 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar, cast
 
-from sagent.codec import Fetch, decode_message, decode_result_part
+from sagent.codec import Fetch
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.messages import Message, Text, ToolResult, user
-from sagent.session.entries import Entry, read_spent
+from sagent.session.contents import (
+    ChargeEntry,
+    Compacted,
+    Content,
+    Forked,
+    JobEntry,
+    Label,
+    MessageDelivered,
+    MessageEntry,
+    MessagePosted,
+    MessageReceived,
+    Opened,
+    ResultEntry,
+)
+from sagent.session.entries import Entry
+from sagent.session.table import kind_of
 from sagent.session.view import LogView, MemoryLogView, follow
 from sagent.usage import Charge, Totals
 
+_A = TypeVar("_A")
+_C = TypeVar("_C", bound=Content)
 _T = TypeVar("_T")
 
 
@@ -26,8 +42,20 @@ def branch(entries: Iterable[Entry], head: str = "") -> tuple[Entry, ...]:
     return follow(entries, head)
 
 
+def contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:
+    """What all entries of some classes say."""
+    found = (entry.content for entry in _every(entries, *map(kind_of, of)))
+    return tuple(content for content in found if isinstance(content, of))
+
+
+def branch_contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:
+    """The same, those of abandoned branches left out."""
+    found = (entry.content for entry in _here(entries, *map(kind_of, of)))
+    return tuple(content for content in found if isinstance(content, of))
+
+
 def _every(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
-    """Those of some kinds; of a log's contents only these are read."""
+    """Those of some kinds; of a view of a log only these are read."""
     return entries.of(*kinds) if isinstance(entries, LogView) else (each for each in entries if each.kind in kinds)
 
 
@@ -66,7 +94,7 @@ def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
         if entry.kind == "message":
             messages.append(_Kept((entry,)))
         else:
-            _compact(messages, entry.body, _stub_kept, lambda message: message)
+            _compact(messages, _is(entry, Compacted), _stub_kept, lambda message: message)
     messages += collect()
     return tuple(_whole(message, fetch) for message in messages)
 
@@ -92,7 +120,7 @@ def _whole(message: Message | _Kept, fetch: Fetch) -> Message:
     if isinstance(message, Message):
         return message
     if message.reply is None:
-        found = _read(message.entries[0], lambda body: decode_message(body, fetch))
+        found = _load(message.entries[0], fetch)
     else:
         (found,) = _collect(message.entries, _whole(message.reply, fetch), fetch)
     for call_id, text in message.stubs:
@@ -115,27 +143,27 @@ def _stub(message: Message, call_id: str, text: str) -> Message:
     return replace(message, parts=parts)
 
 
-def compact(messages: list[Message], body: Mapping[str, object]) -> None:
-    """Do to a history what a `compacted` entry says."""
-    _compact(messages, body, _stub, lambda message: message)
+def compact(messages: list[Message], compacted: Compacted) -> None:
+    """Do to a history what an entry says."""
+    _compact(messages, compacted, _stub, lambda message: message)
 
 
 def _compact(
     messages: list[_T],
-    body: Mapping[str, object],
+    compacted: Compacted,
     stub: Callable[[_T, str, str], _T],
-    told_by: Callable[[Message], _T],
+    keep: Callable[[Message], _T],
 ) -> None:
     """The one place that does, while an agent runs and on resume."""
-    for told in map(as_object, as_array(body.get("stubs"))):
-        place, call_id, text = as_int(told.get("message"), -1), as_str(told.get("call_id")), as_str(told.get("text"))
+    for place, call_id, text in compacted.stubs:
         if 0 <= place < len(messages):
             messages[place] = stub(messages[place], call_id, text)
-    if "kept" in body:
-        places = {as_int(place, -1) for place in as_array(body.get("kept"))}
+    if compacted.kept is not None:
+        places = set(compacted.kept)
         messages[:] = [message for place, message in enumerate(messages) if place in places]
-    if summary := as_object(body.get("summary")):
-        messages.insert(as_int(summary.get("at")), told_by(user(as_str(summary.get("text")), sender="sagent")))
+    if compacted.summary is not None:
+        place, text = compacted.summary
+        messages.insert(place, keep(user(text, sender="sagent")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +194,7 @@ def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
     last: _Asked | None = None
     for entry in every:
         if entry.kind == "forked":
-            _reach(last, as_str(entry.body.get("left")))
+            _reach(last, _is(entry, Forked).left)
             last = forks[entry.parent]
         elif entry.kind == "received":
             came[entry.id] = entry.parent
@@ -210,12 +238,8 @@ def _spoken(entry: Entry) -> tuple[str, str] | None:
     """What a person asked for by a message, and the entry that received it; None where nobody did."""
     if _RESULT in entry.line or b'"role":"user"' not in entry.line:
         return None
-    body = entry.body
-    if body.get("role") != "user" or body.get("sender"):
-        return None
-    parts = map(as_object, as_array(body.get("parts")))
-    text = "".join(as_str(part.get("text")) for part in parts if part.get("type") == "text")
-    return text, as_str(body.get("received"))
+    said = _is(entry, MessageEntry)
+    return None if said.message.role != "user" or said.message.sender else (said.message.text, said.received)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +255,9 @@ class Unread:
 def unread(entries: Iterable[Entry], fetch: Fetch) -> tuple[Unread, ...]:
     """The messages that were received and never entered the history. Raises SessionCorrupt."""
     return tuple(
-        Unread(
-            entry.id,
-            _read(entry, lambda body: decode_message(as_object(body.get("message")), fetch)),
-            as_str(entry.body.get("moment")),
-            entry.body.get("answer") is True,
-        )
+        Unread(entry.id, _load(entry, fetch), received.moment, received.answer)
         for entry in waiting(entries)
+        if (received := _is(entry, MessageReceived))
     )
 
 
@@ -250,7 +270,7 @@ def waiting(entries: Iterable[Entry]) -> tuple[Entry, ...]:
         if entry.kind == "received":
             found[entry.id] = entry
         elif found and b'"received":"' in entry.line:
-            found.pop(as_str(entry.body.get("received")), None)
+            found.pop(_is(entry, MessageEntry).received, None)
     return tuple(found.values())
 
 
@@ -266,18 +286,19 @@ class Posted:
 
 def on_their_way(entries: Iterable[Entry], fetch: Fetch) -> tuple[Posted, ...]:
     """The messages that were to arrive later and have not. Raises SessionCorrupt."""
-    found: dict[str, Entry] = {}
+    found: dict[str, tuple[Entry, MessagePosted]] = {}
     for entry in _every(entries, "sent"):
-        body = entry.body
-        if "due" in body:
-            found[entry.id] = entry
-        found.pop(as_str(body.get("of")), None)
-    return tuple(_read(entry, lambda body, of=entry.id: _posted(of, body, fetch)) for entry in found.values())
-
-
-def _posted(entry: str, body: Mapping[str, object], fetch: Fetch) -> Posted:
-    message = decode_message(as_object(body.get("message")), fetch)
-    return Posted(entry, as_str(body.get("to")), message, datetime.fromisoformat(as_str(body.get("due"))))
+        match entry.content:
+            case MessagePosted() as posted:
+                found[entry.id] = (entry, posted)
+            case MessageDelivered(of=of):
+                found.pop(of, None)
+            case _:
+                pass
+    return tuple(
+        Posted(entry.id, posted.to, _load(entry, fetch), _reading(entry, datetime.fromisoformat, posted.due))
+        for entry, posted in found.values()
+    )
 
 
 def unfinished(entries: Iterable[Entry], returned: Iterable[str]) -> bool:
@@ -292,41 +313,49 @@ def unfinished(entries: Iterable[Entry], returned: Iterable[str]) -> bool:
     return open_turn
 
 
-def lost_jobs(entries: Iterable[Entry]) -> tuple[Mapping[str, object], ...]:
-    """The jobs that ran when the process ended, by the bodies of their first entries."""
-    running: dict[str, Mapping[str, object]] = {}
-    for entry in _every(entries, "job"):
-        body = entry.body
-        if body.get("state") == "running":
-            running[as_str(body.get("job"))] = body
+def lost_jobs(entries: Iterable[Entry]) -> tuple[JobEntry, ...]:
+    """The jobs that ran when the process ended."""
+    running: dict[str, JobEntry] = {}
+    for job in contents(entries, JobEntry):
+        if job.state == "running":
+            running[job.job] = job
         else:
-            running.pop(as_str(body.get("job")), None)
+            running.pop(job.job, None)
     return tuple(running.values())
 
 
 def last_job(entries: Iterable[Entry]) -> int:
     """The number of the latest job, 0 where there was none."""
-    names = (as_str(entry.body.get("job")).removeprefix("job:") for entry in _every(entries, "job"))
+    names = (job.job.removeprefix("job:") for job in contents(entries, JobEntry))
     return max((int(name) for name in names if name.isdecimal()), default=0)
-
-
-def bodies(entries: Iterable[Entry], kind: str) -> tuple[Mapping[str, object], ...]:
-    """What all entries of a kind say."""
-    return tuple(entry.body for entry in _every(entries, kind))
 
 
 def _collect(early: Iterable[Entry], reply: Message, fetch: Fetch) -> tuple[Message, ...]:
     """A message of the results that no message carried, in the order of the calls of the reply that asked for them."""
     asked = [call.id for call in reply.calls]
-    results = [_read(entry, lambda body: decode_result_part(body.get("result"), fetch)) for entry in early]
+    results = [_reading(entry, _is(entry, ResultEntry).result.load, fetch) for entry in early]
     known = {result.call_id: result for result in results}
     found = tuple(known[call_id] for call_id in asked if call_id in known)
     return (Message("user", found),) if found else ()
 
 
-def _read(entry: Entry, decode: Callable[[Mapping[str, object]], _T]) -> _T:
+def _load(entry: Entry, fetch: Fetch) -> Message:
+    """The message of an entry that has one. Raises SessionCorrupt."""
+    content = _reading(entry, lambda each: each.content, entry)
+    assert isinstance(content, MessageEntry | MessageReceived | MessagePosted)
+    return _reading(entry, content.message.load, fetch)
+
+
+def _is(entry: Entry, of: type[_C]) -> _C:
+    """What an entry of a kind says that has one class."""
+    content = entry.content
+    assert isinstance(content, of)
+    return content
+
+
+def _reading(entry: Entry, read: Callable[[_A], _T], given: _A) -> _T:
     try:
-        return decode(entry.body)
+        return read(given)
     except ValueError as error:
         raise SessionCorrupt(
             f"entry {entry.id} ({entry.kind}, {entry.at}) cannot be read: {error}. "
@@ -336,7 +365,7 @@ def _read(entry: Entry, decode: Callable[[Mapping[str, object]], _T]) -> _T:
 
 def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
     """Every charge, those of abandoned branches too: they were paid."""
-    return (read_spent(entry.body) for entry in _every(entries, "spent"))
+    return (_is(entry, ChargeEntry).charge for entry in _every(entries, "spent"))
 
 
 def spend(entries: Iterable[Entry]) -> Totals:
@@ -352,12 +381,10 @@ def title(entries: Iterable[Entry], length: int = 80) -> str:
     found = ""
     for entry in _every(entries, "label", "message"):
         if entry.kind == "label":
-            found = as_str(entry.body.get("text"))
+            found = _is(entry, Label).text
         elif not found:
-            body = entry.body
-            if body.get("role") == "user" and not body.get("sender"):
-                parts = map(as_object, as_array(body.get("parts")))
-                found = "".join(as_str(part.get("text")) for part in parts if part.get("type") == "text")
+            message = _is(entry, MessageEntry).message
+            found = message.text if message.role == "user" and not message.sender else ""
     words = " ".join(found.split())
     return words if len(words) <= length else words[: length - 1].rstrip() + "…"
 
@@ -370,6 +397,6 @@ def counts(entries: Iterable[Entry]) -> Mapping[str, int]:
     return found
 
 
-def origin(entries: Iterable[Entry]) -> Mapping[str, object]:
-    """The body of the first `opened` entry, {} where there is none."""
-    return next((entry.body for entry in _every(entries, "opened")), as_object(None))
+def origin(entries: Iterable[Entry]) -> Opened:
+    """The first `opened` entry, an empty one where there is none."""
+    return next((_is(entry, Opened) for entry in _every(entries, "opened")), Opened())

@@ -3,12 +3,13 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sagent.session.blobs import BlobDirectory, sync_path
-from sagent.session.entries import Entry, forked, parse_line, scan_line, seal
+from sagent.session.contents import Content, Forked
+from sagent.session.entries import Entry, parse_line, scan_line, seal
 from sagent.session.names import log_file, new_session_id
 from sagent.session.view import FileLogView, Index, LogView, MemoryLogView, damaged
 
@@ -47,7 +48,7 @@ class Log(Protocol):
         """Where the session's large payloads are."""
         ...
 
-    def append(self, kind: str, body: Mapping[str, object]) -> Entry:
+    def append(self, content: Content) -> Entry:
         """Add an entry after the last one. Raises OSError when it could not be written; then it is not there at all,
         and the log can go on. Raises ValueError or TypeError for what JSON cannot say."""
         ...
@@ -136,14 +137,14 @@ class FileLog:
         """The session's, shared by all its logs."""
         return self._blobs
 
-    def append(self, kind: str, body: Mapping[str, object]) -> Entry:
+    def append(self, content: Content) -> Entry:
         """Write one entry with one write."""
-        return self._write(self.head, kind, body)
+        return self._write(self.head, content)
 
     def fork(self, at: str) -> Entry:
         """Write an entry whose parent is an earlier one."""
         _require(at, self.entries())
-        return self._write(at, "forked", forked(self.head))
+        return self._write(at, Forked(self.head))
 
     def entries(self) -> Iterator[Entry]:
         """Read the file, verifying it again."""
@@ -173,8 +174,8 @@ class FileLog:
             self._family.pop(self._agent, None)
             os.close(fd)
 
-    def _write(self, parent: str, kind: str, body: Mapping[str, object]) -> Entry:
-        entry = seal(parent, kind, body)
+    def _write(self, parent: str, content: Content) -> Entry:
+        entry = seal(parent, content)
         if os.fstat(self._fd).st_nlink == 0:  # what goes there is gone with this process
             raise FileNotFoundError(errno.ENOENT, "it was deleted while it was in use", str(self._file))
         if self._ragged:
@@ -183,7 +184,7 @@ class FileLog:
             rest = memoryview(entry.line)
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
-            self._index.add(len(entry.line), parent, kind)
+            self._index.add(len(entry.line), parent, entry.kind)
             self._end = (entry.id, self._index.size)
         except BaseException:  # an interrupt between the write and the lines after it too
             self._ragged = True
@@ -249,14 +250,14 @@ class MemoryLog:
         """Temporary, shared by all logs of the tree."""
         return self._blobs
 
-    def append(self, kind: str, body: Mapping[str, object]) -> Entry:
+    def append(self, content: Content) -> Entry:
         """Keep one entry."""
-        return self._keep(self.head, kind, body)
+        return self._keep(self.head, content)
 
     def fork(self, at: str) -> Entry:
         """Keep an entry whose parent is an earlier one."""
         _require(at, self.entries())
-        return self._keep(at, "forked", forked(self.head))
+        return self._keep(at, Forked(self.head))
 
     def entries(self) -> Iterator[Entry]:
         """What was kept."""
@@ -281,8 +282,8 @@ class MemoryLog:
         if self._owns_blobs:
             self._blobs.close()
 
-    def _keep(self, parent: str, kind: str, body: Mapping[str, object]) -> Entry:
-        entry = seal(parent, kind, body)
+    def _keep(self, parent: str, content: Content) -> Entry:
+        entry = seal(parent, content)
         self._entries.append(entry)
         return entry
 
@@ -357,7 +358,7 @@ class _Forks:
 
     def check(self, entry: Entry, previous: str) -> None:
         """Raises ValueError for one that does not take up an earlier entry and say which line was the last before."""
-        if entry.kind != "forked" or entry.parent not in self._seen or entry.body.get("left") != previous:
+        if entry.parent not in self._seen or entry.content != Forked(previous):
             raise ValueError("the entry does not follow from the one before: lines are missing or in disorder")
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_str
 from sagent.session.entries import Entry, parse_line
 from sagent.session.folds import origin, title
 from sagent.session.signature import SIGNATURE, STATEMENT
@@ -68,7 +67,7 @@ def glance(path: Path) -> Glance:
         path=path,
         used=max(file.stat().st_mtime for file in log_files(path)),
         size=_size(path),
-        cwd=as_str(origin(first).get("cwd")),
+        cwd=origin(first).cwd,
         title=title([*first, *labels]),
         last=max((entry.at for entry in (*first, *last)), default=""),
     )
@@ -167,7 +166,7 @@ def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
     for line in lines:
         try:
             entry = parse_line(line)
-            _ = entry.body
+            _ = entry.content
         except ValueError:
             continue  # cut by our reading, or damaged: `sagent verify` tells
         yield entry

@@ -6,13 +6,27 @@ seams.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.json import as_object, as_str
+from sagent.session.contents import (
+    Content,
+    Forked,
+    MessageEntry,
+    MessagePosted,
+    MessageReceived,
+    Opened,
+    Repaired,
+    ResultEntry,
+    Returned,
+    Spawned,
+)
+from sagent.session.table import decode
+from sagent.session.touches import Touched
 
 SIZE = 4 << 20  # bytes of a stretch, up to the end of a line
 MOST_PROBLEMS = 20  # that are told of one stretch
@@ -88,6 +102,11 @@ class _Line(NamedTuple):
     kind: str
     body: Mapping[str, object]
     own: bool  # its content matches its id
+
+    @property
+    def content(self) -> Content:
+        """What it says, read each time it is asked for."""
+        return decode(self.kind, self.body)
 
 
 def split(place: Place, size: int = SIZE) -> Iterator[Place]:
@@ -191,40 +210,27 @@ def _follow(found: LogSegment, told: _Line, previous: str | None) -> None:
 
 
 def _left(told: _Line) -> str | None:
-    return as_str(told.body.get("left")) if told.kind == "forked" else None
+    return content.left if told.kind == "forked" and isinstance(content := told.content, Forked) else None
 
 
 def _note(found: LogSegment, told: _Line) -> None:
-    if told.kind in ("spawned", "returned"):
-        agent, entry = as_str(told.body.get("agent")), as_str(told.body.get("entry"))
-        found.named.append((told.id, told.kind, agent, entry))
-    elif told.kind == "opened":
-        found.session = found.session or as_str(told.body.get("session"))
-    elif told.kind == "repaired":
-        found.asides.append(as_str(told.body.get("aside")))
-    found.blobs.extend((name, told.id) for name in blobs_of(told.kind, told.body))
-
-
-def blobs_of(kind: str, body: Mapping[str, object]) -> Iterator[str]:
-    """The blobs that an entry's media are kept in, where its kind has any."""
-    match kind:
-        case "message":
-            contents = as_array(body.get("parts"))
-        case "received" | "sent":
-            contents = as_array(as_object(body.get("message")).get("parts"))
-        case "result":
-            contents = as_array(as_object(body.get("result")).get("content"))
-        case "touched":
-            for touch in map(as_object, as_array(body.get("files"))):
-                sides = (as_object(touch.get(side)) for side in ("before", "after"))
-                yield from filter(None, (as_str(side.get("blob")) for side in sides))
-            return
+    blobs: Iterable[str] = ()
+    match told.content:
+        case Spawned(agent, entry) | Returned(agent, entry):
+            found.named.append((told.id, told.kind, agent, entry))
+        case Opened(session):
+            found.session = found.session or session
+        case Repaired(aside=aside):
+            found.asides.append(aside)
+        case MessageEntry(message) | MessageReceived(message) | MessagePosted(message=message):
+            blobs = message.blobs
+        case ResultEntry(result):
+            blobs = result.blobs
+        case Touched() as touched:
+            blobs = touched.blobs
         case _:
-            return
-    for part in map(as_object, contents):
-        for media in (part, *map(as_object, as_array(part.get("content")))):
-            if name := as_str(media.get("blob")):
-                yield name
+            pass
+    found.blobs.extend((name, told.id) for name in blobs)
 
 
 def _spilled(line: bytes) -> Iterator[tuple[str, str]]:

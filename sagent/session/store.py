@@ -11,7 +11,6 @@ from typing import Self
 from sagent.codec import VERSION
 from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_int, as_str
 from sagent.session.blobs import BlobDirectory
 from sagent.session.entries import Entry
 from sagent.session.folds import origin, spend, title
@@ -207,7 +206,7 @@ def summarize(path: Path) -> Summary:
     return Summary(
         id=path.name,
         path=path,
-        cwd=as_str(origin(seen.telling).get("cwd")),
+        cwd=origin(seen.telling).cwd,
         title=title(seen.telling),
         started=seen.started,
         last=seen.last,
@@ -346,7 +345,7 @@ def delete(path: Path) -> None:
 
 def _check_version(path: Path) -> None:
     first = next(iter(read_log(path / "root.jsonl")), None)
-    version = as_int(origin([first] if first else ()).get("version"), VERSION)
+    version = origin([first] if first else ()).version
     if version > VERSION:
         raise UsageError(
             f"session {path.name} was written by a newer sagent (format {version}, this one reads up to {VERSION}): "

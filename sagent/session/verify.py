@@ -19,6 +19,7 @@ from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
 from sagent.session.blobs import BlobDirectory, sync_path
 from sagent.session.bundle import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
+from sagent.session.contents import Repaired
 from sagent.session.lock import Lock
 from sagent.session.log import FileLog, read_log
 from sagent.session.names import agent_of, is_agent
@@ -189,7 +190,7 @@ def _repair_log(session: Path, file: Path) -> Repair | None:
     whole.replace(file)
     log = FileLog(session, agent_of(session, file), blobs=BlobDirectory(session / "blobs"))
     try:
-        log.append("repaired", {"kept": kept, "dropped_bytes": dropped, "aside": aside.name, "reason": reason})
+        log.append(Repaired(kept, dropped, aside.name, reason))
         log.sync()
     finally:
         log.close()

@@ -14,6 +14,8 @@ import pytest
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.json import canonical_bytes
+from sagent.session.contents import Unknown
+from sagent.session.entries import read_body
 from sagent.session.folds import branch
 from sagent.session.log import Log
 
@@ -33,17 +35,17 @@ class LogSuite:
         assert log.session_id
 
     def test_entries_come_back_in_order_and_chained(self, log: Log) -> None:
-        first = log.append("message", {"n": 1})
-        second = log.append("notice", {"n": 2})
+        first = log.append(Unknown("message", {"n": 1}))
+        second = log.append(Unknown("notice", {"n": 2}))
         assert list(log.entries()) == [first, second]
-        assert [entry.body for entry in log.entries()] == [{"n": 1}, {"n": 2}]
+        assert [read_body(entry) for entry in log.entries()] == [{"n": 1}, {"n": 2}]
         assert (first.parent, second.parent, log.head) == ("", first.id, second.id)
 
     def test_an_id_is_the_sha256_of_the_canonical_json(self, log: Log) -> None:
-        log.append("message", {"b": [1, {"z": None, "a": "\u00e9\u2028\n"}], "a": 0.5})
-        entry = log.append("message", {})
+        log.append(Unknown("message", {"b": [1, {"z": None, "a": "\u00e9\u2028\n"}], "a": 0.5}))
+        entry = log.append(Unknown("message", {}))
         for found in log.entries():
-            members = {"parent": found.parent, "at": found.at, "kind": found.kind, "body": found.body}
+            members = {"parent": found.parent, "at": found.at, "kind": found.kind, "body": read_body(found)}
             assert found.id == hashlib.sha256(canonical_bytes(members)).hexdigest()
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", entry.at)
 
@@ -58,25 +60,25 @@ class LogSuite:
         ],
     )
     def test_any_json_survives(self, log: Log, body: Mapping[str, object]) -> None:
-        log.append("message", body)
-        log.append("message", {})
-        assert next(log.entries()).body == body
+        log.append(Unknown("message", body))
+        log.append(Unknown("message", {}))
+        assert read_body(next(log.entries())) == body
 
     def test_text_that_is_not_unicode_is_mended(self, log: Log) -> None:
-        log.append("message", {"text": "a\ud800b", "split": "\ud83d\ude00"})
-        assert next(log.entries()).body == {"text": "a\ufffdb", "split": "\U0001f600"}
+        log.append(Unknown("message", {"text": "a\ud800b", "split": "\ud83d\ude00"}))
+        assert read_body(next(log.entries())) == {"text": "a\ufffdb", "split": "\U0001f600"}
 
     def test_a_kind_nobody_knows_is_kept(self, log: Log) -> None:
-        log.append("invented_later", {"n": 1})
+        log.append(Unknown("invented_later", {"n": 1}))
         assert [entry.kind for entry in log.entries()] == ["invented_later"]
 
     @pytest.mark.parametrize("body", [{"n": float("nan")}, {"n": float("inf")}, {"n": {1, 2}}])
     def test_what_is_not_json_is_refused_and_the_log_goes_on(self, log: Log, body: Mapping[str, object]) -> None:
-        first = log.append("message", {"n": 1})
+        first = log.append(Unknown("message", {"n": 1}))
         with pytest.raises((ValueError, TypeError)):
-            log.append("message", body)
+            log.append(Unknown("message", body))
         assert log.head == first.id
-        assert log.append("message", {}).parent == first.id
+        assert log.append(Unknown("message", {})).parent == first.id
         assert len(list(log.entries())) == 2
 
     def test_what_is_nested_beyond_reading_is_refused(self, log: Log) -> None:
@@ -84,32 +86,32 @@ class LogSuite:
         for _ in range(100_000):
             deep = [deep]
         with pytest.raises(ValueError, match="nested"):
-            log.append("message", {"deep": deep})
+            log.append(Unknown("message", {"deep": deep}))
         assert log.head == ""
 
     @pytest.mark.parametrize("kind", ["", "two words", 'quo"te', "l\n", "ärger"])
     def test_a_kind_is_one_plain_word(self, log: Log, kind: str) -> None:
         with pytest.raises(ValueError, match="kind"):
-            log.append(kind, {})
+            log.append(Unknown(kind, {}))
 
     def test_a_fork_goes_on_from_an_earlier_entry(self, log: Log) -> None:
-        first, left = log.append("message", {"n": 1}), log.append("message", {"n": 2})
+        first, left = log.append(Unknown("message", {"n": 1})), log.append(Unknown("message", {"n": 2}))
         fork = log.fork(first.id)
-        last = log.append("message", {"n": 3})
+        last = log.append(Unknown("message", {"n": 3}))
         assert fork.parent == first.id
         assert [entry.id for entry in branch(log.entries())] == [first.id, fork.id, last.id]
         assert [entry.id for entry in branch(log.entries(), left.id)] == [first.id, left.id]
         assert len(list(log.entries())) == 4
 
     def test_a_fork_needs_an_entry_to_go_on_from(self, log: Log) -> None:
-        log.append("message", {})
+        log.append(Unknown("message", {}))
         with pytest.raises(ValueError, match="no entry"):
             log.fork("0" * 64)
         assert len(list(log.entries())) == 1
 
     def test_a_child_has_its_own_entries_and_the_same_session(self, log: Log) -> None:
         child = log.child("root/review/2")
-        child.append("message", {"n": 1})
+        child.append(Unknown("message", {"n": 1}))
         assert log.head == ""
         assert child.agent == "root/review/2"
         assert child.session_id == log.session_id
@@ -147,7 +149,7 @@ class LogSuite:
 
     def test_syncing_and_closing_leave_what_was_written(self, log: Log) -> None:
         log.blobs.put(b"content")
-        entry = log.append("message", {})
+        entry = log.append(Unknown("message", {}))
         log.sync()
         log.sync()
         log.close()

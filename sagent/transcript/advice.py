@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
 
-from sagent.events import AdvisorTally
+from sagent.events import Advice, AdvisorTally
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_int, as_object, as_str
-from sagent.session.entries import Entry, read_spent
+from sagent.session.contents import AdviceOutcome, AdviceRated, ChargeEntry, ConsultationEntry, RequestSent
+from sagent.session.entries import Entry
 from sagent.usage import Charge, Usage
 
 ROLE = "advisor:"
@@ -102,7 +102,7 @@ class Review:
 def review(logs: Mapping[str, Iterable[Entry]]) -> Review:
     """What the logs of a session's agents say, by the agents' paths. What cannot be read counts as not said."""
     found: list[Consultation] = []
-    loose: list[Mapping[str, object]] = []
+    loose: list[AdviceOutcome] = []
     bills: list[Charge] = []
     ratings: list[tuple[str, int]] = []
     turns = 0
@@ -118,7 +118,7 @@ def review(logs: Mapping[str, Iterable[Entry]]) -> Review:
     found.sort(key=lambda one: one.at)
     names = dict.fromkeys(one.advisor for one in found)
     names |= dict.fromkeys(bill.role.removeprefix(ROLE) for bill in bills)
-    names |= dict.fromkeys(as_str(body.get("advisor")) for body in loose) | dict.fromkeys(name for name, _ in ratings)
+    names |= dict.fromkeys(one.advisor for one in loose) | dict.fromkeys(name for name, _ in ratings)
     standings = {name: _standing(name, found, loose, bills, ratings) for name in names}
     return Review(turns, tuple(found), standings)
 
@@ -129,18 +129,13 @@ def last_answer(consultations: Sequence[Consultation], name: str = "") -> Consul
     return answers[-1] if answers else None
 
 
-def rating(name: str, by: int) -> Mapping[str, object]:
-    """The body of a person's rating of the last advice of an advisor: 1 or -1."""
-    return {"advisor": name, "outcome": "rated", "by": by}
-
-
 class _Reader:
     """Reads one agent's log."""
 
     def __init__(self, agent: str) -> None:
         self._agent = agent
         self.found: dict[str, Consultation] = {}
-        self.loose: list[Mapping[str, object]] = []  # outcomes of consultations that are not in this log
+        self.loose: list[AdviceOutcome] = []  # outcomes of consultations that are not in this log
         self.bills: list[Charge] = []
         self.ratings: list[tuple[str, int]] = []
         self.turns = 0
@@ -153,33 +148,41 @@ class _Reader:
 
     def read(self, entry: Entry) -> None:
         """Take an entry into account."""
-        if entry.kind == "advice":
-            self._advice(entry, entry.body)
-        elif entry.kind == "request":
-            self.turns += not entry.body.get("role")  # that of a call beside the conversation has one
-        elif entry.kind == "spent":
-            bill = read_spent(entry.body)
-            self._roles.add(bill.role)
-            if bill.role.startswith(ROLE):
-                self.bills.append(bill)
+        if entry.kind not in ("advice", "request", "spent"):
+            return
+        match entry.content:
+            case AdviceRated(name, by):
+                self._rate(name, by)
+            case AdviceOutcome() as outcome:
+                if (of := self.found.get(outcome.of)) is None:
+                    self.loose.append(outcome)
+                else:
+                    self.found[of.entry] = replace(of, outcome=outcome.outcome, why=outcome.reason)
+            case ConsultationEntry(advice):
+                self.found[entry.id] = self._consultation(entry, advice)
+            case RequestSent(role=role):
+                self.turns += not role  # that of a call outside the conversation has one
+            case ChargeEntry(bill):
+                self._roles.add(bill.role)
+                if bill.role.startswith(ROLE):
+                    self.bills.append(bill)
+            case _:
+                pass
 
-    def _advice(self, entry: Entry, body: Mapping[str, object]) -> None:
-        name, outcome = as_str(body.get("advisor")), as_str(body.get("outcome"))
-        if outcome == "rated":
-            self._rate(name, as_int(body.get("by"), 1))
-        elif outcome:
-            of = self.found.get(as_str(body.get("of")))
-            if of is None:
-                self.loose.append(body)
-            else:
-                self.found[of.entry] = replace(of, outcome=outcome, why=as_str(body.get("reason")))
-        else:
-            model, trigger, status, verdict, what, reason, question = (
-                as_str(body.get(key)) for key in ("model", "trigger", "status", "verdict", "next", "reason", "question")
-            )
-            self.found[entry.id] = Consultation(
-                entry.id, self._agent, entry.at, name, model, trigger, status, verdict, what, reason, question
-            )
+    def _consultation(self, entry: Entry, advice: Advice) -> Consultation:
+        return Consultation(
+            entry.id,
+            self._agent,
+            entry.at,
+            advice.advisor,
+            advice.model,
+            advice.trigger,
+            advice.status,
+            advice.verdict,
+            advice.next,
+            advice.reason,
+            advice.question,
+        )
 
     def _rate(self, name: str, by: int) -> None:
         self.ratings.append((name, by))
@@ -190,7 +193,7 @@ class _Reader:
 def _standing(
     name: str,
     found: Sequence[Consultation],
-    loose: Sequence[Mapping[str, object]],
+    loose: Sequence[AdviceOutcome],
     bills: Sequence[Charge],
     ratings: Sequence[tuple[str, int]],
 ) -> Standing:
@@ -198,9 +201,8 @@ def _standing(
     made = [one for one in own if one.status != "withheld"]
     charges = [bill for bill in bills if bill.role == ROLE + name]
     prices = [bill.usd for bill in charges if bill.usd is not None]
-    said = [as_object(body) for body in loose if as_str(body.get("advisor")) == name]
     outcomes = [(one.outcome, one.why) for one in own if one.outcome]
-    outcomes += [(as_str(body.get("outcome")), as_str(body.get("reason"))) for body in said]
+    outcomes += [(one.outcome, one.reason) for one in loose if one.advisor == name]
     became, by = Counter(outcome for outcome, _ in outcomes), [by for rated, by in ratings if rated == name]
     tally = AdvisorTally(
         calls=len(made),

@@ -1,29 +1,37 @@
 """A run from a session's logs, its agents' entries put in the order in which they were written."""
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sagent.lib.json import as_array, as_object, as_str
+from sagent.events import Advice
+from sagent.messages import DENIED
+from sagent.session.contents import (
+    AdviceOutcome,
+    AdviceRated,
+    ChargeEntry,
+    Compacted,
+    ConsultationEntry,
+    Content,
+    FailedEntry,
+    Forked,
+    Handoff,
+    JobEntry,
+    Label,
+    MessageEntry,
+    NoticeEntry,
+    Opened,
+    Repaired,
+    ResultEntry,
+    Returned,
+    Spawned,
+    SwitchedEntry,
+)
 from sagent.session.entries import Entry, parse_line
 from sagent.session.names import agent_of
-from sagent.transcript.steps import (
-    Answered,
-    Asked,
-    Damaged,
-    Opened,
-    Refused,
-    Remark,
-    Said,
-    Step,
-    Turn,
-    as_json,
-    as_number,
-    charged,
-    consulted,
-)
-
-DENIED = "Permission denied: "  # how the result of a call begins that the policy did not allow
+from sagent.session.stored import StoredMessage
+from sagent.transcript import steps
+from sagent.transcript.steps import Answered, Asked, Charged, Consulted, Damaged, Refused, Remark, Said, Step, Turn
 
 
 def read_entries(session: Path, files: Sequence[Path]) -> Iterator[Step]:
@@ -32,6 +40,12 @@ def read_entries(session: Path, files: Sequence[Path]) -> Iterator[Step]:
     streams = [log.steps(file) for log, file in zip(logs, files, strict=True)]
     for _, step in heapq.merge(*streams, key=lambda each: each[0]):
         yield step
+
+
+def consulted_by(agent: str, advice: Advice) -> Consulted:
+    """A consultation of an agent's, as a step."""
+    name, said = advice.advisor or "advisor", (advice.verdict, advice.text, advice.reason, advice.question)
+    return Consulted(agent, name, advice.model, advice.trigger, advice.status, *said, advice.seconds)
 
 
 class _Log:
@@ -49,7 +63,7 @@ class _Log:
             for number, line in enumerate(lines, 1):
                 try:
                     entry = parse_line(line)
-                    found = list(self._read(entry, entry.body))
+                    found = list(self._read(entry))
                 except ValueError as error:
                     torn = "" if line.endswith(b"\n") else "; it has no end: its writer was killed, or is still at work"
                     yield at, Damaged(number, f"{error}{torn}", self._place)
@@ -58,63 +72,61 @@ class _Log:
                 for step in found:
                     yield at, step
 
-    def _read(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Step]:
+    def _read(self, entry: Entry) -> Iterator[Step]:
         agent = self._agent
-        match entry.kind:
-            case "opened":
-                session, cwd = as_str(body.get("session")), as_str(body.get("cwd"))
-                yield Opened(agent, session, cwd=cwd, at=entry.at)
-            case "message":
-                yield from self._message(entry, body)
-            case "result":
-                yield self._result(body)
-            case "advice":
-                yield consulted(agent, body)
-            case "spent":
-                model = f"{as_str(body.get('provider'))}/{as_str(body.get('model'))}"
-                yield charged(agent, as_str(body.get("role")), model, body.get("usage"), body.get("usd"))
-            case _:
-                yield from self._remark(entry.kind, body)
+        match entry.content:
+            case Opened(session, _, cwd):
+                yield steps.Opened(agent, session, cwd=cwd, at=entry.at)
+            case MessageEntry(message):
+                yield from self._message(entry, message)
+            case ResultEntry(result, seconds):
+                name = self._names.get(result.call_id, "")
+                if result.denied:
+                    yield Refused(agent, result.call_id, name, result.text.removeprefix(DENIED))
+                else:
+                    yield Answered(agent, result.call_id, name, result.text, result.is_error, seconds)
+            case ConsultationEntry(advice):
+                yield consulted_by(agent, advice)
+            case AdviceOutcome(name, reason=reason):
+                yield Consulted(agent, name, "", "", "", reason=reason)
+            case AdviceRated(name):
+                yield Consulted(agent, name, "", "", "")
+            case ChargeEntry(bill):
+                usage = bill.usage
+                model = f"{bill.provider}/{bill.model}"
+                yield Charged(agent, bill.role, model, usage.total_input, usage.output, bill.usd)
+            case content:
+                yield from self._remark(entry.kind, content)
 
-    def _message(self, entry: Entry, body: Mapping[str, object]) -> Iterator[Step]:
-        parts = [as_object(part) for part in as_array(body.get("parts"))]
-        text = "".join(as_str(part.get("text")) for part in parts if part.get("type") == "text")
-        if body.get("role") != "assistant":
-            if text:
-                yield Said(self._agent, text, as_str(body.get("sender")))
+    def _message(self, entry: Entry, message: StoredMessage) -> Iterator[Step]:
+        if message.role != "assistant":
+            if text := message.text:
+                yield Said(self._agent, text, message.sender)
             return
-        calls = tuple(
-            Asked(as_str(part.get("id")), as_str(part.get("name")), as_json(part.get("arguments")))
-            for part in parts
-            if part.get("type") == "tool_call"
-        )
+        calls = tuple(Asked(call.id, call.name, call.arguments) for call in message.calls)
         self._names |= {call.id: call.name for call in calls}
-        yield Turn(self._agent, as_str(body.get("model")), text, calls, as_str(body.get("stop")), entry.at)
+        yield Turn(self._agent, message.model, message.text, calls, message.stop, entry.at)
 
-    def _result(self, body: Mapping[str, object]) -> Step:
-        result = as_object(body.get("result"))
-        call, failed = as_str(result.get("call_id")), result.get("is_error") is True
-        name = self._names.get(call, "")
-        parts = map(as_object, as_array(result.get("content")))
-        text = "".join(as_str(part.get("text")) for part in parts if part.get("type") == "text")
-        if failed and text.startswith(DENIED):
-            return Refused(self._agent, call, name, text.removeprefix(DENIED))
-        return Answered(self._agent, call, name, text, failed, as_number(body.get("seconds")))
-
-    def _remark(self, kind: str, body: Mapping[str, object]) -> Iterator[Remark]:
-        said: Mapping[str, tuple[str, ...]] = {
-            "switched": ("model", "effort", "advisor", "reason"),
-            "compacted": ("reason", "before", "after"),
-            "failed": ("kind", "message"),
-            "notice": ("text",),
-            "label": ("text",),
-            "spawned": ("agent",),
-            "returned": ("agent",),
-            "job": ("job", "state"),
-            "handoff": ("from", "to"),
-            "forked": (),
-            "repaired": (),
-        }
-        if kind in said:
-            told = [str(body[name]) for name in said[kind] if body.get(name) not in (None, "")]
-            yield Remark(self._agent, f"{kind}: {', '.join(told)}" if told else kind)
+    def _remark(self, kind: str, content: Content) -> Iterator[Remark]:
+        members: tuple[object, ...]
+        match content:
+            case SwitchedEntry(model, effort, _, advisor, reason):
+                members = (model, effort, advisor, reason)
+            case Compacted(_, before, after, reason):
+                members = (reason, before, after)
+            case FailedEntry(why, message):
+                members = (why, message)
+            case NoticeEntry(text) | Label(text):
+                members = (text,)
+            case Spawned(agent) | Returned(agent):
+                members = (agent,)
+            case JobEntry(job, state=state):
+                members = (job, state)
+            case Handoff(giver=giver, taker=taker):
+                members = (giver, taker)
+            case Forked() | Repaired():
+                members = ()
+            case _:
+                return
+        words = [str(member) for member in members if member != ""]
+        yield Remark(self._agent, f"{kind}: {', '.join(words)}" if words else kind)

@@ -10,14 +10,42 @@ from dataclasses import field
 from decimal import Decimal
 from pathlib import Path
 
+from sagent.events import Advice
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.lib.json import as_array, as_object
+from sagent.lib.names import quote_path
 from sagent.rewind.plan import REWIND
-from sagent.session.entries import Entry, parse_line, read_spent
+from sagent.session.contents import (
+    AdviceOutcome,
+    AdviceRated,
+    ChargeEntry,
+    Compacted,
+    ConsultationEntry,
+    Content,
+    Environment,
+    FailedEntry,
+    Forked,
+    Handoff,
+    JobEntry,
+    Label,
+    MessageDelivered,
+    MessageEntry,
+    MessagePosted,
+    MessageSent,
+    NoticeEntry,
+    Opened,
+    Repaired,
+    RequestSent,
+    ResultEntry,
+    Returned,
+    Spawned,
+    SwitchedEntry,
+)
+from sagent.session.entries import Entry, parse_line
 from sagent.session.names import agent_of
-from sagent.transcript.entries import DENIED
-from sagent.transcript.steps import as_number, consulted
-from sagent.usage import Usage
+from sagent.session.stored import StoredMessage
+from sagent.session.touches import Touched
+from sagent.usage import Charge, Usage
 
 MOST_TEXT = 200_000  # characters of one text that are kept
 MOST_FILES = 20  # that are named where files were wound back
@@ -160,83 +188,77 @@ class _Reader:
         member.entries += 1
         member.last, member.head = entry.at, entry.id
         try:
-            body = entry.body
+            content = entry.content
         except ValueError as error:
             record.damaged.append(f"{agent}, entry {entry.id}: {error}")
             return
-        match entry.kind:
-            case "opened":
-                self._opened(agent, body)
-            case "environment":
-                record.environment.update(body)
-            case "message":
-                self._message(member, entry, body)
-            case "result":
-                self._result(agent, body)
-            case "spent":
-                self._spent(body)
-            case "request":
-                self._request(body)
-            case "advice":
-                self._advice(agent, entry, body)
-            case "label":
-                record.title, self._labelled = as_str(body.get("text")), True
+        match content:
+            case Opened():
+                self._opened(agent, content)
+            case Environment(facts):
+                record.environment.update(facts)
+            case MessageEntry(message):
+                self._message(member, entry, message)
+            case ResultEntry():
+                self._result(agent, content)
+            case ChargeEntry(bill):
+                self._spent(bill)
+            case RequestSent():
+                self._request(content)
+            case ConsultationEntry(advice):
+                self._advice(agent, entry, advice)
+            case Label(text):
+                record.title, self._labelled = text, True
             case _:
-                self._note(agent, entry, body)
+                self._note(agent, entry, content)
 
-    def _opened(self, agent: str, body: Mapping[str, object]) -> None:
+    def _opened(self, agent: str, opened: Opened) -> None:
         if agent == "root" and not self.record.session:
-            self.record.session = as_str(body.get("session"))
-            self.record.cwd = as_str(body.get("cwd"))
-            self.record.environment.update(as_object(body.get("environment")))
+            self.record.session = opened.session
+            self.record.cwd = opened.cwd
+            self.record.environment.update(opened.environment)
 
-    def _message(self, member: Member, entry: Entry, body: Mapping[str, object]) -> None:
-        parts = [as_object(part) for part in as_array(body.get("parts"))]
-        text = "".join(as_str(part.get("text")) for part in parts if part.get("type") in ("text", "opaque"))
-        media = list(_media(parts))
-        if body.get("role") != "assistant":
+    def _message(self, member: Member, entry: Entry, message: StoredMessage) -> None:
+        text, media = "".join(message.texts("text", "opaque")), list[tuple[str, str]](message.media)
+        if message.role != "assistant":
             if text or media:
-                who = as_str(body.get("sender"))
+                who = message.sender
                 self._add(Block("said", member.path, entry.at, who or "person", _bounded(text), media=media))
                 if not who and not self._labelled and not self.record.title:
                     self.record.title = " ".join(text.split())[:80]
             return
         member.turns += 1
-        model = as_str(body.get("model"))
+        model = message.model
         if model:
             member.models[model] = None
-        thinking = "\n\n".join(as_str(part.get("text")) for part in parts if part.get("type") == "thinking")
+        thinking = "\n\n".join(message.texts("thinking"))
         turn = Block("turn", member.path, entry.at, model, _bounded(text), _bounded(thinking), member.turns)
-        turn.stop, turn.media = as_str(body.get("stop")), media
-        for part in parts:
-            if part.get("type") == "tool_call":
-                call = Call(as_str(part.get("id")), as_str(part.get("name")), _arguments(part.get("arguments")))
-                call.diff = _diff(call)
-                turn.calls.append(call)
-                self._open[member.path, call.id] = call
-                member.calls += 1
-                self.record.tools.setdefault(call.name, Counter())["calls"] += 1
+        turn.stop, turn.media = message.stop, media
+        for asked in message.calls:
+            call = Call(asked.id, asked.name, _arguments(asked.arguments))
+            call.diff = _diff(call)
+            turn.calls.append(call)
+            self._open[member.path, call.id] = call
+            member.calls += 1
+            self.record.tools.setdefault(call.name, Counter())["calls"] += 1
         self._turns[member.path] = turn
         self._add(turn)
 
-    def _result(self, agent: str, body: Mapping[str, object]) -> None:
-        result = as_object(body.get("result"))
-        call = self._open.pop((agent, as_str(result.get("call_id"))), None)
+    def _result(self, agent: str, entry: ResultEntry) -> None:
+        result = entry.result
+        call = self._open.pop((agent, result.call_id), None)
         if call is None:
             return
-        content = [as_object(part) for part in as_array(result.get("content"))]
-        call.result = _bounded("".join(as_str(part.get("text")) for part in content if part.get("type") == "text"))
-        call.media = list(_media(content))
-        call.done, call.failed = True, result.get("is_error") is True
-        call.denied = call.failed and call.result.startswith(DENIED)
-        call.seconds = as_number(body.get("seconds"))
-        call.diff = "" if call.failed else _without_names(as_str(body.get("diff"))) or call.diff
+        call.result = _bounded(result.text)
+        call.media = list(result.media)
+        call.done, call.failed, call.denied = True, result.is_error, result.denied
+        call.seconds = entry.seconds
+        call.diff = "" if call.failed else _without_names(entry.diff) or call.diff
         counts = self.record.tools.setdefault(call.name, Counter())
         counts["denied"] += call.denied
         counts["failed"] += call.failed and not call.denied
 
-    def _spent(self, body: Mapping[str, object]) -> None:
-        bill = read_spent(body)
+    def _spent(self, bill: Charge) -> None:
         model = f"{bill.provider}/{bill.model}"
         for sums, name in (
             (self.record.by_role, bill.role or "executor"),
@@ -252,68 +274,75 @@ class _Reader:
         if turn is not None and bill.role == "executor" and bill.usd is not None:
             turn.usd = (turn.usd or Decimal(0)) + bill.usd
 
-    def _request(self, body: Mapping[str, object]) -> None:
-        sent = {name: body[name] for name in ("role", "model", "parameters") if body.get(name)}
+    def _request(self, request: RequestSent) -> None:
+        members = {"role": request.role, "model": request.model, "parameters": request.parameters}
+        sent = {name: value for name, value in members.items() if value}
         if sent not in self.record.parameters and len(self.record.parameters) < 100:
             self.record.parameters.append(sent)
 
-    def _advice(self, agent: str, entry: Entry, body: Mapping[str, object]) -> None:
-        told = consulted(agent, body)
-        if not told.status:  # what became of one
-            words = [f"{name}: {value}" for name, value in body.items() if isinstance(value, str | int)]
-            self._add(Block("note", agent, entry.at, "advice", ", ".join(words)))
-            return
-        block = Block("advice", agent, entry.at, told.advisor, _bounded(told.text), status=told.verdict or told.status)
-        block.thinking = " · ".join(words for words in (told.model, told.trigger, told.reason, told.question) if words)
-        block.stop = told.status
+    def _advice(self, agent: str, entry: Entry, advice: Advice) -> None:
+        status = advice.verdict or advice.status
+        block = Block("advice", agent, entry.at, advice.advisor or "advisor", _bounded(advice.text), status=status)
+        asked = (advice.model, advice.trigger, advice.reason, advice.question)
+        block.thinking = " · ".join(words for words in asked if words)
+        block.stop = advice.status
         self._add(block)
 
-    def _note(self, agent: str, entry: Entry, body: Mapping[str, object]) -> None:
-        if entry.kind == "compacted":
+    def _note(self, agent: str, entry: Entry, content: Content) -> None:
+        if isinstance(content, Compacted):
             self.record.compactions += 1
-            self.record.compacted += max(0, as_int(body.get("before")) - as_int(body.get("after")))
-        if entry.kind == "touched" and body.get("tool") == REWIND and body.get("state") == "ended":
-            files = [as_str(as_object(each).get("path")) for each in as_array(body.get("files"))]
-            more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
-            self._add(Block("note", agent, entry.at, "files wound back", ", ".join(files[:MOST_FILES]) + more))
-        names = _NOTED.get(entry.kind)
-        if names is None:
+            self.record.compacted += max(0, content.before - content.after)
+        if isinstance(content, Touched):
+            if content.tool == REWIND and content.ended:
+                files = [quote_path(touch.path) for touch in content.files]
+                more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
+                self._add(Block("note", agent, entry.at, "files wound back", ", ".join(files[:MOST_FILES]) + more))
             return
-        told = [f"{name} {body[name]}" for name in names if body.get(name) not in (None, "", ())]
-        self._add(Block("note", agent, entry.at, entry.kind, ", ".join(told)))
+        if (words := _noted(entry.kind, content)) is not None:
+            self._add(Block("note", agent, entry.at, entry.kind, ", ".join(words)))
 
     def _add(self, block: Block) -> None:
         self.record.blocks.append(block)
 
 
-_NOTED: Mapping[str, tuple[str, ...]] = {
-    "switched": ("model", "effort", "advisor", "reason"),
-    "compacted": ("reason", "before", "after"),
-    "failed": ("kind", "message"),
-    "notice": ("text",),
-    "spawned": ("agent", "model", "persistent"),
-    "returned": ("agent",),
-    "sent": ("to", "text", "due"),
-    "job": ("job", "tool", "state"),
-    "handoff": ("from", "to"),
-    "forked": (),
-    "repaired": ("kept", "dropped_bytes"),
-    "closed": (),
+_NOTED: Mapping[type[Content], tuple[str, ...]] = {
+    SwitchedEntry: ("model", "effort", "advisor", "reason"),
+    Compacted: ("reason", "before", "after"),
+    FailedEntry: ("kind", "message"),
+    NoticeEntry: ("text",),
+    Spawned: ("agent", "model", "persistent"),
+    Returned: ("agent",),
+    MessageSent: ("to", "text"),
+    MessagePosted: ("to", "due"),
+    MessageDelivered: ("to",),
+    JobEntry: ("job", "tool", "state"),
+    Forked: (),
+    Repaired: ("kept", "dropped_bytes"),
 }
-"""What is told of entries of other kinds, member by member."""
+"""What is shown of other entries, member by member."""
 
 
-def _media(parts: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, str]]:
-    for part in parts:
-        if part.get("type") in ("image", "document"):
-            yield as_str(part.get("media_type")), as_str(part.get("blob"))
+def _noted(kind: str, content: Content) -> Sequence[str] | None:
+    """An entry in words; None for one that is not shown."""
+    if isinstance(content, Handoff):
+        return [f"{name} {role}" for name, role in (("from", content.giver), ("to", content.taker)) if role]
+    if isinstance(content, AdviceOutcome):
+        advisor, of, outcome, reason = content.advisor, content.of, content.outcome, content.reason
+        return [f"advisor: {advisor}", f"of: {of}", f"outcome: {outcome}", f"reason: {reason}"]
+    if isinstance(content, AdviceRated):
+        return [f"advisor: {content.advisor}", f"by: {content.by}", f"outcome: {content.outcome}"]
+    names = () if kind == "closed" else _NOTED.get(type(content))
+    if names is None:
+        return None
+    members: list[tuple[str, object]] = [(name, getattr(content, name)) for name in names]
+    return [f"{name} {value}" for name, value in members if value != ""]
 
 
-def _arguments(value: object) -> Mapping[str, object]:
+def _arguments(text: str) -> Mapping[str, object]:
     try:
-        return as_object(json.loads(as_str(value))) if isinstance(value, str) else as_object(value)
+        return as_object(json.loads(text))
     except (ValueError, RecursionError):
-        return {"arguments": as_str(value)}
+        return {"arguments": text}
 
 
 def _bounded(text: str) -> str:

@@ -6,10 +6,10 @@ import re
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, canonical_bytes, json_dump
 from sagent.lib.secrets import redact
-from sagent.session.entries import Entry
+from sagent.session.entries import Entry, read_body
 
 _NAMES = re.compile(r"(?i)key|secret|token|pass|pwd|credential|auth")
-_JSON = ("arguments", "data")  # members whose text is JSON
+_JSON = ("arguments", "data", "schema")  # members whose text is JSON
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Redaction:
         if self.keep:
             return entry.line
         before = self.count
-        body = self.value(entry.body)
+        body = self.value(read_body(entry))
         if self.count == before:
             return entry.line
         members = {"at": entry.at, "body": body, "kind": entry.kind, "parent": entry.parent}

@@ -18,6 +18,7 @@ from sagent.messages import Message, ToolCall, assistant
 from sagent.model import Request
 from sagent.peer import Compact, Consult, Switch
 from sagent.session.blobs import BlobDirectory
+from sagent.session.entries import read_body
 from sagent.session.folds import history
 from sagent.session.log import FileLog
 from sagent.testing import ScriptedModel
@@ -399,7 +400,11 @@ def tally(rig: Rig, name: str = "advisor") -> tuple[int, int, int]:
 
 
 def outcomes(rig: Rig) -> list[object]:
-    return [entry.body["outcome"] for entry in rig.log.entries() if entry.kind == "advice" and "outcome" in entry.body]
+    return [
+        read_body(entry)["outcome"]
+        for entry in rig.log.entries()
+        if entry.kind == "advice" and "outcome" in read_body(entry)
+    ]
 
 
 async def test_advice_that_is_acted_on_is_followed() -> None:
@@ -413,8 +418,8 @@ async def test_advice_that_is_turned_down_is_rejected_with_its_reason() -> None:
     rig = Rig(worker(*asking(1), ("[REJECTED: the lock is there]", act("c9", n=9)), "done"), oracle(OK))
     await rig.run()
     assert tally(rig) == (0, 1, 0)
-    (entry,) = [e for e in rig.log.entries() if e.kind == "advice" and e.body.get("outcome") == "rejected"]
-    assert entry.body["reason"] == "the lock is there"
+    (entry,) = [e for e in rig.log.entries() if e.kind == "advice" and read_body(e).get("outcome") == "rejected"]
+    assert read_body(entry)["reason"] == "the lock is there"
     assert len(rig.advice) == 1
 
 
@@ -585,8 +590,8 @@ async def test_a_log_whose_blobs_are_gone_can_be_resumed(tmp_path: Path) -> None
 async def test_every_consultation_is_in_the_log_with_what_was_sent() -> None:
     rig = Rig(worker(*asking(1), "one"), oracle(OK))
     await rig.run()
-    (entry,) = [entry for entry in rig.log.entries() if entry.kind == "advice" and "outcome" not in entry.body]
-    body = entry.body
+    (entry,) = [entry for entry in rig.log.entries() if entry.kind == "advice" and "outcome" not in read_body(entry)]
+    body = read_body(entry)
     assert (body["advisor"], body["model"], body["status"], body["verdict"]) == (
         "advisor",
         "strong/oracle",
@@ -596,7 +601,9 @@ async def test_every_consultation_is_in_the_log_with_what_was_sent() -> None:
     said = rig.log.blobs.get(str(body["said"])).decode()
     assert said.startswith("Its instructions, in short:")
     assert "VERDICT: proceed | adjust | stop" in rig.log.blobs.get(str(body["system"])).decode()
-    billed = [e.body for e in rig.log.entries() if e.kind == "spent" and e.body["role"] == "advisor:advisor"]
+    billed = [
+        read_body(e) for e in rig.log.entries() if e.kind == "spent" and read_body(e)["role"] == "advisor:advisor"
+    ]
     assert len(billed) == 1
 
 

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagent.advisor.conversation import HELD, Asked, Conversation, mark
+from sagent.events import Advice
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.model import Request
 from tests.advisor.cast import act, ask, asking
@@ -133,6 +134,10 @@ def test_a_cleared_conversation_goes_on_from_what_is_new() -> None:
     assert "Fix the parser" not in text_of(said).partition("ADVISE")[0].replace('another now: "Fix', "")
 
 
+def answered(text: str) -> Advice:
+    return Advice("advisor", "a/b", "asked", "answered", text)
+
+
 def test_a_resumed_conversation_has_the_same_messages() -> None:
     talk, again = Conversation("advisor"), Conversation("advisor")
     first = consult(talk, *START, answer="VERDICT: adjust")
@@ -140,7 +145,7 @@ def test_a_resumed_conversation_has_the_same_messages() -> None:
     second = consult(talk, *history)
     read = [Message(each.role, each.parts, each.sender, each.model, each.stop) for each in history]
     for asked, said in ((first, "VERDICT: adjust"), (second, "VERDICT: proceed")):
-        again.restore({**asked.body(), "text": said}, text_of(asked), read)
+        again.restore(asked.entry(answered(said)), text_of(asked), read)
     assert [m.content for m in again.messages] == [m.content for m in talk.messages]
     later = [*read, assistant("Later.")]
     resumed, alive = text_of(again.ask(asking(*later))), text_of(talk.ask(asking(*history, assistant("Later."))))
@@ -153,11 +158,11 @@ def test_a_log_whose_conversation_was_cut_since_is_quoted_anew() -> None:
     talk, again = Conversation("advisor"), Conversation("advisor")
     asked = consult(talk, *START, assistant("One."))
     history = [START[0], user("cleared", sender="sagent"), assistant("Two."), assistant("Three."), user("hm")]
-    again.restore({**asked.body(), "text": "VERDICT: proceed"}, text_of(asked), history)
+    again.restore(asked.entry(answered("VERDICT: proceed")), text_of(asked), history)
     said = text_of(again.ask(asking(*history)))
     assert "Two." in said
     assert "Three." in said
-    assert mark(history[3]) != asked.body()["last"]
+    assert mark(history[3]) != asked.entry(answered("")).last
 
 
 def test_what_does_not_fit_is_left_out_and_declared_and_the_next_one_grows_again() -> None:

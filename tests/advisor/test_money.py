@@ -21,7 +21,7 @@ from sagent.messages import Message, Text, Thinking
 from sagent.model import Billed, Delta, Model, ModelLimits, Reply, Request, RequestDigest, TextPart
 from sagent.peer import Cancel, Compact, Consult, Switch
 from sagent.providers import Anthropic, OpenAI
-from sagent.session.entries import read_spent
+from sagent.session.entries import read_body
 from sagent.testing.scripted import check_pairing
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Step, Turn
 from sagent.usage import Charge, Usage
@@ -196,8 +196,11 @@ async def live(seed: int) -> None:
             books.usd.get(f"advisor:{name}", 0),
         )
         assert tally.calls == tally.answered + tally.declined + tally.failed
-    logs = [agent.log, *(agent.log.child(str(e.body["agent"])) for e in agent.log.entries() if e.kind == "spawned")]
-    spent = [read_spent(entry.body) for log in logs for entry in log.entries() if entry.kind == "spent"]
+    logs = [
+        agent.log,
+        *(agent.log.child(str(read_body(e)["agent"])) for e in agent.log.entries() if e.kind == "spawned"),
+    ]
+    spent = [entry.content.charge for log in logs for entry in log.entries() if entry.kind == "spent"]
     assert sum((record.usd or Decimal(0) for record in spent), Decimal(0)) == cost.total
     assert ledger.held == 0
     assert len(asyncio.all_tasks()) == 1

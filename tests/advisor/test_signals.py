@@ -15,7 +15,10 @@ RULES = Rules()
 def turn(text: str = "", *calls: tuple[ToolCall, str | None]) -> Turn:
     """A reply and what its calls were answered: an error's text, or None."""
     reply = assistant(text, *(each for each, _ in calls), stop="tool_use" if calls else "end")
-    results = [ToolResult(each.id, (Text(error or "fine"),), is_error=error is not None) for each, error in calls]
+    results = [
+        ToolResult(each.id, (Text(error or "fine"),), error is not None, (error or "").startswith("Permission denied"))
+        for each, error in calls
+    ]
     return Turn("root", reply, Message("user", tuple(results)) if calls else None)
 
 

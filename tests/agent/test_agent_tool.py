@@ -20,6 +20,7 @@ from sagent.model import Request
 from sagent.patterns import Runnable, handoff, loop_until, parallel, sequential
 from sagent.peer import Action
 from sagent.policy import Ask, Deny, Verdict
+from sagent.session.contents import Unknown
 from sagent.session.log import MemoryLog
 from sagent.session.store import Session
 from sagent.session.verify import verify
@@ -282,7 +283,7 @@ async def test_called_by_no_agent_it_runs_itself_one_call_after_the_other() -> N
 async def test_the_log_of_the_tree_is_verified_as_a_whole(tmp_path: Path) -> None:
     with Session.create_at(tmp_path / "s") as session:
         log = session.log()
-        log.append("opened", {"session": session.id, "agent": "root"})
+        log.append(Unknown("opened", {"session": session.id, "agent": "root"}))
         expert = loop_until(Agent(ScriptedModel("1", "2")), lambda result: result.content == "2")
         agent = lead(expert, resources={"log": log})
         assert (await agent.run("go")).content == "2"

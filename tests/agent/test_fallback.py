@@ -14,6 +14,7 @@ from sagent.events import Event, Finished, Notice, Retrying, Switched
 from sagent.lib.json import as_str
 from sagent.model import Delta, Model, Reply, Request
 from sagent.peer import Switch
+from sagent.session.entries import read_body
 from sagent.session.folds import charges
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
@@ -49,7 +50,7 @@ async def test_the_next_model_takes_over_after_the_retries(kind: ModelErrorKind)
     notices = [event.text for event in events if isinstance(event, Notice) and event.level == "warning"]
     assert len(notices) == 1 and "first/m cannot be reached, second/m takes over" in notices[0]
     assert [event.what for event in events if isinstance(event, Switched)] == ["model second/m, effort high"]
-    switched = [entry.body for entry in log.entries() if entry.kind == "switched"]
+    switched = [read_body(entry) for entry in log.entries() if entry.kind == "switched"]
     assert [(body["model"], body["effort"]) for body in switched] == [("second/m", "high")]
     assert "no answer" in as_str(switched[0]["reason"])
     billed = [(bill.provider, bill.estimated) for bill in charges(log.entries())]

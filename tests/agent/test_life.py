@@ -18,6 +18,8 @@ from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import user
 from sagent.model import Model, Request
 from sagent.peer import Background, SpawnRequest, Stop, Switch
+from sagent.session.contents import Unknown
+from sagent.session.entries import read_body
 from sagent.session.store import Session
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext
@@ -212,7 +214,7 @@ async def test_a_spawn_that_fails_takes_nothing(tmp_path: Path) -> None:
     ledger = ledger_of("1")
     with Session.create_at(tmp_path / "s") as session:
         log = session.log()
-        log.append("opened", {"session": session.id, "agent": "root"})
+        log.append(Unknown("opened", {"session": session.id, "agent": "root"}))
         (tmp_path / "s" / "root").write_text("a file where a directory should be")
         agent = root_of(Cast(root__b=in_turn("b")), log=log, ledger=ledger, limits=TreeLimits(max_spawns=1))
         with pytest.raises(OSError, match="root"):
@@ -259,7 +261,7 @@ async def test_one_that_crashes_says_what_it_had_and_closes_its_books() -> None:
     result = await agent.run("go")
     assert "root/a failed (crashed): RuntimeError: a defect" in result.content
     assert "What it had until then:\nhalf of it" in result.content
-    assert [e.body["kind"] for e in agent.log.child("root/a").entries() if e.kind == "failed"] == ["crashed"]
+    assert [read_body(e)["kind"] for e in agent.log.child("root/a").entries() if e.kind == "failed"] == ["crashed"]
 
 
 async def test_what_was_said_of_earlier_calls_does_not_keep_a_message_waiting() -> None:

@@ -27,6 +27,8 @@ from sagent.lib.json import EMPTY, JsonObject, json_freeze, json_freeze_object
 from sagent.messages import Message, Text, ToolCall, assistant, user
 from sagent.peer import Stop
 from sagent.policy import Allow, Ask, Deny, Verdict
+from sagent.session.contents import Content
+from sagent.session.entries import Entry
 from sagent.session.folds import history
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel, check_pairing
@@ -391,11 +393,11 @@ async def test_the_log_folds_back_into_the_history() -> None:
 class FullDisk(MemoryLog):
     """A log that fails after so many entries."""
 
-    def append(self, kind: str, body: object) -> object:  # type: ignore[override]
+    def append(self, content: Content) -> Entry:
         self.appended = getattr(self, "appended", 0) + 1
         if self.appended > 3:
             raise OSError(28, "No space left on device")
-        return super().append(kind, body)  # type: ignore[arg-type]
+        return super().append(content)
 
 
 async def test_a_full_disk_does_not_end_the_run() -> None:

@@ -18,6 +18,7 @@ from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import user
 from sagent.model import Model, ModelLimits
 from sagent.peer import SpawnRequest, Switch
+from sagent.session.contents import Unknown
 from sagent.session.folds import charges, history
 from sagent.session.log import read_log
 from sagent.session.store import Session, log_files
@@ -58,7 +59,7 @@ async def at_work(directory: Path, cast: Cast, cap: Decimal | None = None) -> As
         log = session.log()
         ledger = Ledger(cap, PriceBook(PRICES | {"scripted/other": {"input": "1", "output": "1"}}))
         if fresh:
-            log.append("opened", {"session": session.id, "agent": "root"})
+            log.append(Unknown("opened", {"session": session.id, "agent": "root"}))
         else:
             ledger.restore(charge for file in log_files(directory) for charge in charges(read_log(file)))
 

@@ -11,6 +11,7 @@ from sagent.events import Event, Finished, Notice, Retrying
 from sagent.lib.json import JsonObject, as_int, json_freeze_object
 from sagent.messages import Message, ToolCall, assistant
 from sagent.model import Delta, ModelLimits, Reply, Request
+from sagent.session.entries import read_body
 from sagent.session.folds import history
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel, check_pairing
@@ -103,7 +104,7 @@ async def test_the_log_keeps_the_whole_and_folds_back_into_what_was_sent() -> No
     agent = Agent(model, tools=[Reader()], resources=Resources(log=log))
     await agent.run("go")
     assert history(log.entries(), log.blobs.get) == tuple(agent.messages)
-    compacted = [entry.body for entry in log.entries() if entry.kind == "compacted"]
+    compacted = [read_body(entry) for entry in log.entries() if entry.kind == "compacted"]
     assert compacted and as_int(compacted[0]["before"]) > as_int(compacted[0]["after"]) > 0
     whole = [entry for entry in log.entries() if entry.kind == "result" and len(entry.line) > 20_000]
     assert len(whole) == 2, "no entry is changed"

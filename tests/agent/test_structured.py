@@ -29,6 +29,7 @@ from sagent.messages import Message, Text, ToolCall, assistant, user
 from sagent.model import Delta, Reply, Request
 from sagent.peer import Compact, Switch
 from sagent.policy import Turn
+from sagent.session.entries import read_body
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
 from sagent.tools import tool
@@ -283,7 +284,7 @@ async def test_what_still_does_not_fit_is_told_and_kept() -> None:
     result = await agent.run("Tell.", output=City)
     assert result.data is None and result.content == "Never." and result.turns == 2 and result.usage.output > 0
     assert result.error is not None and result.error.kind == "invalid_output" and "no JSON" in result.error.message
-    assert [entry.body["kind"] for entry in log.entries() if entry.kind == "failed"] == ["invalid_output"]
+    assert [read_body(entry)["kind"] for entry in log.entries() if entry.kind == "failed"] == ["invalid_output"]
     shown = encode_result(result)
     assert shown["is_error"] is True and "data" not in shown
     log.close()

@@ -18,6 +18,7 @@ from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.model import Model, Request
 from sagent.peer import Compact, SpawnRequest, Switch
+from sagent.session.contents import Unknown
 from sagent.session.folds import history
 from sagent.session.store import Session
 from sagent.session.verify import verify
@@ -299,7 +300,7 @@ async def test_results_of_a_tool_are_dropped_and_the_context_is_cleared_between_
 
     with Session.create_at(tmp_path / "s") as session:
         log = session.log()
-        log.append("opened", {"session": session.id, "agent": "root"})
+        log.append(Unknown("opened", {"session": session.id, "agent": "root"}))
         model = ScriptedModel(
             (call("1", "Long"),),
             (call("2", "AgentSelf", context={"drop": ["Long"]}),),
@@ -396,7 +397,7 @@ async def test_the_log_of_a_tree_is_verified_as_a_whole(tmp_path: Path) -> None:
     )
     with Session.create_at(tmp_path / "s") as session:
         log = session.log()
-        log.append("opened", {"session": session.id, "agent": "root"})
+        log.append(Unknown("opened", {"session": session.id, "agent": "root"}))
         result = await root_of(cast, log=log).run("go")
         assert result.content == "end"
     proof = verify(tmp_path / "s")

@@ -16,7 +16,9 @@ from sagent.errors import ModelError
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, Text, ToolCall
 from sagent.model import Billed, Delta, ModelLimits, Reply, Request, RequestDigest, TextPart
-from sagent.session.entries import read_spent
+from sagent.session.contents import ChargeEntry
+from sagent.session.entries import read_body
+from sagent.session.folds import contents
 from sagent.tools.agents import AgentSelf, AgentSend, AgentSpawn
 from sagent.tools.background import BackgroundTask
 from sagent.usage import Charge, Usage
@@ -185,9 +187,7 @@ async def grow(seed: int) -> None:
         async with asyncio.timeout(10):
             await agent.aclose()
     logs = [agent.log, *(agent.log.child(path) for path in paths(agent))]
-    spent = [
-        read_spent(entry.body).usd or Decimal(0) for log in logs for entry in log.entries() if entry.kind == "spent"
-    ]
+    spent = [entry.charge.usd or Decimal(0) for log in logs for entry in contents(log.entries(), ChargeEntry)]
     cost = ledger.cost()
     assert ledger.passed == []
     assert sum(cost.by_agent.values()) == cost.total == sum(spent) <= cap
@@ -205,7 +205,7 @@ def paths(agent: Agent) -> list[str]:
     found: list[str] = []
     level = [agent.log]
     while level:
-        names = [str(e.body["agent"]) for log in level for e in log.entries() if e.kind == "spawned"]
+        names = [str(read_body(e)["agent"]) for log in level for e in log.entries() if e.kind == "spawned"]
         found += names
         level = [agent.log.child(name) for name in names]
     return found

@@ -8,18 +8,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from statistics import median
 
-from sagent.codec import encode_message, encode_result_part
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, ToolResult, user
-from sagent.session.entries import compacted, opened, seal, spent
+from sagent.session.contents import ChargeEntry, Compacted, Content, MessageEntry, Opened, RequestSent, ResultEntry
+from sagent.session.entries import seal
 from sagent.session.store import Session
+from sagent.session.stored import StoredMessage, StoredResult
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.usage import Charge, Usage
 
@@ -139,30 +140,31 @@ def long_log(session: Path, entries: int) -> Path:
         with file.open("ab", buffering=1 << 20) as out:
             head = ""
 
-            def put(kind: str, body: Mapping[str, object]) -> None:
+            def put(content: Content) -> None:
                 nonlocal head
-                entry = seal(head, kind, body)
+                entry = seal(head, content)
                 out.write(entry.line)
                 head = entry.id
 
-            put("opened", opened(made.id, "root", str(session.parent), {}))
-            put("message", encode_message(user("Go."), None))
+            put(Opened(made.id, "root", str(session.parent), {}))
+            put(MessageEntry(StoredMessage.of(user("Go."), None)))
             live = 1
             for number in range(entries // 4):
                 call = ToolCall(f"c{number}", "Bash", JsonObject({"command": f"pytest -q tests/test_{number}.py"}))
-                put("request", {"sha256": "0" * 64, "size": 9, "model": "a/b", "parameters": {"max_tokens": 9}})
+                put(RequestSent("0" * 64, 9, "a/b", {"max_tokens": 9}))
                 said = Message("assistant", (Text(texts[number % 20][:250]), call), model="a/b", stop="tool_use")
-                put("message", encode_message(said, None))
+                put(MessageEntry(StoredMessage.of(said, None)))
                 put(
-                    "spent",
-                    spent(Charge("b", Usage(9, 9), usd=Decimal("0.01"), role="executor", provider="a", agent="root")),
+                    ChargeEntry(
+                        Charge("b", Usage(9, 9), usd=Decimal("0.01"), role="executor", provider="a", agent="root")
+                    )
                 )
                 answer = ToolResult(call.id, (Text(texts[number % 20]),))
-                put("result", {"result": encode_result_part(answer, None), "seconds": 1.0})
+                put(ResultEntry(StoredResult.of(answer, None), 1.0))
                 live += 2
                 if live > 800:
-                    kept = range(live - 100, live)
-                    put("compacted", compacted((), 9, 5, "full", kept=kept, summary=(0, texts[0])))
+                    kept = tuple(range(live - 100, live))
+                    put(Compacted((), 9, 5, "full", kept, (0, texts[0])))
                     live = 101
     return file
 
@@ -177,21 +179,20 @@ def sessions(count: int, *, turns: int, size: int, blobs: int = 0) -> Generator[
         for _ in range(count):
             with Session.create(Path(home, "state"), Path(home)) as session:
                 log = session.log()
-                log.append("opened", opened(session.id, "root", home, {}))
-                log.append("message", encode_message(user("Go."), None))
+                log.append(Opened(session.id, "root", home, {}))
+                log.append(MessageEntry(StoredMessage.of(user("Go."), None)))
                 for number in range(turns):
                     call = ToolCall(f"c{number}", "Bash", JsonObject({"command": f"pytest -q tests/test_{number}.py"}))
                     said = Message("assistant", (Text(texts[0][:300]), call), model="a/b", stop="tool_use")
-                    log.append("message", encode_message(said, None))
+                    log.append(MessageEntry(StoredMessage.of(said, None)))
                     log.append(
-                        "spent",
-                        spent(
+                        ChargeEntry(
                             Charge("b", Usage(9, 9), usd=Decimal("0.01"), role="executor", provider="a", agent="root")
-                        ),
+                        )
                     )
                     answer = ToolResult(call.id, (Text(texts[number % 20]),))
-                    log.append("result", {"result": encode_result_part(answer, None), "seconds": 1.0})
-                    log.append("message", encode_message(Message("user", (answer,)), None))
+                    log.append(ResultEntry(StoredResult.of(answer, None), 1.0))
+                    log.append(MessageEntry(StoredMessage.of(Message("user", (answer,)), None)))
                 for number in range(blobs):
                     log.blobs.put(f"{number} {texts[number % 20] * 16}".encode())
             made.append(session.path)

@@ -9,8 +9,8 @@ from program import Shell
 from sagent.cli.main import run
 from sagent.codec import show_advice
 from sagent.events import Advice
-from sagent.session.entries import opened, returned
-from sagent.session.folds import bodies
+from sagent.session.contents import Opened, Returned, Unknown
+from sagent.session.entries import read_body
 from sagent.session.log import read_log
 from sagent.session.store import Session
 from sagent.session.verify import verify
@@ -89,7 +89,7 @@ def test_a_word_on_the_last_advice_is_kept_in_its_log(shell: Shell, session: Pat
     assert done.out.startswith("rated bad: the advice of advisor at ")
     done = shell.run("advice", str(session), "--rate", "good", "--name", "advisor", "--json", model="")
     assert (done.json["advisor"], done.json["rated"]) == ("advisor", 1)
-    assert list(bodies(read_log(session / "root.jsonl"), "advice"))[-2:] == [
+    assert [read_body(each) for each in read_log(session / "root.jsonl") if each.kind == "advice"][-2:] == [
         {"advisor": "advisor", "outcome": "rated", "by": -1},
         {"advisor": "advisor", "outcome": "rated", "by": 1},
     ]
@@ -119,19 +119,22 @@ def test_children_count_and_a_childs_advice_can_be_rated(shell: Shell, tmp_path:
     path = tmp_path / "session"
     with Session.create_at(path) as session:
         root = session.log()
-        root.append("opened", opened(session.id, "root", "/w", {}))
+        root.append(Opened(session.id, "root", "/w", {}))
         child = session.log("root/review")
-        child.append("opened", opened(session.id, "root/review", "/w", {}))
+        child.append(Opened(session.id, "root/review", "/w", {}))
         for log, name in ((root, "advisor"), (child, "critic")):
             advice = Advice(name, "openai/m", "failures", "answered", text="x", verdict="proceed", next=f"{name} next")
-            log.append("advice", {**show_advice(advice), "usd": None})
-        root.append("returned", returned("root/review", child.head))
+            log.append(Unknown("advice", {**show_advice(advice), "usd": None}))
+        root.append(Returned("root/review", child.head))
     out = shell.run("advice", str(path), model="").out
     for words in ("critic of root/review", "critic next", "advisor next", "hit rate not known"):
         assert words in out
     done = shell.run("advice", str(path), "--rate", "good", model="")
     assert "the advice of critic at" in done.out
-    assert bodies(read_log(path / "root" / "review.jsonl"), "advice")[-1]["by"] == 1
+    assert (
+        tuple(read_body(each) for each in read_log(path / "root" / "review.jsonl") if each.kind == "advice")[-1]["by"]
+        == 1
+    )
     assert verify(path).problems == ()
 
 

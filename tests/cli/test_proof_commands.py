@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sagent.codec import encode_message
 from sagent.messages import user
-from sagent.session.entries import opened
+from sagent.session.contents import MessageEntry, Opened
 from sagent.session.store import Session, sessions
+from sagent.session.stored import StoredMessage
 
 ROOT = Path(__file__).parents[2]
 RUN = """
@@ -56,8 +56,8 @@ class Place:
     def session(self, text: str = "hello", days: float = 0) -> Path:
         """A session of this directory."""
         with Session.create(self.state, self.cwd) as made:
-            made.log().append("opened", opened(made.id, "root", str(self.cwd), {}))
-            made.log().append("message", encode_message(user(text), None))
+            made.log().append(Opened(made.id, "root", str(self.cwd), {}))
+            made.log().append(MessageEntry(StoredMessage.of(user(text), None)))
         at = time.time() - days * 86_400
         os.utime(made.path / "root.jsonl", (at, at))
         return made.path
@@ -119,7 +119,7 @@ def test_verify_shares_the_work_of_a_large_log(place: Place):
     with Session.create(place.state, place.cwd) as made:
         for number in range(220):
             text = f"{number} " + "x" * 90_000
-            made.log().append("message", encode_message(user(text), None))
+            made.log().append(MessageEntry(StoredMessage.of(user(text), None)))
     assert "✓ log of root  220 entries" in place.run("verify")[0]
     file = made.path / "root.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)

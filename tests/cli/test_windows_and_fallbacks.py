@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from program import Shell
 
+from sagent.session.entries import read_body
 from sagent.session.log import read_log
 from sagent.testing.server import Call, Fail, FakeProviderServer, Listed, Received, Step, Turn
 
@@ -103,7 +104,7 @@ def test_a_fallback_takes_over_and_log_and_ledger_say_so(shell: Shell) -> None:
     cost = done.json["cost_usd"]
     assert isinstance(cost, dict) and list(cost["by_model"]) == ["openai/gpt-5.5"]
     session = Path(str(done.json["session_path"]))
-    switched = [entry.body for entry in read_log(session / "root.jsonl") if entry.kind == "switched"]
+    switched = [read_body(entry) for entry in read_log(session / "root.jsonl") if entry.kind == "switched"]
     assert [body["model"] for body in switched] == ["openai/gpt-5.5"] and "529" in str(switched[0]["reason"])
     assert "openai/gpt-5.5" in shell.run("sessions", "show", "--costs", str(session), model="").out
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sagent.context.compaction import HEADINGS, advice_in, edited, find_cut, instruction, is_summary, sum_up
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
-from sagent.session.entries import compacted
+from sagent.session.contents import Compacted
 from sagent.session.folds import compact
 
 SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in HEADINGS)
@@ -40,7 +40,7 @@ def test_whatever_is_cut_no_request_goes_and_calls_keep_their_results(history: l
     if cut is None:
         return
     after = list(history)
-    compact(after, compacted((), 1, 1, "full", kept=cut.kept(history), summary=(len(cut.requests), "told")))
+    compact(after, Compacted((), 1, 1, "full", tuple(cut.kept(history)), (len(cut.requests), "told")))
     assert len(after) < len(history)
     said = [message for message in history if message.role == "user" and not message.results and not message.sender]
     assert [message for message in after if message in said] == said

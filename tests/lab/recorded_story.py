@@ -19,7 +19,7 @@ from sagent.model import Model, Provider
 from sagent.peer import Compact, Switch
 from sagent.policy import Allow, Deny
 from sagent.providers import provider_named
-from sagent.session.entries import opened
+from sagent.session.contents import Opened
 from sagent.session.log import FileLog
 from sagent.session.store import Session
 from sagent.testing.script import Call, Stall, Step, Turn
@@ -163,7 +163,7 @@ async def tell(state: Path, cwd: Path, model: str, other: str) -> Path:
     async with staged(script()) as stage:
         with Session.create(state, cwd) as session:
             log = session.log()
-            log.append("opened", opened(session.id, "root", str(cwd), {"sagent": "0.1.0"}))
+            log.append(Opened(session.id, "root", str(cwd), {"sagent": "0.1.0"}))
             agent = agent_for(stage, log, cwd, model, effort="low")
             await agent.run(user("", Text("Look at this."), Image("image/png", png())))
             agent.apply(Switch(model=other, effort="high"))

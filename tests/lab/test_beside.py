@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -9,14 +10,15 @@ from pathlib import Path
 
 from drawn import drawn
 
-from sagent.codec import encode_message, encode_result_part
+from sagent.codec import encode_result_part
 from sagent.lab.sessiondiff import Outcome, as_json, put_beside, show
 from sagent.lab.sessiondiff_html import write_beside
 from sagent.messages import Message, assistant, user
-from sagent.session.entries import opened, spent
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Unknown
 from sagent.session.folds import spend
 from sagent.session.log import FileLog, read_log
 from sagent.session.store import Session, log_files
+from sagent.session.stored import StoredMessage
 from sagent.usage import Charge, Usage
 from tests.messages import call, result
 
@@ -33,10 +35,10 @@ def session(
     """A session: prompts, each with turns; a turn is its text and what it calls."""
     with Session.create_at(path) as made:
         log = made.log()
-        log.append("opened", opened(made.id, "root", cwd, {"sagent": "0.1.0"}))
+        log.append(Opened(made.id, "root", cwd, {"sagent": "0.1.0"}))
         for prompt, turns in runs:
-            log.append("message", encode_message(user(prompt), None))
-            log.append("prompt", {"system": "be", "tools": []})
+            log.append(MessageEntry(StoredMessage.of(user(prompt), None)))
+            log.append(Unknown("prompt", {"system": "be", "tools": []}))
             for turn in turns:
                 _turn(log, model, usd, *turn)
     return path
@@ -45,15 +47,17 @@ def session(
 def _turn(log: FileLog, model: str, usd: Decimal | None, text: str, *called: str) -> None:
     calls = tuple(call(f"c{place}", "Bash", command=each) for place, each in enumerate(called))
     sha256 = text.encode().hex().ljust(64, "0")[:64]
-    log.append("request", {"sha256": sha256, "size": 9, "model": model, "parameters": {}})
+    log.append(Unknown("request", {"sha256": sha256, "size": 9, "model": model, "parameters": {}}))
     said = assistant(text, *calls, model=f"anthropic/{model}", stop="tool_use" if calls else "end")
-    log.append("message", encode_message(said, None))
+    log.append(MessageEntry(StoredMessage.of(said, None)))
     usage = Usage(input=10, output=3, cache_read=7)
-    log.append("spent", spent(Charge(model, usage, usd=usd, role="executor", provider="anthropic", agent="root")))
+    log.append(ChargeEntry(Charge(model, usage, usd=usd, role="executor", provider="anthropic", agent="root")))
     for made in calls:
         denied = made.arguments["command"] == "rm"
         came = result(made.id, "Permission denied: no" if denied else "fine", failed=denied)
-        log.append("result", {"result": encode_result_part(came, None), "seconds": 0.1})
+        log.append(
+            Unknown("result", {"result": encode_result_part(replace(came, denied=denied), None), "seconds": 0.1})
+        )
 
 
 TWO = (("Fix it.", [("I look.", "ls", "cat"), ("Done.",)]), ("Sure?", [("Yes.",)]))
@@ -105,8 +109,9 @@ def test_a_price_that_is_not_known_makes_the_cost_a_minimum(tmp_path: Path) -> N
     one = session(tmp_path / "a", ("Fix it.", [("Done.",)]), usd=None)
     with Session.open(one) as made:
         made.log().append(
-            "spent",
-            spent(Charge("gpt", Usage(input=1), usd=Decimal("0.5"), role="advisor:x", provider="openai", agent="root")),
+            ChargeEntry(
+                Charge("gpt", Usage(input=1), usd=Decimal("0.5"), role="advisor:x", provider="openai", agent="root")
+            )
         )
     beside = put_beside(one, one)
     lines = "\n".join(drawn(show(beside)))

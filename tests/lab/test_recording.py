@@ -18,7 +18,7 @@ from sagent.lab.recording import (
     read_recording,
 )
 from sagent.messages import Message, Text, ToolResult, assistant, user
-from sagent.session.entries import opened, spent
+from sagent.session.contents import ChargeEntry, Opened, Unknown
 from sagent.session.log import MemoryLog
 from sagent.usage import Charge, Usage
 from tests.messages import call
@@ -36,10 +36,10 @@ class Script:
 
     def __init__(self) -> None:
         self.log = MemoryLog()
-        self.log.append("opened", opened("s", "root", "/w", {"sagent": "0.1.0"}))
+        self.log.append(Opened("s", "root", "/w", {"sagent": "0.1.0"}))
 
     def add(self, kind: str, body: Mapping[str, object]) -> "Script":
-        self.log.append(kind, body)
+        self.log.append(Unknown(kind, body))
         return self
 
     def message(self, message: Message, **more: object) -> "Script":
@@ -56,9 +56,8 @@ class Script:
         return self.add("result", {"result": encode_result_part(result, None), "seconds": 0.5})
 
     def spent(self, role: str = "executor") -> "Script":
-        return self.add(
-            "spent", spent(Charge("m", Usage(input=1), usd=Decimal(1), role=role, provider="p", agent="root"))
-        )
+        self.log.append(ChargeEntry(Charge("m", Usage(input=1), usd=Decimal(1), role=role, provider="p", agent="root")))
+        return self
 
     def read(self) -> Recording:
         try:

@@ -33,7 +33,8 @@ from sagent.model import Request, RequestDigest, ToolSpec
 from sagent.peer import Background, Compact, SpawnRequest, Switch
 from sagent.policy import Allow, Deny
 from sagent.providers import Anthropic
-from sagent.session.entries import Entry, opened, seal
+from sagent.session.contents import Opened, Unknown
+from sagent.session.entries import Entry, seal
 from sagent.session.folds import history
 from sagent.session.log import MemoryLog, read_log
 from sagent.session.store import Session, copy
@@ -76,7 +77,7 @@ async def recorded(state: Path, cwd: Path, *steps: Step, prompts: Sequence[str] 
     cwd.mkdir(exist_ok=True)
     async with staged(steps) as stage:
         with Session.create(state, cwd) as session:
-            session.log().append("opened", opened(session.id, "root", str(cwd), {"sagent": "0.1.0"}))
+            session.log().append(Opened(session.id, "root", str(cwd), {"sagent": "0.1.0"}))
             agent = agent_for(stage, session.log(), cwd, CLAUDE, advised=False)
             for text in prompts:
                 await agent.run(text)
@@ -88,7 +89,7 @@ def rewritten(session: Path, change: Callable[[str, dict], dict]) -> None:
     """A log whose entries were changed, with every id made anew: the chain is whole."""
     file, lines, parent = session / "root.jsonl", [], ""
     for entry in read_log(file):
-        made: Entry = seal(parent, entry.kind, change(entry.kind, json.loads(entry.line)["body"]))
+        made: Entry = seal(parent, Unknown(entry.kind, change(entry.kind, json.loads(entry.line)["body"])))
         lines.append(made.line)
         parent = made.id
     file.write_bytes(b"".join(lines))
@@ -317,7 +318,7 @@ async def test_a_process_that_was_killed_and_one_that_went_on() -> None:
     await actor(two, "end", log=whole).run("a")
     log = MemoryLog()
     for entry in whole.entries():
-        log.append(entry.kind, json.loads(entry.line)["body"])
+        log.append(Unknown(entry.kind, json.loads(entry.line)["body"]))
         if entry.kind == "result":
             break
     done = await played(log)
@@ -463,7 +464,7 @@ async def test_an_agent_that_took_over_a_conversation_and_one_that_lives_on() ->
 async def test_an_answer_as_data_is_compared_but_for_its_schema(tmp_path: Path) -> None:
     async with staged([Turn(text='{"n": 1}'), Turn(text="not data"), Turn(text='{"n": 2}')]) as stage:
         with Session.create(tmp_path, tmp_path) as session:
-            session.log().append("opened", opened(session.id, "root", str(tmp_path), {}))
+            session.log().append(Opened(session.id, "root", str(tmp_path), {}))
             agent = agent_for(stage, session.log(), tmp_path, CLAUDE, advised=False)
             schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
             assert (await agent.run("a", output=schema)).data == {"n": 1}
@@ -480,7 +481,7 @@ async def test_a_copy_that_went_on_has_another_name_in_its_requests(tmp_path: Pa
     model = FAMILIES["responses"]
     async with staged([Turn(text="One."), Turn(text="Two.")]) as stage:
         with Session.create(tmp_path, tmp_path) as session:
-            session.log().append("opened", opened(session.id, "root", str(tmp_path), {}))
+            session.log().append(Opened(session.id, "root", str(tmp_path), {}))
             agent = agent_for(stage, session.log(), tmp_path, model)
             await agent.run("a")
             await agent.aclose()
@@ -499,7 +500,7 @@ async def test_a_process_that_went_on_with_another_model(tmp_path: Path) -> None
     async with staged([Turn(text="One."), Turn(text="Two."), Turn(text="Three.")]) as stage:
         with Session.create(tmp_path, tmp_path) as session:
             log = session.log()
-            log.append("opened", opened(session.id, "root", str(tmp_path), {}))
+            log.append(Opened(session.id, "root", str(tmp_path), {}))
             for model, advised in ((CLAUDE, False), (gpt, False), (CLAUDE, True)):
                 agent = agent_for(stage, log, tmp_path, model, advised=advised)
                 agent.restore(history(log.entries(), log.blobs.get))

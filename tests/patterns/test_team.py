@@ -22,10 +22,12 @@ from sagent.events import Event, Failure, Finished, Result
 from sagent.messages import Image, Thinking, user
 from sagent.model import Delta, ModelLimits, Reply, Request
 from sagent.patterns import Role, Team, TeamResult, sequential
-from sagent.patterns.handoffs import Given, HandOff, RoleReport, Round, Said, digest, last_round
+from sagent.patterns.handoffs import HandOff, RoleReport, Round, digest, last_round
 from sagent.policy import Deny
 from sagent.providers import Anthropic
-from sagent.session.folds import bodies
+from sagent.session.contents import Handoff, HandoffGiven, HandoffSaid
+from sagent.session.entries import read_body
+from sagent.session.folds import contents
 from sagent.session.log import read_log
 from sagent.session.store import Session
 from sagent.session.verify import verify
@@ -163,7 +165,7 @@ async def test_hand_offs_are_in_the_log_with_the_hashes_of_what_was_sent(tmp_pat
         lead = lead_of(crew, log=session.log(), cap="5")
         team = Team(lead, [Role("a", "look"), Role("b", "judge", model="scripted/other", budget_usd=Decimal("0.5"))])
         result = await team.run("The task.")
-        logged = bodies(lead.log.entries(), "handoff")
+        logged = tuple(read_body(each) for each in lead.log.entries() if each.kind == "handoff")
         await lead.aclose()
     assert [(body["from"], body["to"]) for body in logged] == [("", "a"), ("a", "b"), ("b", "")]
     for body, name, model, budget in (
@@ -173,7 +175,7 @@ async def test_hand_offs_are_in_the_log_with_the_hashes_of_what_was_sent(tmp_pat
         given_ = body["given"]
         assert isinstance(given_, dict)
         sent = next(
-            entry.body["parts"][0]["text"]  # type: ignore[index]
+            read_body(entry)["parts"][0]["text"]  # type: ignore[index]
             for entry in read_log(tmp_path / "s" / "root" / f"{name}.jsonl")
             if entry.kind == "message"
         ).partition("Your task:\n")[2]
@@ -514,13 +516,15 @@ def test_finished_is_whoever_has_handed_on_since_they_were_last_given_anything(s
     handoffs: list[HandOff] = []
     last: dict[str, bool] = {}
     for role, well in steps:
-        handoffs.append(HandOff("", role, Said(), Given(f"root/{role}", "0", 1, "m")))
-        handoffs.append(HandOff(role, "", Said(f"root/{role}", "1", 1, None if well else Failure("auth", "no")), None))
+        handoffs.append(HandOff("", role, HandoffSaid(), HandoffGiven(f"root/{role}", "0", 1, "m")))
+        handoffs.append(
+            HandOff(role, "", HandoffSaid(f"root/{role}", "1", 1, None if well else Failure("auth", "no")), None)
+        )
         last[role] = well
     found = Round("task", tuple(handoffs))
     for role in "abc":
         assert (found.finished(role) is not None) == last.get(role, False)
-        handoffs.append(HandOff("", role, Said(), Given(f"root/{role}", "0", 1, "m")))
+        handoffs.append(HandOff("", role, HandoffSaid(), HandoffGiven(f"root/{role}", "0", 1, "m")))
         assert Round("task", tuple(handoffs)).finished(role) is None
 
 
@@ -572,7 +576,7 @@ async def test_cancelling_the_task_ends_the_agents_first() -> None:
 async def test_a_full_disk_does_not_stop_a_team() -> None:
     lead = lead_of(Crew(says))
 
-    def full(kind: str, body: object) -> object:
+    def full(content: object) -> object:
         raise OSError(28, "No space left on device")
 
     lead.log.append = full  # type: ignore[method-assign]
@@ -601,9 +605,8 @@ async def test_as_a_tool_its_roles_work_below_the_agent_that_calls() -> None:
     result = await caller.run("Go.")
     assert result.content == "What b found."
     assert sorted(result.cost.by_agent) == ["root", "root/a", "root/b"]
-    assert [(body["from"], body["to"]) for body in bodies(caller.log.entries(), "handoff")] == [
-        ("", "a"), ("a", "b"), ("b", ""),
-    ]  # fmt: skip
+    handoffs = contents(caller.log.entries(), Handoff)
+    assert [(each.giver, each.taker) for each in handoffs] == [("", "a"), ("a", "b"), ("b", "")]
     assert caller.messages[0].content == "Go."
     await caller.aclose()
 

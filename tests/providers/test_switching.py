@@ -23,6 +23,7 @@ from sagent.messages import Document, Image, Message, Text, Thinking, user
 from sagent.model import Model
 from sagent.peer import Switch
 from sagent.providers import provider_named
+from sagent.session.entries import read_body
 from sagent.session.folds import history, spend
 from sagent.session.store import Session
 from sagent.session.verify import verify
@@ -222,7 +223,8 @@ def check_only_new_things_are_said(stage: Stage) -> None:
     lists = {CLAUDE: "messages", GPT: "input", KIMI: "messages", GEMINI: "contents", LARGE: "messages"}
     for name, member in lists.items():
         bodies = [
-            json.loads(each.body.replace(b',"cache_control":{"type":"ephemeral"}', b"")) for each in stage.bodies[name]
+            json.loads(read_body(each).replace(b',"cache_control":{"type":"ephemeral"}', b""))
+            for each in stage.bodies[name]
         ]
         for before, after in pairwise(bodies):
             said = before[member]
@@ -231,7 +233,7 @@ def check_only_new_things_are_said(stage: Stage) -> None:
 
 def check_money(stage: Stage, ledger: Ledger, entries: object, events: list[Event]) -> None:
     """What is told call by call, what the log says and what the ledger holds are one sum, and the servers' bill."""
-    bills = [entry.body for entry in entries if entry.kind == "spent"]  # type: ignore[attr-defined]
+    bills = [read_body(entry) for entry in entries if entry.kind == "spent"]  # type: ignore[attr-defined]
     assert sum(Decimal(str(bill["usd"])) for bill in bills) == ledger.cost().total > 0
     assert set(ledger.cost().by_model) == set(PATHS)
     whole = [bill for bill in bills if not bill["estimated"]]

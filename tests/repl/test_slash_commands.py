@@ -22,7 +22,7 @@ from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import Opened
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line, plain
-from sagent.session.entries import opened
+from sagent.session import contents
 from sagent.session.folds import title
 from sagent.session.log import MemoryLog
 from sagent.session.store import Session
@@ -304,7 +304,7 @@ async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(tmp_pa
     settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
     session = Session.create(settings.state_dir, tmp_path)
     log = session.log()
-    log.append("opened", opened(session.id, "root", str(tmp_path), {}))
+    log.append(contents.Opened(session.id, "root", str(tmp_path)))
     model = ScriptedModel("The answer.")
     agent = Agent(model, resources=Resources(log=log))
     context = RecordingContext(settings, Opened(agent, PermissionPolicy("edit")))

@@ -13,6 +13,7 @@ from sagent.messages import ToolCall
 from sagent.policy.permissions import PermissionPolicy
 from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import Opened
+from sagent.session.contents import Unknown
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
 from sagent.testing.server import Received, Turn
@@ -95,7 +96,7 @@ def test_escape_leaves_everything_as_it_is(console: Console) -> None:
 
 async def test_without_a_terminal_files_are_wound_back_only_when_that_is_said(tmp_path: Path) -> None:
     log = MemoryLog()
-    log.append("opened", {})
+    log.append(Unknown("opened", {}))
     write = ToolCall("1", "Write", json_freeze_object({"file_path": "new.txt", "content": "new\n"}))
     resources = Resources(log=log, workspace=Workspace(tmp_path))
     agent = Agent(ScriptedModel((write,), "done"), tools=(Write(),), resources=resources)

@@ -7,32 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.lib.json import as_object, canonical_bytes, json_load
-from sagent.rewind.plan import (
+from sagent.rewind.plan import BETWEEN, ELSE, REWIND, Plan, Return, Step, cut_off, plan, settle, since, way_back
+from sagent.session.contents import Spawned, Unknown
+from sagent.session.log import MemoryLog
+from sagent.session.touches import (
     ABSENT,
-    BETWEEN,
     DIRECTORY,
-    ELSE,
     NOT_SEEN,
-    REWIND,
     Omission,
-    Plan,
-    Return,
     Snapshot,
-    Step,
     Touch,
     Touched,
-    cut_off,
-    plan,
-    read_touched,
-    settle,
-    since,
-    touched,
+    decode_touched,
+    encode_touched,
     unknown,
-    way_back,
 )
-from sagent.session.entries import spawned
-from sagent.session.log import MemoryLog
-from sagent.session.segment import blobs_of
 
 PATHS = (
     st.binary(min_size=1, max_size=12).filter(lambda path: b"\0" not in path).map(lambda path: "/" + os.fsdecode(path))
@@ -69,9 +58,9 @@ def ended(call: str, path: str, before: Snapshot, after: Snapshot, **more: objec
     )
 )
 def test_a_body_says_what_was_put_into_it(what: Touched) -> None:
-    body = as_object(json_load(canonical_bytes(touched(what))))
-    assert read_touched(body) == what
-    assert len(list(blobs_of("touched", body))) == sum(
+    body = as_object(json_load(canonical_bytes(encode_touched(what))))
+    assert decode_touched(body) == what
+    assert len(list(what.blobs)) == sum(
         side.kind == "file" for touch in what.files for side in (touch.before, touch.after)
     )
 
@@ -86,7 +75,7 @@ def test_a_body_says_what_was_put_into_it(what: Touched) -> None:
     )
 )
 def test_nothing_that_is_not_understood_is_ever_wound_back(body: object) -> None:
-    what = read_touched(as_object(body))
+    what = decode_touched(as_object(body))
     found = plan([what])
     now = {item.path: item.expected[0] if item.expected else ABSENT for item in found.items}
     for step in settle(found, now)[0]:
@@ -131,12 +120,12 @@ def test_directories_go_in_the_order_in_which_they_can() -> None:
 
 def test_only_what_came_after_counts_whatever_the_branch() -> None:
     log = MemoryLog()
-    first = log.append("opened", {}).id
-    log.append("touched", touched(ended("1", "/a", ABSENT, file("1"))))
-    middle = log.append("label", {}).id
-    log.append("touched", touched(ended("2", "/b", ABSENT, file("1"))))
+    first = log.append(Unknown("opened", {})).id
+    log.append(ended("1", "/a", ABSENT, file("1")))
+    middle = log.append(Unknown("label", {})).id
+    log.append(ended("2", "/b", ABSENT, file("1")))
     log.fork(first)
-    log.append("touched", touched(ended("3", "/c", ABSENT, file("1"))))
+    log.append(ended("3", "/c", ABSENT, file("1")))
 
     def calls(entry: str) -> list[str]:
         return [what.call for what in since(lambda _: log.entries(), "root", entry)]
@@ -153,17 +142,17 @@ def test_only_what_came_after_counts_whatever_the_branch() -> None:
 
 def test_agents_below_count_from_when_they_were_spawned_or_by_the_clock() -> None:
     log = MemoryLog()
-    log.append("opened", {})
+    log.append(Unknown("opened", {}))
     old, new = log.child("root/old"), log.child("root/new")
-    log.append("spawned", spawned("root/old", old.append("opened", {}).id))
-    old.append("touched", touched(ended("before", "/a", ABSENT, file("1"))))
-    point = log.append("label", {}).id
-    log.append("touched", touched(ended("own", "/b", ABSENT, file("1"))))
-    old.append("touched", touched(ended("after", "/a", file("1"), file("2"))))
+    log.append(Spawned("root/old", old.append(Unknown("opened", {})).id))
+    old.append(ended("before", "/a", ABSENT, file("1")))
+    point = log.append(Unknown("label", {})).id
+    log.append(ended("own", "/b", ABSENT, file("1")))
+    old.append(ended("after", "/a", file("1"), file("2")))
     below = log.child("root/new/deep")
-    log.append("spawned", spawned("root/new", new.append("opened", {}).id))
-    new.append("spawned", spawned("root/new/deep", below.append("opened", {}).id))
-    below.append("touched", touched(ended("deep", "/c", ABSENT, file("1"))))
+    log.append(Spawned("root/new", new.append(Unknown("opened", {})).id))
+    new.append(Spawned("root/new/deep", below.append(Unknown("opened", {})).id))
+    below.append(ended("deep", "/c", ABSENT, file("1")))
     logs = {"root": log, "root/old": old, "root/new": new, "root/new/deep": below}
     found = since(lambda agent: logs[agent].entries(), "root", point)
     assert [what.call for what in found] == ["own", "after", "deep"]
@@ -171,32 +160,32 @@ def test_agents_below_count_from_when_they_were_spawned_or_by_the_clock() -> Non
 
 def test_what_a_killed_process_left_open_is_closed() -> None:
     log = MemoryLog()
-    log.append("touched", touched(Touched("1", "Bash", False, trees=("/work",))))
-    log.append("touched", touched(Touched("2", "Bash", False, trees=("/work",))))
-    log.append("touched", touched(Touched("2", "Bash", True)))
+    log.append(Touched("1", "Bash", False, trees=("/work",)))
+    log.append(Touched("2", "Bash", False, trees=("/work",)))
+    log.append(Touched("2", "Bash", True))
     (left,) = cut_off(log.entries())
     assert (left.call, left.ended, left.omitted) == ("1", True, (Omission("/work", NOT_SEEN),))
-    log.append("touched", touched(left))
+    log.append(left)
     assert list(cut_off(log.entries())) == []
     assert since(lambda _: log.entries(), "root", log.head) == ()
 
 
 def test_the_way_back_is_there_until_something_is_said() -> None:
     log = MemoryLog()
-    log.append("opened", {})
-    first = log.append("label", {}).id
-    last = log.append("label", {}).id
+    log.append(Unknown("opened", {}))
+    first = log.append(Unknown("label", {})).id
+    last = log.append(Unknown("label", {})).id
     assert way_back(log.entries()) is None
-    log.append("touched", touched(Touched("rewind-1", REWIND, False)))
-    log.append("touched", touched(Touched("rewind-1", REWIND, True)))
+    log.append(Touched("rewind-1", REWIND, False))
+    log.append(Touched("rewind-1", REWIND, True))
     found = way_back(log.entries())
     assert found is not None
     assert (found.files, found.conversation) == (last, "")
     left = log.head
     forked = log.fork(first).id
-    log.append("touched", touched(Touched("rewind-2", REWIND, False)))
+    log.append(Touched("rewind-2", REWIND, False))
     found = way_back(log.entries())
     assert isinstance(found, Return)
     assert (found.files, found.conversation) == (forked, left)
-    log.append("message", {})
+    log.append(Unknown("message", {}))
     assert way_back(log.entries()) is None

@@ -24,12 +24,14 @@ from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.lib.names import quote_path
 from sagent.messages import ToolCall
-from sagent.rewind.plan import ABSENT, BETWEEN, ELSE, NOT_SEEN, Touched, read_touched
+from sagent.rewind.plan import BETWEEN, ELSE
 from sagent.rewind.recorder import only_looks
 from sagent.rewind.restore import FileChanges
-from sagent.session.entries import opened
+from sagent.session.contents import Opened, Unknown
+from sagent.session.folds import contents
 from sagent.session.log import Log, MemoryLog
 from sagent.session.store import Session, copy
+from sagent.session.touches import ABSENT, NOT_SEEN, Touched
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext, Workspace
@@ -109,7 +111,7 @@ def desk_of(cwd: Path, log: Log, *more: object) -> Rig:
 @asynccontextmanager
 async def at_work(cwd: Path, *more: object) -> AsyncIterator[Rig]:
     log = MemoryLog()
-    log.append("opened", opened(log.session_id, "root", str(cwd), {}))
+    log.append(Opened(log.session_id, "root", str(cwd), {}))
     rig = desk_of(cwd, log, *more)
     try:
         yield rig
@@ -197,7 +199,7 @@ async def test_what_a_preview_tells(plain: Path) -> None:
 
 async def test_a_session_with_checkpoints_verifies_and_its_blobs_are_accounted_for(plain: Path, tmp_path: Path) -> None:
     with Session.create(tmp_path / "state", plain) as session:
-        session.log().append("opened", opened(session.id, "root", str(plain), {}))
+        session.log().append(Opened(session.id, "root", str(plain), {}))
         rig = desk_of(plain, session.log())
         point = await rig.write("a.txt", "changed by a tool\n")
         await rig.run("echo changed by a command > below/b.txt")
@@ -293,7 +295,7 @@ async def test_a_file_that_is_called_like_a_log_makes_no_session(where: str, req
     (cwd / "root.jsonl").write_text('{"id":"data of somebody\'s own"}\n')
     before = tree(cwd)
     with Session.create_at(cwd / "another") as other:
-        other.log().append("opened", opened(other.id, "root", str(cwd), {}))
+        other.log().append(Opened(other.id, "root", str(cwd), {}))
         with Session.create_at(cwd / "empty"):
             async with at_work(cwd) as rig:
                 point = await rig.run("echo more >> a.txt; echo x >> root.jsonl; echo x >> another/root.jsonl")
@@ -433,7 +435,7 @@ async def test_what_is_held_in_memory_has_a_limit(plain: Path, monkeypatch: pyte
 
 
 def touched_entries(agent: Agent) -> list[Touched]:
-    return [read_touched(entry.body) for entry in agent.log.entries() if entry.kind == "touched"]
+    return list(contents(agent.log.entries(), Touched))
 
 
 async def test_what_only_looks_costs_nothing(repository: Path) -> None:
@@ -530,7 +532,7 @@ async def test_odd_names(where: str, request: pytest.FixtureRequest, tmp_path: P
     (cwd / "link").symlink_to(ODD[3])
     before = tree(cwd)
     with Session.create(tmp_path / "state", cwd) as session:
-        session.log().append("opened", opened(session.id, "root", str(cwd), {}))
+        session.log().append(Opened(session.id, "root", str(cwd), {}))
         rig = desk_of(cwd, session.log())
         point = await rig.run('rm link; for f in *; do [ -f "$f" ] && echo x > "./$f" && mv -- "$f" "./$f.moved"; done')
         after, tip = tree(cwd), rig.agent.log.head
@@ -629,7 +631,7 @@ async def test_what_children_did_is_wound_back_too(plain: Path) -> None:
     log = MemoryLog()
     agent = root_of(model, log=log, workspace=Workspace(plain))
     agent._state.tools = {**agent._state.tools, "Write": Write(), "Bash": Bash()}
-    log.append("opened", {})
+    log.append(Unknown("opened", {}))
     start = log.head
     await agent.run("first")
     middle = log.head
@@ -647,7 +649,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
-from test_checkpoints import desk_of, opened
+from test_checkpoints import desk_of
 from sagent.session.store import Session
 from sagent.tool import Effect
 from sagent.lib.json import json_freeze_object
@@ -677,7 +679,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("kind", ["write", "execute"])
 async def test_a_process_that_was_killed_leaves_an_honest_record(kind: str, plain: Path, tmp_path: Path) -> None:
     with Session.create(tmp_path / "state", plain) as session:
-        session.log().append("opened", opened(session.id, "root", str(plain), {}))
+        session.log().append(Opened(session.id, "root", str(plain), {}))
         point = session.log().head
     argv = [
         sys.executable,
@@ -710,7 +712,7 @@ async def test_a_process_that_was_killed_leaves_an_honest_record(kind: str, plai
 
 async def test_a_copy_of_a_session_winds_the_same_files_back(plain: Path, tmp_path: Path) -> None:
     with Session.create(tmp_path / "state", plain) as session:
-        session.log().append("opened", opened(session.id, "root", str(plain), {}))
+        session.log().append(Opened(session.id, "root", str(plain), {}))
         rig = desk_of(plain, session.log())
         point = await rig.run("echo x > a.txt")
         await rig.agent.aclose()

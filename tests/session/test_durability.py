@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.session.entries import read_body
 from sagent.session.folds import spend
 from sagent.session.log import read_log
 from sagent.session.names import agent_of
@@ -146,12 +147,12 @@ def check_logged(session: Path, told: Told) -> None:
     assert len(torn) <= len(log_files(session))
     found = {agent_of(session, file): list(read_log(file)) for file in log_files(session)}
     for agent, messages in told.messages.items():
-        logged = iter(essence(entry.body) for entry in found[agent] if entry.kind == "message")
+        logged = iter(essence(read_body(entry)) for entry in found[agent] if entry.kind == "message")
         for message in messages:
             assert message in logged, f"{agent} was told to have {message!r}, and its log has not"
     for agent, calls in told.results.items():
         results = {
-            as_str(as_object(entry.body.get("result")).get("call_id"))
+            as_str(as_object(read_body(entry).get("result")).get("call_id"))
             for entry in found[agent]
             if entry.kind == "result"
         }

@@ -14,10 +14,13 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.session.blobs import BlobDirectory
-from sagent.session.entries import Entry, compacted
-from sagent.session.folds import bodies, branch, history, last_job, lost_jobs, points, spend, title, unread
+from sagent.session.contents import Compacted, MessageEntry, Unknown
+from sagent.session.entries import Entry, read_body
+from sagent.session.folds import branch, history, last_job, lost_jobs, points, spend, title, unread
 from sagent.session.log import FileLog, MemoryLog, read_contents, read_log
 from sagent.session.store import Session
+from sagent.session.stored import StoredMessage
+from sagent.session.table import encode
 from sagent.session.view import LogView, MemoryLogView
 
 STEPS = st.lists(
@@ -40,7 +43,7 @@ def play(log: FileLog, steps: list[tuple[str, int]]) -> None:
     ids: list[str] = []
 
     def add(kind: str, body: object) -> None:
-        ids.append(log.append(kind, body).id)  # type: ignore[arg-type]
+        ids.append(log.append(Unknown(kind, body)).id)  # type: ignore[arg-type]
 
     for serial, (what, number) in enumerate(steps):
         match what:
@@ -57,10 +60,10 @@ def play(log: FileLog, steps: list[tuple[str, int]]) -> None:
                     result = ToolResult(call.id, (Text(f"result {serial} of {call.id}"),))
                     add("result", {"result": encode_result_part(result, None), "seconds": 0.1})
             case "compact":
-                kept = [place for place in range(12) if number >> place % 5 & 1]
-                stubs = [(place, call.id, "stub") for place in range(6) for call in asked]
+                kept = tuple(place for place in range(12) if number >> place % 5 & 1)
+                stubs = tuple((place, call.id, "stub") for place in range(6) for call in asked)
                 summary = (min(number % 3, len(kept)), f"summary {serial}") if number % 2 else None
-                add("compacted", compacted(stubs, 9, 5, "full", kept=kept if number % 4 else None, summary=summary))
+                add(*encode(Compacted(stubs, 9, 5, "full", kept if number % 4 else None, summary)))
             case "receive":
                 add("received", {"message": encode_message(user(f"letter {serial}"), None), "moment": "next"})
                 if number:
@@ -99,7 +102,7 @@ def _folds(entries: list[Entry] | LogView) -> tuple[object, ...]:
 
     return (
         history(entries, fetch), points(entries), unread(entries, fetch), spend(entries), title(entries),
-        lost_jobs(entries), last_job(entries), bodies(entries, "job"),
+        lost_jobs(entries), last_job(entries), tuple(read_body(each) for each in entries if each.kind == "job"),
     )  # fmt: skip
 
 
@@ -107,13 +110,13 @@ def test_a_history_is_that_of_the_messages_one_by_one(tmp_path: Path) -> None:
     """What gave way is not read, and what is left is as if it had been."""
     log = FileLog(tmp_path, blobs=BlobDirectory())
     call, other = ToolCall("1", "Read"), ToolCall("2", "Bash", JsonObject({"command": "ls"}))
-    log.append("message", {"role": "of another version", "parts": []})  # cannot be read, and need not be
-    log.append("message", encode_message(user("go"), None))
-    log.append("message", encode_message(assistant("", call, other, stop="tool_use"), None))
+    log.append(Unknown("message", {"role": "of another version", "parts": []}))  # cannot be read, and need not be
+    log.append(MessageEntry(StoredMessage.of(user("go"), None)))
+    log.append(MessageEntry(StoredMessage.of(assistant("", call, other, stop="tool_use"), None)))
     for each in (other, call):
         found = ToolResult(each.id, (Text(f"found by {each.id}"),))
-        log.append("result", {"result": encode_result_part(found, None), "seconds": 0.1})
-    log.append("compacted", compacted([(3, "1", "gone")], 9, 5, "full", kept=[1, 2, 3], summary=(1, "so far")))
+        log.append(Unknown("result", {"result": encode_result_part(found, None), "seconds": 0.1}))
+    log.append(Compacted([(3, "1", "gone")], 9, 5, "full", kept=[1, 2, 3], summary=(1, "so far")))
     results = Message("user", (ToolResult("1", (Text("gone"),)), ToolResult("2", (Text("found by 2"),))))
     assert history(log.contents(), lambda _: None) == (
         user("go"), user("so far", sender="sagent"), assistant("", call, other, stop="tool_use"), results,
@@ -123,9 +126,9 @@ def test_a_history_is_that_of_the_messages_one_by_one(tmp_path: Path) -> None:
 
 def test_contents_are_those_there_were_when_they_were_asked_for(tmp_path: Path) -> None:
     for log in (FileLog(tmp_path, blobs=BlobDirectory()), MemoryLog()):
-        first = log.append("message", {"n": 1})
+        first = log.append(Unknown("message", {"n": 1}))
         contents = log.contents()
-        log.append("message", {"n": 2})
+        log.append(Unknown("message", {"n": 2}))
         log.fork(first.id)
         assert list(contents) == list(contents.branch()) == [first]
         assert len(list(log.contents())) == 3
@@ -135,7 +138,7 @@ def test_contents_are_those_there_were_when_they_were_asked_for(tmp_path: Path) 
 def test_contents_that_were_changed_meanwhile_are_refused(tmp_path: Path) -> None:
     log = FileLog(tmp_path, blobs=BlobDirectory())
     for number in range(3):
-        log.append("message", {"n": number})
+        log.append(Unknown("message", {"n": number}))
     contents = log.contents()
     log.file.write_bytes(log.file.read_bytes().replace(b'"n":1', b'"n":7'))
     with pytest.raises(SessionCorrupt, match=r"root\.jsonl, line 2: "):
@@ -153,17 +156,17 @@ def long_log(session: Path, entries: int) -> int:
         live = 0
         for number in range(entries // 4):
             call = ToolCall(f"c{number}", "Bash", JsonObject({"command": f"pytest tests/test_{number}.py"}))
-            log.append("message", encode_message(assistant("x" * 300, call, stop="tool_use"), None))
-            log.append("spent", {"agent": "root", "role": "executor", "usd": "0.01", "usage": {"input": 9}})
+            log.append(MessageEntry(StoredMessage.of(assistant("x" * 300, call, stop="tool_use"), None)))
+            log.append(Unknown("spent", {"agent": "root", "role": "executor", "usd": "0.01", "usage": {"input": 9}}))
             answer = ToolResult(call.id, (Text("y" * 900),))
-            log.append("result", {"result": encode_result_part(answer, None), "seconds": 1.0})
+            log.append(Unknown("result", {"result": encode_result_part(answer, None), "seconds": 1.0}))
             live += 2
             if live > 200:
-                kept = range(live - 20, live)
-                log.append("compacted", compacted((), 9, 5, "full", kept=kept, summary=(0, "so far")))
+                kept = tuple(range(live - 20, live))
+                log.append(Compacted((), 9, 5, "full", kept=kept, summary=(0, "so far")))
                 live = 21
             else:
-                log.append("notice", {"text": "n"})
+                log.append(Unknown("notice", {"text": "n"}))
         return log.file.stat().st_size
 
 

@@ -13,11 +13,11 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.events import Advice, AdviceStatus
 from sagent.providers import Anthropic
-from sagent.session.entries import spent
-from sagent.session.folds import bodies
+from sagent.session.contents import AdviceRated, ChargeEntry, Unknown
+from sagent.session.folds import contents
 from sagent.session.log import MemoryLog
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Step, Turn, Usage
-from sagent.transcript.advice import Review, last_answer, rating, review
+from sagent.transcript.advice import Review, last_answer, review
 from sagent.usage import Charge
 from sagent.usage import Usage as Tokens
 
@@ -28,18 +28,18 @@ def note(log: MemoryLog, advisor: str = "advisor", status: AdviceStatus = "answe
     """Log a consultation as the engine does."""
     members = {"trigger": "asked", **told}
     advice = Advice(advisor, f"openai/{advisor}", status=status, **members)  # type: ignore[arg-type]
-    return log.append("advice", {**show_advice(advice), "usd": "0"}).id
+    return log.append(Unknown("advice", {**show_advice(advice), "usd": "0"})).id
 
 
 def became(log: MemoryLog, of: str, outcome: str, advisor: str = "advisor", reason: str = "") -> None:
     """Log what became of it."""
-    log.append("advice", {"advisor": advisor, "of": of, "outcome": outcome, "reason": reason})
+    log.append(Unknown("advice", {"advisor": advisor, "of": of, "outcome": outcome, "reason": reason}))
 
 
 def bill(log: MemoryLog, role: str, usd: str | None, usage: Tokens = Tokens(input=10, output=2)) -> None:  # noqa: B008
     """Log a charge."""
     price = None if usd is None else Decimal(usd)
-    log.append("spent", spent(Charge("m", usage, usd=price, role=role, provider="openai", agent=log.agent)))
+    log.append(ChargeEntry(Charge("m", usage, usd=price, role=role, provider="openai", agent=log.agent)))
 
 
 def of(log: MemoryLog) -> Review:
@@ -107,9 +107,9 @@ def test_each_advisor_and_each_agent_of_the_tree_counts() -> None:
     child, adviser = root.child("root/review"), root.child("root/advisor-critic")
     for log, role in ((root, "executor"), (child, "executor"), (adviser, "advisor:critic")):
         for _ in range(2):
-            log.append("request", {"model": "m"})
+            log.append(Unknown("request", {"model": "m"}))
             bill(log, role, "0.01")
-    root.append("request", {"model": "m", "role": "advisor:advisor"})
+    root.append(Unknown("request", {"model": "m", "role": "advisor:advisor"}))
     bill(root, "advisor:advisor", "0.02")
     note(root)
     became(child, note(child, "critic"), "followed", "critic")
@@ -126,9 +126,9 @@ def test_a_rating_is_of_the_last_answer_of_its_advisor() -> None:
     note(log, "critic")
     note(log)
     note(log, status="failed")
-    log.append("advice", rating("advisor", 1))
-    log.append("advice", rating("critic", -1))
-    log.append("advice", rating("critic", -1))
+    log.append(AdviceRated("advisor", 1))
+    log.append(AdviceRated("critic", -1))
+    log.append(AdviceRated("critic", -1))
     found = of(log)
     assert [one.rated for one in found.consultations] == [-2, 1, 0]
     critic = found.standings["critic"]
@@ -154,7 +154,7 @@ def test_a_rating_is_of_the_last_answer_of_its_advisor() -> None:
 def test_no_body_is_too_odd(found: list[dict[str, object]]) -> None:
     log = MemoryLog()
     for body in found:
-        log.append("advice", body)
+        log.append(Unknown("advice", body))
     seen = of(log)
     assert len(seen.consultations) <= len(found)
     assert all(standing.tally.calls >= standing.tally.answered for standing in seen.standings.values())
@@ -201,4 +201,4 @@ async def test_it_is_what_the_session_itself_counted() -> None:
     assert tally["advisor"].failed >= 1
     assert found.turns == sum(request.json["model"] != ADVISOR for request in server.requests)
     assert result.cost.advisor > 0
-    assert bodies(entries, "advice")[-1] == rating("advisor", 1)
+    assert contents(entries, AdviceRated)[-1] == AdviceRated("advisor", 1)

@@ -15,14 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from sagent.codec import encode_message
 from sagent.lib.json import as_object, as_str
 from sagent.messages import user
 from sagent.session import entries as entries_module
+from sagent.session.contents import MessageEntry, Unknown
+from sagent.session.entries import read_body
 from sagent.session.folds import history, points
 from sagent.session.log import read_log
 from sagent.session.retention import glance, glances
 from sagent.session.store import Session, latest, log_files, sessions, summarize
+from sagent.session.stored import StoredMessage
 from sagent.session.verify import verify
 from sagent.testing.server import Call, FakeProviderServer, Received, Script, Step, Turn
 
@@ -136,7 +138,7 @@ def test_a_disk_that_fills_up_is_told_once_and_keeps_what_was_told(place: Place)
     proof = verify(session)
     assert proof.problems == ()
     logged = {
-        as_str(as_object(entry.body.get("result")).get("call_id"))
+        as_str(as_object(read_body(entry).get("result")).get("call_id"))
         for entry in read_log(session / "root.jsonl")
         if entry.kind == "result"
     }
@@ -214,12 +216,12 @@ def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(entries_module, "datetime", Backwards)
     with Session.create(tmp_path / "state", tmp_path) as session:
         log = session.log()
-        first = log.append("message", encode_message(user("first"), None))
-        log.append("message", encode_message(user("second"), None))
-        log.child("root/a").append("opened", {})
-        log.append("spawned", {"agent": "root/a", "entry": log.child("root/a").head})
+        first = log.append(MessageEntry(StoredMessage.of(user("first"), None)))
+        log.append(MessageEntry(StoredMessage.of(user("second"), None)))
+        log.child("root/a").append(Unknown("opened", {}))
+        log.append(Unknown("spawned", {"agent": "root/a", "entry": log.child("root/a").head}))
     with Session.open(session.path) as again:
-        last = again.log().append("message", encode_message(user("third"), None))
+        last = again.log().append(MessageEntry(StoredMessage.of(user("third"), None)))
         assert last.at < first.at
         assert [message.content for message in history(again.log().contents(), again.log().blobs.get)] == [
             "first", "second", "third",
@@ -235,7 +237,7 @@ def test_the_last_session_is_the_last_one_opened_where_the_clock_was_set_back(tm
     made: list[Path] = []
     for number in range(3):
         with Session.create(state, tmp_path) as session:
-            session.log().append("message", encode_message(user(f"{number}"), None))
+            session.log().append(MessageEntry(StoredMessage.of(user(f"{number}"), None)))
         made.append(session.path)
         os.utime(session.path / "root.jsonl", (1e9 + number, 1e9 + number))
     assert latest(state, tmp_path) == made[2]

@@ -4,17 +4,19 @@ from decimal import Decimal
 
 import pytest
 
-from sagent.codec import encode_message, encode_result_part
+from sagent.codec import encode_result_part
 from sagent.errors import SessionCorrupt
 from sagent.messages import Image, Message, Text, ToolCall, ToolResult, assistant, user
-from sagent.session.entries import compacted, label, opened, read_spent, spent
+from sagent.session.contents import ChargeEntry, Compacted, Label, MessageEntry, Opened, Unknown
 from sagent.session.folds import branch, charges, counts, history, origin, spend, title
 from sagent.session.log import MemoryLog
+from sagent.session.stored import StoredMessage
+from sagent.session.table import decode
 from sagent.usage import Charge, Usage
 
 
 def say(log: MemoryLog, message: Message) -> None:
-    log.append("message", encode_message(message, lambda data: log.blobs.put(data).name))
+    log.append(MessageEntry(StoredMessage.of(message, lambda data: log.blobs.put(data).name)))
 
 
 @pytest.fixture
@@ -34,12 +36,12 @@ def test_history_is_what_was_said(log: MemoryLog):
         assistant("hm", stop="interrupted"),
         user("on", sender="job:1"),
     )
-    log.append("opened", opened(log.session_id, "root", "/", {}))
+    log.append(Opened(log.session_id, "root", "/", {}))
     for message in said:
         if message.results:
             body = encode_result_part(result, lambda data: log.blobs.put(data).name)
-            log.append("result", {"result": body, "seconds": 1.5})
-        log.append("invented_later", {"x": 1})
+            log.append(Unknown("result", {"result": body, "seconds": 1.5}))
+        log.append(Unknown("invented_later", {"x": 1}))
         say(log, message)
     assert history(log.entries(), log.blobs.get) == said
 
@@ -55,14 +57,14 @@ def test_history_follows_the_branch_taken(log: MemoryLog):
 
 def test_a_result_nobody_asked_for_is_left_out(log: MemoryLog):
     say(log, user("go"))
-    log.append("result", {"result": encode_result_part(ToolResult("9", ()), None)})
+    log.append(Unknown("result", {"result": encode_result_part(ToolResult("9", ()), None)}))
     assert history(log.entries(), log.blobs.get) == (user("go"),)
 
 
 @pytest.mark.parametrize(("kind", "body"), [("message", {"role": "oracle"}), ("result", {"result": {"call_id": 1}})])
 def test_a_message_of_another_version_is_an_error_that_names_it(log: MemoryLog, kind: str, body: dict[str, object]):
     say(log, assistant("", ToolCall("", "Read")))
-    entry = log.append(kind, body)
+    entry = log.append(Unknown(kind, body))
     with pytest.raises(SessionCorrupt, match=entry.id):
         history(log.entries(), log.blobs.get)
 
@@ -81,18 +83,17 @@ def test_a_charge_survives_to_the_last_digit(log: MemoryLog):
         Charge("n", Usage(), "", None, estimated=True, role="advisor:x", provider="p", agent="root/a"),
     ]
     for bill in every:
-        log.append("spent", spent(bill))
+        log.append(ChargeEntry(bill))
     assert list(charges(log.entries())) == every
-    assert read_spent({}) == Charge("", Usage(), role="", provider="", agent="")
+    assert decode("spent", {}) == ChargeEntry(Charge("", Usage()))
 
 
 def test_spend_is_summed_by_role_model_and_agent(log: MemoryLog):
     def charge(agent: str, role: str, model: str, usd: str | None) -> None:
         log.append(
-            "spent",
-            spent(
+            ChargeEntry(
                 Charge(model, Usage(input=1), usd=Decimal(usd) if usd else None, role=role, provider="p", agent=agent)
-            ),
+            )
         )
 
     charge("root", "executor", "m", "0.1")
@@ -123,8 +124,8 @@ def test_a_title_is_the_first_prompt_unless_a_person_gave_one(log: MemoryLog):
     say(log, user("and then"))
     assert title(log.entries()) == "fix the tests"
     assert title(log.entries(), 8) == "fix the…"
-    log.append("label", label("better"))
-    log.append("label", label("best"))
+    log.append(Label("better"))
+    log.append(Label("best"))
     say(log, user("more"))
     assert title(log.entries()) == "best"
 
@@ -133,17 +134,17 @@ def test_an_empty_log_folds_to_nothing(log: MemoryLog):
     assert branch(log.entries()) == ()
     assert history(log.entries(), log.blobs.get) == ()
     assert spend(log.entries()).cost().total == 0
-    assert (counts(log.entries()), origin(log.entries())) == ({}, {})
+    assert (counts(log.entries()), origin(log.entries())) == ({}, Opened())
     with pytest.raises(ValueError, match="no entry"):
         branch(log.entries(), "0" * 64)
 
 
 def test_counts_and_origin(log: MemoryLog):
-    log.append("opened", opened("s", "root", "/work", {"git": {"commit": "abc", "dirty": True}}))
+    log.append(Opened("s", "root", "/work", {"git": {"commit": "abc", "dirty": True}}))
     say(log, user("a"))
     say(log, user("b"))
     assert counts(log.entries()) == {"opened": 1, "message": 2}
-    assert origin(log.entries())["environment"] == {"git": {"commit": "abc", "dirty": True}}
+    assert origin(log.entries()).environment == {"git": {"commit": "abc", "dirty": True}}
 
 
 def test_stubs_take_the_place_of_results_and_nothing_else(log: MemoryLog):
@@ -152,8 +153,8 @@ def test_stubs_take_the_place_of_results_and_nothing_else(log: MemoryLog):
     say(log, assistant("", call, other, stop="tool_use"))
     results = [ToolResult("1", (Text("long"), Image("image/png", b"x")), is_error=True), ToolResult("2", (Text("b"),))]
     for result in results:  # the message that carries them was not logged when the context was shrunk
-        log.append("result", {"result": encode_result_part(result, lambda data: log.blobs.put(data).name)})
-    log.append("compacted", compacted([(2, "1", "stub"), (9, "1", "no such message")], 900, 100, "overflow"))
+        log.append(Unknown("result", {"result": encode_result_part(result, lambda data: log.blobs.put(data).name)}))
+    log.append(Compacted([(2, "1", "stub"), (9, "1", "no such message")], 900, 100, "overflow"))
     say(log, assistant("done"))
     assert history(log.entries(), log.blobs.get) == (
         user("go"),
@@ -167,7 +168,7 @@ def test_a_branch_before_the_stubs_has_the_whole(log: MemoryLog):
     say(log, assistant("", ToolCall("1", "Read"), stop="tool_use"))
     say(log, Message("user", (ToolResult("1", (Text("whole"),)),)))
     fork = log.head
-    log.append("compacted", compacted([(1, "1", "stub")], 2, 1, "overflow"))
+    log.append(Compacted([(1, "1", "stub")], 2, 1, "overflow"))
     assert history(log.entries(), log.blobs.get)[1].results[0].text == "stub"
     log.fork(fork)
     assert history(log.entries(), log.blobs.get)[1].results[0].text == "whole"

@@ -14,15 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.codec import encode_message
 from sagent.errors import SessionCorrupt
 from sagent.lib.json import canonical_bytes, json_freeze, sha256_hex
 from sagent.messages import ToolCall, ToolResult, assistant, user
 from sagent.session.blobs import BlobDirectory
-from sagent.session.entries import opened, spent
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Unknown
+from sagent.session.entries import read_body
 from sagent.session.folds import history
 from sagent.session.log import FileLog, read_log
 from sagent.session.store import Session
+from sagent.session.stored import StoredMessage
 from sagent.usage import Charge, Usage
 
 
@@ -35,17 +36,17 @@ def session(tmp_path: Path) -> Path:
     """A session with a small log."""
     with Session.create_at(tmp_path / "session") as made:
         log = made.log()
-        log.append("opened", opened(made.id, "root", "/work", {"python": "3"}))
-        log.append("message", encode_message(user("say \u201chello\u201d\n\t\u00e9"), None))
+        log.append(Opened(made.id, "root", "/work", {"python": "3"}))
+        log.append(MessageEntry(StoredMessage.of(user("say \u201chello\u201d\n\t\u00e9"), None)))
         call = ToolCall("1", "Read", json_freeze({"n": [1, 2.5, None, True]}))  # pyright: ignore[reportArgumentType]
-        log.append("message", encode_message(assistant("", call, stop="tool_use"), None))
-        log.append("spent", spent(Charge("b", Usage(1, 2), role="executor", provider="a", agent="root")))
+        log.append(MessageEntry(StoredMessage.of(assistant("", call, stop="tool_use"), None)))
+        log.append(ChargeEntry(Charge("b", Usage(1, 2), role="executor", provider="a", agent="root")))
     return made.path
 
 
 def test_files_are_for_their_owner_alone(tmp_path: Path):
     with Session.create(tmp_path / "state", tmp_path) as session:
-        session.log("root/review").append("opened", {})
+        session.log("root/review").append(Unknown("opened", {}))
         session.log().blobs.put(b"x")
         adopted = session.log().blobs.scratch()
         adopted.write_bytes(b"y")
@@ -59,8 +60,8 @@ def test_files_are_for_their_owner_alone(tmp_path: Path):
 
 def test_each_agent_has_a_file(tmp_path: Path):
     with Session.create_at(tmp_path / "s") as session:
-        session.log().child("root/review/2").append("opened", {})
-        session.log("root/review/2").append("notice", {})
+        session.log().child("root/review/2").append(Unknown("opened", {}))
+        session.log("root/review/2").append(Unknown("notice", {}))
     assert len(list(read_log(tmp_path / "s" / "root" / "review" / "2.jsonl"))) == 2
     assert (tmp_path / "s" / "root.jsonl").read_bytes() == b""
 
@@ -88,7 +89,7 @@ def test_a_log_cut_at_any_byte_loses_only_its_torn_tail(session: Path):
         assert log.torn == cut - ends[complete]
         assert log.head == (entries[complete - 1].id if complete else "")
         assert file.stat().st_size == ends[complete]
-        new = log.append("message", encode_message(user("on"), None))
+        new = log.append(MessageEntry(StoredMessage.of(user("on"), None)))
         assert list(log.entries()) == [*entries[:complete], new]
         assert history(log.entries(), log.blobs.get)[-1] == user("on")
         log.close()
@@ -149,9 +150,9 @@ def test_whole_lines_cannot_be_moved_unseen(session: Path, edit: Callable[[list[
 def test_the_last_line_of_an_abandoned_branch_cannot_be_dropped_unseen(session: Path):
     log = open_log(session)
     first = next(log.entries())
-    log.append("message", encode_message(user("left behind"), None))
+    log.append(MessageEntry(StoredMessage.of(user("left behind"), None)))
     log.fork(first.id)
-    log.append("message", encode_message(user("taken up"), None))
+    log.append(MessageEntry(StoredMessage.of(user("taken up"), None)))
     log.close()
     lines = log.file.read_bytes().splitlines(keepends=True)
     log.file.write_bytes(b"".join(line for line in lines if b"left behind" not in line))
@@ -187,7 +188,7 @@ def test_what_is_appended_is_there_after_reopening(steps: list[tuple[str, dict[s
         log = open_log(Path(directory))
         entries: list[object] = []
         for kind, body, reopen in steps:
-            entries.append(log.append(kind, body))
+            entries.append(log.append(Unknown(kind, body)))
             if reopen:
                 head = log.head
                 log.close()
@@ -195,20 +196,21 @@ def test_what_is_appended_is_there_after_reopening(steps: list[tuple[str, dict[s
                 assert (log.head, log.torn) == (head, 0)
         found = list(log.entries())
         assert found == entries
-        assert [(entry.kind, entry.body) for entry in found] == [(kind, body) for kind, body, _ in steps]
+        assert [(entry.kind, read_body(entry)) for entry in found] == [(kind, body) for kind, body, _ in steps]
         log.close()
 
 
 WRITER = """
 import sys
 from pathlib import Path
+from sagent.session.contents import Unknown
 from sagent.session.store import Session
 
 with Session.open(Path(sys.argv[1])) as session:
     log = session.log()
     number = sum(1 for entry in log.entries() if entry.kind == "message")
     while True:
-        entry = log.append("message", {"number": number, "padding": "x" * (number * 7919 % 3000)})
+        entry = log.append(Unknown("message", {"number": number, "padding": "x" * (number * 7919 % 3000)}))
         sys.stdout.write(f"{number} {entry.id}\\n")
         sys.stdout.flush()
         number += 1
@@ -227,7 +229,7 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path: Path):
             writer.send_signal(signal.SIGKILL)
             acknowledged += [line.decode() for line in writer.stdout if line.endswith(b"\n")]
         with Session.open(tmp_path / "s") as session:
-            found = [f"{entry.body['number']} {entry.id}\n" for entry in session.log().entries()]
+            found = [f"{read_body(entry)['number']} {entry.id}\n" for entry in session.log().entries()]
         assert found[: len(acknowledged)] == acknowledged
         assert len(found) <= len(acknowledged) + 1  # one may have been written and not yet told
         acknowledged = found
@@ -236,16 +238,17 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path: Path):
 FULL_DISK = """
 import os, resource, sys
 from pathlib import Path
+from sagent.session.contents import Unknown
 from sagent.session.store import Session
 
 with Session.open(Path(sys.argv[1])) as session:
     log = session.log()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2500, hard))
-    written = [log.append("message", {"n": 0}).id]
+    written = [log.append(Unknown("message", {"n": 0})).id]
     try:
         while True:
-            written.append(log.append("message", {"padding": "x" * 300}).id)
+            written.append(log.append(Unknown("message", {"padding": "x" * 300})).id)
     except OSError as error:
         print(type(error).__name__, error.strerror)
     size = log.file.stat().st_size
@@ -257,9 +260,9 @@ with Session.open(Path(sys.argv[1])) as session:
         assert not list(log.file.parent.joinpath("blobs").iterdir())
     else:
         raise AssertionError("the blob was kept")
-    small = log.append("message", {"n": 1})  # there is room for a small one
+    small = log.append(Unknown("message", {"n": 1}))  # there is room for a small one
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    last = log.append("message", {"padding": "x" * 3000})
+    last = log.append(Unknown("message", {"padding": "x" * 3000}))
     assert [entry.id for entry in log.entries()] == [*written, small.id, last.id]
 """
 
@@ -285,9 +288,9 @@ def test_an_interrupt_in_the_middle_of_an_append_leaves_no_trace(session: Path, 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            log.append("message", {})
+            log.append(Unknown("message", {}))
     assert log.head == head
-    assert log.append("message", {}).parent == head
+    assert log.append(Unknown("message", {})).parent == head
     log.close()
     assert len(list(read_log(session / "root.jsonl"))) == 5
 
@@ -296,7 +299,7 @@ def test_a_closed_log_cannot_be_written(session: Path):
     log = open_log(session)
     log.close()
     with pytest.raises(OSError, match="descriptor"):
-        log.append("message", {})
+        log.append(Unknown("message", {}))
 
 
 def test_results_known_before_a_crash_are_in_the_history(tmp_path: Path):
@@ -307,11 +310,11 @@ def test_results_known_before_a_crash_are_in_the_history(tmp_path: Path):
     result = ToolResult("1", (Text("found"),))
     with Session.create_at(tmp_path / "s") as made:
         log = made.log()
-        log.append("message", encode_message(user("go"), None))
-        log.append("message", encode_message(assistant("", call, other, stop="tool_use"), None))
-        log.append("result", {"result": encode_result_part(result, None), "seconds": 0.1})
+        log.append(MessageEntry(StoredMessage.of(user("go"), None)))
+        log.append(MessageEntry(StoredMessage.of(assistant("", call, other, stop="tool_use"), None)))
+        log.append(Unknown("result", {"result": encode_result_part(result, None), "seconds": 0.1}))
     before = history(read_log(tmp_path / "s" / "root.jsonl"), lambda _: None)
     assert before == (user("go"), assistant("", call, other, stop="tool_use"), Message("user", (result,)))
     with Session.open(tmp_path / "s") as again:
-        again.log().append("message", encode_message(user("on"), None))
+        again.log().append(MessageEntry(StoredMessage.of(user("on"), None)))
     assert history(read_log(tmp_path / "s" / "root.jsonl"), lambda _: None) == (*before, user("on"))

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from sagent.codec import encode_message
 from sagent.errors import SessionNotFound, UsageError
 from sagent.messages import Image, user
 from sagent.session.bundle import manifest_bytes, open_bundle, read_manifest, write_bundle
-from sagent.session.entries import opened, returned, spawned
+from sagent.session.contents import MessageEntry, Opened, Returned, Spawned, Unknown
 from sagent.session.segment import Place
 from sagent.session.store import Session
+from sagent.session.stored import StoredMessage
 from sagent.session.verify import verify
 from tests.depth import deep
 
@@ -21,11 +21,11 @@ def files(tmp_path: Path) -> dict[str, Place | bytes]:
     """The files of a small session with a child and blobs."""
     with Session.create_at(tmp_path / "session") as made:
         log, child = made.log(), made.log("root/review")
-        log.append("opened", opened(made.id, "root", "/work", {}))
-        log.append("spawned", spawned("root/review", child.append("opened", {}).id))
+        log.append(Opened(made.id, "root", "/work", {}))
+        log.append(Spawned("root/review", child.append(Unknown("opened", {})).id))
         image = Image("image/png", b"pixels")
-        log.append("message", encode_message(user("look", image), lambda data: log.blobs.put(data).name))
-        log.append("returned", returned("root/review", child.head))
+        log.append(MessageEntry(StoredMessage.of(user("look", image), lambda data: log.blobs.put(data).name)))
+        log.append(Returned("root/review", child.head))
     return {
         f"session/{path.relative_to(made.path).as_posix()}": Place(path, 0, path.stat().st_size)
         for path in made.path.rglob("*")

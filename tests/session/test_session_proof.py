@@ -16,10 +16,12 @@ from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound
 from sagent.lib.json import canonical_bytes
 from sagent.messages import Image, user
 from sagent.session.canonical import parse
-from sagent.session.entries import opened, returned, seal, spawned
+from sagent.session.contents import MessageEntry, Opened, Returned, Spawned, Unknown
+from sagent.session.entries import read_body, seal
 from sagent.session.folds import history
 from sagent.session.log import read_log
 from sagent.session.store import Session, log_files, summarize
+from sagent.session.stored import StoredMessage
 from sagent.session.verify import repair, verify
 from sagent.session.view import session_of
 from tests.depth import deep
@@ -30,14 +32,14 @@ def session(tmp_path: Path) -> Path:
     """A root that saw an image and spawned a child."""
     with Session.create_at(tmp_path / "session") as made:
         log, child = made.log(), made.log("root/review")
-        log.append("opened", opened(made.id, "root", "/work", {}))
-        first = child.append("opened", opened(made.id, "root/review", "/work", {}))
-        log.append("spawned", spawned("root/review", first.id))
+        log.append(Opened(made.id, "root", "/work", {}))
+        first = child.append(Opened(made.id, "root/review", "/work", {}))
+        log.append(Spawned("root/review", first.id))
         image = Image("image/png", b"pixels")
-        log.append("message", encode_message(user("look", image), lambda data: log.blobs.put(data).name))
+        log.append(MessageEntry(StoredMessage.of(user("look", image), lambda data: log.blobs.put(data).name)))
         log.blobs.put(b"output of a command")
-        child.append("message", encode_message(user("done"), None))
-        log.append("returned", returned("root/review", child.head))
+        child.append(MessageEntry(StoredMessage.of(user("done"), None)))
+        log.append(Returned("root/review", child.head))
     return made.path
 
 
@@ -107,20 +109,20 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large") / "session"
     with Session.create_at(path) as made:
         root = made.log()
-        ids = [root.append("opened", opened(made.id, "root", "/work", {})).id]
+        ids = [root.append(Opened(made.id, "root", "/work", {})).id]
         for number in range(3):
             agent = f"root/a{number}" + "/b" * (number == 2)
             child = made.log(agent)
-            ids.append(root.append("spawned", spawned(agent, child.append("opened", opened("", agent, "", {})).id)).id)
+            ids.append(root.append(Spawned(agent, child.append(Opened("", agent, "", {})).id)).id)
             for turn in range(60):
                 image = Image("image/png", bytes([number, turn]) * 20) if turn % 9 == 0 else None
                 parts = ('\u00e9\u2028 "said"\n\\' * turn, *((image,) if image else ()))
                 message = encode_message(user(*parts), lambda data: root.blobs.put(data).name)
-                ids.append(root.append("message", message).id)
-                child.append("message", message)
+                ids.append(root.append(Unknown("message", message)).id)
+                child.append(Unknown("message", message))
             root.fork(ids[-30])
-            root.append("returned", returned(agent, child.head))
-        root.append("label", {"text": "the end"})
+            root.append(Returned(agent, child.head))
+        root.append(Unknown("label", {"text": "the end"}))
     return path
 
 
@@ -161,8 +163,8 @@ def test_a_whole_rewrite_shows_against_a_head_kept_elsewhere(session: Path, tmp_
     entries = list(read_log(session / "root.jsonl"))
     parent, lines = "", []
     for entry in entries:
-        body = json.loads(json.dumps(entry.body).replace("look", "hook"))
-        new = seal(parent, entry.kind, body)
+        body = json.loads(json.dumps(read_body(entry)).replace("look", "hook"))
+        new = seal(parent, Unknown(entry.kind, body))
         lines.append(new.line)
         parent = new.id
     (session / "root.jsonl").write_bytes(b"".join(lines))
@@ -206,7 +208,7 @@ def test_each_damage_is_told_once_and_with_its_line(large: Path):
 def test_a_fork_from_nowhere_shows(session: Path):
     head = verify(session).heads["root"]
     with (session / "root.jsonl").open("ab") as file:
-        file.write(seal("0" * 64, "forked", {"left": head}).line)
+        file.write(seal("0" * 64, Unknown("forked", {"left": head})).line)
     (problem,) = verify(session).problems
     assert "0" * 64 in problem
     assert "taken up again" in problem
@@ -215,16 +217,16 @@ def test_a_fork_from_nowhere_shows(session: Path):
 def test_a_log_that_nobody_has_spawned_shows(session: Path):
     with Session.open(session) as made:
         log = made.log("root/stranger")
-        log.append("opened", {})
+        log.append(Unknown("opened", {}))
         assert verify(session).problems == ()  # as a kill between the two leaves it
-        log.append("notice", {})
+        log.append(Unknown("notice", {}))
     (problem,) = verify(session).problems
     assert "root/stranger.jsonl: no other log names this one" in problem
 
 
 def test_the_end_of_a_child_that_its_parent_does_not_vouch_for_is_told(session: Path):
     with Session.open(session) as made:
-        made.log("root/review").append("notice", {})
+        made.log("root/review").append(Unknown("notice", {}))
     proof = verify(session)
     assert proof.problems == ()
     assert "The end of the log of root/review is not vouched for by its parent's." in proof.notes
@@ -233,10 +235,10 @@ def test_the_end_of_a_child_that_its_parent_does_not_vouch_for_is_told(session: 
 def test_a_spilled_output_that_is_gone_shows(tmp_path: Path):
     with Session.create_at(tmp_path / "a b") as made:
         log = made.log()
-        log.append("opened", opened(made.id, "root", "/work", {}))
+        log.append(Opened(made.id, "root", "/work", {}))
         path = log.blobs.put(b"all of it")
         for text in (f"[... 9 characters left out; the whole is in {path} ...]", f"see /x/{'y'}/blobs/{'0' * 64}"):
-            log.append("result", {"result": {"call_id": "1", "content": [{"type": "text", "text": text}]}})
+            log.append(Unknown("result", {"result": {"call_id": "1", "content": [{"type": "text", "text": text}]}}))
     assert verify(made.path).problems == ()
     path.unlink()
     (problem,) = verify(made.path).problems
@@ -312,7 +314,7 @@ def test_a_torn_end_and_a_stranger_show(session: Path):
 
 def test_an_entry_hashed_over_other_than_canonical_json_shows(session: Path):
     head = verify(session).heads["root"]
-    body = seal(head, "message", encode_message(user("x"), None)).line
+    body = seal(head, MessageEntry(StoredMessage.of(user("x"), None))).line
     # Spaces written into a body, and the line hashed as it is: the chain is whole, the id is not the definition's.
     from sagent.session.entries import _hash
 
@@ -342,7 +344,7 @@ def test_repair_keeps_the_good_prefix_and_the_damaged_file(session: Path):
     *kept, note = read_log(file)
     assert kept == good[:2]
     assert (note.kind, note.parent) == ("repaired", good[1].id)
-    assert note.body["aside"] == done.aside.name
+    assert read_body(note)["aside"] == done.aside.name
     assert summarize(session).problem == ""
     with Session.open(session) as again:
         assert history(again.log().entries(), again.log().blobs.get) == ()
@@ -361,8 +363,8 @@ def test_repair_of_a_first_line_leaves_an_empty_conversation(session: Path):
 def test_a_child_may_be_called_root(session: Path):
     with Session.open(session) as made:
         for name in ("root/root", "root/root/root"):
-            first = made.log(name).append("opened", opened(made.id, name, "/work", {}))
-            made.log(name.rpartition("/")[0]).append("spawned", spawned(name, first.id))
+            first = made.log(name).append(Opened(made.id, name, "/work", {}))
+            made.log(name.rpartition("/")[0]).append(Spawned(name, first.id))
     assert verify(session).problems == ()
     for file in (session / "root" / "review.jsonl", session / "root" / "root" / "root.jsonl"):
         assert session_of(file) == session

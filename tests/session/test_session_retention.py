@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sagent.codec import encode_message
 from sagent.errors import UsageError
 from sagent.messages import user
-from sagent.session.entries import label, opened
+from sagent.session.contents import Label, MessageEntry, Opened, Unknown
 from sagent.session.retention import HEAD, age, glance, glances, in_use, prune
 from sagent.session.store import Session, log_files, sessions, summarize
+from sagent.session.stored import StoredMessage
 
 DAY = 86_400.0
 
@@ -26,8 +26,8 @@ def state(tmp_path: Path) -> Path:
 
 def make(state: Path, cwd: Path, days: float = 0, prompt: str = "do it") -> Path:
     with Session.create(state, cwd) as session:
-        session.log().append("opened", opened(session.id, "root", str(cwd), {}))
-        session.log().append("message", encode_message(user(prompt), None))
+        session.log().append(Opened(session.id, "root", str(cwd), {}))
+        session.log().append(MessageEntry(StoredMessage.of(user(prompt), None)))
     for file in log_files(session.path):
         os.utime(file, (time.time() - days * DAY,) * 2)
     return session.path
@@ -51,8 +51,8 @@ def test_a_glance_reads_little_of_a_long_log(state: Path, tmp_path: Path):
     path = make(state, tmp_path)
     with Session.open(path) as session:
         for _ in range(40):
-            session.log().append("notice", {"text": "x" * HEAD})
-        last = session.log().append("label", label("a name"))
+            session.log().append(Unknown("notice", {"text": "x" * HEAD}))
+        last = session.log().append(Label("a name"))
     code = (
         "import sys; from pathlib import Path; from sagent.session.retention import glance\n"
         "read = lambda: int(Path('/proc/self/io').read_text().split()[1])\n"
@@ -93,7 +93,7 @@ def test_other_directories_sessions_stay_unless_all_are_meant(state: Path, tmp_p
 def test_a_child_at_work_keeps_its_session_young(state: Path, tmp_path: Path):
     path = make(state, tmp_path, 100)
     with Session.open(path) as session:
-        session.log("root/a").append("opened", {})
+        session.log("root/a").append(Unknown("opened", {}))
     os.utime(path / "root.jsonl", (0, 0))
     assert pruned(state, tmp_path, 90) == {}
 
@@ -113,7 +113,7 @@ def test_a_session_in_use_stays(state: Path, tmp_path: Path):
 
 def test_nothing_outside_the_state_directory_goes(state: Path, tmp_path: Path):
     elsewhere = Session.create_at(tmp_path / "elsewhere" / "mine")
-    elsewhere.log().append("opened", {})
+    elsewhere.log().append(Unknown("opened", {}))
     elsewhere.close()
     os.utime(elsewhere.path / "root.jsonl", (0, 0))
     home = make(state, tmp_path).parent

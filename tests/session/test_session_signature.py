@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from sagent.codec import encode_message
 from sagent.errors import UsageError
 from sagent.messages import user
 from sagent.session.bundle import write_bundle
-from sagent.session.entries import opened, seal
+from sagent.session.contents import MessageEntry, Opened, Unknown
+from sagent.session.entries import read_body, seal
 from sagent.session.log import read_log
 from sagent.session.retention import remove
 from sagent.session.segment import Place
 from sagent.session.signature import SIGNATURE, STATEMENT, Statement, read_statement, state
 from sagent.session.store import Session
+from sagent.session.stored import StoredMessage
 from sagent.session.verify import sign_record, verify
 
 pytestmark = pytest.mark.needs("ssh-keygen")
@@ -24,8 +25,8 @@ pytestmark = pytest.mark.needs("ssh-keygen")
 def session(tmp_path: Path) -> Path:
     with Session.create_at(tmp_path / "session") as made:
         log = made.log()
-        log.append("opened", opened(made.id, "root", "/work", {}))
-        log.append("message", encode_message(user("hello"), None))
+        log.append(Opened(made.id, "root", "/work", {}))
+        log.append(MessageEntry(StoredMessage.of(user("hello"), None)))
         log.blobs.put(b"an output")
     return made.path
 
@@ -57,7 +58,7 @@ def test_a_signed_session_tells_by_whom_and_may_go_on(session: Path, key: Path, 
     assert signed.signer.startswith("me@example.org, ED25519 key SHA256:")
     assert not any("A chain alone" in note for note in signed.notes)
     with Session.open(session) as made:
-        made.log().append("label", {"text": "more"})
+        made.log().append(Unknown("label", {"text": "more"}))
     assert verify(session, signers=signers).problems == ()
     assert {path.stat().st_mode & 0o777 for path in session.iterdir() if path.is_file()} == {0o600}
 
@@ -79,7 +80,9 @@ def test_what_the_chain_alone_cannot_show_the_signature_does(session: Path, key:
     file.write_bytes(whole.splitlines(keepends=True)[0])  # the end cut off, whole entries
     assert any("which was signed" in problem for problem in verify(session, signers=signers).problems)
     first, second = list(read_log_of(whole, file))
-    file.write_bytes(first.line + seal(first.id, second.kind, {**second.body, "role": "assistant"}).line)  # rewritten
+    file.write_bytes(
+        first.line + seal(first.id, Unknown(second.kind, {**read_body(second), "role": "assistant"})).line
+    )  # rewritten
     assert any("which was signed" in problem for problem in verify(session, signers=signers).problems)
     file.write_bytes(whole)
     (blob,) = (session / "blobs").iterdir()

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sagent.codec import VERSION, encode_message
+from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
 from sagent.messages import user
-from sagent.session.entries import opened, spent
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Unknown
 from sagent.session.lock import Lock
 from sagent.session.store import Session, delete, find, latest, sessions, summaries
+from sagent.session.stored import StoredMessage
 from sagent.usage import Charge, Usage
 
 HOLDER = """
@@ -37,8 +38,8 @@ def state(tmp_path: Path) -> Path:
 def make(state: Path, cwd: Path, prompt: str = "do it") -> Path:
     with Session.create(state, cwd) as session:
         log = session.log()
-        log.append("opened", opened(session.id, "root", str(cwd), {}))
-        log.append("message", encode_message(user(prompt), None))
+        log.append(Opened(session.id, "root", str(cwd), {}))
+        log.append(MessageEntry(StoredMessage.of(user(prompt), None)))
     return session.path
 
 
@@ -168,7 +169,7 @@ def test_a_read_only_state_directory_is_an_os_error(tmp_path: Path):
 
 def test_a_session_of_a_newer_version_is_refused(state: Path, tmp_path: Path):
     with Session.create(state, tmp_path) as session:
-        session.log().append("opened", {"version": VERSION + 1})
+        session.log().append(Unknown("opened", {"version": VERSION + 1}))
     with pytest.raises(UsageError, match="newer sagent"):
         Session.open(session.path)
 
@@ -191,12 +192,12 @@ def test_a_listing_tells_what_each_session_was_about(state: Path, tmp_path: Path
     old = make(state, tmp_path, "fix\n the   tests")
     with Session.create(state, tmp_path) as session:
         log = session.log()
-        log.append("opened", opened(session.id, "root", "/work", {}))
-        log.append("message", encode_message(user("x" * 200), None))
+        log.append(Opened(session.id, "root", "/work", {}))
+        log.append(MessageEntry(StoredMessage.of(user("x" * 200), None)))
         bill = Charge("m", Usage(1), usd=Decimal("0.25"), role="executor", provider="p", agent="root/a")
-        log.append("spent", spent(replace(bill, agent="root")))
-        log.child("root/a").append("spent", spent(bill))
-        last = log.child("root/a").append("spent", spent(replace(bill, model="n", usd=None)))
+        log.append(ChargeEntry(replace(bill, agent="root")))
+        log.child("root/a").append(ChargeEntry(bill))
+        last = log.child("root/a").append(ChargeEntry(replace(bill, model="n", usd=None)))
         log.blobs.put(b"y" * 1000)
     first, second = summaries(state)
     assert (first.path, second.path) == (session.path, old)
@@ -220,7 +221,7 @@ def test_a_damaged_session_is_listed_with_its_problem(state: Path, tmp_path: Pat
 def test_deleting_removes_a_session_and_nothing_else(state: Path, tmp_path: Path):
     path, other = make(state, tmp_path), make(state, tmp_path)
     with Session.open(path) as session:
-        session.log("root/a/b").append("opened", {})
+        session.log("root/a/b").append(Unknown("opened", {}))
         session.log().blobs.put(b"x")
     delete(path)
     assert not path.exists()

@@ -12,15 +12,18 @@ from pathlib import Path
 import pytest
 
 from sagent.codec import VERSION
+from sagent.lib.json import JsonObject
 from sagent.messages import Image, Text, ToolCall
-from sagent.session.folds import branch, history, on_their_way, spend, title, unread
+from sagent.model import ToolSpec
+from sagent.session.contents import NoticeEntry, PromptEntry
+from sagent.session.folds import branch, contents, history, on_their_way, origin, spend, title, unread
 from sagent.session.log import read_log
 from sagent.session.retention import glance
 from sagent.session.store import Session, summarize
 from sagent.session.verify import verify
 
 
-def write_version_1(session: Path) -> Path:
+def write_version_1(session: Path, version: int = 1) -> Path:
     """A session as version 1 has it, by nothing but the standard library."""
     (session / "blobs").mkdir(parents=True)
     (session / "root").mkdir()
@@ -43,7 +46,7 @@ def write_version_1(session: Path) -> Path:
 
     def opened(agent: str) -> tuple[str, object]:
         environment = {"sagent": "0.1.0", "python": "3.11.0", "platform": "linux"}
-        told = {"version": 1, "session": session.name, "agent": agent, "cwd": "/work", "environment": environment}
+        told = {"version": version, "session": session.name, "agent": agent, "cwd": "/work", "environment": environment}
         return "opened", told
 
     words = [
@@ -53,6 +56,10 @@ def write_version_1(session: Path) -> Path:
     call = {"type": "tool_call", "id": "c1", "name": "Read", "arguments": '{"file_path":"a.py","n":1.0}'}
     thought = {"type": "thinking", "text": "hm", "private": {"family": "anthropic", "data": '{"signature":"s"}'}}
     result = {"type": "tool_result", "call_id": "c1", "content": [{"type": "text", "text": "x = 1"}], "is_error": True}
+    tool = {"name": "Read", "description": "reads", "parameters": {"properties": {}, "type": "object"}}
+    if version > 1:
+        result["denied"] = False
+        tool = {"name": "Read", "description": "reads", "schema": '{"type":"object","properties":{}}'}
     bill = {
         "agent": "root", "role": "executor", "provider": "anthropic", "model": "m", "usd": "0.0125", "tier": "",
         "estimated": False, "usage": {"input": 10, "cache_write_1h": 5, "output": 3, "fees": {"web_search": 1}},
@@ -61,7 +68,7 @@ def write_version_1(session: Path) -> Path:
     write(
         "root.jsonl",
         opened("root"),
-        ("prompt", {"system": "You are sagent.", "tools": []}),
+        ("prompt", {"system": "You are sagent.", "tools": [tool]}),
         ("message", {"role": "user", "parts": words}),
         ("request", {"sha256": "0" * 64, "size": 9, "model": "anthropic/m", "parameters": {"max_tokens": 9}}),
         ("message", {"role": "assistant", "parts": [thought, call], "model": "anthropic/m", "stop": "tool_use"}),
@@ -79,7 +86,12 @@ def write_version_1(session: Path) -> Path:
     return session
 
 
-WRITERS: dict[int, Callable[[Path], Path]] = {1: write_version_1}
+def write_version_2(session: Path) -> Path:
+    """The same as version 2 has it: a result that failed says whether it was denied, and schemas are text."""
+    return write_version_1(session, 2)
+
+
+WRITERS: dict[int, Callable[[Path], Path]] = {1: write_version_1, 2: write_version_2}
 
 
 def test_every_version_has_its_writer():
@@ -115,6 +127,9 @@ def test_it_reads_as_it_was_meant(session: Path):
             5,
             {"web_search": 1},
         )
+        (prompt,) = contents(entries, PromptEntry)
+        assert prompt.tools[0].load() == ToolSpec("Read", "reads", JsonObject({"type": "object", "properties": {}}))
+        assert prompt.tools[0].ordered == (origin(entries).version > 1)
         assert title(entries) == "an old one"
     assert (summarize(session).cwd, glance(session).title) == ("/work", "an old one")
 
@@ -122,7 +137,7 @@ def test_it_reads_as_it_was_meant(session: Path):
 def test_it_goes_on(session: Path):
     with Session.open(session) as opened:
         before = list(opened.log().entries())
-        opened.log().append("notice", {"text": "on"})
+        opened.log().append(NoticeEntry("on"))
         opened.log().fork(before[2].id)
     assert len(branch(read_log(session / "root.jsonl"))) == 4
     assert verify(session).problems == ()

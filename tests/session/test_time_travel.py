@@ -7,6 +7,7 @@ import pytest
 
 from sagent.agent import Agent, Resources
 from sagent.errors import SessionNotFound, UsageError
+from sagent.session.contents import Unknown
 from sagent.session.folds import history, points
 from sagent.session.store import Session, copy
 from sagent.session.verify import verify
@@ -20,7 +21,7 @@ def texts(agent: Agent) -> list[str]:
 async def test_back_before_a_request_and_forward_again(tmp_path: Path) -> None:
     with Session.create(tmp_path, tmp_path) as session:
         log = session.log()
-        log.append("opened", {"session": session.id})
+        log.append(Unknown("opened", {"session": session.id}))
         model = ScriptedModel("one", "two", "three", lambda request: str(len(request.messages)))
         agent = Agent(model, resources=Resources(log=log))
         for text in ("first", "second", "third"):
@@ -55,7 +56,7 @@ async def test_back_before_a_request_and_forward_again(tmp_path: Path) -> None:
 async def test_a_copy_goes_on_by_itself(tmp_path: Path) -> None:
     with Session.create(tmp_path, tmp_path) as session:
         log = session.log()
-        log.append("opened", {"session": session.id})
+        log.append(Unknown("opened", {"session": session.id}))
         log.blobs.put(b"kept")
         agent = Agent(ScriptedModel("one", "two"), resources=Resources(log=log))
         await agent.run("first")
@@ -66,7 +67,7 @@ async def test_a_copy_goes_on_by_itself(tmp_path: Path) -> None:
         for path, said in ((whole, ["first", "one", "second", "two"]), (part, ["first", "one"])):
             with Session.open(path) as other:
                 assert [message.content for message in history(other.log().entries(), other.log().blobs.get)] == said
-                other.log().append("label", {"text": "mine"})
+                other.log().append(Unknown("label", {"text": "mine"}))
             assert not verify(path).problems
             (blob,) = (path / "blobs").iterdir()
             assert blob.read_bytes() == b"kept"

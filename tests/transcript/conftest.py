@@ -12,6 +12,7 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.policy import Allow, Deny
 from sagent.providers import Anthropic
+from sagent.session.contents import Unknown
 from sagent.session.store import Session
 from sagent.testing.script import Call, Fail, Turn
 from sagent.testing.server import FakeProviderServer
@@ -65,7 +66,7 @@ async def recorded(tmp_path: Path) -> Recorded:
     async with FakeProviderServer([*SCRIPT, Turn(text="Yes.")]) as server:
         provider = Anthropic.from_key("k", base_url=server.url)
         with Session.create(tmp_path / "state", tmp_path) as session:
-            session.log().append("opened", {"session": session.id, "cwd": "/w", "version": 1})
+            session.log().append(Unknown("opened", {"session": session.id, "cwd": "/w", "version": 1}))
             ledger = Ledger(Decimal(9), PriceBook())
             resources = Resources(log=session.log(), ledger=ledger)
             model = provider.model("claude-sonnet-4-6")

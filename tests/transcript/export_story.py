@@ -5,11 +5,12 @@ import zlib
 from decimal import Decimal
 from pathlib import Path
 
-from sagent.codec import encode_message, encode_result_part
+from sagent.codec import encode_result_part
 from sagent.messages import Image, Message, Text, Thinking, ToolResult, assistant, user
-from sagent.session.entries import opened, returned, spawned, spent
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Returned, Spawned, Unknown
 from sagent.session.log import FileLog
 from sagent.session.store import Session
+from sagent.session.stored import StoredMessage
 from sagent.usage import Charge, Usage
 from tests.messages import call
 
@@ -38,16 +39,16 @@ def turn(log: FileLog, number: int, name: str, arguments: dict, result: str, *, 
 
     made = call(f"c{number}", name, **arguments)
     said = Message("assistant", (Thinking("Hm. " + EVIL), Text(f"Step {number}."), made), model=MODEL, stop="tool_use")
-    log.append("request", {"sha256": "0" * 64, "size": 9, "model": MODEL, "parameters": {"max_tokens": 4096}})
-    log.append("message", encode_message(said, keep))
+    log.append(Unknown("request", {"sha256": "0" * 64, "size": 9, "model": MODEL, "parameters": {"max_tokens": 4096}}))
+    log.append(MessageEntry(StoredMessage.of(said, keep)))
     usage = Usage(input=100, output=20, cache_read=900)
     bill = Charge(
         "claude-sonnet-4-6", usage, usd=Decimal("0.01"), role="executor", provider="anthropic", agent=log.agent
     )
-    log.append("spent", spent(bill))
-    answer = ToolResult(made.id, (Text(result),), failed)
-    log.append("result", {"result": encode_result_part(answer, keep), "seconds": 1.25})
-    log.append("message", encode_message(Message("user", (answer,)), keep))
+    log.append(ChargeEntry(bill))
+    answer = ToolResult(made.id, (Text(result),), failed, result.startswith("Permission denied: "))
+    log.append(Unknown("result", {"result": encode_result_part(answer, keep), "seconds": 1.25}))
+    log.append(MessageEntry(StoredMessage.of(Message("user", (answer,)), keep)))
 
 
 def tell(path: Path) -> Path:
@@ -58,10 +59,12 @@ def tell(path: Path) -> Path:
         def keep(data: bytes) -> str:
             return log.blobs.put(data).name
 
-        log.append("opened", opened(made.id, "root", "/work/project", {"sagent": "0.1", "python": "3.11"}))
-        log.append("message", encode_message(user(f"Fix it. {EVIL} My key is {KEY}", Image("image/png", png())), keep))
-        first = child.append("opened", opened(made.id, "root/review", "/work/project", {}))
-        log.append("spawned", {**spawned("root/review", first.id), "model": "openai/gpt-5.5"})
+        log.append(Opened(made.id, "root", "/work/project", {"sagent": "0.1", "python": "3.11"}))
+        log.append(
+            MessageEntry(StoredMessage.of(user(f"Fix it. {EVIL} My key is {KEY}", Image("image/png", png())), keep))
+        )
+        first = child.append(Opened(made.id, "root/review", "/work/project", {}))
+        log.append(Spawned("root/review", first.id, model="openai/gpt-5.5"))
         turn(
             log, 1, "Bash", {"command": f"deploy --now '{EVIL}'", "env": {"password": PASSWORD}}, f"out {EVIL}\x1b[31m"
         )
@@ -74,18 +77,18 @@ def tell(path: Path) -> Path:
         )
         turn(log, 3, "Write", {"file_path": "b.py", "content": "hello\n"}, "Permission denied: plan only", failed=True)
         turn(child, 1, "Read", {"file_path": "a.py"}, "no such file", failed=True)
-        log.append("result", {"result": {"call_id": "gone", "content": []}})
+        log.append(Unknown("result", {"result": {"call_id": "gone", "content": []}}))
         said = {"advisor": "critic", "model": "openai/gpt-5.5", "trigger": "failures", "seconds": 2.5}
-        log.append("advice", {**said, "status": "answered", "verdict": "adjust", "text": f"Test it. {EVIL}"})
-        log.append("advice", {**said, "status": "withheld", "reason": "used up"})
+        log.append(Unknown("advice", {**said, "status": "answered", "verdict": "adjust", "text": f"Test it. {EVIL}"}))
+        log.append(Unknown("advice", {**said, "status": "withheld", "reason": "used up"}))
         log.append(
-            "spent", spent(Charge("gpt-5.5", Usage(input=50), role="advisor:critic", provider="openai", agent="root"))
+            ChargeEntry(Charge("gpt-5.5", Usage(input=50), role="advisor:critic", provider="openai", agent="root"))
         )
-        log.append("compacted", {"stubs": [], "before": 9000, "after": 4000, "reason": "asked"})
-        log.append("failed", {"kind": "rate_limit", "message": "slow down"})
-        log.append("returned", returned("root/review", child.head))
-        log.append("environment", {"git_commit": "abc1234", "git_dirty": True})
-        log.append("message", encode_message(assistant("All done.", model=MODEL), keep))
+        log.append(Unknown("compacted", {"stubs": [], "before": 9000, "after": 4000, "reason": "asked"}))
+        log.append(Unknown("failed", {"kind": "rate_limit", "message": "slow down"}))
+        log.append(Returned("root/review", child.head))
+        log.append(Unknown("environment", {"git_commit": "abc1234", "git_dirty": True}))
+        log.append(MessageEntry(StoredMessage.of(assistant("All done.", model=MODEL), keep)))
         log.blobs.put(f"spilled: TOKEN={KEY}".encode())
         log.blobs.put(b"\xff\xfe no text")
     return made.path

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sagent.errors import SessionCorrupt
 from sagent.session.bundle import read_manifest
+from sagent.session.contents import Unknown
 from sagent.session.entries import parse_line
 from sagent.session.log import read_log
 from sagent.session.store import Session
@@ -168,7 +169,7 @@ def test_a_page_is_held_to_its_size(tmp_path: Path):
     with Session.create_at(tmp_path / "s") as made:
         for number in range(300):
             text = f"{number} " + '<&"\u4e16\u754c' * 12_000
-            made.log().append("message", {"role": "user", "parts": [{"type": "text", "text": text}]})
+            made.log().append(Unknown("message", {"role": "user", "parts": [{"type": "text", "text": text}]}))
     page, _ = export_text(made.path, "html", Redaction())
     assert 1_000_000 < len(page) < 10_000_000
     assert page.count(b"<article") == 300

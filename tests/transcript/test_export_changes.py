@@ -5,13 +5,16 @@ from pathlib import Path
 import pytest
 
 from sagent.agent import Agent, Resources
-from sagent.codec import encode_message, encode_result_part
+from sagent.codec import encode_result_part
 from sagent.engine.state import MOST_DIFF
 from sagent.messages import Message, Text, ToolResult
-from sagent.rewind.plan import ABSENT, REWIND, Snapshot, Touch, Touched, touched
-from sagent.session.entries import opened
+from sagent.rewind.plan import REWIND
+from sagent.session.contents import MessageEntry, Opened, Unknown
+from sagent.session.entries import read_body
 from sagent.session.log import FileLog
 from sagent.session.store import Session
+from sagent.session.stored import StoredMessage
+from sagent.session.touches import ABSENT, Snapshot, Touch, Touched
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from sagent.tool import Workspace
@@ -34,9 +37,9 @@ async def edited(cwd: Path, log: FileLog, old: str, new: str) -> None:
 async def test_the_diff_of_an_edit_is_in_the_log_and_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"first\nkey = {SECRET}\nmiddle\nlast\n")
     with Session.create_at(tmp_path / "session") as session:
-        session.log().append("opened", opened(session.id, "root", str(tmp_path), {}))
+        session.log().append(Opened(session.id, "root", str(tmp_path), {}))
         await edited(tmp_path, session.log(), "middle", "centre")
-        diffs = [entry.body["diff"] for entry in session.log().entries() if "diff" in entry.body]
+        diffs = [read_body(entry)["diff"] for entry in session.log().entries() if "diff" in read_body(entry)]
     assert diffs == [f"--- a/a.txt\n+++ b/a.txt\n@@ -1,4 +1,4 @@\n first\n key = {SECRET}\n-middle\n+centre\n last\n"]
     page, done = export_text(session.path, "html", Redaction())
     assert "<del>-middle</del><ins>+centre</ins>" in page.decode()
@@ -55,7 +58,7 @@ async def test_a_diff_has_a_limit_and_a_result_without_one_says_nothing(tmp_path
     (tmp_path / "a.txt").write_text("".join(f"{number}{'x' * 2_000}\n" for number in range(50)))
     with Session.create_at(tmp_path / "session") as session:
         await edited(tmp_path, session.log(), (tmp_path / "a.txt").read_text(), "short\n")
-        results = [entry.body for entry in session.log().entries() if entry.kind == "result"]
+        results = [read_body(entry) for entry in session.log().entries() if entry.kind == "result"]
     assert "diff" not in results[0]
     diff = str(results[1]["diff"])
     assert MOST_DIFF // 2 < len(diff) <= MOST_DIFF + 100
@@ -67,10 +70,12 @@ def test_logs_without_diffs_show_what_the_arguments_tell(kind: str, tmp_path: Pa
     with Session.create_at(tmp_path / "session") as session:
         log = session.log()
         edit = call("1", "Edit", file_path="a.txt", old_string="middle", new_string="centre")
-        log.append("message", encode_message(Message("assistant", (edit,)), None))
-        log.append("result", {"result": encode_result_part(ToolResult("1", (Text("ok"),)), None), "seconds": 0.1})
+        log.append(MessageEntry(StoredMessage.of(Message("assistant", (edit,)), None)))
+        log.append(
+            Unknown("result", {"result": encode_result_part(ToolResult("1", (Text("ok"),)), None), "seconds": 0.1})
+        )
         files = (Touch("/work/a.txt", ABSENT, Snapshot("file", log.blobs.put(b"x").name, 0o644)),)
-        log.append("touched", touched(Touched("2", REWIND, True, files)))
+        log.append(Touched("2", REWIND, True, files))
     page, _ = export_text(session.path, kind, Redaction())  # type: ignore[arg-type]
     assert "-middle" in page.decode()
     assert "files wound back" in page.decode()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sagent.codec import encode_event
 from sagent.events import Advice, Advised, Finished, ReplyFinished, Result
 from sagent.messages import assistant
-from sagent.session.entries import spent
+from sagent.session.contents import ChargeEntry, Unknown
 from sagent.session.store import Session, log_files
 from sagent.transcript.entries import read_entries
 from sagent.transcript.events import read_events
@@ -97,13 +97,15 @@ def test_consultations_are_told_with_reason_verdict_and_price(told):
 def test_consultations_of_a_session_are_told_alike(tmp_path, told):
     session = Session.create_at(tmp_path / "s")
     log = session.log()
-    log.append("opened", {"session": "s", "cwd": "/w", "version": 1})
-    log.append("advice", {key: value for key, value in encode_event(Advised("root", ADVICE)).items() if key != "type"})
+    log.append(Unknown("opened", {"session": "s", "cwd": "/w", "version": 1}))
+    log.append(
+        Unknown("advice", {key: value for key, value in encode_event(Advised("root", ADVICE)).items() if key != "type"})
+    )
     bill = Charge(
         "gpt-5.5", ADVICE.usage, usd=Decimal("0.0012"), role="advisor:critic", provider="openai", agent="root"
     )
-    log.append("spent", spent(bill))
-    log.append("spent", spent(replace(bill, role="executor", usd=None)))
+    log.append(ChargeEntry(bill))
+    log.append(ChargeEntry(replace(bill, role="executor", usd=None)))
     session.close()
     text = told(read_entries(session.path, log_files(session.path)))
     assert "◆ critic (openai/gpt-5.5) · failures · adjust · 3.1 s" in text
@@ -134,7 +136,9 @@ def test_the_logs_of_a_tree_are_one_story(tmp_path, told):
     session = Session.create_at(tmp_path / "s")
     root, child = session.log(), session.log("root/review")
     for log, words in ((root, "first"), (child, "second"), (root, "third"), (child, "fourth")):
-        log.append("message", {"role": "assistant", "parts": [{"type": "text", "text": words}], "model": "a/b"})
+        log.append(
+            Unknown("message", {"role": "assistant", "parts": [{"type": "text", "text": words}], "model": "a/b"})
+        )
     session.close()
     text = told(read_entries(session.path, log_files(session.path)))
     assert re.findall(r"first|second|third|fourth", text) == ["first", "second", "third", "fourth"]

@@ -11,11 +11,12 @@ from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import write
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.text import Table, count, one_line
+from sagent.session.contents import AdviceRated
 from sagent.session.entries import Entry
 from sagent.session.log import read_log
 from sagent.session.names import agent_of
 from sagent.session.store import Session, log_files
-from sagent.transcript.advice import Consultation, Review, Standing, last_answer, rating, review
+from sagent.transcript.advice import Consultation, Review, Standing, last_answer, review
 
 GOOD, BAD = 1, -1
 REASONS = 3  # that are shown of each kind
@@ -65,7 +66,7 @@ def _rate(path: Path, by: int, name: str, *, as_json: bool) -> int:
             whom = f" of {name!r}; there are {', '.join(found.standings)}" if name and found.standings else ""
             raise UsageError(f"In session {path.name} there is no advice{whom} to rate.")
         log = session.log(rated.agent)
-        log.append("advice", rating(rated.advisor, by))
+        log.append(AdviceRated(rated.advisor, by))
         log.sync()
     word = "good" if by == GOOD else "bad"
     line = f"rated {word}: the advice of {rated.advisor} at {_when(rated)} ({_line(rated.next) or rated.verdict})"

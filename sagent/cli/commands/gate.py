@@ -344,6 +344,7 @@ def _of_results(results: Sequence[Mapping[str, object]]) -> Row:
 def _read_session(name: str) -> Measured:
     """A session: it has passed where its last answer is whole and nothing has failed since."""
     from sagent.cli.settings import load_settings
+    from sagent.session.contents import MessageEntry
     from sagent.session.folds import branch, spend
     from sagent.session.log import read_log
     from sagent.session.store import find, log_files
@@ -357,12 +358,12 @@ def _read_session(name: str) -> Measured:
     replies = 0
     passed = False
     for entry in branch(logs[0]):
-        body = as_object(entry.body if entry.kind == "message" else None)
-        if entry.kind == "failed" or body.get("role") == "user":
-            passed = False
-        elif body.get("role") == "assistant":
+        content = entry.content if entry.kind in ("message", "failed") else None
+        if isinstance(content, MessageEntry) and content.message.role == "assistant":
             replies += 1
-            passed = body.get("stop") in ("end", "stop_sequence")
+            passed = content.message.stop in ("end", "stop_sequence")
+        elif content is not None:
+            passed = False
     cost = spend(entry for log in logs for entry in log).cost()
     if not replies and logs[0][-1].kind != "failed":
         return Measured(())

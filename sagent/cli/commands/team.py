@@ -333,11 +333,13 @@ def _show_role(role: "RoleReport") -> Mapping[str, object]:
 
 
 def _show_handoff(handoff: "HandOff") -> Mapping[str, object]:
+    from sagent.session.table import show_given, show_said
+
     return {
         "from": handoff.giver,
         "to": handoff.taker,
-        "said": handoff.said.encode(),
-        "given": None if handoff.given is None else handoff.given.encode(),
+        "said": show_said(handoff.said),
+        "given": None if handoff.given is None else show_given(handoff.given),
         "entry": handoff.entry,
         "at": handoff.at,
     }

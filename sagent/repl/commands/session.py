@@ -61,9 +61,9 @@ async def list_sessions(context: CommandContext) -> None:
 @command()
 async def rename(context: CommandContext, text: str) -> None:
     """Give this session a name."""
-    from sagent.session.entries import label
+    from sagent.session.contents import Label
 
-    context.opened.agent.log.append("label", label(text))
+    context.opened.agent.log.append(Label(text))
     context.say(f"This session is called {text!r} now")
 
 

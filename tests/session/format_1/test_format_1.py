@@ -15,7 +15,7 @@ import pytest
 
 from sagent.codec import VERSION
 from sagent.messages import Image
-from sagent.session.entries import opened
+from sagent.session.contents import Opened
 from sagent.session.folds import branch, history, points, spend, title
 from sagent.session.log import read_contents, read_log
 from sagent.session.store import Session, log_files, summarize
@@ -94,7 +94,7 @@ def test_it_is_exported(session: Path, tmp_path: Path, kind: str) -> None:
 
 def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     with Session.create_at(tmp_path / "newer") as made:
-        made.log().append("opened", {**opened(made.id, "root", "/work", {}), "version": VERSION + 1})
+        made.log().append(Opened(made.id, "root", "/work", {}, VERSION + 1))
     before = (tmp_path / "newer" / "root.jsonl").read_bytes()
     with FakeProviderServer([]).in_thread() as server:
         done = run(tmp_path, "--session", str(tmp_path / "newer"), "--model", "claude-sonnet-4-6", "go", url=server.url)
