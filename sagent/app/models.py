@@ -40,6 +40,18 @@ or name a server:  sagent --base-url http://HOST:PORT/v1 --model NAME "..."
 To see it work without any of them:  sagent demo"""
 
 
+@dataclass(frozen=True, slots=True)
+class FreeProviders:
+    """The providers whose calls cost nothing: of the user's own rows, or else the built-in ones."""
+
+    rows: Mapping[str, Row]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a provider is one of them; rows are read when it is asked."""
+        row = row_called(name, self.rows) if isinstance(name, str) else None
+        return name in LOCAL or (row is not None and row.free)
+
+
 @dataclass(slots=True)
 class Choice:
     """The model chosen, and how to get another while the program runs. Providers are opened once each."""
@@ -124,9 +136,9 @@ class Choice:
             if (allowed is None or name in allowed) and (has_key(row) or (own is not None and own.api_key)):
                 yield name
 
-    def free(self) -> frozenset[str]:
+    def free(self) -> FreeProviders:
         """The providers whose calls cost nothing."""
-        return LOCAL | {name for name, row in {**built_in(), **_rows(self.settings)}.items() if row.free}
+        return FreeProviders(_rows(self.settings))
 
     def limits(self, model: Model) -> ModelLimits:
         """A model's sizes: what its provider's listing says wins over data, which may be older."""

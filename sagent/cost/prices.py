@@ -1,6 +1,6 @@
 """Prices of models: the user's own, then the corrections shipped here, then the data of genai-prices."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from threading import Lock
@@ -57,7 +57,7 @@ class PriceBook:
     """What calls cost. Loads its data (about 12 ms) when first asked; safe to warm from another thread."""
 
     def __init__(
-        self, overrides: Mapping[str, Mapping[str, object]] | None = None, *, free: Collection[str] = LOCAL
+        self, overrides: Mapping[str, Mapping[str, object]] | None = None, *, free: Container[str] = LOCAL
     ) -> None:
         """`overrides`: "provider/model" -> USD per million tokens, as in prices.toml. Raises ConfigError.
 

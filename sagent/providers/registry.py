@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from sagent.errors import UsageError
 from sagent.providers.access import first_set
 from sagent.providers.families.endpoint import Way, read_access
-from sagent.providers.rows import Row, built_in, row_for_url
+from sagent.providers.rows import MAKERS, Row, built_in, row_for_url
 from sagent.providers.wire.exchange import Timeouts
 
 if TYPE_CHECKING:
@@ -102,8 +102,10 @@ def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatP
 
 def row_called(name: str, rows: Mapping[str, Row] | None = None) -> Row | None:
     """A row by name, whatever its case, `_` for `-` too; None where there is none."""
-    known = {**built_in(), **(rows or {})}
     wanted = name.strip().lower()
+    if (maker := MAKERS.get(wanted)) and wanted not in (rows or {}):
+        return maker
+    known = {**built_in(), **(rows or {})}
     return known.get(name) or known.get(wanted) or known.get(wanted.replace("_", "-"))
 
 

@@ -230,7 +230,7 @@ async def main():
     except Exception as error:
         print(type(error).__name__, error.kind)
 asyncio.run(main())
-heavy = {"anthropic", "openai", "httpx2", "httpcore2", "pydantic", "anyio", "email", "urllib.request"}
+heavy = {"anthropic", "openai", "httpx2", "httpcore2", "pydantic", "anyio", "email", "urllib.request", "tomllib"}
 print(sorted(heavy & set(sys.modules)), len(sys.modules) < 230)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ from sagent.providers.access import (
     first_set,
     loopback,
 )
-from sagent.providers.rows import Row, built_in
+from sagent.providers.rows import Row, built_in_row
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import DirectTransport, Transport
@@ -65,7 +65,7 @@ class Endpoint:
         `auth` is "key", "bearer" or "credentials" (from_credentials). A server on this machine needs no key. Raises
         UsageError naming the variable that is missing.
         """
-        row = built_in()[cls.row_name]
+        row = built_in_row(cls.row_name)
         access = read_access(row, base_url=base_url, auth=auth, environ=environ)
         return cls(row, access, transport=transport, timeouts=timeouts)
 
@@ -80,7 +80,7 @@ class Endpoint:
         timeouts: Timeouts | None = None,
     ) -> Self:
         """With a key. Raises UsageError when it cannot be one, or when there is no address."""
-        row = built_in()[cls.row_name]
+        row = built_in_row(cls.row_name)
         access = read_access(row, key=key, base_url=base_url, auth=auth)
         return cls(row, access, transport=transport, timeouts=timeouts)
 
