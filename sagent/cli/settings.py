@@ -1,14 +1,16 @@
 """Settings for the command line."""
 
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from sagent.config import Settings, load
-from sagent.errors import SagentError
+from sagent.errors import SagentError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+T = TypeVar("T")
 
 
 def load_settings(flags: Mapping[str, object]) -> Settings:
@@ -36,3 +38,15 @@ def session_path(settings: Settings, name: str | None) -> "Path":
     from sagent.session.store import find, latest
 
     return find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
+
+
+def read_flag(flag: str, text: str | None, read: Callable[[object], T]) -> T | None:
+    """The value of a flag, None where it is not given. Raises UsageError that says what is accepted."""
+    from sagent.config.values import RefusedError
+
+    if text is None:
+        return None
+    try:
+        return read(text)
+    except RefusedError as error:
+        raise UsageError(f"{flag} {text}: {error}.") from error

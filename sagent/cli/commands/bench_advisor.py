@@ -5,13 +5,13 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from sagent.cli.flags import Parser, add_agent_flags, take_executor
 from sagent.cli.render import binary_safe
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, read_flag
 from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.lib.text import one_line, printable
@@ -31,8 +31,11 @@ EXIT_DONE, EXIT_FAILED, EXIT_BUDGET = 0, 1, 3
 def run_bench_advisor(argv: Sequence[str]) -> int:
     flags = vars(_parser().parse_args(argv))
     file = Path(flags.pop("tasks"))
-    repeats, jobs = _count("repeats", flags.pop("repeats", "1")), _count("jobs", flags.pop("jobs", "1"))
-    total, out, as_json = _usd(flags.pop("max_total_usd", None)), flags.pop("out", None), flags.pop("json", False)
+    from sagent.config.values import whole
+
+    repeats, jobs = (read_flag(f"--{name}", flags.pop(name, None), whole(1)) or 1 for name in ("repeats", "jobs"))
+    total = read_flag("--max-total-usd", flags.pop("max_total_usd", None), _total)
+    out, as_json = flags.pop("out", None), flags.pop("json", False)
     take_executor(flags)
 
     from sagent.lab.runner import Plan, Way
@@ -72,22 +75,13 @@ def _parser() -> Parser:
     return parser
 
 
-def _count(name: str, text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise UsageError(f"--{name} {text}: give a whole number, at least 1.")
-    return int(text)
+def _total(text: object) -> Decimal:
+    from sagent.config.values import RefusedError, decimal
 
-
-def _usd(text: str | None) -> Decimal | None:
-    if text is None:
-        return None
-    try:
-        usd = Decimal(text)
-    except InvalidOperation:
-        usd = Decimal(-1)
-    if not usd.is_finite() or usd <= 0:
-        raise UsageError(f"--max-total-usd {text}: give USD as a number above 0.")
-    return usd
+    accepted = "give USD as a number above 0"
+    if not (total := decimal(text, accepted)):
+        raise RefusedError(accepted)
+    return total
 
 
 async def _carry_out(plan: "Plan", load: "Callable[[Path], Settings]", out: str | None, *, as_json: bool) -> int:

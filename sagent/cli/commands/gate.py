@@ -5,13 +5,15 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from math import sqrt
 from pathlib import Path
 
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
+from sagent.cli.settings import read_flag
 from sagent.cli.tables import write
+from sagent.config.values import RefusedError, decimal
 from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
 from sagent.lab.table import Row, decode_row, tabulate
 from sagent.lib.dataclass import dataclass
@@ -114,13 +116,13 @@ class _Limits:
         """The limits of the command line. Raises UsageError."""
         if given.max_drop is not None and given.baseline is None:
             raise UsageError("--max-drop says how far the pass rate may drop below that of --baseline RESULT: give it.")
-        drop = None if given.baseline is None else _share("--max-drop", given.max_drop or "0")
+        drop = None if given.baseline is None else read_flag("--max-drop", given.max_drop or "0", _share)
         return cls(
-            least=_share("--min-pass", given.min_pass),
-            usd=_figure("--max-usd", given.max_usd),
-            usd_per_pass=_figure("--max-usd-per-pass", given.max_usd_per_pass),
-            turns=_figure("--max-turns", given.max_turns),
-            seconds=_figure("--max-seconds", given.max_seconds),
+            least=read_flag("--min-pass", given.min_pass, _share),
+            usd=read_flag("--max-usd", given.max_usd, _figure),
+            usd_per_pass=read_flag("--max-usd-per-pass", given.max_usd_per_pass, _figure),
+            turns=read_flag("--max-turns", given.max_turns, _figure),
+            seconds=read_flag("--max-seconds", given.max_seconds, _figure),
             drop=drop,
             confident=given.confident,
             partial=given.partial,
@@ -199,29 +201,18 @@ class _Limits:
         return Finding(row.cell, "drop", drop, wanted, holds=drop <= most + 1e-12, why=why)
 
 
-def _figure(flag: str, text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        number = Decimal(-1)
-    if not number.is_finite() or number < 0:
-        raise UsageError(f"{flag} {text}: give a number, at least 0.")
-    return float(number)
+def _figure(text: object) -> float:
+    return float(decimal(text, "give a number, at least 0"))
 
 
-def _share(flag: str, text: str | None) -> float | None:
+def _share(text: object) -> float:
     """From 0 to 1, or in percent."""
-    if text is None:
-        return None
-    try:
-        number = Decimal(text[:-1]) / 100 if text.endswith("%") else Decimal(text)
-    except InvalidOperation:
-        number = Decimal(-1)
-    if not number.is_finite() or not 0 <= number <= 1:
-        raise UsageError(f"{flag} {text}: give a share from 0 to 1, or from 0% to 100%.")
-    return float(number)
+    accepted = "give a share from 0 to 1, or from 0% to 100%"
+    percent = isinstance(text, str) and text.endswith("%")
+    share = decimal(str(text)[:-1], accepted) / 100 if percent else decimal(text, accepted)
+    if share > 1:
+        raise RefusedError(accepted)
+    return float(share)
 
 
 # -- results -----------------------------------------------------------------------------------------------------------

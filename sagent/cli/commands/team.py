@@ -21,7 +21,7 @@ from sagent.cli.render import (
     warn,
     write_head,
 )
-from sagent.cli.settings import load_or_report
+from sagent.cli.settings import load_or_report, read_flag
 from sagent.cli.tables import write
 from sagent.codec import encode_result
 from sagent.errors import SagentError, UsageError
@@ -99,6 +99,7 @@ def _run(argv: Sequence[str]) -> int:
 def _team_file(preset: str | None, words: list[str], visible: str | None) -> "TeamFile":
     """The team that is named; its file is taken off the words. Raises UsageError."""
     from sagent.config.teams import preset_names, read_preset, read_team
+    from sagent.config.values import whole
 
     if preset is not None:
         if words and words[0].endswith(".toml"):
@@ -111,11 +112,8 @@ def _team_file(preset: str | None, words: list[str], visible: str | None) -> "Te
         file = read_team(Path(name))
     else:
         raise UsageError(f"Which team? Give --preset {'|'.join(preset_names())}, or a file: {USAGE.splitlines()[0]}")
-    if visible is None:
-        return file
-    if not visible.isdecimal():
-        raise UsageError(f"--visible-handoffs {visible}: give a whole number, 0 or more.")
-    return replace(file, visible_handoffs=int(visible))
+    number = read_flag("--visible-handoffs", visible, whole(0))
+    return file if number is None else replace(file, visible_handoffs=number)
 
 
 def _task(task: str | None, words: list[str], settings: "Settings") -> str:
