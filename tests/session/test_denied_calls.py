@@ -1,0 +1,48 @@
+"""A call that the policy refused, and a tool that fails with the same words: only the one is a denial, everywhere."""
+
+from pathlib import Path
+
+from sagent.agent import Agent, Resources
+from sagent.codec import encode_event
+from sagent.events import Event, ToolFinished
+from sagent.lab.sessiondiff import put_beside
+from sagent.lib.json import JsonObject
+from sagent.messages import ToolCall, assistant
+from sagent.session.store import Session, log_files
+from sagent.testing import ScriptedModel
+from sagent.tool import ToolError
+from sagent.tools import tool
+from sagent.transcript.entries import read_entries
+from sagent.transcript.export_record import read_record
+from sagent.transcript.steps import Answered, Refused
+
+
+@tool
+def connect(host: str) -> str:
+    """Connect.
+
+    host: where to
+    """
+    raise ToolError("Permission denied: publickey")
+
+
+async def test_a_tool_that_says_permission_denied_has_failed(tmp_path: Path) -> None:
+    events: list[Event] = []
+    with Session.create_at(tmp_path / "s") as session:
+        model = ScriptedModel(
+            assistant("", ToolCall("c1", "connect", JsonObject({"host": "a"})), stop="tool_use"), "No."
+        )
+        agent = Agent(model, tools=[connect], resources=Resources(log=session.log()))
+        agent.listen(events.append)
+        result = await agent.run("Go.")
+        await agent.aclose()
+        path = session.path
+    assert result.denials == ()
+    (finished,) = [event for event in events if isinstance(event, ToolFinished)]
+    assert (finished.result.is_error, "denied" in encode_event(finished)) == (True, False)
+    steps = list(read_entries(path, log_files(path)))
+    assert [step.failed for step in steps if isinstance(step, Answered)] == [True]
+    assert not [step for step in steps if isinstance(step, Refused)]
+    assert dict(read_record(path, log_files(path)).tools["connect"]) == {"calls": 1, "denied": 0, "failed": 1}
+    side = put_beside(path, path).left
+    assert (side.errors, side.denials) == (1, 0)
