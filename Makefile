@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-weights test-all check bench format clean
+.PHONY: demo test test-weights test-all check bench prices format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -46,6 +46,11 @@ check: $(VENV)/.developed
 
 bench: $(VENV)/.developed
 	@$(BIN)/python -m tests.benchmarks
+
+# The prices that are shipped, from genai-prices and sagent/cost/prices.toml.
+prices: $(VENV)/.developed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade genai-prices
+	@$(BIN)/python scripts/make_prices.py
 
 format: $(VENV)/.developed
 	@$(BIN)/ruff format .

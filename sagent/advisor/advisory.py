@@ -322,7 +322,6 @@ class Advisors:
         role = ""
         try:
             async with self._one_by_one.setdefault(advisor.name, asyncio.Lock()):
-                await self._advisee.ready()
                 model, role = self._roster.model(advisor), self._roster.role(advisor)
                 asked, request = self._prepare(advisor, model, role, blank)
                 if reason := self._refusal(advisor, blank, model, request):

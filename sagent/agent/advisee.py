@@ -1,6 +1,5 @@
 """An agent as its advisors use it."""
 
-import asyncio
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -59,10 +58,6 @@ class AgentAdvisee:
         state = self._state
         return bool(state.run.stop) or state.run.turns == state.limits.max_turns
 
-    async def ready(self) -> None:
-        """Have prices at hand."""
-        await asyncio.to_thread(self._state.ledger.prices.warm)
-
     def request(self) -> Request:
         """What its next call would send."""
         return self._state.request()
@@ -94,8 +89,7 @@ class AgentAdvisee:
 
     def price(self, provider: str, model: str, usage: Usage) -> Decimal | None:
         """USD that a model would be billed for tokens."""
-        prices = self._state.ledger.prices
-        return prices.price(provider, model, usage) if prices.is_warm else None
+        return self._state.ledger.prices.price(provider, model, usage)
 
     def worst(self, model: Model, weight: int, output: int) -> Decimal | None:
         """USD that a call may cost at most."""

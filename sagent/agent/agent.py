@@ -345,8 +345,6 @@ class Agent:
         state = self._state
         if not order.prompt.strip():
             raise UsageError("an agent needs a prompt: what is it to do?")
-        if order.budget_usd is not None:
-            await asyncio.to_thread(state.ledger.prices.warm)
         path = self._tree.reserve(self.path, order.name, self._deepest)
         with spawn.allowance(state.ledger, path, order.budget_usd):
             child = self._child(path, order)
@@ -423,8 +421,6 @@ class Agent:
         entries = state.log.child(path).contents()
         order = spawn.order_of(born, entries)
         rest = spawn.rest_of(order, state.ledger.spent_below(path))
-        if rest is not None:
-            await asyncio.to_thread(state.ledger.prices.warm)
         with spawn.allowance(state.ledger, path, rest):
             child = self._child(path, order, entries)
             child.restore(history(entries, state.log.blobs.get))

@@ -77,7 +77,7 @@ async def open_agent(
         prices = PriceBook(settings.prices, free=choice.free())
         ledger = Ledger(settings.max_budget_usd, prices)
         ledger.restore(past.charges)
-        aside = Aside(log, prices, settings.cwd, new=not past.messages)
+        aside = Aside(log, settings.cwd, new=not past.messages)
         stack.push_async_callback(aside.aclose)
         fallbacks = choice.fallbacks()
         notices += _unpriced(fallbacks, ledger)
@@ -309,17 +309,16 @@ def _environment() -> dict[str, object]:
 
 
 class Aside:
-    """Work that may not delay the first request: loading prices, the state of the git repository, a model's listing.
+    """Work that may not delay the first request: the state of the git repository, a model's listing.
 
-    git starts at once, in a process of its own; prices load when the agent has been quiet for a moment, as it is while
-    a model thinks, and then `study` may begin to ask for a listing.
+    git starts at once, in a process of its own; `study` may ask for a listing when the agent has been quiet for a
+    moment, as it is while a model thinks.
     """
 
     QUIET = 0.1  # seconds
 
-    def __init__(self, log: Log, prices: PriceBook, cwd: Path, *, new: bool) -> None:
+    def __init__(self, log: Log, cwd: Path, *, new: bool) -> None:
         self._log = log
-        self._prices = prices
         self._git = start_git_status(cwd) if new else None
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -337,8 +336,6 @@ class Aside:
         if loop.time() - self._last < self.QUIET:
             self._timer = loop.call_later(self.QUIET, self._check)
             return
-        if not self._prices.is_warm:
-            loop.run_in_executor(None, self._prices.warm)
         if (work := self.study()) is not None:
             self._studying = loop.create_task(work)
 

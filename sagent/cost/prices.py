@@ -1,17 +1,16 @@
-"""Prices of models: the user's own, then the corrections shipped here, then the data of genai-prices."""
+"""Prices of models: the user's own, then the corrections shipped here, then the data of genai-prices (catalog.py)."""
 
 from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from threading import Lock
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from sagent.lib.money import EXACT, ZERO
 from sagent.usage import Charge, Usage
 
 if TYPE_CHECKING:
-    from sagent.cost.genai import Listing
-    from sagent.cost.genai.types import Provider
+    from sagent.cost.catalog import Listing
     from sagent.cost.tariff import Ceiling, Tariff
 
 LOCAL = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "selfhosted"})
@@ -54,7 +53,7 @@ class KnownModel(NamedTuple):
 
 
 class PriceBook:
-    """What calls cost. Loads its data (about 12 ms) when first asked; safe to warm from another thread."""
+    """What calls cost. The shipped data are read when first asked for, a provider at a time, and once in a process."""
 
     def __init__(
         self, overrides: Mapping[str, Mapping[str, object]] | None = None, *, free: Container[str] = LOCAL
@@ -66,29 +65,7 @@ class PriceBook:
         self._own = _read_rows(overrides) if overrides else {}
         self._own_fees = _read_fees(overrides) if overrides else {}
         self._free = free
-        self._shipped: Mapping[str, Tariff] = {}
-        self._shipped_fees: Mapping[str, Mapping[str, Decimal]] = {}
-        self._windows: Mapping[str, int] = {}
-        self._providers: Mapping[str, Provider] = {}
-        self._found: dict[tuple[str, str], Tariff | Listing | None] = {}
         self._ceilings: dict[tuple[str, str, str | None], tuple[object, Ceiling | None]] = {}
-        self._warm = False
-        self._lock = Lock()
-
-    @property
-    def is_warm(self) -> bool:
-        """Whether a price can be told without loading the data first."""
-        return self._warm
-
-    def warm(self) -> None:
-        """Load the data now, so that the first price need not wait for it; from any thread, as often as you like."""
-        with self._lock:
-            if not self._warm:
-                from sagent.cost.genai import load
-
-                self._shipped, self._windows, self._shipped_fees = _read_shipped()
-                self._providers = load()
-                self._warm = True
 
     def price(
         self, provider: str, model: str, usage: Usage, at: datetime | None = None, tier: str = ""
@@ -116,12 +93,11 @@ class PriceBook:
 
         The prices are those beyond what a provider gives away each day or month.
         """
-        self.warm()
         entry = self._entry(provider, model)
         known = None if entry is None or isinstance(entry, tuple) else entry.fees(at or datetime.now(UTC))
         names = [model.lower(), *_undated(model.lower())]
         keys = [provider, *(f"{provider}/{name}" for name in reversed(names))]
-        shipped = [self._shipped_fees[key] for key in keys if key in self._shipped_fees]
+        shipped = [fees for key in keys if (fees := _shipped_fees(key))]
         own = [self._own_fees[key] for key in keys if key in self._own_fees]
         rates: dict[str, Decimal] = {}
         for source in (*shipped, *([known] if known else ()), *own):  # the last one to name a price has it
@@ -163,22 +139,25 @@ class PriceBook:
 
     def known_models(self, provider: str) -> tuple[KnownModel, ...]:
         """The provider's priced text models that are not retired, by id."""
-        from sagent.cost.genai import chat_models
+        from sagent.cost.catalog import chat_models, corrections
 
-        self.warm()
-        ids = [model for model, _ in chat_models(self._providers, _THEIR_NAMES.get(provider, provider))]
         prefix = f"{provider}/"
-        ids += [key.removeprefix(prefix) for key in (*self._shipped, *self._own) if key.startswith(prefix)]
+        corrected = (key for key, row in corrections().items() if "input" in row)
+        own = (key.removeprefix(prefix) for key in (*corrected, *self._own) if key.startswith(prefix))
+        ids = (*chat_models(_THEIR_NAMES.get(provider, provider)), *own)
         rows = {model.lower(): row for model in ids if (row := self._row(provider, model))}
         return tuple(rows[key] for key in sorted(rows))
 
     def _row(self, provider: str, model: str) -> KnownModel | None:
+        from sagent.cost.catalog import corrections
+
         tariff = self._tariff(provider, model, datetime.now(UTC), "")
         if tariff is None:
             return None
         entry = self._entry(provider, model)
-        listed = None if entry is None or isinstance(entry, tuple) else entry.window
-        window = self._windows.get(f"{provider}/{model}".lower(), listed)
+        window = corrections().get(f"{provider}/{model}".lower(), {}).get("window")
+        if not isinstance(window, int):
+            window = None if entry is None or isinstance(entry, tuple) else entry.window
         return KnownModel(model, window, tariff[0].input.scaleb(6, EXACT), tariff[0].output.scaleb(6, EXACT))
 
     def _tariff(self, provider: str, model: str, at: datetime, tier: str) -> "Tariff | None":
@@ -195,27 +174,21 @@ class PriceBook:
         return _GEMINI_TIERS.get(tier, Decimal(1)) if gemini and not known else Decimal(1)
 
     def _entry(self, provider: str, model: str) -> "Tariff | Listing | None":
-        key = (provider, model)
-        if key not in self._found:
-            self._found[key] = self._look_up(provider, model.lower())
-        return self._found[key]
-
-    def _look_up(self, provider: str, model: str) -> "Tariff | Listing | None":
-        from sagent.cost.genai import find
-        from sagent.cost.tariff import FREE
-
+        model = model.lower()
         names = [model, *_undated(model)]
         for name in names:
             if own := self._own.get(f"{provider}/{name}"):
                 return own
         if provider in self._free or (provider == "openrouter" and model.endswith(":free")):
+            from sagent.cost.tariff import FREE
+
             return FREE
-        self.warm()
+        from sagent.cost.catalog import find
+
         for name in names:
-            if shipped := self._shipped.get(f"{provider}/{name}"):
-                return shipped
-            if listing := find(self._providers, _THEIR_NAMES.get(provider, provider), name):
-                return listing
+            entry = _shipped(f"{provider}/{name}") or find(_THEIR_NAMES.get(provider, provider), name)
+            if entry:
+                return entry
         return None
 
 
@@ -248,12 +221,18 @@ def _read_fees(rows: Mapping[str, Mapping[str, object]]) -> dict[str, Mapping[st
     return {key.lower(): fees for key, row in rows.items() if (fees := read_fees(key, row))}
 
 
-def _read_shipped() -> tuple[dict[str, "Tariff"], dict[str, int], dict[str, Mapping[str, Decimal]]]:
-    import tomllib
-    from pathlib import Path
+@lru_cache(maxsize=256)
+def _shipped(key: str) -> "Tariff | None":
+    from sagent.cost.catalog import corrections
+    from sagent.cost.tariff import read_tariff
 
-    text = Path(__file__).with_name("prices.toml").read_text(encoding="utf-8")
-    rows: dict[str, dict[str, object]] = tomllib.loads(text, parse_float=Decimal)
-    windows = {key: row["window"] for key, row in rows.items() if isinstance(row.get("window"), int)}
-    sizes = {key: window for key, window in windows.items() if isinstance(window, int)}
-    return _read_rows(rows), sizes, _read_fees(rows)
+    row = corrections().get(key)
+    return read_tariff(key, row) if row else None
+
+
+@lru_cache(maxsize=256)
+def _shipped_fees(key: str) -> Mapping[str, Decimal]:
+    from sagent.cost.catalog import corrections
+    from sagent.cost.tariff import read_fees
+
+    return read_fees(key, corrections().get(key, {}))

@@ -238,11 +238,7 @@ class AgentState:
             return ""
 
     def settle(self, reservation: Reservation, charges: tuple[Charge, ...]) -> Decimal | None:
-        """Bill a call, in the ledger and the log; its price in USD, or None when that is not known.
-
-        Prices load while the model thinks; where it was quicker they are waited for: what is not in the log when the
-        process is killed was never spent, for whoever resumes.
-        """
+        """Bill a call, in the ledger and the log, when it ends; its price in USD, or None when that is not known."""
         for charge in charges:
             if not charge.role:
                 self.run.usage += charge.usage

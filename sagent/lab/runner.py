@@ -106,7 +106,6 @@ async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
         executor = f"{choice.model.provider}/{choice.model.id}"
         if budget is not None:
             prices = PriceBook(settings.prices, free=choice.free())
-            await asyncio.to_thread(prices.warm)
             for name in (executor, *(advisor.model for advisor in settings.advisors), *_models_of(way.team)):
                 if "/" in name and prices.ceiling(*name.split("/", 1)) is None:
                     raise UsageError(

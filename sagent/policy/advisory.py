@@ -60,10 +60,6 @@ class Advisee(Protocol):
         """Whether the run in progress makes no further model call."""
         ...
 
-    async def ready(self) -> None:
-        """Have prices at hand."""
-        ...
-
     def request(self) -> Request:
         """What its next call would send."""
         ...
@@ -89,7 +85,7 @@ class Advisee(Protocol):
         ...
 
     def price(self, provider: str, model: str, usage: Usage) -> Decimal | None:
-        """USD that a model would be billed for tokens; None where its price is not known, or not yet."""
+        """USD that a model would be billed for tokens; None where its price is not known."""
         ...
 
     def worst(self, model: Model, weight: int, output: int) -> Decimal | None:

@@ -63,7 +63,6 @@ class Rig:
         self.anthropic = Anthropic.from_key("k", base_url=server.url)
         self.openai = OpenAI.from_key("k", base_url=f"{server.url}/v1")
         self.ledger = Ledger(cap, PriceBook())
-        self.ledger.prices.warm()
         self.advice: list[Advice] = []
         self.notices: list[str] = []
         self.agent = Agent(

@@ -1,7 +1,6 @@
 """An agent that was spawned, from its first moment to its last, and whoever waits for it, asks it or stops it."""
 
 import asyncio
-import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -475,15 +474,11 @@ async def test_what_cannot_be_done_any_more_when_its_time_comes_is_told_and_chan
 
 
 async def test_an_agent_that_a_job_is_about_to_spawn_does_not_outlive_the_session() -> None:
-    class Slow(PriceBook):
-        def warm(self) -> None:
-            time.sleep(0.1)
-
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", budget_usd=0.5, persistent=True, background=True),), forever),
         root__1=forever,
     )
-    ledger = Ledger(Decimal(1), Slow(PRICES))
+    ledger = Ledger(Decimal(1), PriceBook(PRICES))
     agent = root_of(cast, ledger=ledger)
     task = asyncio.create_task(agent.run("go"))
     await until(lambda: len(cast.requests.get("root", ())) == 2)

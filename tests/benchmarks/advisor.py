@@ -67,7 +67,6 @@ def model_of(family: str, url: str) -> Model:
 async def consult(executor: Model, advisor: Model) -> dict[str, float]:
     """Ask again and again, with one more turn each time."""
     prices = PriceBook()
-    prices.warm()
     setup = Setup(rules=Rules(triggers=(), max_advisor_calls=None), resolve=lambda _: advisor)
     name = f"{advisor.provider}/{advisor.id}"
     resources = Resources(ledger=Ledger(None, prices), advisory=advise([name], setup))

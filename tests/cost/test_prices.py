@@ -1,9 +1,13 @@
 """Prices agree with genai-prices to the last digit, know what they do not know, and have a true upper bound."""
 
+import json
+import runpy
 import subprocess
 import sys
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal, localcontext
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from genai_prices import Usage as TheirUsage
@@ -13,13 +17,14 @@ from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.cost import genai
+from sagent.cost import catalog
 from sagent.cost.prices import LOCAL, PriceBook
 from sagent.cost.tariff import Ceiling, build_tariff, cost
 from sagent.errors import ConfigError
 from sagent.providers.rows import built_in
 from sagent.usage import Charge, Usage
 
+ROOT = Path(__file__).parents[2]
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ALL = [(provider.id, model.id) for provider in their_providers for model in provider.models]
 MOVING = [
@@ -80,16 +85,27 @@ def test_every_model_costs_what_the_library_says(at, tier, context):
     assert compared > 3000
 
 
-def test_a_library_whose_data_we_cannot_read_serves_as_well(monkeypatch):
-    def unreadable():
-        raise TypeError("written otherwise")
+def test_the_file_is_what_the_script_makes():
+    made = catalog.edition().made
+    script = runpy.run_path(str(ROOT / "scripts" / "make_prices.py"))
+    file = Path(catalog.__file__).with_name("catalog.jsonl")
+    assert file.read_text(encoding="utf-8") == "".join(script["lines"](made)), "run `make prices`"
 
-    monkeypatch.setattr(genai, "_read_data", unreadable)
-    book = PriceBook()
-    usage = Usage(1200, 300_000, 4000, 500, 700, 300)
-    for provider, model in MOVING[:80]:
-        assert book.price(provider, model, usage, NOON) == BOOK.price(provider, model, usage, NOON)
-        assert book.worst(provider, model, 300_000, 700) == BOOK.worst(provider, model, 300_000, 700)
+
+def test_many_agents_read_the_prices_of_their_provider_once(monkeypatch):
+    read: list[str] = []
+
+    def loads(text: str) -> object:
+        read.append(text)
+        return json.loads(text)
+
+    for loader in (catalog._block, catalog.find, catalog.corrections):
+        loader.cache_clear()
+    monkeypatch.setattr(catalog, "json", SimpleNamespace(loads=loads))
+    usage = Usage(input=1000)
+    assert len({PriceBook().price("anthropic", f"claude-opus-4-{n % 3 + 5}", usage) for n in range(100)}) > 0
+    assert sum('{"provider"' in text for text in read) == 1
+    assert len(read) == 2, "the corrections, and the one provider"
 
 
 @pytest.mark.parametrize(
@@ -385,6 +401,25 @@ def test_bound_and_affordable_output_for_any_tiers(made, spent, budget, data):
         assert ceiling.cost(size, output + 1) > usd
 
 
+@given(
+    st.lists(st.tuples(*[st.integers(0, 9)] * 3), min_size=1, max_size=3),
+    st.integers(0, 8),
+    st.integers(0, 4),
+)
+def test_the_upper_bound_is_what_some_call_costs_and_no_more(rates, size, output):
+    """Bands begin above 2 and above 5 tokens; every call with at most `size` tokens is tried."""
+    edges = (-1, 2, 5)
+    buckets = ("input", "cache_write", "output")
+    steps = {
+        name: [(edge, Decimal(row[n])) for edge, row in zip(edges, rates, strict=False)]
+        for n, name in enumerate(buckets)
+    }
+    tariff = build_tariff(steps)
+    assert tariff is not None
+    calls = (Usage(n - written, cache_write=written, output=output) for n in range(size + 1) for written in (0, n))
+    assert Ceiling([tariff]).cost(size, output) == max(cost(tariff, usage) for usage in calls)
+
+
 def run_fresh(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -413,7 +448,7 @@ def test_a_ledger_without_a_cap_reads_no_prices_before_the_first_bill():
         "reservation = asyncio.run(Ledger(None, PriceBook()).reserve('root', 'executor', 'openai', 'gpt-5.5', 9, 9))\n"
         "print([name for name in sys.modules if name.startswith(('sagent.cost.', 'tomllib', 'genai'))])\n"
     )
-    assert out == "['sagent.lib.money', 'sagent.cost.prices', 'sagent.cost.budget', 'sagent.cost.ledger']\n"
+    assert out == "['sagent.cost.budget', 'sagent.cost.prices', 'sagent.cost.ledger']\n"
 
 
 @pytest.mark.parametrize(

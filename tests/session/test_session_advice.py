@@ -178,7 +178,6 @@ async def test_it_is_what_the_session_itself_counted() -> None:
     async with FakeProviderServer(script) as server:
         provider = Anthropic.from_key("k", base_url=server.url)
         ledger = Ledger(None, PriceBook())
-        ledger.prices.warm()
         agent = Agent(
             provider.model("claude-sonnet-4-6"),
             resources=Resources(

@@ -10,6 +10,7 @@ from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
 from sagent.config import Settings
+from sagent.cost.catalog import edition
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.lib.text import Table
@@ -65,6 +66,9 @@ def _list(settings: Settings, names: Sequence[str]) -> int:
             usd = (_price(row.input), _price(row.output)) if row else ("-", "-")
             listed.append((f"{provider}/{model}", str(window or "-"), str(limits.max_output or "-"), *usd))
     write(sys.stdout, [Table(tuple(listed), TITLES, right=(1, 2, 3, 4))])
+    if listed and sys.stderr.isatty():
+        source, version, made = edition()
+        sys.stderr.write(f"sagent: prices from {source} {version} as of {made}, and from your settings\n")
     if not listed:
         name = names[0]
         sys.stderr.write(f"sagent: no model of {name} is known here: sagent models {name} --check asks for them\n")

@@ -1,6 +1,5 @@
 """Commands about money."""
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 
 from sagent.repl.commands.command import CommandContext, command
@@ -17,7 +16,6 @@ async def cost(context: CommandContext) -> None:
     By role, model and agent, with the cache's share.
     """
     ledger = context.opened.agent.ledger
-    await asyncio.to_thread(ledger.prices.warm)
     totals, spent = ledger.totals(), ledger.cost()
     whole = totals.whole.usage
     least = "≥ " if spent.unpriced else ""
