@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sagent.errors import SagentError, UsageError
+from sagent.errors import SagentError
 from sagent.messages import user
 from sagent.repl.commands.command import run_command, split_command
 from sagent.repl.files import attach
@@ -70,8 +70,6 @@ class Submissions:
         await self.ready.wait()
         try:
             await run_command(self._context, name, text)
-        except KeyError as error:
-            self.tasks.report(UsageError(str(error.args[0])))
         except (SagentError, OSError, ValueError) as error:
             self.tasks.report(error)
         self._session.refresh()

@@ -91,6 +91,23 @@ def test_a_key_is_kept_for_its_owner_alone(tmp_path: Path, before: str) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_key_s_address_replaces_the_one_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[providers.openai]\nbase_url = "http://old"  # mine\n\n[prices."a/b"]\ninput = 1\n')
+    store_key(path, "openai", "sk", "http://new")
+    data = tomllib.loads(path.read_text())
+    assert data["providers"]["openai"] == {"base_url": "http://new", "api_key": "sk"}
+    assert data["prices"] == {"a/b": {"input": 1}}
+
+
+def test_a_file_that_cannot_be_changed_says_what_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('permissions = { allow = ["Read"] }\n')
+    with pytest.raises(UsageError, match=r'add "Bash" to permissions.allow yourself'):
+        add_rule(path, "Bash")
+    assert path.read_text() == 'permissions = { allow = ["Read"] }\n'
+
+
 def test_the_rule_is_the_one_that_the_policy_names() -> None:
     call = ToolCall("c", "Bash", JsonObject({"command": "git push"}))
     named = Ask("why", "Allowed with --permission-mode full, or with --allow 'Bash(git push:*)'.")
@@ -170,6 +187,8 @@ def test_a_match_holds_the_letters_in_their_order(query: str, text: str) -> None
 async def test_a_list_is_narrowed_by_words_and_chosen_from() -> None:
     options = [Option(number, name) for number, name in enumerate(("openai/gpt-5.5", "anthropic/opus", "openai/mini"))]
     assert [one.label for one in narrowed(options, "mini openai")] == ["openai/mini"]
+    hinted = [Option(1, "a/one", "window 400 of it"), Option(2, "a/two", "window 500, openly priced")]
+    assert [one.value for one in narrowed(hinted, "open")] == [2]  # a hint holds the word, not just its letters
     picker = Picker([], options)
     picker.type("open")
     picker.move(1)

@@ -198,7 +198,7 @@ def test_a_theme_is_changed_while_all_goes_on(console: Console) -> None:
     assert screen.count("One.") == 1
     assert "starting" not in screen
     console.type("/theme pink")
-    console.until("there is no theme 'pink'")
+    console.until("There is no theme 'pink'")
 
 
 def test_a_flood_of_output_is_bounded_and_the_rest_goes_on(console: Console) -> None:

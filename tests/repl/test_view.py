@@ -28,6 +28,7 @@ from sagent.messages import Text, ToolCall, ToolResult, assistant, user
 from sagent.repl.view.blocks import Block, Page, Prose
 from sagent.repl.view.lines import plain
 from sagent.repl.view.panel import Figures, Queued, render_panel, render_status
+from sagent.repl.view.table import table
 from sagent.repl.view.transcript import expand, expandable, render_block, separated
 from sagent.repl.view.view import View, reduce
 from sagent.usage import Cost, Usage
@@ -257,3 +258,16 @@ def test_a_page_that_is_too_wide_goes_on_below_its_second_column() -> None:
     assert plain(render_block(page, 24)) == (
         "  Enter    sends what\n           was typed\nword word word word word\nword word word"
     )
+
+
+def test_a_table_aligns_its_columns_and_a_row_that_is_too_long_continues_below() -> None:
+    rows = [[("", "name"), ("", "read"), ("", "USD")], (), [("", "anthropic/claude"), ("", "7"), ("", "$0.1")]]
+    lines = table(rows, right=(1, 2))
+    assert plain(lines) == "  name              read   USD\n\n  anthropic/claude     7  $0.1"
+    assert plain(render_block(Page(tuple(lines)), 24)) == (
+        "  name\n    read   USD\n\n  anthropic/claude\n       7  $0.1"
+    )
+    status = table([[("", "model"), ("", "anthropic/claude-sonnet")]])
+    assert plain(render_block(Page(tuple(status)), 24)) == "  model  anthropic/claud\n         e-sonnet"
+    note = Page(((("", "  a sentence that is indented"),),))
+    assert plain(render_block(note, 18)) == "  a sentence that\n  is indented"

@@ -24,8 +24,8 @@ async def show_help(context: CommandContext, name: str = "") -> None:
         if found is None:
             raise UsageError(f"There is no command {name!r}. See /help.")
         choices = [f"{one.name}: {', '.join(one.choices)}" for one in found.arguments if one.choices]
-        lines = [found.usage, *found.help.split("\n"), *choices]
-        context.write([(("class:tool" if not number else "", line),) for number, line in enumerate(lines)])
+        paragraphs = [" ".join(paragraph.split("\n")) for paragraph in found.help.split("\n\n")]
+        context.write([(("class:tool", found.usage),), *((("", text),) for text in (*paragraphs, *choices))])
         return
     commands = [(one.usage, one.summary) for _, one in sorted(context.commands.items())]
     rows = table([("class:tool", usage), ("class:dim", what)] for usage, what in (*commands, *KEYS))

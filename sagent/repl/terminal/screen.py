@@ -26,6 +26,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import DynamicStyle, Style
 from prompt_toolkit.widgets import SearchToolbar
 
+from sagent.errors import UsageError
 from sagent.repl.terminal.surface import SteadyOutput, Surface
 from sagent.repl.view.lines import Line, line_width
 from sagent.repl.view.theme import THEMES, rules_of
@@ -223,9 +224,9 @@ class Screen:
         return is_completable(self.buffer.document.text_before_cursor)
 
     def set_theme(self, name: str) -> None:
-        """Use a theme. Raises KeyError naming the themes."""
+        """Use a theme. Raises UsageError naming the themes."""
         if name not in THEMES:
-            raise KeyError(f"there is no theme {name!r}; the themes are {', '.join(THEMES)}")
+            raise UsageError(f"There is no theme {name!r}; it is one of {', '.join(THEMES)}.")
         self._themed = name
         self._apply_theme()
 

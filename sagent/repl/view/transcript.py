@@ -48,14 +48,15 @@ def _fitted(line: Line, width: int) -> list[Line]:
     if line_width(line) <= width or not line:
         return [line]
     if len(line) == 1 or size > width:
-        rest, indent = _without_indent(line)
-        return wrap(rest, width, (("", indent),) if indent else ())
+        spans, indent = _without_indent(line)
+        return wrap(spans, width, (("", indent),) if indent else ())
     if size > width // 2:
-        below = line[1:]
-        rest, _ = _without_indent(below)
-        return [line[:1], *([below] if line_width(below) <= width else wrap(rest, width, (("", "    "),)))]
-    rest, gap = _without_indent(line[1:])
-    return wrap(rest, width, (*line[:1], ("", gap)), (("", " " * size + gap),))
+        style, text = line[0]
+        below: Line = (("", "  "), *line[1:])
+        rest = [below] if line_width(below) <= width else wrap(_without_indent(line[1:])[0], width, (("", "    "),))
+        return [((style, text.rstrip()),), *rest]
+    spans, gap = _without_indent(line[1:])
+    return wrap(spans, width, (*line[:1], ("", gap)), (("", " " * size + gap),))
 
 
 def _without_indent(line: Line) -> tuple[Line, str]:
