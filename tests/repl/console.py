@@ -1,4 +1,4 @@
-"""The REPL in tmux, led to a provider on loopback. Everything is waited for by looking at the pane."""
+"""The REPL in tmux, with a provider on loopback. Everything is waited for by looking at the pane."""
 
 import os
 import shlex
@@ -9,11 +9,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sagent.testing.server import FakeProviderServer, Script
+from sagent.testing.server import FakeProviderServer, Received, Script
 
 CHECKOUT = Path(__file__).parents[2]
 PATIENCE = 20.0  # seconds
 READY = "│ $0"  # the status line, when the session is open
+
+
+def last_text(request: Received) -> str:
+    """What the newest message of a request says."""
+    messages = request.json["messages"]
+    assert isinstance(messages, list)
+    return str(messages[-1])
 
 
 @dataclass
@@ -26,9 +33,9 @@ class Console:
     stack: ExitStack = field(default_factory=ExitStack)
     program: list[str] = field(default_factory=lambda: [sys.executable, "-m", "sagent.bin.cli"])
 
-    def serve(self, script: Script, **options: object) -> FakeProviderServer:
-        """Start a provider and lead the program to it."""
-        server = self.stack.enter_context(FakeProviderServer(script, strict=False, **options).in_thread())  # type: ignore[arg-type]
+    def serve(self, script: Script) -> FakeProviderServer:
+        """Start a provider and have the program use it."""
+        server = self.stack.enter_context(FakeProviderServer(script, strict=False).in_thread())
         for name in ("ANTHROPIC", "OPENAI"):
             self.environment |= {f"{name}_API_KEY": "k"}
         self.environment |= {"ANTHROPIC_BASE_URL": server.url, "OPENAI_BASE_URL": f"{server.url}/v1"}

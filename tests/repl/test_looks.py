@@ -14,6 +14,7 @@ from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
+from samples import CALL, DIFF, EDIT, answer
 
 from sagent.events import (
     Advice,
@@ -32,8 +33,7 @@ from sagent.events import (
     ToolProgress,
     ToolStarted,
 )
-from sagent.lib.json import JsonObject
-from sagent.messages import Text, ToolCall, ToolResult, assistant, user
+from sagent.messages import assistant, user
 from sagent.policy import Ask
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.picker import Picker, render_picker
@@ -49,9 +49,6 @@ from sagent.repl.view.view import View, reduce
 from sagent.usage import Cost, Usage
 
 SHEETS = Path(__file__).with_name("looks")
-CALL = ToolCall("c1", "Bash", JsonObject({"command": "make test"}))
-EDIT = ToolCall("c2", "Edit", JsonObject({"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 2"}))
-DIFF = "--- a.py\n+++ a.py\n@@ -9,3 +9,3 @@\n one\n-x = 1\n+x = 2\n three"
 ANSWER = """# Done
 It *works* with **all** of `them`, 宽字符 too; see [the page](https://example.org).
 
@@ -71,11 +68,6 @@ def f(x):  # why
 """
 
 
-def result(call: ToolCall, text: str, *, failed: bool = False) -> ToolResult:
-    """An answer to a call."""
-    return ToolResult(call.id, (Text(text),), failed)
-
-
 def transcript() -> list[Block]:
     """One of everything."""
     advice = Advice("opus", "x/o", "stuck", "answered", "Look at **x**.", "adjust", usd=Decimal("0.0421"), seconds=3.4)
@@ -84,8 +76,8 @@ def transcript() -> list[Block]:
         ThinkingDelta("root", "Let me see what there is."),
         TextDelta("root", ANSWER),
         ReplyFinished("root", assistant("x", CALL), Usage(), None),
-        ToolFinished("root", CALL, result(CALL, "1 failed", failed=True), 3.2, "exit 1"),
-        ToolFinished("root", EDIT, result(EDIT, "ok"), 0.1, "Edited a.py", DIFF),
+        ToolFinished("root", CALL, answer(CALL, "1 failed", failed=True), 3.2, "exit 1"),
+        ToolFinished("root", EDIT, answer(EDIT, "ok"), 0.1, "Edited a.py", DIFF),
         Advised("root", advice),
         Received("root", user("is done", sender="root/review")),
         Notice("root", "warning", "The context is full."),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import PNG
 
 from sagent.errors import UsageError
 from sagent.events import Retrying
@@ -32,11 +33,6 @@ from sagent.repl.view.calls import proposal
 from sagent.repl.view.lines import plain
 from sagent.repl.view.plain import plain_text
 from sagent.repl.view.question import render_approval
-
-PNG = bytes.fromhex(
-    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001a5f64540"
-    "0000000049454e44ae426082"
-)
 
 
 @pytest.mark.parametrize(

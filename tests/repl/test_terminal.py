@@ -7,20 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-from console import Console
+from console import Console, last_text
 
-from sagent.testing.server import Call, Cut, Received, Turn
+from sagent.testing.server import Call, Cut, Turn
 
 pytestmark = pytest.mark.needs("tmux")
 
 LONG = "".join(f"Paragraph {number} has some words in it.\n\n" for number in range(60))
-
-
-def last_text(request: Received) -> str:
-    """What the newest message of a request says."""
-    messages = request.json["messages"]
-    assert isinstance(messages, list)
-    return str(messages[-1])
 
 
 def test_an_answer_streams_while_one_types_and_is_in_the_scrollback_once(console: Console) -> None:

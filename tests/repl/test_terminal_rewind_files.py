@@ -1,4 +1,4 @@
-"""Files wound back with the conversation: in a real terminal, and where nobody sits at one."""
+"""Files restored with the conversation: in a real terminal, and without a person."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from console import Console
 from sagent.agent import Agent, Resources
 from sagent.config import load
 from sagent.errors import UsageError
-from sagent.lib.json import json_freeze_object
+from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall
 from sagent.policy.permissions import PermissionPolicy
 from sagent.repl.headless_command import run_headless_command
@@ -16,7 +16,7 @@ from sagent.repl.opening import Opened
 from sagent.session.contents import Unknown
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
-from sagent.testing.server import Received, Turn
+from sagent.testing.server import Call, Received, Turn
 from sagent.tool import Workspace
 from sagent.tools import Write
 
@@ -29,10 +29,10 @@ def working(request: Received) -> Turn:
     number = sum("'text': 'change" in str(message) for message in messages)
     if "tool_result" not in last:
         arguments = {"file_path": f"file{number}.txt", "content": f"line of {number}\n"}
-        return Turn(calls=(ToolCall(f"w{len(messages)}", "Write", json_freeze_object(arguments)),))
+        return Turn(calls=(Call("Write", arguments, f"w{len(messages)}"),))
     if "Created" in last or "Wrote" in last:
         command = {"command": f"echo {number} >> log.txt; rm -f old.txt"}
-        return Turn(calls=(ToolCall(f"b{len(messages)}", "Bash", json_freeze_object(command)),))
+        return Turn(calls=(Call("Bash", command, f"b{len(messages)}"),))
     return Turn(text=f"done with {number}")
 
 
@@ -97,7 +97,7 @@ def test_escape_leaves_everything_as_it_is(console: Console) -> None:
 async def test_without_a_terminal_files_are_wound_back_only_when_that_is_said(tmp_path: Path) -> None:
     log = MemoryLog()
     log.append(Unknown("opened", {}))
-    write = ToolCall("1", "Write", json_freeze_object({"file_path": "new.txt", "content": "new\n"}))
+    write = ToolCall("1", "Write", JsonObject({"file_path": "new.txt", "content": "new\n"}))
     resources = Resources(log=log, workspace=Workspace(tmp_path))
     agent = Agent(ScriptedModel((write,), "done"), tools=(Write(),), resources=resources)
     await agent.run("write it")

@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 from console import Console
+from samples import PNG
 
 from sagent.testing.server import Received, Turn
 
 pytestmark = pytest.mark.needs("tmux")
-
-PNG = bytes.fromhex(
-    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001a5f64540"
-    "0000000049454e44ae426082"
-)
 
 
 def echo(request: Received) -> Turn:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
+from samples import CALL, DIFF, EDIT, answer
+
 from sagent.events import (
     Advice,
     AdviceDelta,
@@ -24,7 +26,7 @@ from sagent.events import (
     ToolStarted,
 )
 from sagent.lib.json import JsonObject
-from sagent.messages import Text, ToolCall, ToolResult, assistant, user
+from sagent.messages import ToolCall, assistant, user
 from sagent.repl.view.blocks import Block, Page, Prose
 from sagent.repl.view.lines import plain
 from sagent.repl.view.panel import Figures, Queued, render_panel, render_status
@@ -32,15 +34,6 @@ from sagent.repl.view.table import table
 from sagent.repl.view.transcript import expand, expandable, render_block, separated
 from sagent.repl.view.view import View, reduce
 from sagent.usage import Cost, Usage
-
-CALL = ToolCall("c1", "Bash", JsonObject({"command": "make test"}))
-EDIT = ToolCall("c2", "Edit", JsonObject({"file_path": "a.py", "old_string": "x", "new_string": "y"}))
-DIFF = "--- a.py\n+++ a.py\n@@ -9,3 +9,3 @@\n one\n-x = 1\n+x = 2\n three"
-
-
-def result(call: ToolCall, text: str = "ok", *, failed: bool = False) -> ToolResult:
-    """An answer to a call."""
-    return ToolResult(call.id, (Text(text),), failed)
 
 
 def tell(*events: Event, view: View | None = None) -> tuple[View, list[Block]]:
@@ -75,9 +68,9 @@ def test_a_turn_reads_like_this() -> None:
         TextDelta("root", "I run the **tests**.\n\nNow"),
         ReplyFinished("root", assistant("", CALL), Usage(), None),
         ToolStarted("root", CALL),
-        ToolFinished("root", CALL, result(CALL, "1 failed", failed=True), 3.2, "exit 1"),
+        ToolFinished("root", CALL, answer(CALL, "1 failed", failed=True), 3.2, "exit 1"),
         ToolStarted("root", EDIT),
-        ToolFinished("root", EDIT, result(EDIT), 0.1, "Edited a.py", DIFF),
+        ToolFinished("root", EDIT, answer(EDIT), 0.1, "Edited a.py", DIFF),
         TextDelta("root", "Done."),
         ReplyFinished("root", assistant("Done."), Usage(), None),
         Finished("root", Result("Done.", (), "end")),
@@ -136,11 +129,11 @@ def test_what_is_in_progress() -> None:
 
 
 def test_a_call_that_goes_on_is_shown_until_its_job_ends() -> None:
-    goes_on = ToolFinished("root", CALL, result(CALL), 0.0, "goes on as job:1", job="job:1")
+    goes_on = ToolFinished("root", CALL, answer(CALL), 0.0, "goes on as job:1", job="job:1")
     view, blocks = tell(ToolStarted("root", CALL), goes_on)
     assert view.jobs == {"root c1": "job:1"}
     assert "job:1 Bash" in panel(view)
-    view, ended = tell(ToolFinished("root", CALL, result(CALL), 12.0, "exit 0"), view=view)
+    view, ended = tell(ToolFinished("root", CALL, answer(CALL), 12.0, "exit 0"), view=view)
     assert not view.running
     assert "● Bash make test · goes on as job:1" in written(blocks)
     assert "● job:1 Bash make test · exit 0 (12 s)" in written(ended)
@@ -198,7 +191,7 @@ def test_nothing_a_model_says_drives_the_terminal() -> None:
     evil = ToolCall("c", "Bash", JsonObject({"command": "echo \x1b[2J\x07"}))
     _, blocks = tell(
         TextDelta("root", "a\x1b[31mb\n\n"),
-        ToolFinished("root", evil, result(evil, "\x1b]0;x\x07"), 0.0, "\x1b[2J", "@@ -1 +1 @@\n+\x1b[2J"),
+        ToolFinished("root", evil, answer(evil, "\x1b]0;x\x07"), 0.0, "\x1b[2J", "@@ -1 +1 @@\n+\x1b[2J"),
         Notice("root", "info", "\x1b[2J"),
         Received("root", user("\x1b[2J", sender="job:1\x1b")),
     )
@@ -208,7 +201,7 @@ def test_nothing_a_model_says_drives_the_terminal() -> None:
 
 
 def test_what_has_more_to_show_is_expanded() -> None:
-    _, blocks = tell(ToolFinished("root", CALL, result(CALL, "line\n" * 1000), 0.0, "exit 0"))
+    _, blocks = tell(ToolFinished("root", CALL, answer(CALL, "line\n" * 1000), 0.0, "exit 0"))
     assert expandable(blocks[0])
     rows = expand(blocks[0], 60)
     assert plain(rows).startswith("● Bash make test · exit 0\n  command: make test\n  │ line")
@@ -245,7 +238,7 @@ def test_every_block_fits_into_forty_columns() -> None:
     _, blocks = tell(
         Received("root", user("a long message " * 20)),
         TextDelta("root", "word " * 50 + "\n\n"),
-        ToolFinished("root", EDIT, result(EDIT), 0.0, "Edited " + "x" * 100, DIFF),
+        ToolFinished("root", EDIT, answer(EDIT), 0.0, "Edited " + "x" * 100, DIFF),
         Notice("root", "error", "something " * 20),
         Advised("root", Advice("opus", "m", "asked", "answered", "advice " * 30)),
         Finished("root/child", Result("said " * 40, (), "end")),

@@ -106,7 +106,7 @@ class Picker(Generic[T]):
             self.chosen.set_result(None)
 
 
-def render_picker(picker: "Picker[object]", width: int, height: int) -> list[Line]:
+def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
     """An open list in at most `height` lines: as much of its title as there is room for, then the options around the
     one at hand."""
     shown = picker.shown
@@ -126,7 +126,7 @@ def render_picker(picker: "Picker[object]", width: int, height: int) -> list[Lin
     return lines
 
 
-def _option(picker: "Picker[object]", option: Option[object], number: int) -> Line:
+def _option(picker: Picker[T], option: Option[T], number: int) -> Line:
     at = number == picker.at
     style = "class:chosen" if at else ""
     mark = "❯ " if at else "  "
