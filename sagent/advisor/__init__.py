@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor, parse_advisor
-    from sagent.advisor.advisory import Setup, advise
+    from sagent.advisor.advisory import Setup
+    from sagent.advisor.extension import advise
     from sagent.advisor.policy import AdvisorPolicy
     from sagent.advisor.rules import Rules
 
@@ -16,7 +17,7 @@ _HOMES = {
     "AdvisorPolicy": "policy",
     "Rules": "rules",
     "Setup": "advisory",
-    "advise": "advisory",
+    "advise": "extension",
     "parse_advisor": "advisor",
 }
 

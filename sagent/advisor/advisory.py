@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sagent.advisor.account import ZERO, Account, Held
-from sagent.advisor.advisor import Advisor, parse_advisor, role_text
+from sagent.advisor.advisor import Advisor
 from sagent.advisor.consultation import (
     OUTPUT,
     THOUGHT,
@@ -25,11 +25,11 @@ from sagent.advisor.consultation import (
 from sagent.advisor.conversation import TOOL, Asked, Asking, Conversation
 from sagent.advisor.native import Native
 from sagent.advisor.outcomes import Outcome, Outcomes
-from sagent.advisor.policy import AdvisorPolicy, is_answer, message_of
 from sagent.advisor.quotation import cut
 from sagent.advisor.roster import Roster
 from sagent.advisor.rules import Rules, Trigger
-from sagent.advisor.tool import AdvisorTool, prompt_text
+from sagent.advisor.tool import is_answer, message_of, prompt_text
+from sagent.agent.tree import Node
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advice, AdviceDelta, Advised, AdvisorTally
 from sagent.lib.dataclass import dataclass
@@ -38,11 +38,9 @@ from sagent.lib.secrets import redact
 from sagent.messages import Message, ToolCall
 from sagent.model import EFFORTS, Effort, Model, Request, input_budget
 from sagent.peer import Stop
-from sagent.policy import Ask, Policy
-from sagent.policy.advisory import Advisee, AdvisoryFactory
+from sagent.policy import Ask
 from sagent.session.contents import AdviceContent, AdviceRated, ConsultationEntry
-from sagent.tool import Tool
-from sagent.usage import Charge
+from sagent.usage import Usage
 
 LONG_TASK = 25  # turns, after which an advisor that was never asked is worth a word
 FAIR = 10  # turns, from which on what an advisor costs can be weighed against what it would have cost alone
@@ -63,59 +61,24 @@ class Setup:
     resolve: Callable[[Advisor], Model] | None = None  # an advisor's model, where the agent's own way is not the one
 
 
-def advise(advisors: Sequence[Advisor | str], setup: Setup | None = None) -> AdvisoryFactory:
-    """What gives an agent these advisors: `Resources(advisory=advise(["openai/gpt-5.5"]))`.
-
-    Raises UsageError for a text that names no advisor, two of one name, or a role file that cannot be read.
-    """
-    roster = [parse_advisor(one) if isinstance(one, str) else one for one in advisors]
-    if len({one.name for one in roster}) != len(roster):
-        raise UsageError(f"two advisors have the same name: {', '.join(one.name for one in roster)}")
-    given = setup or Setup()
-    for one in roster:
-        role_text(one, given.base)
-    account = Account()
-    return lambda advisee: Advisors(advisee, roster, given, account)
-
-
 class Advisors:
     """The advisors of one agent; what bounds a session is counted in an account for all agents."""
 
-    def __init__(self, advisee: Advisee, roster: Sequence[Advisor], setup: Setup, account: Account) -> None:
-        self._advisee, self._setup, self._account = advisee, setup, account
+    def __init__(self, agent: Node, roster: Sequence[Advisor], setup: Setup, account: Account) -> None:
+        self._agent, self._state, self._setup, self._account = agent, agent.state, setup, account
         self._roster = Roster(roster, account.muted, setup.base, self._resolve)
         self._talks: dict[str, Conversation] = {}
         self._one_by_one: dict[str, asyncio.Lock] = {}
-        self._tool: AdvisorTool | None = AdvisorTool(self._roster.names) if roster else None
         self._native = Native(setup.mode)
         self._running: dict[asyncio.Task[Advice], str] = {}
         self._task_calls = 0
         self._turns = 0
-        self._remarked = False
         self._last: dict[str, Advice] = {}
         self._questions: dict[str, str] = {}  # that each was asked last
         self._again: set[str] = set()  # who was asked once more without anything new
-        self.outcomes = Outcomes(account, advisee.record)
+        self.outcomes = Outcomes(account, self._state.journal.record)
 
-    # -- what the engine asks for ----------------------------------------------------------------------------------
-
-    @property
-    def tool(self) -> Tool | None:
-        """By which the agent asks."""
-        return self._tool
-
-    def judge(self, inner: Policy) -> Policy:
-        """The agent's policy with its advisors around it."""
-        return AdvisorPolicy(self, inner)
-
-    def heir(self, advisee: Advisee) -> "Advisors":
-        """The same advisors for an agent below. One that itself advises has none: advice has no advisors."""
-        own = () if advisee.role.startswith(f"{TOOL}:") else self._roster.every
-        child = Advisors(advisee, own, self._setup, self._account)
-        child._tool = self._tool if own else None
-        return child
-
-    async def consult(self, question: str = "", name: str = "", trigger: str = "asked") -> Sequence[Advice]:
+    async def ask(self, question: str = "", name: str = "", trigger: str = "asked") -> Sequence[Advice]:
         """Ask one advisor, or all of a panel. Raises UsageError for a name that none has; nothing else but a
         cancellation of whoever asks."""
         chosen = self._roster.chosen(name, every=self._setup.panel == "all")
@@ -137,41 +100,27 @@ class Advisors:
         for task in self._running:
             task.cancel()
 
-    def check(self, change: str) -> None:
-        """Raise UsageError for a change that cannot be made."""
-        self._roster.check(change)
-
     def switch(self, change: str) -> str:
-        """Make a change that was checked. The tool stays as it is where there is one: its provider's cache does too."""
+        """Make a change that was checked; what it was, in words."""
         what, ended = self._roster.switch(change)
         for task, whom in self._running.items():
             if whom in ended:
                 task.cancel()
-        if self._roster.names:
-            self._tool = self._tool or AdvisorTool(self._roster.names)
         return what
 
-    def describe(self) -> str:
-        """Who they are, in words: "advisor=openai/gpt-5.5 (off)"."""
-        return self._roster.describe()
-
-    def messages(self, advice: Sequence[Advice]) -> Sequence[Message]:
-        """Answers as messages of the conversation."""
-        return [message_of(one) for one in advice if is_answer(one)]
-
-    def options(self, model: Model) -> JsonObject | None:
+    def options(self) -> JsonObject | None:
         """What a request says that has its provider ask the advisor."""
-        advisor = self._asked_by_provider()
+        model, advisor = self._state.model, self._asked_by_provider()
         if advisor is None or self._used_up():
             return self._native.after(model)
         return self._native.options(model, advisor, self._setup.rules.max_advisor_calls)
 
-    def beside(self, model: Model, weight: int) -> Decimal:
+    def extra_usd(self, max_input: int) -> Decimal:
         """USD that a provider's own consultations inside one request may cost at most."""
-        advisor = self._asked_by_provider()
+        model, advisor = self._state.model, self._asked_by_provider()
         if advisor is None or not (uses := self._native.most(model, advisor, self._setup.rules.max_advisor_calls)):
             return ZERO
-        return (self._advisee.worst(self._roster.model(advisor), weight + 4_096, OUTPUT) or ZERO) * uses
+        return (self._worst(self._roster.model(advisor), max_input + 4_096, OUTPUT) or ZERO) * uses
 
     def _asked_by_provider(self) -> Advisor | None:
         """The advisor that a provider may ask by itself: the only one, and without bounds that the provider does not
@@ -185,31 +134,23 @@ class Advisors:
         task = rules.max_advisor_calls is not None and self._task_calls >= rules.max_advisor_calls
         return task or (rules.max_session_calls is not None and calls >= rules.max_session_calls)
 
-    def declined(self, model: Model, reason: str) -> bool:
+    def refused(self, reason: str) -> bool:
         """A provider has refused a request that was to have it ask: from now on we ask."""
-        return self._native.give_up(model, reason)
+        return self._native.give_up(self._state.model, reason)
 
-    def named(self, charges: tuple[Charge, ...]) -> tuple[Charge, ...]:
-        """The charges of a reply, those of an advisor under its name."""
-        role = f"{TOOL}:{next(iter(self._roster.names), TOOL)}"
-        return tuple(replace(charge, role=role) if charge.role == TOOL else charge for charge in charges)
-
-    def heard(self, advice: Sequence[Advice]) -> None:
+    def take(self, advice: Sequence[Advice]) -> None:
         """Take note of advice that came inside a reply."""
         name = next(iter(self._roster.names), TOOL)
         for one in advice:
             self._task_calls += 1
-            provider, model = self._advisee.model.provider, one.model
-            usd = self._advisee.price(provider, model, one.usage) if model else ZERO
+            provider, model = self._state.model.provider, one.model
+            usd = self._price(provider, model, one.usage) if model else ZERO
             self._note(read(replace(one, advisor=name, model=f"{provider}/{model}", usd=usd)), None, "")
 
-    def forget(self) -> None:
-        """The agent went back to an earlier point: each advisor is told of its history anew."""
+    def resume(self, entries: Sequence[AdviceContent], blob: Callable[[str], bytes]) -> None:
+        """Begin every conversation anew, or go on with what the log of an earlier process says. What cannot be read any
+        more is left out."""
         self._talks.clear()
-
-    def restore(self, entries: Sequence[AdviceContent], blob: Callable[[str], bytes]) -> None:
-        """Take up what the log of an earlier process tells. What cannot be read any more is left out."""
-        history = self._advisee.request().messages
         for entry in entries:
             if not isinstance(entry, ConsultationEntry):
                 by = entry.by if isinstance(entry, AdviceRated) else 1
@@ -222,35 +163,35 @@ class Advisors:
                     said = blob(entry.said).decode("utf-8", "replace")
                 except (OSError, KeyError, ValueError, SagentError):
                     continue
-                self._talk(entry.advice.advisor).restore(entry, said, history)
+                self._talk(entry.advice.advisor).restore(entry, said, self._state.context.request().messages)
 
     def tally(self) -> Mapping[str, AdvisorTally]:
         """What each came to, with what the ledger says it was billed."""
         found: dict[str, AdvisorTally] = {}
         for name, tally in self._account.tallies.items():
-            usage, usd = self._advisee.billed(f"{TOOL}:{name}")
+            usage, usd = self._state.ledger.billed(f"{TOOL}:{name}")
             found[name] = replace(tally, usage=usage, usd=usd)
         return found
 
     def remarks(self) -> Sequence[str]:
         """A consult rate that has collapsed, or that costs more than the advisor would have alone."""
-        told: list[str] = []
-        if self._remarked or not self._roster.active:
-            return told
+        remarks: list[str] = []
+        if not self._roster.active:
+            return remarks
         calls = sum(tally.calls for tally in self._account.tallies.values())
         if not calls and self._turns >= LONG_TASK:
-            told.append(f"In {self._turns} turns no advisor was asked, so none was of use: see [advisor_rules].")
+            remarks.append(f"In {self._turns} turns no advisor was asked, so none was of use: see [advisor_rules].")
         if calls and self._turns >= FAIR:
-            cost, usage, first = self._advisee.cost(), self._advisee.used(), self._roster.active[0]
+            cost, first = self._state.ledger.cost(), self._roster.active[0]
+            usage = self._state.ledger.usage().get((self._state.path, self._state.role), Usage())
             model = self._roster.model(first)
-            alone = self._advisee.price(model.provider, model.id, replace(usage, output=usage.output // 2))
+            alone = self._price(model.provider, model.id, replace(usage, output=usage.output // 2))
             if alone is not None and cost.advisor > 0 and alone < cost.total:
-                told.append(
+                remarks.append(
                     f"{calls} consultations in {self._turns} turns: {first.model} alone at low effort would have "
                     f"cost about {alone:.4f} USD, this cost {cost.total:.4f}."
                 )
-        self._remarked = bool(told)
-        return told
+        return remarks
 
     def in_force(self) -> Sequence[Message]:
         """The last advice of each, for a conversation that has lost it."""
@@ -262,10 +203,8 @@ class Advisors:
         if not given:
             raise UsageError("there is no advice to rate yet")
         self._account.note(given[-1], "rated", good)
-        self._advisee.record(AdviceRated(given[-1], good))
+        self._state.journal.record(AdviceRated(given[-1], good))
         return given[-1]
-
-    # -- what the policy asks for ------------------------------------------------------------------------------------
 
     @property
     def rules(self) -> Rules:
@@ -275,17 +214,17 @@ class Advisors:
     @property
     def executor(self) -> str:
         """The id of the model that is advised."""
-        return self._advisee.model.id
+        return self._state.model.id
 
     @property
     def closing(self) -> bool:
         """Whether nobody would read advice any more."""
-        return self._advisee.closing
+        return self._state.closing
 
     @property
     def attended(self) -> bool:
         """Whether there is a person to ask."""
-        return self._advisee.attended
+        return self._state.neighbours.attended
 
     def triggers(self) -> tuple[Trigger, ...]:
         """The rules that hold now: none while nobody may be asked."""
@@ -293,15 +232,19 @@ class Advisors:
 
     def task(self) -> Message | None:
         """What was asked for last, by a person or the agent above."""
-        above = self._advisee.path.rpartition("/")[0]
-        for message in reversed(self._advisee.request().messages):
-            if message.role == "user" and not message.results and message.sender in ("", above):
+        for message in reversed(self._state.context.history):
+            if message.role == "user" and not message.results and message.sender in ("", self._state.above):
                 return message
         return None
 
     def begin_task(self) -> None:
         """What bounds a task is counted anew."""
         self._task_calls = 0
+
+    @property
+    def roster(self) -> Roster:
+        """Who they are."""
+        return self._roster
 
     def turn_over(self) -> None:
         """A turn has ended: what was advised in it is judged by the next."""
@@ -310,12 +253,10 @@ class Advisors:
 
     def deliver(self, message: Message) -> None:
         """Have advice read before the next model call."""
-        self._advisee.deliver(message)
-
-    # -- one consultation --------------------------------------------------------------------------------------------
+        self._state.receive(message, "next")
 
     async def _ask(self, advisor: Advisor, question: str, trigger: str) -> Advice:
-        """Ask, whatever comes of it; told, counted and logged in any case. One at a time asks the same advisor."""
+        """Ask, whatever comes of it; reported, counted and logged in any case. One at a time asks the same advisor."""
         begun = time.monotonic()
         blank = Advice(advisor.name, advisor.model, trigger, "failed", question=question, usd=ZERO)
         asked: Asked | None = None
@@ -339,8 +280,8 @@ class Advisors:
     def _prepare(self, advisor: Advisor, model: Model, role: str, blank: Advice) -> tuple[Asked, Request]:
         """The request as it would go out."""
         output = OUTPUT + THOUGHT.get(advisor.effort, 0)
-        room = input_budget(self._advisee.limits(model))
-        executor, task = self._advisee.request(), self.task()
+        room = input_budget(self._state.neighbours.sizes(model))
+        executor, task = self._state.context.request(), self.task()
         reason, question = why(blank)
         closing = prompt_text("request").format(reason=reason, question=question)
         left = None if room is None else room - output - len(role) // _BYTES
@@ -353,7 +294,7 @@ class Advisors:
     async def _made(self, advisor: Advisor, model: Model, request: Request, blank: Advice) -> Advice:
         """Make the call that nothing forbids."""
         self._task_calls += 1
-        cost, rules = self._advisee.cost(), self._setup.rules
+        cost, rules = self._state.ledger.cost(), self._setup.rules
         worst, likely = self._may_come_to(model, request)
         budget = self._account.left(advisor, rules, cost) if advisor.tools else None
         held = Held(advisor.name, (budget if budget is not None else worst) or ZERO, likely)
@@ -361,14 +302,14 @@ class Advisors:
         def may(more: Request) -> bool:
             again, tokens = self._may_come_to(model, more)
             bounds = replace(advisor, max_calls=None), replace(rules, max_session_calls=None)
-            if self._account.refusal(*bounds, self._advisee.cost(), self._used(), (again, tokens)):
+            if self._account.refusal(*bounds, self._state.ledger.cost(), self._used(), (again, tokens)):
                 return False
             held.usd, held.tokens = held.usd + (again or ZERO), held.tokens + tokens
             return True
 
-        self._advisee.emit(AdviceDelta(self._advisee.path, advisor.name, blank.trigger, ""))
+        self._state.journal.emit(AdviceDelta(self._state.path, advisor.name, blank.trigger, ""))
         with self._account.asking(held):
-            task = asyncio.create_task(send(self._advisee, Consultation(advisor, model, request, blank, budget, may)))
+            task = asyncio.create_task(send(self._agent, Consultation(advisor, model, request, blank, budget, may)))
             self._running[task] = advisor.name
             try:
                 return await outcome_of(task, blank)
@@ -385,7 +326,7 @@ class Advisors:
         if not person and not self._is_news(advisor.name, blank):
             return "nothing has happened since its last advice; act on that first"
         ask = self._may_come_to(model, request)
-        if reason := self._account.refusal(advisor, rules, self._advisee.cost(), self._used(), ask):
+        if reason := self._account.refusal(advisor, rules, self._state.ledger.cost(), self._used(), ask):
             return reason
         self._questions[advisor.name] = blank.question
         return ""
@@ -394,7 +335,7 @@ class Advisors:
         """Whether there is something to ask about that the last advice did not know: results or words of others, or
         what the executor itself has to say, but that only once."""
         talk = self._talk(name)
-        if not talk.messages or talk.evidence(self._advisee.request().messages):
+        if not talk.messages or talk.evidence(self._state.context.history):
             self._again.discard(name)
             return True
         own = blank.trigger in ("asked", "need_advice", "reconcile")
@@ -405,26 +346,37 @@ class Advisors:
 
     def _may_come_to(self, model: Model, request: Request) -> tuple[Decimal | None, int]:
         """USD that a call may cost at most, None where nobody knows, and about how many tokens it takes."""
-        weight, output = model.max_input_tokens(request), max(request.max_output or OUTPUT, model.limits.least_output)
-        return self._advisee.worst(model, weight, output), weight // _BYTES + output
+        max_input = model.max_input_tokens(request)
+        output = max(request.max_output or OUTPUT, model.limits.least_output)
+        return self._worst(model, max_input, output), max_input // _BYTES + output
+
+    def _worst(self, model: Model, max_input: int, output: int) -> Decimal | None:
+        """USD that a call may cost at most; None where its price is not known."""
+        ceiling = self._state.ledger.prices.ceiling(model.provider, model.id)
+        return None if ceiling is None else ceiling.cost(max_input, output)
+
+    def _price(self, provider: str, model: str, usage: Usage) -> Decimal | None:
+        """USD that a model would be billed for tokens; None where its price is not known."""
+        return self._state.ledger.prices.price(provider, model, usage)
 
     def _used(self) -> int:
         return sum(tally.usage.total_input + tally.usage.output for tally in self.tally().values())
 
     def _note(self, advice: Advice, asked: Asked | None, role: str) -> Advice:
-        """Tell of a consultation that has ended, count it and log it with what was sent."""
-        told = ConsultationEntry(advice)
+        """Report a consultation that has ended, count it and log it with what was sent."""
+        record = ConsultationEntry(advice)
         if asked is not None:
-            told = asked.entry(advice)
+            record = asked.entry(advice)
             with suppress(OSError):  # the log says so by itself, once
-                said = self._advisee.blobs.put(asked.messages[-1].content.encode("utf-8", "replace")).name
-                told = replace(told, said=said, system=self._advisee.blobs.put(role.encode("utf-8", "replace")).name)
-        entry = self._advisee.record(told)
+                blobs = self._state.log.blobs
+                said = blobs.put(asked.messages[-1].content.encode("utf-8", "replace")).name
+                record = replace(record, said=said, system=blobs.put(role.encode("utf-8", "replace")).name)
+        entry = self._state.journal.record(record)
         self._account.count(advice)
         if is_answer(advice):
             self._remember(advice)
             self.outcomes.give(Outcome(entry, advice.advisor, reconciled=advice.trigger == "reconcile"))
-        self._advisee.emit(Advised(self._advisee.path, advice))
+        self._state.journal.emit(Advised(self._state.path, advice))
         return advice
 
     def _remember(self, advice: Advice) -> None:
@@ -434,21 +386,22 @@ class Advisors:
 
     async def _stop(self, advice: Advice) -> None:
         """An advisor says that going on does harm: a person decides; where there is none, the settings do."""
-        question = Ask(f"{advice.advisor} advises to stop: {advice.text}\nGo on all the same?")
-        if self._advisee.attended:
-            refused = await self._advisee.ask(ToolCall("", TOOL), question) is not None
+        question = Ask(f"{advice.advisor} advises to stop: {advice.text}\nGo on all the same?", agent=self._state.path)
+        neighbours = self._state.neighbours
+        if neighbours.attended:
+            refused = await neighbours.ask(ToolCall("", TOOL), question) is not None
         else:
             refused = self._setup.on_stop == "end"
         if refused:
-            self._advisee.apply(Stop("advisor_stop"))
+            self._agent.apply(Stop("advisor_stop"))
 
     def _resolve(self, advisor: Advisor) -> Model:
         own = self._setup.resolve
-        return own(advisor) if own is not None else self._advisee.resolve(advisor.model)
+        return own(advisor) if own is not None else self._state.neighbours.resolve(advisor.model)
 
     def _talk(self, name: str) -> Conversation:
         return self._talks.setdefault(name, Conversation(name))
 
     def _keep(self, text: str) -> str:
         """Keep the whole of a long text; the name that the advisor is told."""
-        return f"blob {self._advisee.blobs.put(text.encode('utf-8', 'replace')).name[:16]}"
+        return f"blob {self._state.log.blobs.put(text.encode('utf-8', 'replace')).name[:16]}"

@@ -9,12 +9,13 @@ from decimal import Decimal
 from sagent.advisor.advisor import Advisor
 from sagent.advisor.conversation import TOOL
 from sagent.advisor.reading import read_advice
+from sagent.agent.tree import Node
+from sagent.engine.request import make_side_call
 from sagent.errors import BudgetExceeded, ModelError, SagentError
 from sagent.events import Advice, AdviceDelta
 from sagent.lib.dataclass import dataclass
 from sagent.model import Model, Request, TextPart
 from sagent.peer import Peer, SpawnRequest
-from sagent.policy.advisory import Advisee
 
 OUTPUT = 2_048  # tokens of an answer: at this length nearly none is cut, and it is no worse than without a limit
 THOUGHT = {"medium": 6_144, "high": 14_336, "xhigh": 22_528, "max": 30_720}  # tokens more, for what is thought first
@@ -50,36 +51,36 @@ class Consultation:
     may: Callable[[Request], bool]
 
 
-async def send(advisee: Advisee, asked: Consultation) -> Advice:
+async def send(agent: Node, asked: Consultation) -> Advice:
     """Make the call, or have an advisor that may look for itself do so as an agent. Raises SagentError."""
-    advisor, blank, request = asked.advisor, asked.blank, asked.request
+    state, advisor, blank, request = agent.state, asked.advisor, asked.blank, asked.request
     role = f"{TOOL}:{advisor.name}"
     if advisor.tools:
-        return await _send_child(advisee, asked, role)
+        return await _send_child(agent, asked, role)
 
     def hear(delta: object) -> None:
         if isinstance(delta, TextPart):
-            advisee.emit(AdviceDelta(advisee.path, advisor.name, blank.trigger, delta.text))
+            state.journal.emit(AdviceDelta(state.path, advisor.name, blank.trigger, delta.text))
 
-    reply, usd = await advisee.side_call(asked.model, request, role, hear)
+    reply, usd = await make_side_call(state, asked.model, request, role, hear)
     usage = reply.usage
     more = replace(request, max_output=(request.max_output or OUTPUT) + ONCE_MORE)
     if reply.message.stop == "max_tokens" and not reply.message.content.strip() and asked.may(more):
-        reply, second = await advisee.side_call(asked.model, more, role, hear)
+        reply, second = await make_side_call(state, asked.model, more, role, hear)
         usage = usage + reply.usage
         usd = None if usd is None or second is None else usd + second
     message = reply.message
     return judge(replace(blank, usage=usage, usd=usd), message.content, message.stop or "")
 
 
-async def _send_child(advisee: Advisee, asked: Consultation, role: str) -> Advice:
+async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
     advisor, request = asked.advisor, asked.request
-    told = "\n\n".join(
+    text = "\n\n".join(
         message.content if message.role == "user" else f"You answered:\n{message.content}"
         for message in request.messages
     )
-    order = SpawnRequest(
-        told,
+    child = SpawnRequest(
+        text,
         name=f"{TOOL}-{advisor.name}",
         system=request.system,
         model=advisor.model,
@@ -90,9 +91,9 @@ async def _send_child(advisee: Advisee, asked: Consultation, role: str) -> Advic
         budget_usd=asked.budget,
         role=role,
     )
-    _, before = advisee.billed(role)
+    _, before = agent.ledger.billed(role)
     try:
-        peer = await _spawn(advisee, order)
+        peer = await _spawn(agent, child)
     except OSError as error:
         return replace(asked.blank, reason=f"its log cannot be written: {error}")
     try:
@@ -101,7 +102,7 @@ async def _send_child(advisee: Advisee, asked: Consultation, role: str) -> Advic
         peer.interrupt()
         await peer.wait()
         raise
-    _, after = advisee.billed(role)
+    _, after = agent.ledger.billed(role)
     usd = None if after is None or before is None else after - before
     billed = replace(asked.blank, usage=result.usage, usd=usd)
     if result.error is not None and not (result.content and result.stop_reason in ("max_turns", "max_tokens")):
@@ -111,14 +112,14 @@ async def _send_child(advisee: Advisee, asked: Consultation, role: str) -> Advic
     return judge(billed, result.content, result.stop_reason)
 
 
-async def _spawn(advisee: Advisee, order: SpawnRequest) -> Peer:
+async def _spawn(agent: Node, child: SpawnRequest) -> Peer:
     """Where less is left of the cap than of the advisor's own bound, the cap is the tighter one and bounds it."""
     try:
-        return await advisee.spawn(order)
+        return await agent.spawn(child)
     except BudgetExceeded:
-        if order.budget_usd is None:
+        if child.budget_usd is None:
             raise
-        return await advisee.spawn(replace(order, budget_usd=None))
+        return await agent.spawn(replace(child, budget_usd=None))
 
 
 def judge(blank: Advice, said: str, stop: str) -> Advice:

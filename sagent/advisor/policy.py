@@ -1,21 +1,17 @@
 """When an advisor is asked without the executor's asking: judged in code, after each turn and before some calls."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from sagent.advisor.advisory import Advisors
 from sagent.advisor.changes import destroys, writes
 from sagent.advisor.conversation import HELD, TOOL
 from sagent.advisor.rules import Trigger, strength
 from sagent.advisor.signals import Watch, objection
-from sagent.advisor.tool import prompt_text, tell
-from sagent.events import Advice
+from sagent.advisor.tool import is_answer, message_of, prompt_text
 from sagent.messages import Message, ToolCall, user
 from sagent.peer import Action, Inject
 from sagent.policy import Allow, Ask, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace
-
-if TYPE_CHECKING:
-    from sagent.advisor.advisory import Advisors
 
 NUDGE_TURN = 3  # of a task, after which an executor that never asked is told once that it can
 _AT_ONCE = ("need_advice", "done")
@@ -25,7 +21,7 @@ _AT_ONCE = ("need_advice", "done")
 class AdvisorPolicy:
     """A policy with an agent's advisors put around it."""
 
-    def __init__(self, advisors: "Advisors", inner: Policy) -> None:
+    def __init__(self, advisors: Advisors, inner: Policy) -> None:
         self._advisors, self._inner = advisors, inner
         self._watch = Watch()
         self._task: Message | None = None
@@ -115,24 +111,10 @@ class AdvisorPolicy:
     async def _ask(self, trigger: str, what: str, name: str = "") -> bool:
         """Ask, and have the answer read before the next model call; False where there is none."""
         self._pause = self._advisors.rules.cooldown_turns + 1
-        answers = [one for one in await self._advisors.consult(what, name, trigger) if is_answer(one)]
+        answers = [one for one in await self._advisors.ask(what, name, trigger) if is_answer(one)]
         if answers:
             self._watch.heard()
             self._asked = True
         for one in answers:
             self._advisors.deliver(message_of(one))
         return bool(answers)
-
-
-def is_answer(advice: Advice) -> bool:
-    """Whether there is advice in it."""
-    return advice.status in ("answered", "cut")
-
-
-def message_of(advice: Advice) -> Message:
-    """Advice that the executor did not ask for, as it reads it."""
-    if advice.trigger == "person":
-        asked = f" ({advice.question})" if advice.question else ""
-        return user(f"Advice that the person asked for{asked}. {tell(advice)}", sender=f"{TOOL}:{advice.advisor}")
-    why = f"({advice.question})" if advice.question else f"({advice.trigger})"
-    return user(f"Advice, unasked {why}. {tell(advice)}", sender=f"{TOOL}:{advice.advisor}")

@@ -7,6 +7,7 @@ from sagent.advisor.conversation import TOOL
 from sagent.errors import ToolError, UsageError
 from sagent.events import Advice
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.messages import Message, user
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 
 
@@ -40,14 +41,14 @@ class AdvisorTool:
             advice = await run.caller.consult(as_str(arguments.get("question")), as_str(arguments.get("name")))
         except UsageError as error:
             raise ToolError(str(error)) from error
-        text = "\n\n".join(map(tell, advice))
+        text = "\n\n".join(map(format_advice, advice))
         summary = "; ".join(f"{one.advisor}: {one.verdict or one.status}" for one in advice)
         output = ToolOutput.of(text, summary=summary)
         failed = all(one.status in ("failed", "withheld", "declined") for one in advice)
         return ToolOutput(output.content, is_error=failed, summary=summary)
 
 
-def tell(advice: Advice) -> str:
+def format_advice(advice: Advice) -> str:
     """A consultation as the executor reads it."""
     match advice.status:
         case "answered":
@@ -64,5 +65,21 @@ def tell(advice: Advice) -> str:
 
 
 def prompt_text(name: str) -> str:
-    """A text that is sent to a model, from the file of that name beside this one."""
+    """A text that is sent to a model, from the file of that name next to this one."""
     return Path(__file__).with_name(f"{name}.md").read_text("utf-8").strip()
+
+
+def is_answer(advice: Advice) -> bool:
+    """Whether there is advice in it."""
+    return advice.status in ("answered", "cut")
+
+
+def message_of(advice: Advice) -> Message:
+    """Advice that the executor did not ask for, as it reads it."""
+    if advice.trigger == "person":
+        asked = f" ({advice.question})" if advice.question else ""
+        return user(
+            f"Advice that the person asked for{asked}. {format_advice(advice)}", sender=f"{TOOL}:{advice.advisor}"
+        )
+    why = f"({advice.question})" if advice.question else f"({advice.trigger})"
+    return user(f"Advice, unasked {why}. {format_advice(advice)}", sender=f"{TOOL}:{advice.advisor}")

@@ -1,33 +1,48 @@
-"""The Agent: one conversation with one model at a time, its tools, its log and its budget."""
+"""The Agent: one conversation with one model at a time, its tools, its log and its ledger."""
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.agent import spawn
-from sagent.agent.advisee import AgentAdvisee
+from sagent.agent import likeness, spawn
 from sagent.agent.child import ChildTask
 from sagent.agent.delayed_mail import DelayedMail
+from sagent.agent.handoffs import Handoff
+from sagent.agent.neighbours import TreeNeighbours
+from sagent.agent.resources import Resources
 from sagent.agent.runs import Runner
-from sagent.agent.tree import Tree
+from sagent.agent.tree import Node, Tree
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.engine.actions import apply, check, rewound
+from sagent.engine.actions import apply, check
 from sagent.engine.compaction import make_room
-from sagent.engine.context_breakdown import context_breakdown
+from sagent.engine.context import Context
+from sagent.engine.extension import Extension, Report
 from sagent.engine.inbox import Arrived
+from sagent.engine.journal import Journal
 from sagent.engine.limits import RunLimits, limits_of, with_limits
-from sagent.engine.state import EXECUTOR, AgentState, Resources, begin_checkpoints
+from sagent.engine.state import EXECUTOR, AgentState
 from sagent.errors import SagentError, UsageError
-from sagent.events import Advice, Event, Notice, Result
+from sagent.events import Advice, Event, Result
 from sagent.messages import Message, Text, user
 from sagent.model import Effort, Model
-from sagent.peer import Action, Background, Cancel, Consult, Inject, JobStatus, Moment, Scope, SpawnRequest, Status
+from sagent.peer import (
+    Action,
+    Background,
+    Cancel,
+    Consult,
+    Inject,
+    JobStatus,
+    Moment,
+    Scope,
+    SpawnRequest,
+    Status,
+    Stop,
+)
 from sagent.policy import AllowAll, Policy
-from sagent.policy.advisory import Advisory, AdvisoryFactory
 from sagent.session.contents import (
     AdviceOutcome,
     AdviceRated,
@@ -47,7 +62,7 @@ if TYPE_CHECKING:
     from sagent.rewind.restore import FileChanges
 
 
-class Agent:
+class Agent(Node):
     """An agent. Its conversation goes on from run to run; one run at a time.
 
     `model` answers, `tools` are offered to it, `policy` judges its calls (default: allow), `limits` bound a run and
@@ -73,56 +88,33 @@ class Agent:
                 raise UsageError(f"{name!r} cannot be a tool's name: providers take 1 to 64 letters, digits, _ and -")
         if len(by_name) != len(tools):
             raise UsageError(f"two tools have the same name: {', '.join(tool.name for tool in tools)}")
-        judge = policy or AllowAll()
-        self._tree = tree = given.tree or Tree()
+        judge, log = policy or AllowAll(), given.log or MemoryLog()
+        self._resources, self._tree = given, given.tree or Tree()
+        specs = self._tree.prompts.specs(tools)
+        self._handoffs: list[Handoff] = []
+        self._neighbours = TreeNeighbours(self, given)
         self._state = state = AgentState(
             path=given.path,
-            model=model,
-            system=system,
+            context=Context(f"{log.session_id}:{given.path}", model, system, limits or RunLimits(), effort, specs),
+            journal=Journal(given.path, log),
             tools=by_name,
             judge=judge,
             policy=judge,
-            role=given.role,
-            compactor=given.compactor,
-            limits=limits or RunLimits(),
-            effort=effort,
-            log=given.log or MemoryLog(),
             ledger=given.ledger or Ledger(None, PriceBook()),
             workspace=given.workspace or Workspace(Path.cwd()),
-            ask=given.ask,
-            resolve=given.resolve,
-            listed=given.model_limits,
-            fallbacks=list(given.fallbacks),
-            catalog=given.catalog,
-            finish=given.finish,
-            prompts=tree.prompts,
-            specs=tree.prompts.specs(tools),
-            checkpoints=cache(partial(begin_checkpoints, looks_around=given.log is not None)),
+            neighbours=self._neighbours,
+            prompts=self._tree.prompts,
             caller=self,
-            stir=lambda: tree.nudge(given.path),
-            tell=tree.tell,
+            role=given.role,
+            fallbacks=list(given.fallbacks),
+            compactor=given.compactor,
         )
-        self._owns_log = given.log is None
-        self._runs = Runner(state, tree)
+        self._runs = Runner(state, self._tree, given.finish)
         self._life: ChildTask | None = None  # of an agent that was spawned
-        self._consultations: set[asyncio.Task[None]] = set()  # that a person asked for
-        self._deepest: int | None = None  # generation that agents below it may be of, as those above ordered
-        post = tree.post = tree.post or DelayedMail(tree, state)
-        state.busy = lambda: (
-            any(agent.busy for agent in tree.below(given.path)) or (self._life is None and post.waiting)
-        )
-        self._make_advisory = given.advisory
-        if given.advisory is not None:
-            self._take_advisors(given.advisory, at_once=given.advised)
-        tree.add(self)
-
-    def _take_advisors(self, make: AdvisoryFactory, *, at_once: bool) -> None:
-        """Have advisors, or be ready to."""
-        state, advisee = self._state, AgentAdvisee(self, self._state)
-        state.consult = self._consult_for_person
-        state.advise = lambda: make(advisee)
-        if at_once and (advisory := make(advisee)).tool is not None:
-            state.advised_by(advisory)
+        self._tree.post = self._tree.post or DelayedMail(state, self._tree.deliver_late)
+        if given.advised and (extension := self._neighbours.extension()) is not None:
+            extension.resume(())
+        self._tree.add(self)
 
     @property
     def path(self) -> str:
@@ -157,7 +149,7 @@ class Agent:
     @property
     def messages(self) -> Sequence[Message]:
         """The conversation so far."""
-        return tuple(self._state.history)
+        return tuple(self._state.context.history)
 
     @property
     def tree(self) -> Tree:
@@ -175,7 +167,28 @@ class Agent:
         return self._state.log
 
     @property
-    def _last(self) -> Result | None:
+    def state(self) -> AgentState:
+        """Its engine's."""
+        return self._state
+
+    @property
+    def resources(self) -> Resources:
+        """What it was given."""
+        return replace(self._resources, fallbacks=tuple(self._state.fallbacks))
+
+    @property
+    def neighbours(self) -> TreeNeighbours:
+        """Its surroundings, as its engine uses them."""
+        return self._neighbours
+
+    @property
+    def handoffs(self) -> list[Handoff]:
+        """What those below it were asked and have answered, the latest few."""
+        return self._handoffs
+
+    @property
+    def last(self) -> Result | None:
+        """The result of its last run."""
         return self._runs.last
 
     async def run(self, prompt: str | Mapping[str, object] | Message, *, output: object = None) -> Result:
@@ -210,7 +223,7 @@ class Agent:
     async def stream(
         self, prompt: str | Mapping[str, object] | Message, *, output: object = None
     ) -> AsyncIterator[Event]:
-        """The same as events, as they happen; the last is Finished with the result. Errors are told in it, not raised.
+        """The same as events, as they happen; the last is Finished with the result. Errors are in it, not raised.
 
         Closing the iterator early interrupts the run.
         """
@@ -239,43 +252,22 @@ class Agent:
         return await self._runs.take(message, form)
 
     @property
-    def advisory(self) -> Advisory | None:
+    def advisory(self) -> Extension | None:
         """Its advisors, if it has any."""
-        return self._state.advisory
+        return self._state.context.extension
 
     async def consult(self, question: str = "", advisor: str = "") -> Sequence[Advice]:
         """Ask an advisor, by its name, or the first; all of a panel. Raises UsageError where there is none.
 
         What it says is returned, and is not part of the conversation; `apply(Consult())` puts it there.
         """
-        return await self._advisors().consult(question, advisor)
-
-    def _advisors(self) -> Advisory:
-        if self._state.advisory is None:
+        if self.advisory is None:
             raise UsageError(f"{self.path} has no advisor: name one with --advisor, or switch to one")
-        return self._state.advisory
-
-    def _consult_for_person(self, question: str, advisor: str) -> None:
-        """Ask at once and beside whatever goes on; the answer is read when there is a pause."""
-        task = asyncio.get_running_loop().create_task(self._ask_for_person(question, advisor))
-        self._consultations.add(task)
-        task.add_done_callback(self._consultations.discard)
-
-    async def _ask_for_person(self, question: str, advisor: str) -> None:
-        advisory = self._advisors()
-        try:
-            answers = await advisory.consult(question, advisor, "person")
-        except UsageError as error:
-            self._state.emit(Notice(self.path, "warning", str(error)))
-            return
-        for message in advisory.messages(answers):
-            if self.hears:
-                self._state.receive(message, "next")
+        return await self.advisory.consult(question, advisor)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Have every event told to a function, at once, in the loop's thread; call what is returned to end it."""
-        self._state.listeners.append(listener)
-        return lambda: self._state.listeners.remove(listener)
+        """Pass every event to a function, at once, in the loop's thread; call what is returned to end it."""
+        return self._state.journal.listen(listener)
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:
         """Put a message into the inbox; the run in progress reads it, or the next one. Raises UsageError when there
@@ -310,7 +302,7 @@ class Agent:
             case _:
                 check(self._state, action)
                 if self.running:
-                    self._state.pending.append(action)
+                    self._state.wishes.actions.append(action)
                     self.wake()
                 else:
                     apply(self._state, action)
@@ -338,66 +330,77 @@ class Agent:
     async def spawn(self, order: SpawnRequest | str) -> "Agent":
         """A new agent below this one, at work on its prompt; `wait()` gives its answer.
 
-        It inherits whatever the order leaves open. Raises UsageError for an order that cannot be met, BudgetExceeded
+        It inherits whatever the request leaves open. Raises UsageError for a request that cannot be met, BudgetExceeded
         for an allowance that cannot be had and OSError where its log cannot be written: nothing was begun.
         """
-        order = SpawnRequest(order) if isinstance(order, str) else order
+        request = SpawnRequest(order) if isinstance(order, str) else order
         state = self._state
-        if not order.prompt.strip():
+        if not request.prompt.strip():
             raise UsageError("an agent needs a prompt: what is it to do?")
-        path = self._tree.reserve(self.path, order.name, self._deepest)
-        with spawn.allowance(state.ledger, path, order.budget_usd):
-            child = self._child(path, order)
-            child.restore(spawn.history_for(state, order))
-            child.begin(state, order, self._deepest, spawn.prompt_for(state, order, path))
+        path = self._tree.reserve(self.path, request.name, self._neighbours.deepest)
+        with spawn.allowance(state.ledger, path, request.budget_usd):
+            child = self._child(path, request)
+            child.restore(spawn.history_for(state, request))
+            child.begin(self, request, spawn.prompt_for(state, request, path, self._handoffs))
         return child
 
-    def _child(self, path: str, order: SpawnRequest, entries: Iterable[Entry] = ()) -> "Agent":
+    def spawn_like(self, model: Node, name: str, prompt: Message, messages: Sequence[Message] | None) -> "Agent":
+        """A likeness of another agent below this one, at work on a prompt; `messages` is its conversation so far, by
+        default the other's own. Raises UsageError: none was begun."""
+        assert isinstance(model, Agent)
+        likeness.check_ledger(model, self)
+        own, request = model.state, SpawnRequest(prompt.content, name)
+        path = self._tree.reserve(self.path, name, self._neighbours.deepest)
+        given = replace(model.resources, ask=self._resources.ask or model.resources.ask)
+        child = Agent(
+            own.model,
+            system=own.context.system,
+            tools=tuple(own.tools.values()),
+            policy=likeness.Both(own.policy, self._state.policy),
+            limits=likeness.least(own.limits, self._state.limits),
+            effort=own.context.effort,
+            resources=likeness.resources_like(own, given, self, path, request),
+        )
+        child.restore(spawn.history_for(own, replace(request, share="full")) if messages is None else messages)
+        child.begin(self, request, prompt)
+        return child
+
+    def _child(self, path: str, request: SpawnRequest, entries: Iterable[Entry] = ()) -> "Agent":
         """An agent below this one; `entries` is its log, where it has one."""
         state = self._state
-        model, effort = spawn.model_for(state, order)
+        model, effort = spawn.model_for(state, request)
+        given = replace(
+            self.resources,
+            advisory=spawn.inherited(self._resources.advisory, self.advisory),
+            advised=self.advisory is not None,
+            role=request.role or EXECUTOR,
+        )
         return Agent(
             model,
-            system=spawn.system_for(state, order),
-            tools=spawn.tools_for(state, order),
+            system=spawn.system_for(state, request),
+            tools=spawn.tools_for(state, request),
             policy=state.judge,
-            limits=with_limits(spawn.bounds_for(state, order), spawn.limits_told(entries)),
+            limits=with_limits(spawn.bounds_for(state, request), spawn.limits_told(entries)),
             effort=effort,
-            resources=Resources(
-                log=state.log.child(path),
-                ledger=state.ledger,
-                workspace=spawn.workspace_for(state, order),
-                ask=state.ask,
-                path=path,
-                resolve=state.resolve,
-                model_limits=state.listed,
-                fallbacks=tuple(state.fallbacks),
-                catalog=state.catalog,
-                tree=self._tree,
-                advisory=self._make_advisory if state.advisory is None else state.advisory.heir,
-                advised=state.advisory is not None,
-                role=order.role or EXECUTOR,
-                compactor=state.compactor,
-            ),
+            resources=spawn.resources_for(self, given, path, spawn.workspace_for(state, request)),
         )
 
-    def begin(self, above: AgentState, order: SpawnRequest, deepest: int | None, prompt: Message | None = None) -> None:
-        """Begin the life of an agent that was spawned: what happens here is told above too. Without a prompt it is
-        one of an earlier process, that goes on."""
+    def begin(self, above: "Agent", request: SpawnRequest, prompt: Message | None = None) -> None:
+        """Begin the life of an agent that was spawned: its events are passed on above. Without a prompt it is one of an
+        earlier process, that goes on."""
         state = self._state
-        own = None if order.max_depth is None else self.path.count("/") + order.max_depth
-        self._deepest = min((most for most in (own, deepest) if most is not None), default=None)
-        self.listen(above.emit)
-        state.checkpoints = above.checkpoints  # one past of the files, whoever changed them
+        self.listen(above.state.journal.emit)
+        self._neighbours.settle_below(above.neighbours, request)
         if prompt is not None:
-            first = state.record(Opened(state.log.session_id, self.path, str(state.workspace.cwd)))
-            above.record(spawn.spawned_entry(state, first, order))
+            where = str(state.workspace.cwd)
+            first = state.journal.record(Opened(state.log.session_id, self.path, where))
+            above.state.journal.record(spawn.spawned_entry(state, first, request))
             state.record_history()
-            if order.persistent:
+            if request.persistent:
                 state.receive(prompt, "next")  # which would be given to it again after this process
             else:
                 state.inbox.put(Arrived(prompt))
-        self._life = ChildTask(self, self._runs, state, above, order)
+        self._life = ChildTask(self, self._runs, above, request)
 
     def as_tool(self, name: str, description: str) -> Tool:
         """A tool by which another agent asks this one. Each call is a conversation of its own, below the calling agent,
@@ -406,47 +409,48 @@ class Agent:
 
         return AgentTool(self, name, description)
 
-    async def recall(self) -> None:
+    async def resume(self) -> None:
         """Take up what an earlier process left in the log, after `restore`: messages nobody has read or that are to
         arrive later, jobs that were lost, agents that live on, each with what it holds."""
-        from sagent.agent.resume import recall
+        from sagent.agent.resume import resume
 
-        entries = await recall(self._state, self._tree, self._revive)
+        entries = await resume(self._state, self._tree, self._revive)
         if self._life is None and self._tree.post is not None:
-            self._tree.post.recall(entries)
+            self._tree.post.resume(entries)
 
     async def _revive(self, born: Spawned, heads: Sequence[str]) -> None:
         """Bring a child back that lives on: as it was, but for the turn that it was in."""
         state, path = self._state, born.agent
         entries = state.log.child(path).contents()
-        order = spawn.order_of(born, entries)
-        rest = spawn.rest_of(order, state.ledger.spent_below(path))
+        request = spawn.request_of(born, entries)
+        rest = spawn.rest_of(request, state.ledger.spent_below(path))
         with spawn.allowance(state.ledger, path, rest):
-            child = self._child(path, order, entries)
+            child = self._child(path, request, entries)
             child.restore(history(entries, state.log.blobs.get))
-            child.begin(state, order, self._deepest)
+            child.begin(self, request)
         if (text := spawn.left_open(path, entries, heads, child.messages)) is not None:
             state.receive(user(text, sender=path), "next")
-            state.record(Returned(path, child.log.head))
-        await child.recall()
+            state.journal.record(Returned(path, child.log.head))
+        await child.resume()
 
-    def peers(self, pattern: str = "*") -> "Sequence[Agent]":
+    def peers(self, pattern: str = "*") -> Sequence[Node]:
         """The other living agents of the tree that a name or a pattern means; "*" is all of them."""
         return self._tree.find(pattern, self.path)
 
     def post(self, path: str, message: Message, seconds: float = 0.0) -> None:
-        """Send a message to a living agent, now or in some seconds. The sender is told of one that did not reach it."""
+        """Send a message to a living agent, now or in some seconds. The sender learns of one that did not reach it."""
         post = self._tree.post
         if seconds > 0 and post is not None:
             post.later(path, message, seconds)
         elif agent := self._tree.get(path):
             agent.send(message)
-            self._state.record(MessageSent(path, message.content))
+            self._state.journal.record(MessageSent(path, message.content))
 
     def catalog(self) -> str:
         """The models that can be switched to, for a model to read."""
-        state = self._state
-        return state.catalog() if state.catalog else f"Only {state.model.provider}/{state.model.id} can be used here."
+        if self._resources.catalog is not None:
+            return self._resources.catalog()
+        return f"Only {self.model.provider}/{self.model.id} can be used here."
 
     def jobs(self) -> Sequence[JobStatus]:
         """Its calls in the background, those that have ended included."""
@@ -482,7 +486,7 @@ class Agent:
         """Have a job outlive this process, and say where its output goes. Raises UsageError where its tool cannot."""
         where = self._state.jobs.detach(name)
         self.wake()
-        self._state.stir()
+        self._neighbours.wake_above()
         return where
 
     def cost(self) -> Cost:
@@ -510,31 +514,32 @@ class Agent:
 
     def status(self) -> Status:
         """How it stands."""
-        state = self._state
+        state, context = self._state, self._state.context
         ended = self._life is not None and self._life.left
+        report = Report() if context.extension is None else context.extension.report()
         return Status(
             state.path,
             "ended" if ended else "working" if self.running else "idle",
             f"{state.model.provider}/{state.model.id}",
             state.run.turns,
-            state.meter.estimate(state.model.max_input_tokens(state.request())),
-            state.effort or "",
+            context.tokens(),
+            context.effort or "",
             state.model_limits.window,
             state.ledger.spent(state.path),
             state.ledger.spent_below(state.path),
             tuple(job.status() for job in state.jobs.running()),
-            context_breakdown(state),
+            context.breakdown(),
             limits_of(state.limits),
-            "" if state.advisory is None else state.advisory.describe(),
+            report.advisors,
         )
 
     def restore(self, history: Sequence[Message]) -> None:
         """Take over an earlier conversation, before the first run."""
-        state = self._state
-        state.history = list(history)
-        if state.advisory is not None and state.history:
-            advice = branch_contents(state.log.contents(), ConsultationEntry, AdviceOutcome, AdviceRated)
-            state.advisory.restore(advice, state.log.blobs.get)
+        context = self._state.context
+        context.history = list(history)
+        if context.extension is not None and history:
+            entries = branch_contents(self.log.contents(), ConsultationEntry, AdviceOutcome, AdviceRated)
+            context.extension.resume(entries)
 
     def rewind(self, entry: str) -> None:
         """Go back to an earlier entry of the log: what came after it stays there, as a branch of its own, to which one
@@ -547,8 +552,11 @@ class Agent:
             state.log.fork(entry)
         except ValueError as error:
             raise UsageError(str(error)) from error
-        state.history = list(history(state.log.contents(), state.log.blobs.get))
-        rewound(state)
+        state.context.begin_anew(list(history(state.log.contents(), state.log.blobs.get)))
+        state.prompt_id = ""
+        self._handoffs.clear()
+        if state.context.extension is not None:
+            state.context.extension.resume(())
 
     async def preview(self, entry: str) -> "FileChanges":
         """What `rewind_files` would change, and what it would leave alone. Raises UsageError for an entry that is not
@@ -559,7 +567,7 @@ class Agent:
 
     async def rewind_files(self, entry: str) -> "FileChanges":
         """Have files as they were when an entry of the log was written, as far as this agent and those below it have
-        changed them since, on whatever branch; tells what was done. It can be undone in the same way.
+        changed them since, on whatever branch; returns what was done. It can be undone in the same way.
 
         A file that somebody else has changed since stays as it is. Raises UsageError while a run is in progress, and
         for an entry that is not there.
@@ -568,7 +576,7 @@ class Agent:
             raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
         from sagent.rewind.restore import restore_files
 
-        return await restore_files(self._state, self._state.checkpoints(), entry)
+        return await restore_files(self._state, self._neighbours.checkpoints(), entry)
 
     async def aclose(self) -> None:
         """End what is in progress, the agents below it, its jobs and what its tools left running; close its log when it
@@ -579,8 +587,8 @@ class Agent:
         if self._tree.post is not None:
             self._tree.post.close()
         self._runs.interrupt()
-        for task in self._consultations:
-            task.cancel()
+        if self.advisory is not None:
+            self.advisory.plan(Stop())()
         await self._runs.released()
         await self._state.jobs.stop()  # before what they may have spawned
         await self._tree.end_below(self.path)
@@ -588,7 +596,7 @@ class Agent:
             close = getattr(tool, "aclose", None)
             if close is not None:
                 await close()
-        if self._owns_log:
+        if self._resources.log is None:
             self._state.log.close()
 
 

@@ -4,24 +4,16 @@ import asyncio
 import contextlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
-from sagent.agent import spawn
-from sagent.agent.agent import Agent
-from sagent.agent.tree import END_SECONDS
-from sagent.engine.limits import RunLimits, limits_of, with_limits
-from sagent.engine.prompts import specs_of
-from sagent.engine.state import Resources
+from sagent.agent.tree import END_SECONDS, Node
 from sagent.errors import BudgetExceeded, SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
-from sagent.messages import Message, ToolCall, user
-from sagent.peer import Action, SpawnRequest
-from sagent.policy import Allow, Ask, Deny, Hold, Policy, Turn, Verdict
-from sagent.tool import Effect, PathFilter, RunContext, Tool, ToolOutput, Workspace
+from sagent.messages import Message, user
+from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace
 from sagent.usage import Cost, Usage
 
 INTERRUPT_SECONDS = 0.8  # that an agent is given to stop by itself when the call that waits for it is cancelled
@@ -47,11 +39,11 @@ class Composite(ABC):
         """What it is made of."""
 
     @property
-    def agents(self) -> Sequence[Agent]:
+    def agents(self) -> Sequence[Node]:
         """Every agent in it, each once."""
-        found: list[Agent] = []
+        found: list[Node] = []
         for member in self.members:
-            if isinstance(member, Agent):
+            if isinstance(member, Node):
                 found.append(member)
             elif isinstance(member, Composite):
                 found += member.agents
@@ -69,9 +61,9 @@ class Stage:
     caller, whose tree, ledger, log and permissions then hold; on one stage its conversation goes on from run to run.
     """
 
-    def __init__(self, caller: Agent | None = None, name: str = "") -> None:
+    def __init__(self, caller: Node | None = None, name: str = "") -> None:
         self._caller, self._name = caller, name
-        self._conversations: dict[Agent, Sequence[Message]] = {}
+        self._conversations: dict[Node, Sequence[Message]] = {}
         self._started = time.monotonic()
         self._strangers: list[Cost] = []  # of runnables without a ledger that we know
         self.usage, self.turns = Usage(), 0
@@ -88,7 +80,7 @@ class Stage:
         """The same, with what it raised; the result is then what it had. Only a cancellation is raised."""
         if isinstance(member, Composite):
             return await self._attempt_composite(member, prompt)
-        if isinstance(member, Agent):
+        if isinstance(member, Node):
             if self._caller is None:
                 return await self._attempt_agent(member, prompt)
             return await self._attempt_below(self._caller, member, prompt)
@@ -99,8 +91,8 @@ class Stage:
         self._strangers.append(result.cost)
         return result, None
 
-    def total(self, result: R, agents: Sequence[Agent]) -> R:
-        """A result with what everybody on this stage used; the cost is all that the agents' ledgers tell, each once."""
+    def total(self, result: R, agents: Sequence[Node]) -> R:
+        """A result with what everybody on this stage used; the cost is that of the agents' ledgers, each once."""
         ledgers = dict.fromkeys(agent.ledger for agent in (agents if self._caller is None else [self._caller]))
         costs = [*(ledger.cost() for ledger in ledgers), *self._strangers]
         seconds = time.monotonic() - self._started
@@ -119,23 +111,21 @@ class Stage:
             self.last = _latest(self.last, inner.last)
             self._strangers += inner._strangers
 
-    async def _attempt_agent(self, agent: Agent, prompt: str | Message) -> tuple[Result, Exception | None]:
-        before = agent._last  # noqa: SLF001 -- a run that ends by an exception leaves its result there
+    async def _attempt_agent(self, agent: Node, prompt: str | Message) -> tuple[Result, Exception | None]:
+        before = agent.last  # where a run that ends by an exception leaves its result
         try:
             return self._count(await agent.run(prompt)), None
         except BaseException as error:
-            last = agent._last  # noqa: SLF001
+            last = agent.last
             had = None if last is None or last is before else self._count(last)
             if not isinstance(error, Exception):
                 raise
             return had or failed(error), error
 
-    async def _attempt_below(
-        self, caller: Agent, model: Agent, prompt: str | Message
-    ) -> tuple[Result, Exception | None]:
+    async def _attempt_below(self, caller: Node, model: Node, prompt: str | Message) -> tuple[Result, Exception | None]:
         message = replace(user(prompt) if isinstance(prompt, str) else prompt, sender=caller.path)
         try:
-            child = _spawn_like(model, caller, self._name, message, self._conversations.get(model))
+            child = caller.spawn_like(model, self._name, message, self._conversations.get(model))
         except (UsageError, BudgetExceeded) as error:
             return failed(error), error
         try:
@@ -161,7 +151,7 @@ class AgentTool:
     """A tool whose call has an agent, or what is made of agents, answer a prompt.
 
     Each call is a conversation of its own, which begins where the agent's own one stands, below the calling agent: its
-    ledger pays, its log names it, its permissions hold beside the agent's own, and its interruption reaches it.
+    ledger pays, its log names it, its permissions hold in addition to the agent's own, and its interruption reaches it.
     """
 
     parameters = json_freeze_object(
@@ -186,9 +176,9 @@ class AgentTool:
         """Its answer; an error result says what went wrong, and what there was until then. A cancelled call shows that
         too."""
         prompt = as_str(arguments.get("prompt"))
-        stage = Stage(run.caller, self.name) if isinstance(run.caller, Agent) else Stage()
+        stage = Stage(run.caller, self.name) if isinstance(run.caller, Node) else Stage()
         try:
-            async with contextlib.nullcontext() if isinstance(run.caller, Agent) else self._alone:
+            async with contextlib.nullcontext() if isinstance(run.caller, Node) else self._alone:
                 result, error = await stage.attempt(self._runnable, prompt)
         except asyncio.CancelledError:
             if stage.last is not None and stage.last.content:
@@ -208,15 +198,13 @@ def _latest(before: Result | None, now: Result | None) -> Result | None:
     return now if now is not None and (now.content or before is None) else before
 
 
-def offer(agent: Agent, tool: Tool) -> None:
+def offer(agent: Node, tool: Tool) -> None:
     """Give an agent one more tool, between two runs. Raises UsageError where it runs, or has one of that name."""
-    state = agent._state  # noqa: SLF001 -- the engine's own
     if agent.running:
         raise UsageError(f"agent {agent.path} is running; it can be given the tool {tool.name} when it has ended")
-    if tool.name in state.tools:
+    if tool.name in agent.state.tools:
         raise UsageError(f"agent {agent.path} has a tool {tool.name!r} already; give this place an agent of its own")
-    state.tools = {**state.tools, tool.name: tool}
-    state.specs = specs_of(tuple(state.tools.values()))
+    agent.state.offer(tool)
 
 
 def failed(error: Exception) -> Result:
@@ -225,77 +213,3 @@ def failed(error: Exception) -> Result:
         reason = "budget" if isinstance(error, BudgetExceeded) else "error"
         return Result("", (), reason, Failure(error.kind, str(error)))
     return Result("", (), "error", Failure("crashed", f"{type(error).__name__}: {error}"))
-
-
-def _spawn_like(model: Agent, caller: Agent, name: str, prompt: Message, held: Sequence[Message] | None) -> Agent:
-    """A new agent below the caller that is like another, at work on a prompt. Raises UsageError: none was begun."""
-    own, above = model._state, caller._state  # noqa: SLF001 -- the engine's own
-    if own.ledger is not above.ledger and own.ledger.cap is not None:
-        raise UsageError(
-            f"{model.path} has a cap of its own, which cannot be kept on the ledger of {caller.path}: "
-            "give both the same ledger, or that agent none"
-        )
-    order = SpawnRequest(prompt.content, name)
-    deepest = caller._deepest  # noqa: SLF001
-    path = caller.tree.reserve(caller.path, name, deepest)
-    workspace = spawn.workspace_for(own, order)
-    workspace.hidden = _both(own.workspace.hidden, above.workspace.hidden)
-    resources = Resources(
-        log=above.log.child(path),
-        ledger=above.ledger,
-        workspace=workspace,
-        ask=above.ask or own.ask,
-        path=path,
-        resolve=own.resolve,
-        model_limits=own.listed,
-        fallbacks=tuple(own.fallbacks),
-        catalog=own.catalog,
-        tree=caller.tree,
-    )
-    child = Agent(
-        own.model,
-        system=own.system,
-        tools=tuple(own.tools.values()),
-        policy=_Both(own.policy, above.policy),
-        limits=_least(own.limits, above.limits),
-        effort=own.effort,
-        resources=resources,
-    )
-    child.restore(spawn.history_for(own, replace(order, share="full")) if held is None else held)
-    child.begin(above, order, deepest, prompt)
-    return child
-
-
-class _Both:
-    """Two policies: a call is made when neither objects."""
-
-    def __init__(self, own: Policy, above: Policy) -> None:
-        self._policies = (own, above) if own is not above else (own,)
-
-    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """The stricter word: a denial, else a question, else yes."""
-        verdicts = [await policy.before_tool(call, effect, workspace) for policy in self._policies]
-        return min(verdicts, key=lambda verdict: (Deny, Hold, Ask, Allow).index(type(verdict)))
-
-    async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """What follows for either."""
-        return [action for policy in self._policies for action in await policy.after_turn(turn)]
-
-
-def _both(own: PathFilter | None, above: PathFilter | None) -> PathFilter | None:
-    """What either hides is hidden."""
-    if own is None or above is None:
-        return own or above
-
-    def veil(tool: str, directory: Path) -> Callable[[str], bool]:
-        first, second = own(tool, directory), above(tool, directory)
-        return lambda name: first(name) or second(name)
-
-    return veil
-
-
-def _least(own: RunLimits, above: RunLimits) -> RunLimits:
-    """An agent's own bounds, where they are not wider than those above it."""
-    most = limits_of(above)
-    least = {name: min(value, limits_of(own).get(name, value)) for name, value in most.items()}
-    return with_limits(own, least)

@@ -2,18 +2,14 @@
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
 
-from sagent.agent import spawn
+from sagent.agent.handoffs import BRIEF_PARTS, Handoff, answer_of, last_asked, short
 from sagent.agent.runs import Runner
-from sagent.engine.state import AgentState
+from sagent.agent.tree import Node
 from sagent.events import Failure, Result
 from sagent.messages import user
 from sagent.peer import Moment, SpawnRequest
 from sagent.session.contents import Returned
-
-if TYPE_CHECKING:
-    from sagent.agent.agent import Agent
 
 
 class ChildTask:
@@ -22,21 +18,21 @@ class ChildTask:
     After an interruption one that persists stays still until somebody writes to it: what was waiting is read with that.
     """
 
-    def __init__(self, agent: "Agent", runs: Runner, own: AgentState, above: AgentState, order: SpawnRequest) -> None:
-        self._agent, self._tree = agent, agent.tree
-        self._runs, self._own, self._above, self._order = runs, own, above, order
-        self._at_work = False  # in a turn, or has not told of it yet
+    def __init__(self, agent: Node, runs: Runner, above: Node, request: SpawnRequest) -> None:
+        self._agent, self._tree, self._own = agent, agent.tree, agent.state
+        self._runs, self._above, self._persistent = runs, above, request.persistent
+        self._at_work = False  # in a turn, or has not reported it yet
         self._still = False  # was interrupted, and nobody has written since
         self._leaving = self._left = False
         self._watchers: set[asyncio.Future[None]] = set()
-        self._asked = order.prompt  # as it was ordered; "" once that is answered
+        self._asked = request.prompt  # as it was requested; "" once that is answered
         runs.contained = True
-        self.task = asyncio.get_running_loop().create_task(self._live(), name=own.path)
+        self.task = asyncio.get_running_loop().create_task(self._live(), name=agent.path)
 
     @property
     def active(self) -> bool:
         """In a turn, or about to begin one."""
-        return not self._left and (self._at_work or not self._order.persistent or self._own.inbox.holds(*self._moments))
+        return not self._left and (self._at_work or not self._persistent or self._own.inbox.holds(*self._moments))
 
     @property
     def busy(self) -> bool:
@@ -46,7 +42,7 @@ class ChildTask:
     @property
     def hears(self) -> bool:
         """Whether it will read what is sent to it now."""
-        return not self._leaving and (self._order.persistent or not (self._at_work and self._runs.closing))
+        return not self._leaving and (self._persistent or not (self._at_work and self._runs.closing))
 
     @property
     def left(self) -> bool:
@@ -92,8 +88,8 @@ class ChildTask:
                         await own.inbox.arrival(*self._moments)
                     self._at_work = True
                     result, _ = await self._runs.take(None)
-                    self._tell(result)
-                    if not self._order.persistent:
+                    self._report(result)
+                    if not self._persistent:
                         return
                     if result.error is not None and result.error.kind == "interrupted":
                         self._still = True
@@ -106,12 +102,14 @@ class ChildTask:
             self._leaving = True
             await self._leave()
 
-    def _tell(self, result: Result) -> None:
+    def _report(self, result: Result) -> None:
         """The one above learns of a turn: by the result of its call, or, of one that persists, by a message."""
-        if self._order.persistent and (agent := self._tree.get(self._above.path)):
-            agent.inform(spawn.ended(self._own.path, result))
-        self._above.record(Returned(self._own.path, self._own.log.head))
-        spawn.remember(self._above, self._own.path, self._asked or spawn.last_asked(self._own), result)
+        if self._persistent and (agent := self._tree.get(self._above.path)):
+            agent.inform(answer_of(self._own.path, result))
+        self._above.state.journal.record(Returned(self._own.path, self._own.log.head))
+        handoffs = self._above.handoffs
+        handoffs.append(Handoff(self._own.path, self._asked or last_asked(self._own), result.content))
+        del handoffs[:-BRIEF_PARTS]
         self._asked = ""
 
     async def _leave(self) -> None:
@@ -127,21 +125,21 @@ class ChildTask:
                 failure = Failure("interrupted", "it was ended before it had answered")
                 self._runs.last = Result("", (), "interrupted", failure)
             self._return_unread()
-            own.close_log()
+            own.journal.close()
             self._at_work, self._left = False, True
             self._wake()
 
     def _return_unread(self) -> None:
-        """Tell those who wait for an answer that their messages were not read."""
+        """Inform those who wait for an answer that their messages were not read."""
         for arrived in self._own.inbox.take(idle=True):
             agent = self._tree.get(arrived.message.sender)
             if arrived.answer and agent is not None and agent.hears:
-                said = spawn.short(arrived.message.content)
+                said = short(arrived.message.content)
                 agent.inform(user(f"{self._own.path} has ended and did not read your message: {said}", sender="sagent"))
 
     def _wake(self) -> None:
         """Have those look again who wait for it."""
-        self._tree.nudge(self._own.path)
+        self._tree.wake_above(self._own.path)
         for watcher in self._watchers:
             if not watcher.done():
                 watcher.set_result(None)

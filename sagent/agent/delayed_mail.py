@@ -1,13 +1,11 @@
 """Messages on their way: what is to arrive later is in the root's log until it has, so that it survives the process."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
-from sagent.agent.spawn import short
-from sagent.agent.tree import Tree
 from sagent.engine.state import AgentState
-from sagent.messages import Message, user
+from sagent.messages import Message
 from sagent.session.contents import MessageDelivered, MessagePosted
 from sagent.session.entries import Entry
 from sagent.session.folds import on_their_way
@@ -17,8 +15,8 @@ from sagent.session.stored import StoredMessage
 class DelayedMail:
     """Delivers messages at a time, while the session is open. `root` is the state of the agent whose log keeps them."""
 
-    def __init__(self, tree: Tree, root: AgentState) -> None:
-        self._tree, self._root = tree, root
+    def __init__(self, root: AgentState, deliver: Callable[[str, Message], None]) -> None:
+        self._root, self._deliver = root, deliver
         self._timers: set[asyncio.TimerHandle] = set()
 
     @property
@@ -29,10 +27,10 @@ class DelayedMail:
     def later(self, path: str, message: Message, seconds: float) -> None:
         """Deliver a message in some seconds."""
         due = datetime.now(UTC) + timedelta(seconds=seconds)
-        entry = MessagePosted(path, StoredMessage.of(message, self._root.keep), due.isoformat())
-        self._wait(path, message, seconds, self._root.record(entry))
+        entry = MessagePosted(path, StoredMessage.of(message, self._root.journal.keep), due.isoformat())
+        self._wait(path, message, seconds, self._root.journal.record(entry))
 
-    def recall(self, entries: Iterable[Entry]) -> None:
+    def resume(self, entries: Iterable[Entry]) -> None:
         """Take up what an earlier process left in the log; what was due meanwhile arrives now."""
         for found in on_their_way(entries, self._root.log.blobs.get):
             seconds = (found.due - datetime.now(UTC)).total_seconds()
@@ -48,16 +46,8 @@ class DelayedMail:
         def arrive() -> None:
             self._timers.discard(timer)
             self._deliver(path, message)
-            self._root.record(MessageDelivered(path, entry))
+            self._root.journal.record(MessageDelivered(path, entry))
             self._root.inbox.nudge("next")
 
         timer = asyncio.get_running_loop().call_later(seconds, arrive)
         self._timers.add(timer)
-
-    def _deliver(self, path: str, message: Message) -> None:
-        agent, sender = self._tree.get(path), self._tree.get(message.sender)
-        if agent is not None and agent.hears:
-            agent.send(message)
-        elif sender is not None and sender.hears:
-            said = short(message.content)
-            sender.inform(user(f"{path} has ended, so that your message did not reach it: {said}", sender="sagent"))

@@ -24,42 +24,42 @@ Revive: TypeAlias = Callable[[Spawned, Sequence[str]], Awaitable[None]]
 turn."""
 
 
-async def recall(state: AgentState, tree: Tree, revive: Revive) -> Iterable[Entry]:
-    """Take up what the log tells; its entries, as they were before."""
+async def resume(state: AgentState, tree: Tree, revive: Revive) -> Iterable[Entry]:
+    """Take up what the log says; its entries, as they were before."""
     entries = state.log.contents()
     for found in unread(entries, state.log.blobs.get):
         moment: Moment = "idle" if found.moment == "idle" else "next"
         state.inbox.put(Arrived(found.message, found.entry, found.answer), moment)
     for what in cut_off(entries.of("touched")):
-        state.record(what)
+        state.journal.record(what)
     state.jobs.last = last_job(entries)
     for job in lost_jobs(entries):
-        state.record(replace(job, state="lost"))
+        state.journal.record(replace(job, state="lost"))
         text = f"{job.job}, a call of {job.tool}, was lost: the process ended."
         state.receive(user(text, sender="sagent"), "next")
     heads = [returned.entry for returned in contents(entries, Returned)]
     for born in branch_contents(entries, Spawned):
         path = born.agent
-        tree.recall(path)
+        tree.register(path)
         try:
             if born.persistent:
                 await revive(born, heads)
             else:
-                _tell_of_lost(state, path, heads)
+                _report_lost(state, path, heads)
         except (SagentError, OSError, ValueError) as error:
             text = f"{path} is not there again: {error}"
-            state.emit(Notice(state.path, "warning", text))
+            state.journal.emit(Notice(state.path, "warning", text))
             state.receive(user(text, sender="sagent"), "next")
     return entries
 
 
-def _tell_of_lost(state: AgentState, path: str, heads: Sequence[str]) -> None:
-    """Say what a child had that was to answer once, where the process ended before it did."""
+def _report_lost(state: AgentState, path: str, heads: Sequence[str]) -> None:
+    """Report what a child had that was to answer once, where the process ended before it did."""
     log = state.log.child(path)
     entries = log.contents()
     if (text := spawn.cut_off(path, entries, heads, history(entries, state.log.blobs.get))) is not None:
         for what in cut_off(entries.of("touched")):
             log.append(what)
         state.receive(user(text, sender="sagent"), "next")
-        state.record(Returned(path, log.head))
+        state.journal.record(Returned(path, log.head))
     log.close()

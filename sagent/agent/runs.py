@@ -2,16 +2,18 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from sagent.agent import spawn
+from sagent.agent.handoffs import answer_of
 from sagent.agent.tree import Tree
+from sagent.engine.actions import apply_pending
 from sagent.engine.compaction import saving
+from sagent.engine.extension import Report
 from sagent.engine.inbox import Arrived
 from sagent.engine.limits import RunLimits
 from sagent.engine.loop import take_turn
 from sagent.engine.output import Output, output_of, take_structured_turn
-from sagent.engine.pause import answer_askers, apply_pending
 from sagent.engine.state import AgentState, Run
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
 from sagent.events import Failure, Finished, Notice, Result, SessionOpened
@@ -34,11 +36,11 @@ LIMIT_REASONS = {
 class Runner:
     """Takes an agent's runs, interrupts them, and knows what the last one came to.
 
-    `contained`: whatever goes wrong is the result's to tell, and nothing is raised but a cancellation.
+    `contained`: whatever goes wrong is in the result, and nothing is raised but a cancellation.
     """
 
-    def __init__(self, state: AgentState, tree: Tree) -> None:
-        self._state, self._tree = state, tree
+    def __init__(self, state: AgentState, tree: Tree, finish: Callable[[], Awaitable[None]] | None) -> None:
+        self._state, self._tree, self._finishing = state, tree, finish
         self.last: Result | None = None
         self.contained = False
         self.closing = False  # the run in progress, or the last one, reads no more messages
@@ -47,7 +49,7 @@ class Runner:
         self._cancelled = 0  # times that task had been cancelled before
         self._interrupted = False
         self._ahead = False  # the next run is interrupted before it begins
-        self._announced = False
+        self._announced = self._remarked = False
 
     @property
     def running(self) -> bool:
@@ -101,7 +103,7 @@ class Runner:
             self._task, self._ahead = None, False
             apply_pending(self._state)
             self._ended.set()
-            self._tree.nudge(self._state.path)
+            self._tree.wake_above(self._state.path)
 
     async def _work(
         self, message: Message | None, output: Output | None
@@ -123,7 +125,7 @@ class Runner:
             reason = "budget" if isinstance(error, BudgetExceeded) else "error"
             return reason, None, Failure(error.kind, str(error)), error
         except asyncio.CancelledError:
-            # cancelled by somebody else as well, who is not to be told that it was only interrupted
+            # cancelled by somebody else as well, for whom it was not only interrupted
             if not self._interrupted or self._task is None or self._task.uncancel() > self._cancelled:
                 raise
             return "interrupted", None, Failure("interrupted", "the run was interrupted"), None
@@ -151,18 +153,19 @@ class Runner:
         if not self._announced:
             self._announced = True
             name = f"{state.model.provider}/{state.model.id}"
-            resumed = bool(state.history)
-            state.emit(SessionOpened(state.path, state.log.session_id, state.log.path, name, resumed))
+            resumed = bool(state.context.history)
+            state.journal.emit(SessionOpened(state.path, state.log.session_id, state.log.path, name, resumed))
 
     async def _finish(self, reason: str, failure: Failure | None, data: object = None) -> Result:
-        """Close the books of a run: make the log durable, tell the result."""
+        """Close the books of a run: make the log durable, report the result."""
         state = self._state
-        if state.finish is not None:
-            await state.finish()
+        if self._finishing is not None:
+            await self._finishing()
         if failure is not None:
-            state.record(FailedEntry(failure.kind, failure.message))
-        await state.make_durable()
-        replies = state.run.replies
+            state.journal.record(FailedEntry(failure.kind, failure.message))
+        await state.journal.make_durable()
+        extension, replies = state.context.extension, state.run.replies
+        report = Report() if extension is None else extension.report()
         last = replies[-1] if replies else None
         self.last = Result(
             content=last.content if last else "",
@@ -180,16 +183,17 @@ class Runner:
             denials=tuple(state.run.denials),
             data=data,
             saving=saving(state),
-            advisors={} if state.advisory is None else state.advisory.tally(),
+            advisors=report.tallies,
         )
-        for text in state.advisory.remarks() if state.advisory is not None else ():
-            state.emit(Notice(state.path, "warning", text))
+        for text in () if self._remarked else report.remarks:
+            state.journal.emit(Notice(state.path, "warning", text))
+            self._remarked = True
         if self.contained and failure is not None and not self.last.content:  # what it had until then
             said = next((reply.content for reply in reversed(replies) if reply.content), "")
             self.last = replace(self.last, content=said)
         if state.run.askers:
-            answer_askers(state, spawn.ended(state.path, self.last))
-        state.emit(Finished(state.path, self.last))
+            state.answer_askers(answer_of(state.path, self.last))
+        state.journal.emit(Finished(state.path, self.last))
         return self.last
 
 

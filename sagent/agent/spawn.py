@@ -5,13 +5,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 
+from sagent.agent.handoffs import Handoff, brief
+from sagent.agent.resources import ExtensionFactory, Resources
+from sagent.agent.tree import Node
 from sagent.cost.ledger import Ledger
+from sagent.engine.extension import Extension
 from sagent.engine.limits import CHANGEABLE, RunLimits
 from sagent.engine.state import AgentState, parse_effort
 from sagent.errors import UsageError
-from sagent.events import Result
 from sagent.lib.money import ZERO
-from sagent.messages import Message, Text, user
+from sagent.messages import Message, user
 from sagent.model import Effort, Model
 from sagent.peer import SpawnRequest
 from sagent.session.contents import PromptEntry, Spawned, SwitchedEntry
@@ -19,140 +22,118 @@ from sagent.session.entries import Entry
 from sagent.session.folds import contents, unfinished, waiting
 from sagent.tool import Tool, Workspace
 
-BRIEF_PARTS, BRIEF_LENGTH = 3, 1_500  # hand-offs told to a new agent, and characters of each
+
+def resources_for(above: Node, like: Resources, path: str, workspace: Workspace) -> Resources:
+    """What a new agent below another has: all that `like` has, but for what is its own."""
+    return replace(
+        like,
+        log=above.state.log.child(path),
+        ledger=above.state.ledger,
+        workspace=workspace,
+        path=path,
+        tree=above.tree,
+        finish=None,
+    )
 
 
-def model_for(state: AgentState, order: SpawnRequest) -> tuple[Model, Effort | None]:
+def inherited(make: ExtensionFactory | None, above: Extension | None) -> ExtensionFactory | None:
+    """A factory of extensions that take over that of the agent above."""
+    if make is None or above is None:
+        return make
+    return lambda agent, own: make(agent, own or above)
+
+
+def model_for(state: AgentState, request: SpawnRequest) -> tuple[Model, Effort | None]:
     """The model and effort ordered, else the parent's. Raises UsageError: unknown, not allowed, without a key."""
     model = state.model
-    if order.model and order.model != f"{model.provider}/{model.id}":
-        if state.resolve is None:
-            raise UsageError(f"{order.model} cannot be used: this agent has only {model.provider}/{model.id}")
-        model = state.resolve(order.model)
-    return model, parse_effort(order.effort) if order.effort else state.effort
+    if request.model and request.model != f"{model.provider}/{model.id}":
+        model = state.neighbours.resolve(request.model)
+    return model, parse_effort(request.effort) if request.effort else state.context.effort
 
 
-def tools_for(state: AgentState, order: SpawnRequest) -> Sequence[Tool]:
+def tools_for(state: AgentState, request: SpawnRequest) -> Sequence[Tool]:
     """Those of the parent's tools that are named. Raises UsageError for one that it has not."""
-    if order.tools is None:
+    if request.tools is None:
         return tuple(state.tools.values())
-    if order.share == "full":
+    if request.share == "full":
         raise UsageError(
             'share "full" takes over the whole prompt, so the child must have all the tools: leave tools out'
         )
     by_name = {name.lower(): tool for name, tool in state.tools.items()}
-    if strangers := [name for name in order.tools if name.lower() not in by_name]:
+    if strangers := [name for name in request.tools if name.lower() not in by_name]:
         raise UsageError(f"{state.path} has no tool {strangers[0]!r} to pass on; it has {', '.join(state.tools)}")
-    return tuple(by_name[name.lower()] for name in dict.fromkeys(order.tools))
+    return tuple(by_name[name.lower()] for name in dict.fromkeys(request.tools))
 
 
-def bounds_for(state: AgentState, order: SpawnRequest) -> RunLimits:
+def bounds_for(state: AgentState, request: SpawnRequest) -> RunLimits:
     """The parent's bounds, with fewer turns where that is ordered. One that lives on need not wait for its jobs.
     Raises UsageError for what is no limit."""
-    if order.max_turns is not None and order.max_turns < 1:
-        raise UsageError(f"max_turns: a whole number above 0 is needed, not {order.max_turns}")
-    if order.max_depth is not None and order.max_depth < 0:
-        raise UsageError(f"max_depth: 0 or more generations are needed, not {order.max_depth}")
-    most = [turns for turns in (order.max_turns, state.limits.max_turns) if turns is not None]
-    return replace(state.limits, max_turns=min(most, default=None), wait_for_jobs=not order.persistent)
+    if request.max_turns is not None and request.max_turns < 1:
+        raise UsageError(f"max_turns: a whole number above 0 is needed, not {request.max_turns}")
+    if request.max_depth is not None and request.max_depth < 0:
+        raise UsageError(f"max_depth: 0 or more generations are needed, not {request.max_depth}")
+    most = [turns for turns in (request.max_turns, state.limits.max_turns) if turns is not None]
+    return replace(state.limits, max_turns=min(most, default=None), wait_for_jobs=not request.persistent)
 
 
-def workspace_for(state: AgentState, order: SpawnRequest) -> Workspace:
+def workspace_for(state: AgentState, request: SpawnRequest) -> Workspace:
     """A workspace of its own in the parent's directory: a child's `cd` and exports are its own.
 
     What the parent has read counts as read for a child that sees the parent's conversation only.
     """
     own, environment = state.workspace, state.workspace.environment
-    seen = dict(own.seen) if order.share == "full" else {}
+    seen = dict(own.seen) if request.share == "full" else {}
     return replace(own, environment=None if environment is None else dict(environment), seen=seen)
 
 
-def system_for(state: AgentState, order: SpawnRequest) -> str:
+def system_for(state: AgentState, request: SpawnRequest) -> str:
     """The parent's system prompt, unless there is one for the child. Raises UsageError where that cannot be."""
-    if order.system is None:
-        return state.system
-    if order.share == "full":
+    if request.system is None:
+        return state.context.system
+    if request.share == "full":
         raise UsageError(
             'share "full" takes over the whole prompt, so the child cannot have a system prompt of its own'
         )
-    return order.system
+    return request.system
 
 
-def history_for(state: AgentState, order: SpawnRequest) -> Sequence[Message]:
+def history_for(state: AgentState, request: SpawnRequest) -> Sequence[Message]:
     """The parent's conversation up to the call that spawns, for a child that shares it: byte for byte the prefix whose
     cache the provider has."""
-    if order.share != "full":
+    if request.share != "full":
         return ()
-    shared = list(state.history)
+    shared = list(state.context.history)
     while shared and shared[-1].calls:
         shared.pop()
     return shared
 
 
-def prompt_for(state: AgentState, order: SpawnRequest, path: str) -> Message:
+def prompt_for(state: AgentState, request: SpawnRequest, path: str, handoffs: Sequence[Handoff]) -> Message:
     """The task, with who the child is and, in brief, what led to it."""
-    told = f"You are {path}, an agent that works for {state.path}. Your last message of this turn is your answer to it."
-    context = f"\n\n{_brief(state)}" if order.share == "brief" else ""
-    return user(f"{told}{context}\n\nYour task:\n{order.prompt}", sender=state.path)
+    who = f"You are {path}, an agent that works for {state.path}. Your last message of this turn is your answer to it."
+    context = f"\n\n{brief(state, handoffs)}" if request.share == "brief" else ""
+    return user(f"{who}{context}\n\nYour task:\n{request.prompt}", sender=state.path)
 
 
-def _brief(state: AgentState) -> str:
-    """The last request of the person, or whoever sent one, and the last answers of other agents, cut short."""
-    asked = last_asked(state)
-    parts = [f"{state.path} was asked:\n{short(asked)}"] if asked else []
-    parts += [
-        f"{path} was asked:\n{short(asked)}\nand answered:\n{short(said)}" for path, asked, said in state.handoffs
-    ]
-    return "\n\n".join(parts)
-
-
-def short(text: str) -> str:
-    """A text, of one that is long its beginning and its end."""
-    return text if len(text) <= BRIEF_LENGTH else f"{text[: BRIEF_LENGTH - 200]} … {text[-190:]}"
-
-
-def remember(state: AgentState, path: str, asked: str, result: Result) -> None:
-    """Keep a hand-off, for what the next child may be told."""
-    state.handoffs.append((path, asked, result.content))
-    del state.handoffs[:-BRIEF_PARTS]
-
-
-def last_asked(state: AgentState) -> str:
-    """What an agent was sent last."""
-    return next(
-        (message.content for message in reversed(state.history) if message.role == "user" and message.content), ""
-    )
-
-
-def ended(path: str, result: Result) -> Message:
-    """What the parent reads when a child that lives on has ended a turn."""
-    if result.error is None:
-        head = f"{path} has answered:"
-    else:
-        head = f"{path} failed ({result.error.kind}): {result.error.message}"
-        head += "\nWhat it had until then:" if result.content else "\nIt had said nothing yet."
-    return user("", Text(f"{head}\n{result.content}".rstrip()), sender=path)
-
-
-def spawned_entry(child: AgentState, first: str, order: SpawnRequest) -> Spawned:
+def spawned_entry(child: AgentState, first: str, request: SpawnRequest) -> Spawned:
     """What the parent's log keeps of a child: enough to bring one that lives on back after this process."""
     return Spawned(
         agent=child.path,
         entry=first,
-        persistent=order.persistent,
-        share=order.share,
+        persistent=request.persistent,
+        share=request.share,
         model=f"{child.model.provider}/{child.model.id}",
-        effort=child.effort or "",
+        effort=child.context.effort or "",
         tools=tuple(child.tools),
-        system=order.system,
-        max_turns=order.max_turns,
-        max_depth=order.max_depth,
-        budget_usd=order.budget_usd,
+        system=request.system,
+        max_turns=request.max_turns,
+        max_depth=request.max_depth,
+        budget_usd=request.budget_usd,
     )
 
 
-def order_of(born: Spawned, entries: Iterable[Entry]) -> SpawnRequest:
-    """The order for a child that is brought back: what its `spawned` entry says, and its log of later changes."""
+def request_of(born: Spawned, entries: Iterable[Entry]) -> SpawnRequest:
+    """The request for a child that is brought back: what its `spawned` entry says, and its log of later changes."""
     prompts, switches = contents(entries, PromptEntry), _switches(entries)
     now = switches[-1] if switches else born
     return SpawnRequest(
@@ -197,9 +178,9 @@ def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]
         raise
 
 
-def rest_of(order: SpawnRequest, spent: Decimal) -> Decimal | None:
+def rest_of(request: SpawnRequest, spent: Decimal) -> Decimal | None:
     """What is left of a child's allowance, if it has one."""
-    return None if order.budget_usd is None else max(order.budget_usd - spent, ZERO)
+    return None if request.budget_usd is None else max(request.budget_usd - spent, ZERO)
 
 
 def cut_off(path: str, entries: Iterable[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:

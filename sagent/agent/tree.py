@@ -2,22 +2,27 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from sagent.agent.handoffs import Handoff, short
+from sagent.cost.ledger import Ledger
 from sagent.engine.prompts import Prompts
+from sagent.engine.state import AgentState
 from sagent.errors import UsageError
+from sagent.events import Event, Result
 from sagent.lib.dataclass import dataclass
-from sagent.messages import Message
-from sagent.peer import Scope
+from sagent.messages import Message, user
+from sagent.peer import Caller, Scope
+from sagent.session.log import Log
 
 if TYPE_CHECKING:
-    from sagent.agent.agent import Agent
     from sagent.agent.delayed_mail import DelayedMail
 
 LONGEST_NAME = 40
-END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then is left behind
+END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then is left alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +34,95 @@ class TreeLimits:
     max_spawns: int = 256
 
 
+class Node(Caller):
+    """An agent, as others of its tree use it."""
+
+    @property
+    @abstractmethod
+    def state(self) -> AgentState:
+        """Its engine's."""
+
+    @property
+    @abstractmethod
+    def tree(self) -> "Tree":
+        """All agents of its session."""
+
+    @property
+    @abstractmethod
+    def ledger(self) -> Ledger:
+        """What it and its tree have spent."""
+
+    @property
+    @abstractmethod
+    def log(self) -> Log:
+        """What happened."""
+
+    @property
+    @abstractmethod
+    def messages(self) -> Sequence[Message]:
+        """The conversation so far."""
+
+    @property
+    @abstractmethod
+    def last(self) -> Result | None:
+        """The result of its last run."""
+
+    @property
+    @abstractmethod
+    def handoffs(self) -> list[Handoff]:
+        """What those below it were asked and have answered, the latest few."""
+
+    @property
+    @abstractmethod
+    def running(self) -> bool:
+        """Whether a run is in progress."""
+
+    @property
+    @abstractmethod
+    def busy(self) -> bool:
+        """Whether it is at work, or has something to read or to wait for with which it will go on."""
+
+    @property
+    @abstractmethod
+    def hears(self) -> bool:
+        """Whether it will read what is sent to it now."""
+
+    @abstractmethod
+    async def run(self, prompt: str | Mapping[str, object] | Message) -> Result:
+        """Answer one prompt."""
+
+    @abstractmethod
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Pass every event to a function; call what is returned to end it."""
+
+    @abstractmethod
+    def inform(self, message: Message) -> None:
+        """Have it read a message that wants no answer, when there is a pause."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Have a run that waits for others look again whether it still must."""
+
+    @abstractmethod
+    def spawn_like(self, model: "Node", name: str, prompt: Message, messages: Sequence[Message] | None) -> "Node":
+        """A likeness of another agent below this one, at work on a prompt. Raises UsageError: none was begun."""
+
+    @abstractmethod
+    def end(self) -> "asyncio.Task[None] | None":
+        """Begin to end an agent that was spawned, and what is below it; the task is done when it has ended."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """End what is in progress, and the agents below it."""
+
+
 class Tree:
     """Every living agent of a session by its path. A path is never used twice, not even with other capitals: on some
     systems that would be the same file. `post` is set by the agent at its root."""
 
     def __init__(self, limits: TreeLimits | None = None) -> None:
         self.limits = limits or TreeLimits()
-        self._living: dict[str, Agent] = {}
+        self._living: dict[str, Node] = {}
         self._used: set[str] = set()
         self._spawns = 0
         self._numbers: dict[str, int] = {}  # last given, by the beginning of the path
@@ -44,20 +131,20 @@ class Tree:
         self.post: DelayedMail | None = None
 
     @property
-    def living(self) -> Sequence["Agent"]:
+    def living(self) -> Sequence[Node]:
         """Those that can be sent a message, root first."""
         return tuple(self._living[path] for path in sorted(self._living))
 
-    def get(self, path: str) -> "Agent | None":
+    def get(self, path: str) -> Node | None:
         """A living agent by its whole path."""
         return self._living.get(path)
 
-    def add(self, agent: "Agent") -> None:
+    def add(self, agent: Node) -> None:
         """An agent lives from now on."""
         self._living[agent.path] = agent
-        self.recall(agent.path)
+        self.register(agent.path)
 
-    def remove(self, agent: "Agent") -> None:
+    def remove(self, agent: Node) -> None:
         """An agent has ended."""
         if self._living.get(agent.path) is agent:
             del self._living[agent.path]
@@ -66,7 +153,7 @@ class Tree:
     @property
     def detached(self) -> Sequence[str]:
         """The jobs that outlive the session, each with where its output goes and how to end it, in words."""
-        return (*self._detached, *(told for agent in self.living for told in _let_go(agent)))
+        return (*self._detached, *(job for agent in self.living for job in _let_go(agent)))
 
     def interrupt(self, path: str, scope: Scope = "tree") -> None:
         """Interrupt an agent by its path, as its own `interrupt` does. Raises UsageError naming the living."""
@@ -78,7 +165,7 @@ class Tree:
         """A path for a new agent below another, which is its own once it is added: nothing may be awaited before that.
         Raises UsageError when there may be no more of them.
 
-        An agent without a name gets a number; one whose name is taken gets a number behind it.
+        An agent without a name gets a number; one whose name is taken gets a number after it.
         """
         depth, limits = parent.count("/") + 1, self.limits
         most = limits.max_depth if max_depth is None else min(max_depth, limits.max_depth)
@@ -96,13 +183,13 @@ class Tree:
             path = self._numbered(f"{path}-", 2)
         return path
 
-    def recall(self, path: str) -> None:
+    def register(self, path: str) -> None:
         """Count an agent, of this run of the session or an earlier one, once."""
         if path.lower() not in self._used:
             self._used.add(path.lower())
             self._spawns += "/" in path
 
-    def find(self, pattern: str, near: str) -> Sequence["Agent"]:
+    def find(self, pattern: str, near: str) -> Sequence[Node]:
         """The agents that a name or pattern means to the one that uses it, of those that live and hear.
 
         A whole path first; then a child, a sibling, any other agent with that name or end of a path; "*" and "?" match
@@ -123,17 +210,27 @@ class Tree:
                 return (others[path],)
         return tuple(agent for path, agent in others.items() if path.endswith(f"/{wanted}"))
 
-    def below(self, path: str) -> Sequence["Agent"]:
+    def below(self, path: str) -> Sequence[Node]:
         """The living descendants of an agent, the deepest first."""
         found = [agent for name, agent in self._living.items() if name.startswith(f"{path}/")]
         return sorted(found, key=lambda agent: -agent.path.count("/"))
 
-    def tell(self, path: str, message: Message) -> None:
+    def deliver(self, path: str, message: Message) -> None:
         """Have an agent read something in its next pause, if it still reads."""
         if (agent := self._living.get(path)) is not None and agent.hears:
             agent.inform(message)
 
-    def nudge(self, path: str) -> None:
+    def deliver_late(self, path: str, message: Message) -> None:
+        """Send an agent a message that was on its way; its sender learns of one that did not reach it."""
+        agent = self._living.get(path)
+        if agent is not None and agent.hears:
+            agent.send(message)
+            return
+        said = short(message.content)
+        text = f"{path} has ended, so that your message did not reach it: {said}"
+        self.deliver(message.sender, user(text, sender="sagent"))
+
+    def wake_above(self, path: str) -> None:
         """Wake those above an agent that has ended a run: they may wait for it."""
         while path:
             path = path.rpartition("/")[0]
@@ -162,7 +259,7 @@ def _segment(name: str) -> str:
     return segment
 
 
-def _let_go(agent: "Agent") -> list[str]:
+def _let_go(agent: Node) -> list[str]:
     return [f"{agent.path}: {agent.job_output(job.name)}" for job in agent.jobs() if job.state == "detached"]
 
 

@@ -2,33 +2,35 @@
 
 from typing import TYPE_CHECKING
 
+from sagent.agent.resources import ExtensionFactory
+from sagent.agent.tree import Node
 from sagent.app.models import Choice
 from sagent.config import Settings
+from sagent.engine.extension import Extension
 from sagent.errors import UsageError
 from sagent.model import Model
-from sagent.policy.advisory import AdvisoryFactory
 
 if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor
-    from sagent.policy.advisory import Advisee, Advisory
 
 
-def advisors_of(settings: Settings, choice: Choice, notices: list[str]) -> AdvisoryFactory:
+def advisors_of(settings: Settings, choice: Choice, notices: list[str]) -> ExtensionFactory:
     """What gives agents their advisors. One that cannot be had is done without, and said so in the notices; where it
     was asked for on the command line that is a UsageError."""
     chosen = tuple(advisor for advisor in settings.advisors if _is_there(settings, choice, advisor, notices))
-    made: list[AdvisoryFactory] = [_factory(settings, choice, chosen)] if chosen else []
+    made: list[ExtensionFactory] = [_factory(settings, choice, chosen)] if chosen else []
 
-    def make(advisee: "Advisee") -> "Advisory":
+    def make(agent: Node, above: Extension | None) -> Extension:
         if not made:
             made.append(_factory(settings, choice, ()))
-        return made[0](advisee)
+        return made[0](agent, above)
 
     return make
 
 
-def _factory(settings: Settings, choice: Choice, chosen: "tuple[Advisor, ...]") -> AdvisoryFactory:
-    from sagent.advisor.advisory import Setup, advise
+def _factory(settings: Settings, choice: Choice, chosen: "tuple[Advisor, ...]") -> ExtensionFactory:
+    from sagent.advisor.advisory import Setup
+    from sagent.advisor.extension import advise
     from sagent.advisor.rules import Rules
 
     setup = Setup(

@@ -117,9 +117,9 @@ async def open_agent(
         notices.clear()
         agent.listen(aside.on_event)
         for path in past.agents:
-            agent.tree.recall(path)
+            agent.tree.register(path)
         if past.resumed:
-            await agent.recall()
+            await agent.resume()
         yield agent
 
 

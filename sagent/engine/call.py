@@ -4,29 +4,27 @@ Money is reserved for every attempt, not once around all of them: a stream that 
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from sagent.context.stubs import can_shrink, shrink
+from sagent.context.stubs import can_shrink
 from sagent.cost.ledger import Reservation
-from sagent.engine.actions import change, change_back
-from sagent.engine.attempt import Attempt, wait_before_retry
-from sagent.engine.compaction import can_cut, cut_short, keep_room
-from sagent.engine.pause import apply_pending
+from sagent.engine.actions import apply_pending, change, change_back
+from sagent.engine.compaction import can_cut, cut_short, keep_room, stub
+from sagent.engine.request import LEAST_OUTPUT, Attempt, Outgoing, sending, settle, wait_before_retry
 from sagent.engine.state import AgentState
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.events import Notice, ReplyFinished, Retrying, TextDelta, ThinkingDelta
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
 from sagent.messages import Message, Part, Text, ToolCall
-from sagent.model import Reply, Request, TextPart, ThinkingPart, input_budget
+from sagent.model import Reply, TextPart, ThinkingPart, input_budget
 from sagent.peer import Switch
-from sagent.session.contents import Compacted, RequestSent
-from sagent.session.folds import compact
+from sagent.session.contents import RequestSent
 
 USUAL_OUTPUT = 16_000  # tokens reserved for a reply when neither the user nor the model's data sets a limit
 LEAST_REPLY = 1_024  # tokens of output that are asked for however full the window seems: our figures may be wrong
-LEAST_OUTPUT = 256  # tokens of output that must be affordable for a call to be made
 MARGIN = 256  # tokens between what we count and what a provider counts
 UNFIT: tuple[ModelErrorKind, ...] = ("not_found", "auth", "permission", "payment", "invalid_request")
 """Errors by which a model that was switched to shows that it cannot be used: the one before it goes on."""
@@ -60,7 +58,7 @@ async def call_model(state: AgentState) -> Message:
                 _keep_partial(state, partial)
                 raise
             attempt += 1
-            state.emit(Retrying(state.path, str(error), error.kind, attempt, round(wait, 2), partial.text))
+            state.journal.emit(Retrying(state.path, str(error), error.kind, attempt, round(wait, 2), partial.text))
             if await _switched(state, wait):
                 attempt = 0
         except asyncio.CancelledError:
@@ -72,7 +70,7 @@ async def _switched(state: AgentState, seconds: float) -> bool:
     """Wait before the next attempt; a switch of model that is asked for meanwhile ends the wait, which was not its."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not any(isinstance(action, Switch) and action.model for action in state.pending):
+            while not any(isinstance(action, Switch) and action.model for action in state.wishes.actions):
                 await state.inbox.nudged("next")
             apply_pending(state)
             return True
@@ -84,24 +82,23 @@ class Partial(Attempt):
     """An attempt at the next reply, and what was found out about how much of it fits."""
 
     most: int | None = None  # tokens of output, where a provider said that no more fit
-    asked: int | None = None  # tokens of output that were asked for
     recoveries: int = 0  # from a full window
 
     def discard(self, state: AgentState, error: ModelError) -> None:
         """What was received no longer counts: the call is made again."""
         if self.text:
-            state.emit(Retrying(state.path, str(error), error.kind, self.recoveries, 0.0, self.text))
+            state.journal.emit(Retrying(state.path, str(error), error.kind, self.recoveries, 0.0, self.text))
         self.forget()
 
 
 def _without_advisor(state: AgentState, error: ModelError, partial: Partial) -> bool:
     """Whether a request was refused for the advisor that the provider was to ask: then it goes out without it."""
     refused = error.kind in ("invalid_request", "not_found", "permission")
-    if not refused or state.advisory is None or not state.advisory.declined(state.model, str(error)):
+    if not refused or state.context.extension is None or not state.context.extension.refused(error):
         return False
     partial.discard(state, error)
     text = f"{state.model.provider} does not ask this advisor for this model ({error}); from now on sagent asks it."
-    state.emit(Notice(state.path, "warning", text))
+    state.journal.emit(Notice(state.path, "warning", text))
     return True
 
 
@@ -125,81 +122,71 @@ async def _recover(state: AgentState, partial: Partial) -> Message:
 def _asked_for_too_much(state: AgentState, error: ModelError, partial: Partial) -> bool:
     """Whether a request was refused for its output limit, which was by wrong data or is not paid for: then less is
     asked for from now on."""
-    most, asked = error.most_output, [size for size in (state.meter.most_output, partial.asked) if size is not None]
+    meter, most = state.context.meter, error.most_output
+    asked = [size for size in (meter.most_output, partial.asked) if size is not None]
     if most is None or not LEAST_OUTPUT <= most < min(asked, default=most + 1):
         return False
     if partial.recoveries >= MOST_RECOVERIES:
         return False
-    state.meter.most_output = most
+    meter.most_output = most
     partial.recoveries += 1
     partial.discard(state, error)
     text = f"At most {most:,} tokens a reply are asked for from now on: {error}"
-    state.emit(Notice(state.path, "warning", text))
+    state.journal.emit(Notice(state.path, "warning", text))
     return True
 
 
 async def _afford(state: AgentState, partial: Partial) -> Message:
-    request = state.request()
-    weight = state.model.max_input_tokens(request)
-    _check_size(state, weight)
-    request = replace(request, max_output=_output_limit(state, weight, partial))
-    reservation = await _reserve(state, request, weight)
-    with reservation:
-        partial.asked = reservation.max_output
-        limits = [limit for limit in (request.max_output, reservation.max_output) if limit is not None]
-        request = replace(request, max_output=min(limits, default=None))
-        try:
-            reply = await partial.stream(state.model, request, lambda delta: _show(state, delta))
-        except (ModelError, asyncio.CancelledError) as error:
-            charges = partial.bill(state.model, state.meter.estimate(weight), error)
-            if charges:
-                state.settle(reservation, charges)
-            raise
-        if reply.message.stop == "context_overflow" and not reply.message.calls and _may_recover(state, partial):
-            state.settle(reservation, reply.charges)
-            raise _error(state, "context_overflow", "the window was full before the answer was")
-        return await _accept(state, reply, reservation, weight)
-
-
-async def _reserve(state: AgentState, request: Request, weight: int) -> Reservation:
-    max_output, least = request.max_output, state.model.limits.least_output
-    if state.ledger.cap is not None and max_output is None:
-        max_output = min(state.model_limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
-    return await state.ledger.reserve(
-        state.path,
+    context, request = state.context, state.context.request()
+    max_input = state.model.max_input_tokens(request)
+    _check_size(state, max_input)
+    request = replace(request, max_output=_output_limit(state, max_input, partial))
+    extra = None if context.extension is None else context.extension.extra_cost(max_input)
+    outgoing = Outgoing(
+        state.model,
+        request,
         state.role,
-        state.model.provider,
-        state.model.id,
-        input_bound=state.meter.bound(weight),
-        max_output=None if max_output is None else max(max_output, least),
-        least_output=max(LEAST_OUTPUT, least),
-        extra_usd=state.advisory.beside(state.model, weight) if state.advisory is not None else ZERO,
+        bound=context.meter.bound(max_input),
+        likely=context.meter.estimate(max_input),
+        extra_usd=ZERO if extra is None else extra.usd,
+        reserved_output=None if state.ledger.cap is None else _usual_output(state),
     )
+    async with sending(state, outgoing, partial, lambda delta: _show(state, delta)) as (reply, reservation):
+        if reply.message.stop == "context_overflow" and not reply.message.calls and _may_recover(state, partial):
+            settle(state, reservation, reply.charges)
+            raise _error(state, "context_overflow", "the window was full before the answer was")
+        return _accept(state, reply, reservation, max_input, {} if extra is None else extra.roles)
+
+
+def _usual_output(state: AgentState) -> int:
+    return min(state.model_limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
 
 
 def _show(state: AgentState, delta: TextPart | ThinkingPart) -> None:
     kind = TextDelta if isinstance(delta, TextPart) else ThinkingDelta
-    state.emit(kind(state.path, delta.text))
+    state.journal.emit(kind(state.path, delta.text))
 
 
-async def _accept(state: AgentState, reply: Reply, reservation: Reservation, weight: int) -> Message:
+def _accept(
+    state: AgentState, reply: Reply, reservation: Reservation, max_input: int, roles: Mapping[str, str]
+) -> Message:
     """Take a whole reply into history, log and ledger."""
     witness = reply.witness
-    state.record(RequestSent(witness.sha256, witness.size, witness.model, witness.parameters))
-    message = _distinct_calls(reply.message)
-    state.proven = None
-    state.saved += state.removed
+    state.journal.record(RequestSent(witness.sha256, witness.size, witness.model, witness.parameters))
+    context, message = state.context, _distinct_calls(reply.message)
+    context.proven = None
+    context.saved += context.removed
     state.add(message)
-    charges = reply.charges if state.advisory is None else state.advisory.named(reply.charges)
-    usd = state.settle(reservation, charges)
-    state.meter.learn(weight, reply.usage.total_input)
-    if reply.advice and state.advisory is not None:
-        state.advisory.heard(reply.advice)
+    charges = (replace(charge, role=roles.get(charge.role, charge.role)) for charge in reply.charges)
+    usd = settle(state, reservation, tuple(charges))
+    context.meter.learn(max_input, reply.usage.total_input)
+    if context.extension is not None:
+        context.extension.after_reply(reply)
     for note in reply.notes:
         if note not in state.noted:  # what is so at every call is said once
-            state.emit(Notice(state.path, "warning", note))
+            state.journal.emit(Notice(state.path, "warning", note))
     state.noted = reply.notes
-    state.emit(ReplyFinished(state.path, message, reply.usage, usd))
+    state.journal.emit(ReplyFinished(state.path, message, reply.usage, usd))
     return message
 
 
@@ -210,8 +197,8 @@ def _keep_partial(state: AgentState, partial: Partial) -> None:
         state.add(Message("assistant", (Text(partial.text),), model=who, stop="interrupted"))
 
 
-def _check_size(state: AgentState, weight: int) -> None:
-    most, size = state.limits.max_request_tokens, state.meter.estimate(weight)
+def _check_size(state: AgentState, max_input: int) -> None:
+    most, size = state.limits.max_request_tokens, state.context.meter.estimate(max_input)
     if most is not None and size > most:
         words = f"the next request would hold about {size} tokens, more than --max-request-tokens {most}"
         raise _error(state, "context_overflow", words)
@@ -221,32 +208,32 @@ def _error(state: AgentState, kind: ModelErrorKind, words: str) -> ModelError:
     return ModelError(kind, words, provider=state.model.provider, model=state.model.id)
 
 
-def _output_limit(state: AgentState, weight: int, partial: Partial) -> int | None:
+def _output_limit(state: AgentState, max_input: int, partial: Partial) -> int | None:
     """The output limit to ask for; None is what the adapter asks for by itself.
 
-    Input and output share the window, so that beside a long input the usual output is too much to ask for.
+    Input and output share the window, so that with a long input the usual output is too much to ask for.
     """
-    wanted, limits = state.limits.max_response_tokens, state.model_limits
-    if state.meter.most_output is not None:
-        wanted = min(state.meter.most_output, wanted or state.meter.most_output)
+    wanted, limits, meter = state.limits.max_response_tokens, state.model_limits, state.context.meter
+    if meter.most_output is not None:
+        wanted = min(meter.most_output, wanted or meter.most_output)
     if partial.most is not None:
         return min(partial.most, wanted or partial.most)
-    known = limits.max_output or (2 * USUAL_OUTPUT if state.meter.window else 0)  # a server's own may be too much
+    known = limits.max_output or (2 * USUAL_OUTPUT if meter.window else 0)  # a server's own may be too much
     usual = wanted or min(known, 2 * USUAL_OUTPUT)
     if limits.window is None or not usual:
         return wanted
-    room = max(LEAST_REPLY, limits.window - _likely(state, weight))
+    room = max(LEAST_REPLY, limits.window - _likely(state, max_input))
     return wanted if usual <= room else min(room, wanted or USUAL_OUTPUT)
 
 
-def _likely(state: AgentState, weight: int) -> int:
+def _likely(state: AgentState, max_input: int) -> int:
     """The input tokens of a request, with something on top for what an estimate may miss."""
-    tokens = state.meter.estimate(weight)
+    tokens = state.context.meter.estimate(max_input)
     return tokens + tokens // 16 + MARGIN
 
 
 def _may_recover(state: AgentState, partial: Partial) -> bool:
-    return partial.recoveries < MOST_RECOVERIES and (can_shrink(state.history) or can_cut(state))
+    return partial.recoveries < MOST_RECOVERIES and (can_shrink(state.context.history) or can_cut(state))
 
 
 def _make_fit(state: AgentState, error: ModelError, partial: Partial) -> bool:
@@ -261,8 +248,8 @@ def _ask_for_less(state: AgentState, error: ModelError, partial: Partial) -> boo
     """Lower the output limit, where a provider says how large its window is and the input alone fits into it."""
     if error.window is None:
         return False
-    state.meter.window = error.window
-    used = error.tokens + MARGIN if error.tokens else _likely(state, state.model.max_input_tokens(state.request()))
+    state.context.meter.window = error.window
+    used = error.tokens + MARGIN if error.tokens else _likely(state, state.context.max_input_tokens())
     room = error.window - used
     if error.tokens is None and partial.most is not None:  # our estimate was not enough
         room = min(room, partial.most // 2)
@@ -274,28 +261,17 @@ def _ask_for_less(state: AgentState, error: ModelError, partial: Partial) -> boo
 
 def _shrink(state: AgentState, error: ModelError) -> bool:
     """Put stubs in the place of old results, until the next request fills 70 % of what there is room for."""
-    weight = state.model.max_input_tokens(state.request())
-    before = error.tokens or state.meter.estimate(weight)
+    before = error.tokens or state.context.tokens()
     rooms = (input_budget(state.model_limits), state.limits.max_request_tokens)
     target = min([before, *(room for room in rooms if room is not None)]) * 7 // 10
-    try:
-        stubs = shrink(state.history, weight * (before - target) // max(before, 1), state.log.blobs)
-    except OSError as failure:
-        state.emit(Notice(state.path, "warning", f"The context cannot be made smaller: {failure}"))
+    stubbed = stub(state, before, target, "overflow")
+    if not stubbed:
         return False
-    if not stubs:
-        return False
-    stubs = tuple(stubs)
-    compact(state.history, Compacted(stubs, before, before, "overflow"))
-    state.meter.shrunk = True
-    after = before * state.model.max_input_tokens(state.request()) // max(weight, 1)
-    state.removed += max(0, before - after)
-    state.record(Compacted(stubs, before, after, "overflow"))
     text = (
-        f"The context was full, at about {before:,} tokens: {len(stubs)} tool results gave way to stubs, which leaves "
-        f"about {after:,}. The results are kept, and the model can read them again."
+        f"The context was full, at about {before:,} tokens: {stubbed.results} tool results gave way to stubs, which "
+        f"leaves about {stubbed.after:,}. The results are kept, and the model can read them again."
     )
-    state.emit(Notice(state.path, "info", text))
+    state.journal.emit(Notice(state.path, "info", text))
     return True
 
 
@@ -311,10 +287,10 @@ def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
             continue
         if state.ledger.cap is not None and state.ledger.prices.ceiling(model.provider, model.id) is None:
             text = f"{name} cannot take over: it has no known price, so the cap could not be kept."
-            state.emit(Notice(state.path, "warning", text))
+            state.journal.emit(Notice(state.path, "warning", text))
             continue
         partial.discard(state, error)
-        state.emit(Notice(state.path, "warning", f"{down} cannot be reached, {name} takes over. {error}"))
+        state.journal.emit(Notice(state.path, "warning", f"{down} cannot be reached, {name} takes over. {error}"))
         change(state, model, str(error))
         return True
     return False

@@ -1,7 +1,9 @@
-"""Room in a context before it is full: stubs first, which cost nothing, then a summary."""
+"""A context made smaller: stubs first, which cost nothing, then a summary; or what was asked for."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from sagent.context.compaction import (
     Cut,
@@ -14,16 +16,16 @@ from sagent.context.compaction import (
     size_of,
     sum_up,
 )
-from sagent.context.stubs import shrink
-from sagent.engine.side_call import make_side_call
+from sagent.context.stubs import Stub, drop, shrink
+from sagent.engine.request import BYTES, make_side_call
 from sagent.engine.state import AgentState
 from sagent.errors import BudgetExceeded, ModelError
 from sagent.events import Notice
 from sagent.lib.money import ZERO
-from sagent.messages import user
+from sagent.messages import Message, user
 from sagent.model import Model, input_budget
+from sagent.peer import Compact
 from sagent.session.contents import Compacted
-from sagent.session.folds import compact
 from sagent.usage import Saving, Usage
 
 ROLE = "compactor"
@@ -32,111 +34,137 @@ RECENT = 0.15  # of the usable window: the last turns, that stay whole
 SHARE = 0.3  # of a conversation that these are at most
 SUMMARY = 8_192  # tokens that a summary may have
 FILES, FILE_BYTES = 3, 8_000  # that are being edited and are shown again, and how much of each
-BYTES = 3  # of a conversation to a token, about
+CLEARED = "The conversation was cleared, as asked; only the last request is left of it. Go on from there."
 
 
 def fill(state: AgentState) -> float:
     """How full the usable window is, 0 to 1; 0 where nobody knows the window."""
     usable = input_budget(state.model_limits)
-    return state.meter.estimate(state.model.max_input_tokens(state.request())) / usable if usable else 0.0
+    return state.context.tokens() / usable if usable else 0.0
 
 
 async def keep_room(state: AgentState) -> None:
     """Before a model call: the compaction that was asked for, or one that is due. One that did not help is not tried
     again before the conversation has grown."""
-    wanted, state.compact_wanted = state.compact_wanted, None
+    wanted, state.wishes.compact = state.wishes.compact, None
     if wanted is not None:
         await make_room(state, "asked for", wanted.hints, summarise=True)
-    elif 0 < state.limits.compact_at <= fill(state) and len(state.history) != state.cramped:
+    elif 0 < state.limits.compact_at <= fill(state) and len(state.context.history) != state.context.cramped:
         await make_room(state, "full")
-        state.cramped = len(state.history)
+        state.context.cramped = len(state.context.history)
 
 
 async def make_room(state: AgentState, reason: str, hints: str = "", *, summarise: bool = False) -> None:
     """Make the context smaller: stubs for old results, and where these do not suffice, or with `summarise`, a summary
     of all but the last turns. Whatever fails, the requests and the last turns stay."""
-    before = state.meter.estimate(state.model.max_input_tokens(state.request()))
+    before = state.context.tokens()
     usable = input_budget(state.model_limits) or before
     spent = state.ledger.cost().by_role.get(ROLE, ZERO)
-    stubbed = 0
+    stubbed = None
     if not summarise:
-        stubbed = _stub(state, before, int(usable * ENOUGH * state.limits.compact_at), reason)
-        after = state.meter.estimate(state.model.max_input_tokens(state.request()))
+        stubbed = stub(state, before, int(usable * ENOUGH * state.limits.compact_at), reason)
+        after = state.context.tokens()
         if stubbed and after <= usable * state.limits.compact_at * ENOUGH * 1.1:
-            _tell(state, before, after, f"{stubbed} tool results gave way to stubs")
+            _notify(state, before, f"{stubbed.results} tool results gave way to stubs")
             return
-    cut = find_cut(state.history, _recent(state), state.path.rpartition("/")[0])
+    cut = find_cut(state.context.history, _recent(state), state.above)
     if cut is None:
-        stubbed = stubbed or _stub(state, before, 0, reason)
+        stubbed = stubbed or stub(state, before, 0, reason)
         if stubbed:
-            _tell(
-                state, before, state.meter.estimate(state.model.max_input_tokens(state.request())), f"{stubbed} stubs"
-            )
+            _notify(state, before, f"{stubbed.results} stubs")
         return
     written = await _summary(state, cut, hints)
-    _replace(state, cut, written or sum_up(state.history[: cut.place]), before, reason)
-    after = state.meter.estimate(state.model.max_input_tokens(state.request()))
+    _sum_up(state, cut, written, before, reason)
     cost = state.ledger.cost().by_role.get(ROLE, ZERO) - spent
     how = f"{cut.place - len(cut.requests)} messages were summed up"
     if written is None:
         how += " by code, for no model gave a usable summary"
-    _tell(state, before, after, f"{how}, for {cost:.6f} USD")
+    _notify(state, before, f"{how}, for {cost:.6f} USD")
 
 
 def cut_short(state: AgentState, reason: str) -> bool:
     """The same at once and without a model, where a request does not fit. False where nothing can go."""
-    before = state.meter.estimate(state.model.max_input_tokens(state.request()))
-    cut = find_cut(state.history, _recent(state), state.path.rpartition("/")[0])
+    before = state.context.tokens()
+    cut = find_cut(state.context.history, _recent(state), state.above)
     if cut is None:
         return False
-    _replace(state, cut, sum_up(state.history[: cut.place]), before, reason)
-    after = state.meter.estimate(state.model.max_input_tokens(state.request()))
-    _tell(state, before, after, f"{cut.place - len(cut.requests)} messages were summed up by code")
+    _sum_up(state, cut, None, before, reason)
+    _notify(state, before, f"{cut.place - len(cut.requests)} messages were summed up by code")
     return True
+
+
+def compact_as_asked(state: AgentState, wanted: Compact) -> None:
+    """Drop results, or clear the conversation, and say how much smaller it is. Raises OSError: then nothing has
+    changed."""
+    context, before = state.context, state.context.tokens()
+    kept = _last_request(context.history, state.above)
+    if wanted.clear:
+        _replace(state, "asked for", before, kept=kept)
+    else:
+        names = {name.lower() for name in wanted.drop}
+        names = {name for name in tools_known(state) if name.lower() in names} | (names & {"*"})
+        _replace(state, "asked for", before, stubs=drop(context.history, names, state.log.blobs))
+    after = context.tokens()
+    if wanted.clear and kept:
+        state.add(user(CLEARED, sender="sagent"))
+        if context.extension is not None:
+            context.extension.plan(wanted)()
+    text = f"The context was made smaller, from about {before:,} tokens to {after:,}."
+    state.journal.emit(Notice(state.path, "info", text))
+
+
+def tools_known(state: AgentState) -> set[str]:
+    """Those it has, and those whose results are in the history."""
+    return {*state.tools, *(call.name for message in state.context.history for call in message.calls)}
 
 
 def saving(state: AgentState) -> Saving:
     """What compactions have saved so far."""
-    if not state.compactions:
+    if not state.context.compactions:
         return Saving()
-    read = state.ledger.prices.price(state.model.provider, state.model.id, Usage(cache_read=state.saved))
+    read = state.ledger.prices.price(state.model.provider, state.model.id, Usage(cache_read=state.context.saved))
     _, paid = state.ledger.billed(ROLE)
-    return Saving(state.compactions, state.saved, None if read is None or paid is None else read - paid)
+    return Saving(state.context.compactions, state.context.saved, None if read is None or paid is None else read - paid)
 
 
 def can_cut(state: AgentState) -> bool:
     """Whether something of the conversation can be summed up."""
-    return find_cut(state.history, _recent(state), state.path.rpartition("/")[0]) is not None
+    return find_cut(state.context.history, _recent(state), state.above) is not None
 
 
 def _recent(state: AgentState) -> int:
     """Bytes of the last turns that stay."""
-    own, usable = sum(map(size_of, state.history)), input_budget(state.model_limits)
+    own, usable = sum(map(size_of, state.context.history)), input_budget(state.model_limits)
     most = int(own * SHARE)
     return most if usable is None else min(most, int(usable * RECENT * BYTES))
 
 
-def _stub(state: AgentState, before: int, target: int, reason: str) -> int:
-    """Put stubs in the place of old results, all in one go so that the prefix changes once; how many."""
-    weight = state.model.max_input_tokens(state.request())
+class Stubbed(NamedTuple):
+    """How many results gave way to stubs, and the tokens that are left, about."""
+
+    results: int
+    after: int
+
+
+def stub(state: AgentState, before: int, target: int, reason: str) -> Stubbed | None:
+    """Put stubs in the place of old results, all in one go so that the prefix changes once; None where nothing went."""
+    context = state.context
     try:
-        stubs = shrink(state.history, weight * (before - target) // max(before, 1), state.log.blobs)
+        need = context.max_input_tokens() * (before - target) // max(before, 1)
+        stubs = shrink(context.history, need, state.log.blobs)
     except OSError as error:
-        state.emit(Notice(state.path, "warning", f"The context cannot be made smaller by stubs: {error}"))
-        return 0
-    if stubs:
-        stubs = tuple(stubs)
-        compact(state.history, Compacted(stubs, before, before, reason))
-        state.meter.shrunk = True
-        after = before * state.model.max_input_tokens(state.request()) // max(weight, 1)
-        state.removed += before - after
-        state.record(Compacted(stubs, before, after, reason))
-    return len(stubs)
+        state.journal.emit(Notice(state.path, "warning", f"The context cannot be made smaller: {error}"))
+        return None
+    if not stubs:
+        return None
+    after = _replace(state, reason, before, stubs=stubs)
+    context.removed += max(0, before - after)
+    return Stubbed(len(stubs), after)
 
 
 async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
     """What a model makes of the conversation up to the cut; None where none gives what was asked for in two tries."""
-    own = replace(state.request(), messages=state.history[: cut.place])
+    own = replace(state.context.request(), messages=state.context.history[: cut.place])
     model = _who(state)
     request = replace(
         own,
@@ -149,7 +177,7 @@ async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
         try:
             reply, _ = await make_side_call(state, model, request, ROLE, lambda _: None)
         except (ModelError, BudgetExceeded) as error:
-            state.emit(Notice(state.path, "warning", f"No summary from {model.provider}/{model.id}: {error}"))
+            state.journal.emit(Notice(state.path, "warning", f"No summary from {model.provider}/{model.id}: {error}"))
             return None
         if reply.message.stop == "end" and is_summary(reply.message.content):
             return reply.message.content
@@ -160,22 +188,36 @@ def _who(state: AgentState) -> Model:
     """Who sums up: who is set for that; the model before a switch, where its successor cannot read so much."""
     if state.compactor is not None:
         return state.compactor
-    return state.proven[0] if state.proven is not None and fill(state) >= 1 else state.model
+    return state.context.proven[0] if state.context.proven is not None and fill(state) >= 1 else state.model
 
 
-def _replace(state: AgentState, cut: Cut, summary: str, before: int, reason: str) -> None:
-    """Put the summary in the place of what was cut, in memory and in the log."""
-    gone = state.history[: cut.place]
-    contents = [(path, text) for path in edited(state.history, FILES) if (text := _content(state, path)) is not None]
-    text = compose(summary, advice_in(gone), contents)
-    kept = cut.kept(state.history)
-    weight = state.model.max_input_tokens(state.request())
-    entry = Compacted((), before, before, reason, tuple(kept), (len(cut.requests), text))
-    compact(state.history, entry)
-    state.meter.shrunk = True
-    after = before * state.model.max_input_tokens(state.request()) // max(weight, 1)
-    state.removed += max(0, before - after)
-    state.record(replace(entry, after=after))
+def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reason: str) -> None:
+    """Put a summary, by code where there is no other, in the place of what was cut."""
+    history = state.context.history
+    gone = history[: cut.place]
+    contents = [(path, text) for path in edited(history, FILES) if (text := _content(state, path)) is not None]
+    text = compose(summary or sum_up(gone), advice_in(gone), contents)
+    after = _replace(state, reason, before, kept=cut.kept(history), summary=(len(cut.requests), text))
+    state.context.removed += max(0, before - after)
+
+
+def _replace(
+    state: AgentState,
+    reason: str,
+    before: int,
+    *,
+    stubs: Sequence[Stub] = (),
+    kept: Sequence[int] | None = None,
+    summary: tuple[int, str] | None = None,
+) -> int:
+    """Have something smaller in the history, in memory and in the log; the tokens that are left, about."""
+    context = state.context
+    max_input = context.max_input_tokens()
+    entry = Compacted(tuple(stubs), before, before, reason, None if kept is None else tuple(kept), summary)
+    context.replace(entry)
+    after = before * context.max_input_tokens() // max(max_input, 1)
+    state.journal.record(replace(entry, after=after))
+    return after
 
 
 def _content(state: AgentState, path: str) -> str | None:
@@ -188,8 +230,21 @@ def _content(state: AgentState, path: str) -> str | None:
         return None
 
 
-def _tell(state: AgentState, before: int, after: int, how: str) -> None:
-    state.compactions += 1
+def _last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
+    """The places that stay when a conversation is cleared: the last request of a person or of the agent above, with
+    what sagent added to it, and the calls that are still open. A request that was answered need not stay."""
+    last = history[-1] if history else None
+    if last is None or (last.role == "assistant" and not last.calls and last.stop != "interrupted"):
+        return ()
+    asked = [place for place, message in enumerate(history) if message.role == "user" and not message.results]
+    own = [place for place in asked if history[place].sender in ("", above)] or asked[-1:]
+    added = [place for place in asked if place > own[-1] and history[place].sender == "sagent"] if own else []
+    return (*own[-1:], *added, *([len(history) - 1] if last.calls else []))
+
+
+def _notify(state: AgentState, before: int, how: str) -> None:
+    state.context.compactions += 1
     where = "; the log has all of it" if state.log.path else ""
+    after = state.context.tokens()
     text = f"The context was made smaller, from about {before:,} tokens to {after:,}: {how}{where}."
-    state.emit(Notice(state.path, "info", text))
+    state.journal.emit(Notice(state.path, "info", text))

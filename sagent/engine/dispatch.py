@@ -49,12 +49,12 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
     results: dict[str, ToolResult] = {}
     tasks: dict[str, asyncio.Task[None]] = {}
     ready: list[Ready] = []
-    state.take_background()  # what was said of earlier calls
+    state.wishes.take_background()  # what was said of earlier calls
     try:
         for call in reply.calls:
             item = await _prepare(state, call, reply)
             if not isinstance(item, Ready):
-                state.emit(ToolStarted(state.path, call))
+                state.journal.emit(ToolStarted(state.path, call))
                 _answer(state, call, item, 0.0, results)
                 continue
             before = [tasks[other.call.id] for other in ready if conflict(other.effect, item.effect)]
@@ -90,11 +90,11 @@ async def _until_answered(
                 await asyncio.wait(open_calls.values(), timeout=GRACE)
         finally:
             arrival.cancel()
-        for call_id in state.take_cancelled():
+        for call_id in state.wishes.take_cancelled():
             if call_id in open_calls:
                 open_calls[call_id].cancel()
                 await asyncio.wait([open_calls[call_id]])
-        asked = state.take_background()
+        asked = state.wishes.take_background()
         why = "goes on in the background" if done else f"has run for {limit:g} s and goes on in the background"
         every = not done or "" in asked or state.inbox.holds("now")
         for call in reply.calls:
@@ -113,7 +113,7 @@ def _go_on(
     """Answer a call that runs by the name of the job that it is from now on."""
     job = state.jobs.begin(call, task)
     task.add_done_callback(lambda _: _close_job(state, job))
-    state.record(entry_of(job))
+    state.journal.record(entry_of(job))
     text = f"{call.name} {why} as {job.name}. Its result arrives as a message; go on with other work, or end your turn."
     _answer(state, call, ToolOutput.of(text, summary=f"goes on as {job.name}"), 0.0, results, job.name)
 
@@ -129,7 +129,7 @@ def _close(state: AgentState, reply: Message, results: dict[str, ToolResult], re
         if call.id not in results:
             _answer(state, call, _error(reason), 0.0, results)
     message = Message("user", tuple(results[call.id] for call in reply.calls))
-    state.history.append(message)
+    state.context.history.append(message)
     return message
 
 
@@ -172,7 +172,7 @@ async def _prepare(state: AgentState, call: ToolCall, reply: Message) -> Ready |
         return Ready(call, tool, arguments, effect, background, delay)
     denial = Denial(call.name, call.id, reason)
     state.run.denials.append(denial)
-    state.emit(Denied(state.path, denial))
+    state.journal.emit(Denied(state.path, denial))
     return denial
 
 
@@ -191,8 +191,8 @@ async def _judge(state: AgentState, call: ToolCall, effect: Effect) -> str | Non
         case Hold(reason):
             raise _HeldError(reason)
         case Ask(reason, remedy):
-            if state.ask is not None:
-                return await state.ask(call, replace(verdict, agent=state.path))
+            if state.neighbours.attended:
+                return await state.neighbours.ask(call, replace(verdict, agent=state.path))
             return f"{reason} Nobody can be asked in this run. {remedy}".rstrip()
         case _:
             assert_never(verdict)
@@ -225,7 +225,7 @@ async def _run_one(
             await asyncio.sleep(item.delay)
         if before:
             await asyncio.wait(before)
-        state.emit(ToolStarted(state.path, item.call))
+        state.journal.emit(ToolStarted(state.path, item.call))
         started = time.monotonic()
         output = await _invoke(state, item, running, ongoing)
     except asyncio.CancelledError:
@@ -248,14 +248,14 @@ def _end_job(state: AgentState, job: Job, output: ToolOutput, how: JobState) -> 
     if job.state == "detached":
         output, how = job.output or output, "detached"
     job.state, job.output, job.ended = how, output, time.monotonic()
-    state.record(entry_of(job))
+    state.journal.record(entry_of(job))
     result = ToolResult(job.call.id, output.content, output.is_error)
-    state.emit(ToolFinished(state.path, job.call, result, job.ended - job.started, output.summary, output.diff))
+    state.journal.emit(ToolFinished(state.path, job.call, result, job.ended - job.started, output.summary, output.diff))
     if how == "detached" or (how == "cancelled" and not state.jobs.stopping):
         state.inbox.nudge("next")  # who did that knows; a run that waits for it may end
     else:
         state.receive(news_of(job), "next")
-    state.stir()
+    state.neighbours.wake_above()
 
 
 def _close_job(state: AgentState, job: Job) -> None:
@@ -270,7 +270,7 @@ async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], o
 
     def progress(text: str) -> None:
         ongoing.tail = text
-        state.emit(ToolProgress(state.path, call.id, text))
+        state.journal.emit(ToolProgress(state.path, call.id, text))
 
     def is_job() -> bool:
         return state.jobs.of(running) is not None
@@ -285,7 +285,7 @@ async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], o
             output = await item.tool(item.arguments, context)
         else:
             work = partial(item.tool, item.arguments, context)
-            output = await state.checkpoints().around(state, call, item.effect, work)
+            output = await state.neighbours.watch(call, item.effect, work)
         output = ToolOutput.of(output) if isinstance(output, str) else output
         return bound_output(output, blobs)
     except ToolError as error:
@@ -312,7 +312,7 @@ def _answer(
     result = ToolResult(call.id, output.content, output.is_error, denied)
     results[call.id] = result
     state.add_result(result, seconds, output.diff)
-    state.emit(ToolFinished(state.path, call, result, seconds, output.summary, output.diff, job))
+    state.journal.emit(ToolFinished(state.path, call, result, seconds, output.summary, output.diff, job))
 
 
 def _error(text: str) -> ToolOutput:

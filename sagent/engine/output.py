@@ -106,7 +106,7 @@ async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, 
 
     An answer that does not fit is told what is wrong and may be given once more.
     """
-    state.output_schema = output.schema
+    state.context.output_schema = output.schema
     try:
         told = not _held(state)
         if told:
@@ -118,7 +118,7 @@ async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, 
             return reason, output.find(_said(state)), None
         except ValueError as error:
             wrong = str(error)
-        state.emit(
+        state.journal.emit(
             Notice(state.path, "info", f"The answer does not fit what was asked for, and is asked for again: {wrong}")
         )
         told = told or _held(state)
@@ -135,7 +135,7 @@ async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, 
             )
             return reason, None, failure
     finally:
-        state.output_schema = None
+        state.context.output_schema = None
 
 
 async def _turn(state: AgentState, output: Output, *, told: bool) -> tuple[str, bool]:
@@ -144,11 +144,11 @@ async def _turn(state: AgentState, output: Output, *, told: bool) -> tuple[str, 
         return await take_turn(state), told
     except ModelError as error:
         refused = error.kind in ("invalid_request", "permission") and _SCHEMA_REFUSED.search(str(error))
-        if state.output_schema is None or not refused:
+        if state.context.output_schema is None or not refused:
             raise
         words = f"The answer is not held to its schema, which is told in words only. {error}"
-        state.emit(Notice(state.path, "warning", words))
-    state.output_schema = None
+        state.journal.emit(Notice(state.path, "warning", words))
+    state.context.output_schema = None
     if not told:
         _tell(state, output)
     return await take_turn(state), True
@@ -156,7 +156,7 @@ async def _turn(state: AgentState, output: Output, *, told: bool) -> tuple[str, 
 
 def _held(state: AgentState) -> bool:
     """Whether the provider shows the schema to its model."""
-    return isinstance(state.model, Structuring) and state.model.structures(state.request())
+    return isinstance(state.model, Structuring) and state.model.structures(state.context.request())
 
 
 def _tell(state: AgentState, output: Output) -> None:
@@ -164,7 +164,7 @@ def _tell(state: AgentState, output: Output) -> None:
 
 
 def _said(state: AgentState) -> str:
-    return next((message.content for message in reversed(state.history) if message.role == "assistant"), "")
+    return next((message.content for message in reversed(state.context.history) if message.role == "assistant"), "")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

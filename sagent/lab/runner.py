@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sagent.advisor.advisor import parse_advisor
 from sagent.agent import Agent
+from sagent.agent.tree import Node
 from sagent.app.advisors import advisors_of
 from sagent.app.assembly import choose_tools, open_agent
 from sagent.app.models import choose_model
@@ -269,7 +270,7 @@ class _Run:
     budget: Decimal | None
     near: Path
     session: Path | None
-    agent: Agent | None = None
+    agent: Node | None = None
     result: Result | None = None
     reason: str = ""
     late: bool = False

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Composite, Runnable, Stage
-from sagent.agent.tree import END_SECONDS
+from sagent.agent.tree import END_SECONDS, Node
 from sagent.errors import UsageError
 from sagent.events import Failure, Result
 from sagent.lib.dataclass import dataclass
@@ -141,7 +141,7 @@ def _names(members: Sequence[Runnable]) -> Sequence[str]:
     return unique
 
 
-def _agents(member: Runnable) -> Sequence[Agent]:
+def _agents(member: Runnable) -> Sequence[Node]:
     return member.agents if isinstance(member, Composite) else [member] if isinstance(member, Agent) else []
 
 

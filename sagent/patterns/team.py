@@ -143,7 +143,7 @@ class Team(Pattern):
         task = valid_text(prompt.content).strip()  # as the log will have it
         if not task:
             raise UsageError("a team needs a task: what is it to do?")
-        lead = caller or self._lead
+        lead = caller if isinstance(caller, Agent) else self._lead
         if caller is None and lead.running:
             raise UsageError(f"{lead.path} is running: a team's lead makes no calls of its own")
         past = last_round(lead.log.entries()) if caller is None else None
@@ -154,7 +154,7 @@ class Team(Pattern):
         result = await (shift.one_by_one() if self._mode == "sequential" else shift.side_by_side())
         if caller is None and result.error is None:
             shift.say(assistant(result.content, model=result.model))
-        if caller is None and (finish := lead._state.finish) is not None:  # noqa: SLF001 -- the lead has no run to end
+        if caller is None and (finish := lead.resources.finish) is not None:  # the lead has no run to end
             await finish()
         await shift.keep()
         log = lead.log

@@ -39,6 +39,24 @@ CUT_OFF = "the call was cancelled before it was known what it had changed"
 LET_GO = "the command was let go and went on by itself"
 
 
+class Journal(Protocol):
+    """An agent's log, as far as it can be written."""
+
+    @property
+    def log(self) -> Log:
+        """The log, whose session keeps the contents."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing is logged any more."""
+        ...
+
+    def record(self, content: Content) -> str:
+        """Append to the log; the entry's id, "" where that failed."""
+        ...
+
+
 class Recorder(Protocol):
     """The agent that makes a call: where it works, and where what a call changed is logged."""
 
@@ -48,17 +66,8 @@ class Recorder(Protocol):
         ...
 
     @property
-    def log(self) -> Log:
-        """Its log, whose session keeps the contents."""
-        ...
-
-    @property
-    def log_lost(self) -> bool:
-        """Whether nothing is logged any more."""
-        ...
-
-    def record(self, content: Content) -> str:
-        """Append to the log; the entry's id, "" where that failed."""
+    def journal(self) -> Journal:
+        """Where it is logged."""
         ...
 
     def is_detached(self) -> bool:
@@ -81,7 +90,7 @@ class _Mark:
     @property
     def keep(self) -> Keep:
         """Keeps contents for the session."""
-        blobs = self.recorder.log.blobs
+        blobs = self.recorder.journal.log.blobs
         return lambda data: blobs.put(data).name
 
 
@@ -108,7 +117,7 @@ class Checkpoints:
         """Do the work of a call that may change files, and record which it changed. What fails here is logged,
         and does not disturb the call."""
         named = effect.kind == "write" and bool(effect.paths)
-        if not (named or self._looks_around) or recorder.log_lost:
+        if not (named or self._looks_around) or recorder.journal.lost:
             return await work()
         if not named and effect.command and only_looks(effect.command):
             return await work()
@@ -136,7 +145,7 @@ class Checkpoints:
             if files or mark.trees:
                 trees = tuple(map(os.fsdecode, mark.trees))
                 what = Touched(call.id, call.name, ended=False, files=files, trees=trees)
-                recorder.record(what)
+                recorder.journal.record(what)
             for other in self._marks if mark.trees else ():
                 if other.trees:
                     mark.beside[other.call.id] = other.beside[call.id] = None
@@ -177,7 +186,7 @@ class Checkpoints:
         finally:
             self._marks.remove(mark)
             if what.files or what.omitted or mark.named or mark.trees:
-                mark.recorder.record(what)
+                mark.recorder.journal.record(what)
 
     async def _named(self, mark: _Mark) -> Touched:
         """What became of the files that a call named."""
@@ -292,7 +301,7 @@ def _snapshot_of(root: bytes, last: TreeSnapshot | None, skip: tuple[bytes, ...]
 
 def _own_places(recorder: Recorder) -> tuple[bytes, ...]:
     """Where the session itself lies."""
-    return (os.fsencode(os.path.realpath(recorder.log.path or recorder.log.blobs.scratch().parent)),)
+    return (os.fsencode(os.path.realpath(recorder.journal.log.path or recorder.journal.log.blobs.scratch().parent)),)
 
 
 def _below(root: bytes) -> Callable[[bytes], bool]:

@@ -56,18 +56,18 @@ async def preview(log: Log, entry: str) -> FileChanges:
 async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str) -> FileChanges:
     """Have files as they were at an entry, and report what was done. Raises UsageError where there is no such entry."""
     async with checkpoints.turn:
-        work = await in_thread(lambda stop: _prepare(recorder.log, entry, stop))
+        work = await in_thread(lambda stop: _prepare(recorder.journal.log, entry, stop))
         if not (work.steps or work.plan.made or work.plan.gone):
             return FileChanges((), work.left, work.plan.omitted, work.plan.commands)
         call = f"{REWIND}-{os.urandom(6).hex()}"
         planned = tuple(Touch(step.path, step.now, step.target) for step in work.steps)
-        recorder.record(Touched(call, REWIND, ended=False, files=planned))
-        writer = _Writer(recorder.log.blobs.get)
+        recorder.journal.record(Touched(call, REWIND, ended=False, files=planned))
+        writer = _Writer(recorder.journal.log.blobs.get)
         try:
             await in_thread(lambda stop: writer.write(work, stop))
         finally:
             what = writer.record(call)
-            recorder.record(what)
+            recorder.journal.record(what)
         checkpoints.report(None, writer.states, writer.made, writer.gone)
     done = {touch.path for touch in writer.done}
     changed = tuple(change for change in work.changes if change.path in done)

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
-from sagent.advisor.advisory import Setup, advise
+from sagent.advisor.advisory import Setup
 from sagent.advisor.conversation import Asking
+from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger

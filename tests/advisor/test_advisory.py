@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sagent.advisor.advisor import Advisor
-from sagent.advisor.advisory import FAIR, LONG_TASK, Setup, advise
+from sagent.advisor.advisory import FAIR, LONG_TASK, Setup
+from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources, RunLimits, Tree
 from sagent.errors import ModelError, UsageError
@@ -129,8 +130,8 @@ async def test_bounds_hold_for_consultations_that_run_side_by_side(rules: Rules)
     others = [Rig(worker(*asking(1), "done"), model, rules=rules) for _ in range(3)]
     make = advise(["strong/oracle"], Setup(rules=rules))
     for rig in (first, *others):
-        rig.agent._state.ledger = first.ledger
-        rig.agent._take_advisors(make, at_once=True)
+        rig.agent.state.ledger = first.ledger
+        make(rig.agent, None).resume(())
     await asyncio.gather(*(rig.run() for rig in (first, *others)))
     statuses = [status for rig in (first, *others) for status in rig.statuses]
     made = len(model.requests)
@@ -155,7 +156,7 @@ async def test_an_advisor_with_tools_keeps_its_bound_over_all_its_turns() -> Non
     endless = sage(*[look] * 12)  # type: ignore[list-item]
     rig = Rig(worker(*asking(1), "done"), endless)
     bounded = Advisor("advisor", "other/sage", max_usd=Decimal("0.08"), tools=("Act",))
-    rig.agent._take_advisors(advise([bounded], Setup(rules=QUIET)), at_once=True)
+    advise([bounded], Setup(rules=QUIET))(rig.agent, None).resume(())
     result = await rig.run()
     assert result.content == "done"
     assert 0 < rig.ledger.cost().advisor <= Decimal("0.08")
@@ -251,7 +252,7 @@ async def test_an_advisor_has_no_advisors_and_no_children() -> None:
     deep = sage((ask("x1"), call("s1", "AgentSpawn", prompt="help")), OK)
     rig = Rig(worker(*asking(1), "done"), deep)
     make = advise([Advisor("advisor", "other/sage", tools=("Act",))], Setup(rules=QUIET))
-    rig.agent._take_advisors(make, at_once=True)
+    make(rig.agent, None).resume(())
     await rig.run()
     assert rig.statuses == ["answered"]
     assert [tool.name for tool in deep.requests[0].tools] == ["Act"]
@@ -303,7 +304,7 @@ async def test_one_of_several_is_muted_by_name_and_the_next_one_is_asked() -> No
     await rig.run()
     assert [advice.advisor for advice in rig.advice] == ["first", "second"]
     assert rig.agent.advisory is not None
-    assert rig.agent.advisory.describe() == "first=strong/oracle (off), second=other/sage"
+    assert rig.agent.advisory.report().advisors == "first=strong/oracle (off), second=other/sage"
 
 
 async def test_a_switch_changes_the_model_and_keeps_tool_and_conversation() -> None:
@@ -345,7 +346,7 @@ async def test_muting_ends_the_consultation_in_progress() -> None:
     while "V" not in rig.deltas:
         await asyncio.sleep(0)
     assert rig.agent.advisory is not None
-    rig.agent.advisory.switch("off")
+    rig.agent.advisory.advisors.switch("off")
     assert (await asyncio.wait_for(run, 1)).content == "done"
     assert rig.advice[0].reason == "it was cancelled"
 
@@ -395,7 +396,7 @@ async def test_words_about_stopping_stop_nothing() -> None:
 
 def tally(rig: Rig, name: str = "advisor") -> tuple[int, int, int]:
     assert rig.agent.advisory is not None
-    found = rig.agent.advisory.tally()[name]
+    found = rig.agent.advisory.report().tallies[name]
     return found.followed, found.rejected, found.contradicted
 
 
@@ -465,7 +466,7 @@ async def test_a_person_rates_the_last_advice_or_somebodys() -> None:
     assert advisory.rate(1) == "second"
     assert advisory.rate(-1, "first") == "first"
     assert advisory.rate(-1, "first") == "first"
-    assert {name: tally.rated for name, tally in advisory.tally().items()} == {"first": -2, "second": 1}
+    assert {name: tally.rated for name, tally in advisory.report().tallies.items()} == {"first": -2, "second": 1}
 
 
 async def test_a_long_task_in_which_nobody_was_asked_is_remarked_once() -> None:
@@ -566,9 +567,9 @@ async def test_a_resumed_session_knows_what_was_asked_and_counts_on(tmp_path: Pa
     assert "Write the parser" not in request[2].content
     assert request[2].content.count("Now the docs.") == 2
     assert again.agent.advisory is not None
-    found = again.agent.advisory.tally()["advisor"]
+    found = again.agent.advisory.report().tallies["advisor"]
     assert (found.calls, found.answered, found.withheld, found.followed) == (2, 2, 1, 2)
-    assert [m.content.rpartition("advises:\n")[2] for m in again.agent.advisory.in_force()] == [OK]
+    assert [m.content.rpartition("advises:\n")[2] for m in again.agent.advisory.advisors.in_force()] == [OK]
     log.close()
 
 

@@ -321,10 +321,10 @@ async def test_an_advisor_with_tools_looks_for_itself_as_an_agent_and_is_billed_
     child = sage((look, Usage(input=30, output=3)), ("VERDICT: adjust\nNEXT: read it", Usage(input=40, output=4)))
     rig = Rig(worker((ask(),), "done"), child)
     from sagent.advisor.advisor import Advisor
-    from sagent.advisor.advisory import advise
+    from sagent.advisor.extension import advise
 
     with_tools = Advisor("advisor", "other/sage", tools=("Act",))
-    rig.agent._take_advisors(advise([with_tools]), at_once=True)  # Read and its like are what a text can name
+    advise([with_tools])(rig.agent, None).resume(())  # Read and its like are what a text can name
     assert (await rig.run()).content == "done"
     (advice,) = rig.advice
     assert (advice.status, advice.next) == ("answered", "read it")
@@ -347,10 +347,10 @@ async def test_an_advisor_with_tools_looks_for_itself_as_an_agent_and_is_billed_
 )
 async def test_an_advisor_with_tools_fails_in_the_same_words(lines: tuple[object, ...], status: str) -> None:
     from sagent.advisor.advisor import Advisor
-    from sagent.advisor.advisory import advise
+    from sagent.advisor.extension import advise
 
     rig = Rig(worker((ask(),), "done"), sage(*lines))  # type: ignore[arg-type]
-    rig.agent._take_advisors(advise([Advisor("advisor", "other/sage", tools=("Act",))]), at_once=True)
+    advise([Advisor("advisor", "other/sage", tools=("Act",))])(rig.agent, None).resume(())
     assert (await rig.run()).content == "done"
     assert rig.statuses == [status]
     assert rig.advice[0].reason

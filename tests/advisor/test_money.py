@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sagent.advisor.advisor import Advisor
-from sagent.advisor.advisory import Setup, advise
+from sagent.advisor.advisory import Setup
+from sagent.advisor.extension import advise
 from sagent.advisor.rules import TRIGGERS, Rules
 from sagent.agent import Agent, Resources, RunLimits, Tree
 from sagent.cost.ledger import Ledger
@@ -175,7 +176,7 @@ async def live(seed: int) -> None:
             ended, _ = await asyncio.wait([disturber])
             assert all(task.cancelled() for task in ended), [task.exception() for task in ended if not task.cancelled()]
         await agent.aclose()
-        while agent._consultations:
+        while agent.advisory._for_person:
             await asyncio.sleep(0)
     usage: dict[str, Usage] = {}
     for (_, role), used in ledger.usage().items():
@@ -190,7 +191,7 @@ async def live(seed: int) -> None:
         == sum((usd for role, usd in books.usd.items() if role != "executor"), Decimal(0))
     )
     assert agent.advisory is not None
-    for name, tally in agent.advisory.tally().items():
+    for name, tally in agent.advisory.report().tallies.items():
         assert (tally.usage, tally.usd) == (
             books.usage.get(f"advisor:{name}", Usage()),
             books.usd.get(f"advisor:{name}", 0),

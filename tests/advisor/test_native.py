@@ -5,7 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from sagent.advisor.advisory import Mode, Setup, advise
+from sagent.advisor.advisory import Mode, Setup
+from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources
 from sagent.cost.ledger import Ledger

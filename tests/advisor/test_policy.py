@@ -4,6 +4,7 @@ nobody reads."""
 import pytest
 
 from sagent.advisor.conversation import HELD
+from sagent.advisor.policy import AdvisorPolicy
 from sagent.advisor.rules import Rules, Trigger
 from sagent.agent import RunLimits
 from sagent.errors import ModelError
@@ -166,8 +167,8 @@ async def test_a_call_that_a_person_is_asked_about_is_advised_on_first() -> None
     policy: Policy = Asks()
     executor = worker((call("b0", "Bash", command="rm -rf x"),), (call("b1", "Bash", command="rm -rf x"),), "done")
     rig = Rig(executor, oracle(OK), rules=rules("destructive"), tools=[shell], ask=person)
-    rig.agent._state.judge = policy
-    rig.agent._state.policy = rig.agent._state.advisory.judge(policy)  # type: ignore[union-attr]
+    rig.agent.state.judge = policy
+    rig.agent.state.policy = AdvisorPolicy(rig.agent.advisory.advisors, policy)  # type: ignore[union-attr]
     await rig.run()
     assert fired(rig) == [("destructive", "answered")]
     assert asked == ["b1"]

@@ -10,7 +10,7 @@ from cast import PRICES, Cast, results, root_of, tree_tools
 from sagent.agent import Agent, Resources, RunLimits, Tree, TreeLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.engine.actions import CLEARED
+from sagent.engine.compaction import CLEARED
 from sagent.errors import UsageError
 from sagent.events import Notice
 from sagent.lib.json import JsonObject, json_freeze_object
@@ -114,7 +114,7 @@ async def test_the_end_of_a_run_far_below_begins_no_turn_above() -> None:
     )
     counts = {path: len(requests) for path, requests in cast.requests.items()}
     assert all(requests[-1].messages[-1].role == "user" for requests in cast.requests.values())
-    agent.tree.nudge("root/a/b/c")
+    agent.tree.wake_above("root/a/b/c")
     await asyncio.sleep(0.02)
     assert {path: len(requests) for path, requests in cast.requests.items()} == counts
     await agent.aclose()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.engine.meter import Meter
+from sagent.engine.context import Meter
 
 TEXTS = st.lists(st.integers(0, 60), min_size=1, max_size=12)
 

@@ -74,7 +74,7 @@ async def at_work(directory: Path, cast: Cast, cap: Decimal | None = None) -> As
         agent = Agent(cast, system="be brief", tools=[*tree_tools(), Gate()], resources=resources)
         if not fresh:
             agent.restore(history(log.entries(), log.blobs.get))
-            await agent.recall()
+            await agent.resume()
         try:
             yield agent
         finally:

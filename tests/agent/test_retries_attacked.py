@@ -7,7 +7,7 @@ import pytest
 from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.engine.attempt import wait_before_retry
+from sagent.engine.request import wait_before_retry
 from sagent.errors import ModelError
 from sagent.events import Event, Finished, Notice
 from sagent.lib.json import as_int, as_object

@@ -11,7 +11,7 @@ from sagent.agent import Agent, Resources, RunLimits
 from sagent.agent.tree import Tree, TreeLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.engine.actions import CLEARED
+from sagent.engine.compaction import CLEARED
 from sagent.errors import ModelError, UsageError
 from sagent.events import Event, Finished
 from sagent.lib.json import json_freeze_object

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean, median
 
-from sagent.advisor.advisory import Setup, advise
+from sagent.advisor.advisory import Setup
+from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources
 from sagent.cost.ledger import Ledger

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sagent.advisor.advisory import Setup, advise
+from sagent.advisor.advisory import Setup
+from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources, RunLimits
 from sagent.context.compaction import HEADINGS

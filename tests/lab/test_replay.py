@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_story import FAMILIES, agent_for, staged, tell
 
-from sagent.advisor.advisory import Setup, advise
+from sagent.advisor.advisory import Setup
+from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources, RunLimits
 from sagent.app import open_agent
@@ -334,7 +335,7 @@ async def test_a_call_in_the_background_is_answered_as_it_was_and_counted() -> N
     task = asyncio.create_task(agent.run("a"))
     while not any(entry.kind == "message" and b"tool_call" in entry.line for entry in log.entries()):
         await asyncio.sleep(0)
-    while not agent._state.inbox._watchers:  # it waits for its call
+    while not agent.state.inbox._watchers:  # it waits for its call
         await asyncio.sleep(0)
     agent.apply(Background(""))
     while not any(b"in between" in entry.line for entry in log.entries()):
@@ -416,14 +417,14 @@ async def test_a_message_that_preempts_and_a_limit_that_ends_a_run() -> None:
     log = MemoryLog()
     agent = actor(calls(("act", JsonObject({"how": "slowly"}))), "I read it.", calls(("act", JsonObject())), log=log)
     task = asyncio.create_task(agent.run("a"))
-    while not agent._state.inbox._watchers:
+    while not agent.state.inbox._watchers:
         await asyncio.sleep(0)
     agent.send("stop that", "now")
     while not any(b"I read it." in entry.line for entry in log.entries()):
         await asyncio.sleep(0)
     await agent.cancel_job("job:1")
     await task
-    agent._state.limits = RunLimits(max_turns=1)
+    agent.state.context.limits = RunLimits(max_turns=1)
     assert (await agent.run("b")).stop_reason == "max_turns"
     done = await played(log)
     assert why(done) == ""

@@ -439,7 +439,7 @@ async def test_wherever_the_log_ends_nobody_who_had_handed_on_works_again(tmp_pa
         crew = Crew(says)
         lead = lead_of(crew, log=session.log())
         for file in sorted(session.path.joinpath("root").glob("*.jsonl")):
-            lead.tree.recall(f"root/{file.stem}")
+            lead.tree.register(f"root/{file.stem}")
         editor = "" if mode == "sequential" else "c"
         return crew, lead, Team(lead, roles("a", "b", "c"), mode=mode, editor=editor)  # type: ignore[arg-type]
 

@@ -36,7 +36,8 @@ from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext, Workspace
 from sagent.tools import Bash, Edit, Read, Write
-from tests.agent.cast import Cast, call, in_turn, root_of
+from tests.agent.cast import Cast, root_of
+from tests.messages import call, in_turn
 
 IDENTITY = ("-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "commit.gpgsign=false")
 
@@ -630,7 +631,7 @@ async def test_what_children_did_is_wound_back_too(plain: Path) -> None:
     model = Cast(root=in_turn((spawn,), "done", (again,), "done"), root__a=work("a"), root__b=work("b"))
     log = MemoryLog()
     agent = root_of(model, log=log, workspace=Workspace(plain))
-    agent._state.tools = {**agent._state.tools, "Write": Write(), "Bash": Bash()}
+    agent.state.tools = {**agent.state.tools, "Write": Write(), "Bash": Bash()}
     log.append(Unknown("opened", {}))
     start = log.head
     await agent.run("first")
@@ -696,7 +697,7 @@ async def test_a_process_that_was_killed_leaves_an_honest_record(kind: str, plai
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     with Session.open(session.path) as again:
         rig = desk_of(plain, again.log())
-        await rig.agent.recall()
+        await rig.agent.resume()
         later = again.log().head
         done = await rig.agent.rewind_files(point)
         assert paths(done) == {"b.txt": "written"}
@@ -719,7 +720,7 @@ async def test_a_copy_of_a_session_winds_the_same_files_back(plain: Path, tmp_pa
     path = copy(session.path, tmp_path / "state", plain)
     with Session.open(path) as again:
         rig = desk_of(plain, again.log())
-        await rig.agent.recall()
+        await rig.agent.resume()
         await rig.agent.rewind_files(point)
         await rig.agent.aclose()
     assert (plain / "a.txt").read_text() == "a\n"

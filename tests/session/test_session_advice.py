@@ -5,7 +5,8 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.advisor.advisory import Setup, advise
+from sagent.advisor.advisory import Setup
+from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources
 from sagent.codec import show_advice
@@ -190,7 +191,7 @@ async def test_it_is_what_the_session_itself_counted() -> None:
         await agent.run("again")
         assert agent.advisory is not None
         agent.advisory.rate(1)
-        tally = agent.advisory.tally()
+        tally = agent.advisory.report().tallies
         entries = list(agent.log.entries())
         await agent.aclose()
         await provider.aclose()

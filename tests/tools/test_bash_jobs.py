@@ -210,7 +210,7 @@ async def test_a_call_that_became_a_job_is_let_go_too_and_a_run_that_waits_for_i
     await until(lambda: agent.jobs() and (work / "begun").exists(), "it is a job")
     told = agent.detach_job("job:1")
     assert (await task).content == "waiting"
-    await until(lambda: not lost_jobs(agent._state.log.entries()), "the log tells that it was let go")
+    await until(lambda: not lost_jobs(agent.state.log.entries()), "the log tells that it was let go")
     await agent.aclose()
     (work / "go").touch()
     await until(lambda: told_file(told).read_text() == "before\nafter\n", "its output is in the file")
@@ -442,7 +442,7 @@ async def test_what_an_interrupted_call_had_printed_is_in_its_result(work: Path,
 
 async def test_a_command_that_has_ended_is_not_let_go(work: Path, bash: Bash) -> None:
     offered: list[Callable[[], str]] = []
-    blobs = an_agent(work, bash, "x")._state.log.blobs
+    blobs = an_agent(work, bash, "x").state.log.blobs
     run = RunContext("root", "1", Workspace(work), blobs, lambda text: None, offer_detach=offered.append)
     await bash(json_freeze_object({"command": "true"}), run)
     with pytest.raises(Exception, match="just ending"):

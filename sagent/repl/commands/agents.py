@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sagent.agent import Agent
+from sagent.agent.tree import Node
 from sagent.errors import UsageError
 from sagent.peer import JobStatus
 from sagent.repl.commands.command import CommandContext, command
@@ -19,14 +19,14 @@ def _jobs(context: CommandContext) -> list[tuple[str, str]]:
     return [(job.name, f"{job.tool} {job.what}") for _, job in _all_jobs(context) if job.state == "running"]
 
 
-def _all_jobs(context: CommandContext) -> Iterable[tuple[Agent, JobStatus]]:
+def _all_jobs(context: CommandContext) -> Iterable[tuple[Node, JobStatus]]:
     return [(agent, job) for agent in context.opened.agent.tree.living for job in agent.jobs()]
 
 
-def _named(context: CommandContext, name: str) -> Agent:
+def _named(context: CommandContext, name: str) -> Node:
     """One agent. Raises UsageError naming those there are."""
     root = context.opened.agent
-    found = [root] if name == root.path else list(root.peers(name))
+    found: list[Node] = [root] if name == root.path else list(root.peers(name))
     if len(found) == 1:
         return found[0]
     living = ", ".join(one.path for one in root.tree.living if one.path != root.path) or "none besides the root"

@@ -99,8 +99,10 @@ def _advisors(context: CommandContext) -> list[tuple[str, str]]:
 
 def _rate(context: CommandContext, word: str = "", name: str = "") -> None:
     """Record the person's rating of the last advice."""
+    from sagent.advisor.extension import AdvisorExtension
+
     advisory = context.opened.agent.advisory
-    if word not in ("good", "bad") or advisory is None:
+    if word not in ("good", "bad") or not isinstance(advisory, AdvisorExtension):
         raise UsageError("Say /advisor rate good or /advisor rate bad, with a name where there are several advisors.")
     context.say(f"{advisory.rate(1 if word == 'good' else -1, name)}: {word}")
 

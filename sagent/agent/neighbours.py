@@ -1,0 +1,95 @@
+"""An agent's surroundings, as its engine may use them: the tree, a person, models, files."""
+
+from collections.abc import Awaitable, Callable
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from sagent.agent.resources import Resources
+from sagent.agent.tree import Node
+from sagent.engine.extension import Extension
+from sagent.errors import UsageError
+from sagent.messages import Message, ToolCall
+from sagent.model import Model, ModelLimits
+from sagent.peer import SpawnRequest
+from sagent.policy import Ask
+from sagent.tool import Effect
+
+if TYPE_CHECKING:
+    from sagent.rewind.recorder import Checkpoints
+
+T = TypeVar("T")
+
+
+class TreeNeighbours:
+    """See sagent.engine.neighbours.Neighbours."""
+
+    def __init__(self, agent: Node, resources: Resources) -> None:
+        self._agent, self._resources = agent, resources
+        self._spawned = False
+        self.deepest: int | None = None  # generation that agents below may be of, as those above requested
+
+        @cache
+        def checkpoints() -> "Checkpoints":
+            from sagent.rewind.recorder import Checkpoints
+
+            return Checkpoints(looks_around=resources.log is not None)
+
+        self.checkpoints = checkpoints  # of its whole tree, from the first call on that may change a file
+
+    def settle_below(self, above: "TreeNeighbours", request: SpawnRequest) -> None:
+        """Be those of an agent that was spawned below another: files have one past, whoever changed them."""
+        self._spawned, self.checkpoints = True, above.checkpoints
+        own = None if request.max_depth is None else self._agent.path.count("/") + request.max_depth
+        self.deepest = min((most for most in (own, above.deepest) if most is not None), default=None)
+
+    @property
+    def attended(self) -> bool:
+        """Whether there is a person to ask."""
+        return self._resources.ask is not None
+
+    @property
+    def busy(self) -> bool:
+        """Whether agents below are at work, or, for the root, a message is on its way."""
+        tree = self._agent.tree
+        waits = not self._spawned and tree.post is not None and tree.post.waiting
+        return waits or any(agent.busy for agent in tree.below(self._agent.path))
+
+    async def ask(self, call: ToolCall, question: Ask) -> str | None:
+        """Put a question to the person."""
+        ask = self._resources.ask
+        return None if ask is None else await ask(call, question)
+
+    def resolve(self, name: str) -> Model:
+        """A model by "provider/id"; an agent that knows no others has its own. Raises UsageError."""
+        if self._resources.resolve is not None:
+            return self._resources.resolve(name)
+        own = self._agent.state.model
+        if name != f"{own.provider}/{own.id}":
+            raise UsageError(f"{name} cannot be used: this agent has only {own.provider}/{own.id}")
+        return own
+
+    def sizes(self, model: Model) -> ModelLimits:
+        """A model's sizes."""
+        listed = self._resources.model_limits
+        return model.limits if listed is None else listed(model)
+
+    def extension(self) -> Extension | None:
+        """What the agent is extended by once an action switches it on."""
+        return self._extension
+
+    @cached_property
+    def _extension(self) -> Extension | None:
+        make = self._resources.advisory
+        return None if make is None else make(self._agent, None)
+
+    def deliver(self, path: str, message: Message) -> None:
+        """Have another agent read a message in its next pause, if it still reads."""
+        self._agent.tree.deliver(path, message)
+
+    def wake_above(self) -> None:
+        """Wake those above, who may wait for this agent's jobs."""
+        self._agent.tree.wake_above(self._agent.path)
+
+    async def watch(self, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work of a call that may change files, and record which it changed."""
+        return await self.checkpoints().around(self._agent.state, call, effect, work)

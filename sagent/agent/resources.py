@@ -1,0 +1,43 @@
+"""What an agent holds that outlives a turn or is shared with others of its tree."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from sagent.agent.tree import Node, Tree
+from sagent.cost.ledger import Ledger
+from sagent.engine.extension import Extension
+from sagent.engine.state import EXECUTOR
+from sagent.lib.dataclass import dataclass
+from sagent.messages import ToolCall
+from sagent.model import Model, ModelLimits
+from sagent.policy import Ask
+from sagent.session.log import Log
+from sagent.tool import Workspace
+
+Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
+"""Puts a question to a person: None means yes, a string is the reason for no."""
+ExtensionFactory: TypeAlias = Callable[[Node, Extension | None], Extension]
+"""Makes an agent's extension; that of the agent which spawned it, where it has one, is taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What an agent holds that outlives a turn or is shared with others of its tree. None: the agent makes its own."""
+
+    log: Log | None = None
+    ledger: Ledger | None = None
+    workspace: Workspace | None = None
+    ask: Asker | None = None
+    path: str = "root"
+    resolve: Callable[[str], Model] | None = None  # "provider/id" -> Model, for Switch
+    model_limits: Callable[[Model], ModelLimits] | None = (
+        None  # a model's sizes, where more is known than it knows itself
+    )
+    fallbacks: Sequence[Model] = ()  # take over, one after the other, when the model cannot be reached
+    finish: Callable[[], Awaitable[None]] | None = None  # awaited when a run ends, before its result is reported
+    tree: Tree | None = None
+    catalog: Callable[[], str] | None = None  # the models that can be switched to, in words
+    advisory: ExtensionFactory | None = None  # gives it advisors
+    advised: bool = True  # from the start; else when it is first switched to one
+    role: str = EXECUTOR  # who its calls are billed as
+    compactor: Model | None = None  # who sums up a conversation that is cut

@@ -1,0 +1,137 @@
+"""An agent's context: what its next request is made of, how many tokens that is, and where it becomes smaller."""
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from sagent.engine.extension import Extension
+from sagent.engine.limits import RunLimits
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import JsonObject, canonical_bytes
+from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from sagent.model import Effort, Model, Request, ToolSpec
+from sagent.session.contents import Compacted
+from sagent.session.folds import compact
+
+_MEDIA = 5_000  # bytes that an image or document stands for
+
+
+@dataclass(slots=True)
+class Meter:
+    """How many tokens a conversation holds: what the provider last counted, and bytes for what came since.
+
+    `max_input` is what `Model.max_input_tokens` says of a request.
+    """
+
+    max_input: int = 0  # of the last request that was counted
+    counted: int = 0  # what the provider said it was
+    window: int | None = None  # as an overflow error stated it
+    most_output: int | None = None  # tokens that may be asked for, as a refusal stated it
+    shrunk: bool = False  # the conversation no longer begins with what was counted
+
+    def bound(self, max_input: int) -> int:
+        """The most input tokens such a request can have."""
+        if not self.counted or self.shrunk or max_input < self.max_input:
+            return max_input
+        return min(max_input, self.counted + max_input - self.max_input)
+
+    def estimate(self, max_input: int) -> int:
+        """How many tokens it likely has; text has three to four bytes to a token."""
+        if not self.counted:
+            return max_input // 3
+        if self.shrunk or max_input < self.max_input:
+            return self.counted * max_input // self.max_input
+        return self.counted + (max_input - self.max_input) // 3
+
+    def learn(self, max_input: int, counted: int) -> None:
+        """Take over what the provider counted."""
+        if counted > 0:
+            self.max_input, self.counted, self.shrunk = max_input, counted, False
+
+
+@dataclass(slots=True)
+class Context:
+    """What the next model call sends, and to whom. `history` only grows, but for `replace`."""
+
+    conversation: str  # by which providers and caches know it
+    model: Model
+    system: str
+    limits: RunLimits
+    effort: Effort | None = None
+    specs: tuple[ToolSpec, ...] = ()
+    output_schema: JsonObject | None = None  # that the answer of this run is to fit
+    extension: Extension | None = None
+    history: list[Message] = field(default_factory=list[Message])
+    meter: Meter = field(default_factory=Meter)
+    proven: tuple[Model, Meter] | None = None  # the model before the one that has not answered yet
+    compactions: int = 0
+    removed: int = 0  # tokens that compactions have taken out of every request since
+    saved: int = 0  # tokens that were not sent for that
+    cramped: int = -1  # messages there were when a compaction was made because the window was full
+
+    def request(self) -> Request:
+        """The next model call, as the history stands."""
+        request = Request(
+            conversation=self.conversation,
+            messages=self.history,
+            system=self.system,
+            tools=self.specs,
+            max_output=self.limits.max_response_tokens,
+            effort=self.effort,
+            output_schema=self.output_schema,
+        )
+        return request if self.extension is None else self.extension.prepare(request)
+
+    def max_input_tokens(self) -> int:
+        """The most tokens that the next request can have."""
+        return self.model.max_input_tokens(self.request())
+
+    def tokens(self) -> int:
+        """How many it likely has."""
+        return self.meter.estimate(self.max_input_tokens())
+
+    def replace(self, entry: Compacted) -> None:
+        """Do to the history what an entry says: nothing else makes it smaller."""
+        compact(self.history, entry)
+        self.meter.shrunk = True
+
+    def begin_anew(self, history: list[Message]) -> None:
+        """Go on from another history, of which nothing is known yet."""
+        self.history, self.meter, self.proven, self.cramped = history, Meter(), None, -1
+
+    def breakdown(self) -> Mapping[str, int]:
+        """Tokens by kind, estimated: the whole by what the provider counted, its parts by their bytes."""
+        sizes = {"system prompt": len(self.system.encode("utf-8", "replace"))}
+        sizes["tools"] = sum(len(spec.description) + len(canonical_bytes(spec.parameters)) for spec in self.specs)
+        names: dict[str, str] = {}
+        for message in self.history:
+            for part in message.parts:
+                if isinstance(part, ToolCall):
+                    names[part.id] = part.name
+                kind = _kind(part, message.role, names)
+                sizes[kind] = sizes.get(kind, 0) + _size(part)
+        whole, total = self.tokens(), max(1, sum(sizes.values()))
+        return {kind: whole * size // total for kind, size in sorted(sizes.items(), key=lambda item: -item[1]) if size}
+
+
+def _kind(part: Part, role: str, names: Mapping[str, str]) -> str:
+    match part:
+        case ToolResult(call_id):
+            return f"results of {names.get(call_id, 'unknown tools')}"
+        case ToolCall():
+            return "calls"
+        case Thinking():
+            return "thinking"
+        case _:
+            return "requests and messages" if role == "user" else "replies"
+
+
+def _size(part: Part) -> int:
+    match part:
+        case Text(text) | Thinking(text) | Opaque(text):
+            return len(text.encode("utf-8", "replace"))
+        case ToolCall(_, name, arguments):
+            return len(name) + len(canonical_bytes(arguments))
+        case ToolResult(_, content):
+            return sum(_size(each) for each in content)
+        case Image() | Document():
+            return _MEDIA

@@ -1,0 +1,79 @@
+"""What an agent leaves behind as it works: entries in its log, events for whoever listens."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
+from sagent.events import Event, Notice
+from sagent.session.contents import Content
+from sagent.session.log import Log
+
+Listener: TypeAlias = Callable[[Event], None]
+
+
+class Journal:
+    """One agent's log and listeners. A log that cannot be written is given up, and the run goes on."""
+
+    def __init__(self, path: str, log: Log) -> None:
+        self.path, self.log = path, log
+        self.lost = False  # nothing is logged any more
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Pass every event to a function, at once, in the loop's thread; call what is returned to end it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def emit(self, event: Event) -> None:
+        """Pass an event to every listener. One that fails is reported to the loop's handler and does not disturb the
+        run.
+
+        A broken pipe is not a failure: it says that nobody listens any more, and ends the run.
+        """
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except BrokenPipeError:
+                raise
+            except Exception as error:
+                context = {"message": f"a listener failed on {type(event).__name__}", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+
+    def record(self, content: Content | Callable[[], Content]) -> str:
+        """Append to the log; the entry's id. When that fails the run goes on and says so once, and the id is "".
+
+        Nothing is logged after a failure, even if the disk has room again: a history with a hole is worse than a
+        short one.
+        """
+        if self.lost:
+            return ""
+        try:
+            return self.log.append(content() if callable(content) else content).id
+        except OSError as error:
+            self.lost = True
+            self.emit(
+                Notice(
+                    self.path,
+                    "warning",
+                    f"The log cannot be written ({error.strerror or error}); the run goes on, but from here on nothing "
+                    "is kept. Free space or fix the directory, then start again with --continue.",
+                )
+            )
+            return ""
+
+    def keep(self, data: bytes) -> str:
+        """Keep media as a blob; the name by which the log refers to it."""
+        return self.log.blobs.put(data).name
+
+    def close(self) -> None:
+        """End the log: what is still to be recorded of this agent has no reader."""
+        self.lost = True
+        self.log.close()
+
+    async def make_durable(self) -> None:
+        """Have the log on the disk, not only with the kernel."""
+        if not self.lost:
+            try:
+                await asyncio.to_thread(self.log.sync)
+            except OSError as error:
+                self.emit(Notice(self.path, "warning", f"The log could not be synced to disk: {error}"))

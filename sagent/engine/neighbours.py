@@ -1,0 +1,54 @@
+"""What an agent's engine may ask of those around it: a person, other agents, whoever knows models and files."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from sagent.engine.extension import Extension
+from sagent.messages import Message, ToolCall
+from sagent.model import Model, ModelLimits
+from sagent.policy import Ask
+from sagent.tool import Effect
+
+T = TypeVar("T")
+
+
+class Neighbours(Protocol):
+    """Those around one agent."""
+
+    @property
+    def attended(self) -> bool:
+        """Whether there is a person to ask."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether agents below are at work, or a message is on its way: with it the run goes on."""
+        ...
+
+    async def ask(self, call: ToolCall, question: Ask) -> str | None:
+        """Put a question to the person: None means yes, a string is the reason for no."""
+        ...
+
+    def resolve(self, name: str) -> Model:
+        """A model by "provider/id". Raises UsageError."""
+        ...
+
+    def sizes(self, model: Model) -> ModelLimits:
+        """A model's sizes: as its provider's listing has them, else as it knows them itself."""
+        ...
+
+    def extension(self) -> Extension | None:
+        """What the agent is extended by once an action switches it on; the same one each time."""
+        ...
+
+    def deliver(self, path: str, message: Message) -> None:
+        """Have another agent read a message in its next pause, if it is still there."""
+        ...
+
+    def wake_above(self) -> None:
+        """Wake those above, who may wait for this agent's jobs."""
+        ...
+
+    async def watch(self, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work of a call that may change files, and record which it changed."""
+        ...

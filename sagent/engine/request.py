@@ -1,0 +1,217 @@
+"""One request to a model, reserved, streamed and billed: the conversation's own, an advisor's, a compactor's."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import field, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import NamedTuple, TypeAlias, assert_never
+
+from sagent.cost.ledger import Reservation
+from sagent.engine.limits import RunLimits
+from sagent.engine.state import AgentState
+from sagent.errors import ModelError
+from sagent.events import Notice
+from sagent.lib.dataclass import dataclass
+from sagent.lib.money import ZERO
+from sagent.model import Billed, Delta, Model, Reply, Request, TextPart, ThinkingPart
+from sagent.session.contents import ChargeEntry, RequestSent
+from sagent.usage import Charge, Sum, Usage
+
+LEAST_WAIT, MOST_WAIT = 0.5, 30.0  # seconds
+LEAST_OUTPUT = 256  # tokens of output that must be affordable for a call to be made
+SIDE_RETRIES = 2
+SIDE_WAIT = 15.0  # seconds; a side call that takes longer is done without
+BYTES = 3  # of a request to a token, about
+_FAR = 1e9  # seconds that a date can be ahead
+
+Hear: TypeAlias = Callable[[TextPart | ThinkingPart], None]
+"""Called with what a model says as it comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A call to make. Its input has at most `bound` tokens, likely `likely`; other models that the provider asks inside
+    it may cost `extra_usd`. `reserved_output` is what is reserved where the request itself sets no limit."""
+
+    model: Model
+    request: Request
+    role: str  # who it is billed as
+    bound: int
+    likely: int
+    extra_usd: Decimal = ZERO
+    reserved_output: int | None = None
+
+
+@dataclass(slots=True)
+class Attempt:
+    """How far one attempt came."""
+
+    pieces: list[str] = field(default_factory=list[str])
+    thought: int = 0  # bytes of reasoning received
+    charges: tuple[Charge, ...] = ()
+    asked: int | None = None  # tokens of output that were asked for
+
+    @property
+    def text(self) -> str:
+        """The visible text received."""
+        return "".join(self.pieces)
+
+    def forget(self) -> None:
+        """What was received no longer counts: the call is made again."""
+        self.pieces, self.thought, self.charges = [], 0, ()
+
+    async def stream(self, model: Model, request: Request, hear: Hear) -> Reply:
+        """Make the call. Raises ModelError."""
+        deltas = model.stream(request)
+        try:
+            return await self._consume(model, deltas, hear)
+        finally:
+            if hasattr(deltas, "aclose"):
+                await deltas.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
+
+    async def _consume(self, model: Model, deltas: AsyncIterator[Delta | Reply], hear: Hear) -> Reply:
+        async for delta in deltas:
+            match delta:
+                case TextPart(text):
+                    self.pieces.append(text)
+                    hear(delta)
+                case ThinkingPart(text):
+                    self.thought += len(text.encode("utf-8", "replace"))
+                    hear(delta)
+                case Billed(charges):
+                    self.charges = charges
+                case Reply():
+                    return delta
+                case _:
+                    assert_never(delta)
+        raise ModelError("cut", "the stream ended without a reply", provider=model.provider, model=model.id)
+
+    def bill(self, model: Model, likely: int, error: BaseException) -> tuple[Charge, ...]:
+        """The bill of a call that did not end well; `likely` is how many tokens its input likely had.
+
+        A provider that answers with an error, or cannot be reached, bills nothing. One that had begun bills its input
+        and what it wrote. What it did not state is estimated, and then the charge says so: the ledger counts the whole
+        reservation towards the cap, for the true bill may be anything below it.
+        """
+        received = len(self.text.encode("utf-8", "replace")) + self.thought
+        refused = isinstance(error, ModelError) and error.kind not in ("cut", "stalled")
+        if refused and not self.charges and not received:
+            return ()
+        stated = sum((charge.usage for charge in self.charges), Usage())
+        guess = Usage(
+            input=0 if stated.total_input else likely,
+            output=max(0, received // 4 - stated.output),
+        )
+        charges = (*self.charges, Charge(model.id, guess)) if guess != Usage() else self.charges
+        return tuple(replace(charge, estimated=True) for charge in charges)
+
+
+@asynccontextmanager
+async def sending(
+    state: AgentState, outgoing: Outgoing, attempt: Attempt, hear: Hear
+) -> AsyncGenerator[tuple[Reply, Reservation]]:
+    """Reserve, stream, and bill a call that did not end well. A reply is billed by `settle`, within the block.
+
+    Raises ModelError and BudgetExceeded.
+    """
+    model, request = outgoing.model, outgoing.request
+    wanted, least = request.max_output or outgoing.reserved_output, model.limits.least_output
+    reservation = await state.ledger.reserve(
+        state.path,
+        outgoing.role,
+        model.provider,
+        model.id,
+        input_bound=outgoing.bound,
+        max_output=None if wanted is None else max(wanted, least),
+        least_output=max(LEAST_OUTPUT, least),
+        extra_usd=outgoing.extra_usd,
+    )
+    with reservation:
+        attempt.asked = reservation.max_output
+        limits = [limit for limit in (request.max_output, reservation.max_output) if limit is not None]
+        try:
+            reply = await attempt.stream(model, replace(request, max_output=min(limits, default=None)), hear)
+        except (ModelError, asyncio.CancelledError) as error:
+            attempt.charges = attempt.bill(model, outgoing.likely, error)
+            if attempt.charges:
+                settle(state, reservation, attempt.charges)
+            raise
+        yield reply, reservation
+
+
+def settle(state: AgentState, reservation: Reservation, charges: tuple[Charge, ...]) -> Decimal | None:
+    """Bill a call, in the ledger and the log, when it ends; its price in USD, or None when that is not known."""
+    if reservation.role == state.role:  # a call of the conversation itself
+        for charge in charges:
+            if not charge.role:
+                state.run.usage += charge.usage
+    found = Sum()
+    for charge in reservation.settle(charges):
+        state.journal.record(ChargeEntry(charge))
+        found.add(charge)
+    return found.price
+
+
+def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int) -> float | None:
+    """Seconds to wait before the same request goes out again, or None when it should not.
+
+    What the provider asks for is honoured up to `longest_wait`; otherwise exponential backoff with full jitter. One
+    that asked for too short a wait twice is not believed again: all tries would be over at once.
+    """
+    if not error.retryable or attempt >= limits.max_retries:
+        return None
+    if error.retry_after is not None and error.retry_after > limits.longest_wait:
+        until = datetime.now().astimezone() + timedelta(seconds=min(error.retry_after, _FAR))
+        error.advise(f"It can be asked again at {until:%Y-%m-%d %H:%M %Z}; so long a wait is left to you.")
+        return None
+    if error.retry_after is not None and attempt < 2:
+        return error.retry_after
+    import random
+
+    backoff = random.uniform(LEAST_WAIT / 2, min(MOST_WAIT, LEAST_WAIT * 2**attempt))  # noqa: S311 -- not a secret
+    return max(backoff, error.retry_after or 0.0)
+
+
+class SideReply(NamedTuple):
+    """The reply of a side call, and its price; None where that is not known."""
+
+    reply: Reply
+    usd: Decimal | None
+
+
+async def make_side_call(state: AgentState, model: Model, request: Request, role: str, hear: Hear) -> SideReply:
+    """Call a model with a request of its own, billed to a role. The conversation, its meter and usage are untouched.
+
+    Raises ModelError and BudgetExceeded. A call that is cancelled is billed for what it had come to; one that was
+    billed and failed is not made again, so that it never costs more than its worst case.
+    """
+    limits = replace(
+        state.limits,
+        max_retries=min(state.limits.max_retries, SIDE_RETRIES),
+        longest_wait=min(state.limits.longest_wait, SIDE_WAIT),
+    )
+    tries = 0
+    while True:
+        attempt, max_input = Attempt(), model.max_input_tokens(request)
+        outgoing = Outgoing(model, request, role, max_input, max_input // BYTES)
+        try:
+            async with sending(state, outgoing, attempt, hear) as (reply, reservation):
+                witness = reply.witness
+                sent = RequestSent(witness.sha256, witness.size, witness.model, witness.parameters, role)
+                state.journal.record(sent)
+                return SideReply(reply, settle(state, reservation, reply.charges))
+        except ModelError as error:
+            most = error.most_output
+            if most is not None and LEAST_OUTPUT <= most < (request.max_output or most + 1) and not attempt.charges:
+                request = replace(request, max_output=most)  # the data were wrong
+                continue
+            wait = wait_before_retry(limits, error, tries)
+            if wait is None or attempt.charges:
+                raise
+            tries += 1
+            name = f"{model.provider}/{model.id}"
+            text = f"{role}, {name}: {error}; trying again in {wait:.1f} s"
+            state.journal.emit(Notice(state.path, "info", text))
+            await asyncio.sleep(wait)
