@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
 
-from sagent.events import Advice, AdvisorTally
+from sagent.events import AdvisorTally
 from sagent.lib.dataclass import dataclass
-from sagent.session.contents import AdviceOutcome, AdviceRated, ChargeEntry, ConsultationEntry, RequestSent
+from sagent.session.contents import AdviceOutcome, AdviceRated
 from sagent.session.entries import Entry
-from sagent.usage import Charge, Usage
+from sagent.transcript.entries import LogReader
+from sagent.transcript.steps import Charged, Consulted, Judged, Requested, Step
+from sagent.usage import Sum
 
 ROLE = "advisor:"
+KINDS = ("advice", "request", "spent")  # of entries that say something of advisors
 OUTCOMES = ("followed", "rejected", "contradicted")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
@@ -22,7 +25,7 @@ class Consultation:
     """One consultation as a log has it. `agent` asked, `at` is when it ended (UTC, ISO 8601), `reason` says why there
     is no advice.
 
-    `outcome` is "followed", "rejected" or "contradicted", "" where nothing tells; `why` is the executor's reason.
+    `outcome` is "followed", "rejected" or "contradicted", "" where it is not known; `why` is the executor's reason.
     `rated` is the sum of a person's ratings, each 1 or -1.
     """
 
@@ -102,24 +105,20 @@ class Review:
 def review(logs: Mapping[str, Iterable[Entry]]) -> Review:
     """What the logs of a session's agents say, by the agents' paths. What cannot be read counts as not said."""
     found: list[Consultation] = []
-    loose: list[AdviceOutcome] = []
-    bills: list[Charge] = []
-    ratings: list[tuple[str, int]] = []
+    judged: list[AdviceOutcome | AdviceRated] = []  # outcomes are those of consultations that are in no log
+    spent: dict[str, Sum] = {}
     turns = 0
     for agent, entries in logs.items():
-        reader = _Reader(agent)
+        reader, log = LogReader(agent), _Log(spent)
         for entry in entries:
-            reader.read(entry)
-        found += reader.found.values()
-        loose += reader.loose
-        bills += reader.bills
-        ratings += reader.ratings
-        turns += 0 if reader.is_advisor else reader.turns
+            for step in reader.read(entry) if entry.kind in KINDS else ():
+                log.add(step)
+        found += log.found.values()
+        judged += log.judged
+        turns += 0 if log.is_advisor else log.turns
     found.sort(key=lambda one: one.at)
-    names = dict.fromkeys(one.advisor for one in found)
-    names |= dict.fromkeys(bill.role.removeprefix(ROLE) for bill in bills)
-    names |= dict.fromkeys(one.advisor for one in loose) | dict.fromkeys(name for name, _ in ratings)
-    standings = {name: _standing(name, found, loose, bills, ratings) for name in names}
+    names = dict.fromkeys((*(one.advisor for one in found), *spent, *(one.advisor for one in judged)))
+    standings = {name: _standing(name, found, judged, spent.get(name, Sum())) for name in names}
     return Review(turns, tuple(found), standings)
 
 
@@ -129,16 +128,14 @@ def last_answer(consultations: Sequence[Consultation], name: str = "") -> Consul
     return answers[-1] if answers else None
 
 
-class _Reader:
-    """Reads one agent's log."""
+class _Log:
+    """What one agent's log says. What advisors were paid is added to `spent`."""
 
-    def __init__(self, agent: str) -> None:
-        self._agent = agent
+    def __init__(self, spent: dict[str, Sum]) -> None:
         self.found: dict[str, Consultation] = {}
-        self.loose: list[AdviceOutcome] = []  # outcomes of consultations that are not in this log
-        self.bills: list[Charge] = []
-        self.ratings: list[tuple[str, int]] = []
+        self.judged: list[AdviceOutcome | AdviceRated] = []
         self.turns = 0
+        self._spent = spent
         self._roles: set[str] = set()
 
     @property
@@ -146,64 +143,46 @@ class _Reader:
         """Whether the agent is itself an advisor: all that it calls is billed as one."""
         return bool(self._roles) and all(role.startswith(ROLE) for role in self._roles)
 
-    def read(self, entry: Entry) -> None:
-        """Take an entry into account."""
-        if entry.kind not in ("advice", "request", "spent"):
-            return
-        match entry.content:
-            case AdviceRated(name, by):
-                self._rate(name, by)
-            case AdviceOutcome() as outcome:
+    def add(self, step: Step) -> None:
+        """One more step."""
+        match step:
+            case Judged(_, AdviceRated(name, by) as rating):
+                self.judged.append(rating)
+                if (last := last_answer(tuple(self.found.values()), name)) is not None:
+                    self.found[last.entry] = replace(last, rated=last.rated + by)
+            case Judged(_, AdviceOutcome() as outcome):
                 if (of := self.found.get(outcome.of)) is None:
-                    self.loose.append(outcome)
+                    self.judged.append(outcome)
                 else:
                     self.found[of.entry] = replace(of, outcome=outcome.outcome, why=outcome.reason)
-            case ConsultationEntry(advice):
-                self.found[entry.id] = self._consultation(entry, advice)
-            case RequestSent(role=role):
-                self.turns += not role  # that of a call outside the conversation has one
-            case ChargeEntry(bill):
-                self._roles.add(bill.role)
-                if bill.role.startswith(ROLE):
-                    self.bills.append(bill)
+            case Consulted():
+                self.found[step.entry] = _consultation(step)
+            case Requested(role=role):
+                self.turns += not role
+            case Charged(_, charge):
+                self._roles.add(charge.role)
+                if charge.role.startswith(ROLE):
+                    self._spent.setdefault(charge.role.removeprefix(ROLE), Sum()).add(charge)
             case _:
                 pass
 
-    def _consultation(self, entry: Entry, advice: Advice) -> Consultation:
-        return Consultation(
-            entry.id,
-            self._agent,
-            entry.at,
-            advice.advisor,
-            advice.model,
-            advice.trigger,
-            advice.status,
-            advice.verdict,
-            advice.next,
-            advice.reason,
-            advice.question,
-        )
 
-    def _rate(self, name: str, by: int) -> None:
-        self.ratings.append((name, by))
-        if (last := last_answer(tuple(self.found.values()), name)) is not None:
-            self.found[last.entry] = replace(last, rated=last.rated + by)
+def _consultation(step: Consulted) -> Consultation:
+    advice = step.advice
+    asked = (advice.advisor, advice.model, advice.trigger)
+    came = (advice.status, advice.verdict, advice.next, advice.reason, advice.question)
+    return Consultation(step.entry, step.agent, step.at, *asked, *came)
 
 
 def _standing(
-    name: str,
-    found: Sequence[Consultation],
-    loose: Sequence[AdviceOutcome],
-    bills: Sequence[Charge],
-    ratings: Sequence[tuple[str, int]],
+    name: str, found: Sequence[Consultation], judged: Sequence[AdviceOutcome | AdviceRated], spent: Sum
 ) -> Standing:
     own = [one for one in found if one.advisor == name]
     made = [one for one in own if one.status != "withheld"]
-    charges = [bill for bill in bills if bill.role == ROLE + name]
-    prices = [bill.usd for bill in charges if bill.usd is not None]
     outcomes = [(one.outcome, one.why) for one in own if one.outcome]
-    outcomes += [(one.outcome, one.reason) for one in loose if one.advisor == name]
-    became, by = Counter(outcome for outcome, _ in outcomes), [by for rated, by in ratings if rated == name]
+    outcomes += [(one.outcome, one.reason) for one in judged if isinstance(one, AdviceOutcome) and one.advisor == name]
+    became = Counter(outcome for outcome, _ in outcomes)
+    by = [one.by for one in judged if isinstance(one, AdviceRated) and one.advisor == name]
     tally = AdvisorTally(
         calls=len(made),
         answered=sum(one.is_answer for one in made),
@@ -214,8 +193,8 @@ def _standing(
         rejected=became["rejected"],
         contradicted=became["contradicted"],
         rated=sum(by),
-        usage=sum((bill.usage for bill in charges), Usage()),
-        usd=sum(prices, Decimal(0)) if len(prices) == len(charges) else None,
+        usage=spent.usage,
+        usd=spent.price,
     )
     return Standing(
         tally,
@@ -223,9 +202,9 @@ def _standing(
         sum(one.status == "cut" for one in made),
         _counted(one.trigger for one in made),
         _counted(one.verdict for one in made if one.verdict),
-        _counted(one.reason or "no reason told" for one in own if one.status == "withheld"),
-        _counted(one.reason or "no reason told" for one in made if not one.is_answer),
-        _counted(why or f"{outcome}, no reason told" for outcome, why in outcomes if outcome in OUTCOMES[1:]),
+        _counted(one.reason or "no reason given" for one in own if one.status == "withheld"),
+        _counted(one.reason or "no reason given" for one in made if not one.is_answer),
+        _counted(why or f"{outcome}, no reason given" for outcome, why in outcomes if outcome in OUTCOMES[1:]),
         sum(1 for each in by if each > 0),
         sum(1 for each in by if each < 0),
     )

@@ -1,11 +1,15 @@
-"""A run from a session's logs, its agents' entries put in the order in which they were written."""
+"""The logs of a session as steps, in the order in which they were written."""
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from sagent.events import Advice
+from sagent.lib.dataclass import dataclass
+from sagent.lib.names import quote_path
 from sagent.messages import DENIED
+from sagent.rewind.plan import REWIND
+from sagent.session import contents
 from sagent.session.contents import (
     AdviceOutcome,
     AdviceRated,
@@ -13,15 +17,19 @@ from sagent.session.contents import (
     Compacted,
     ConsultationEntry,
     Content,
+    Environment,
     FailedEntry,
     Forked,
     Handoff,
     JobEntry,
     Label,
+    MessageDelivered,
     MessageEntry,
+    MessagePosted,
+    MessageSent,
     NoticeEntry,
-    Opened,
     Repaired,
+    RequestSent,
     ResultEntry,
     Returned,
     Spawned,
@@ -30,103 +38,168 @@ from sagent.session.contents import (
 from sagent.session.entries import Entry, parse_line
 from sagent.session.names import agent_of
 from sagent.session.stored import StoredMessage
-from sagent.transcript import steps
-from sagent.transcript.steps import Answered, Asked, Charged, Consulted, Damaged, Refused, Remark, Said, Step, Turn
+from sagent.session.touches import Touched
+from sagent.transcript.steps import (
+    Answered,
+    Asked,
+    Charged,
+    Checkout,
+    Consulted,
+    Damaged,
+    Judged,
+    Opened,
+    Refused,
+    Remark,
+    Requested,
+    Said,
+    Step,
+    Turn,
+    torn,
+)
+
+MOST_FILES = 20  # that are named where files were rewound
+_DETAILS: Mapping[type[Content], Sequence[str]] = {
+    SwitchedEntry: ("model", "effort", "advisor", "reason"),
+    Compacted: ("reason", "before", "after"),
+    FailedEntry: ("kind", "message"),
+    NoticeEntry: ("text",),
+    Label: ("text",),
+    Spawned: ("agent", "model", "persistent"),
+    Returned: ("agent",),
+    MessageSent: ("to", "text"),
+    MessagePosted: ("to", "due"),
+    MessageDelivered: ("to",),
+    JobEntry: ("job", "tool", "state"),
+    Forked: (),
+    Repaired: ("kept", "dropped_bytes"),
+}
+"""What is shown of the entries that are remarks, by their fields."""
+
+
+@dataclass(slots=True)
+class LogEnds:
+    """How many entries a log has, when the first and the last were written, and the id of the last."""
+
+    entries: int = 0
+    first: str = ""
+    last: str = ""
+    head: str = ""
+
+
+class _Line(NamedTuple):
+    number: int
+    found: Entry | ValueError
+    damage: str = ""
+
+
+class SessionReader:
+    """Reads some logs of a session. When all steps were read, `logs` has what each of them holds, by its agent."""
+
+    def __init__(self, session: Path, files: Sequence[Path]) -> None:
+        self.logs: dict[str, LogEnds] = {}
+        self._files = {file: LogReader(agent_of(session, file)) for file in files}
+
+    def steps(self) -> Iterator[Step]:
+        """The steps. A line that cannot be read is a step of its own. Raises OSError."""
+        streams = [_lines(file) for file in self._files]
+        for _, file, line in heapq.merge(*streams, key=lambda each: each[0]):
+            log, error = self._files[file], line.found
+            if isinstance(error, Entry):
+                self._count(log.agent, error)
+                try:
+                    yield from log.read(error)
+                    continue
+                except ValueError as unreadable:
+                    error = unreadable
+            place = file.name if len(self._files) > 1 else ""
+            yield Damaged(line.number, f"{error}{line.damage}", place, log.agent)
+
+    def _count(self, agent: str, entry: Entry) -> None:
+        ends = self.logs.setdefault(agent, LogEnds(first=entry.at))
+        ends.entries += 1
+        ends.last, ends.head = entry.at, entry.id
 
 
 def read_entries(session: Path, files: Sequence[Path]) -> Iterator[Step]:
-    """The steps that a session's logs tell. A line that cannot be read is a step of its own. Raises OSError."""
-    logs = [_Log(agent_of(session, file), file if len(files) > 1 else None) for file in files]
-    streams = [log.steps(file) for log, file in zip(logs, files, strict=True)]
-    for _, step in heapq.merge(*streams, key=lambda each: each[0]):
-        yield step
+    """The steps of a session's logs. A line that cannot be read is a step of its own. Raises OSError."""
+    return SessionReader(session, files).steps()
 
 
-def consulted_by(agent: str, advice: Advice) -> Consulted:
-    """A consultation of an agent's, as a step."""
-    name, said = advice.advisor or "advisor", (advice.verdict, advice.text, advice.reason, advice.question)
-    return Consulted(agent, name, advice.model, advice.trigger, advice.status, *said, advice.seconds)
+def _lines(file: Path) -> Iterator[tuple[str, Path, _Line]]:
+    """The lines with their times: a damaged one has that of the line before, and a clock that went back does not change
+    the order."""
+    at = ""
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = parse_line(line)
+            except ValueError as error:
+                yield at, file, _Line(number, error, torn(line))
+                continue
+            at = max(at, entry.at)
+            yield at, file, _Line(number, entry, torn(line))
 
 
-class _Log:
-    """One agent's log. `file` is named in what is said of damage."""
+class LogReader:
+    """Reads the entries of one agent's log, one after the other."""
 
-    def __init__(self, agent: str, file: Path | None) -> None:
-        self._agent = agent
-        self._place = file.name if file else ""
+    def __init__(self, agent: str) -> None:
+        self.agent = agent
         self._names: dict[str, str] = {}  # of calls, by their ids
 
-    def steps(self, file: Path) -> Iterator[tuple[str, Step]]:
-        """The steps, each with its time; a damaged line has that of the one before."""
-        at = ""
-        with file.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    entry = parse_line(line)
-                    found = list(self._read(entry))
-                except ValueError as error:
-                    torn = "" if line.endswith(b"\n") else "; it has no end: its writer was killed, or is still at work"
-                    yield at, Damaged(number, f"{error}{torn}", self._place)
-                    continue
-                at = entry.at
-                for step in found:
-                    yield at, step
-
-    def _read(self, entry: Entry) -> Iterator[Step]:
-        agent = self._agent
+    def read(self, entry: Entry) -> Iterable[Step]:
+        """The steps of an entry. Raises ValueError for one that cannot be read."""
+        agent, at = self.agent, entry.at
         match entry.content:
-            case Opened(session, _, cwd):
-                yield steps.Opened(agent, session, cwd=cwd, at=entry.at)
+            case contents.Opened(session, _, cwd, environment):
+                return [Opened(agent, session, cwd=cwd, at=at, environment=environment)]
+            case Environment(facts):
+                return [Checkout(agent, facts)]
             case MessageEntry(message):
-                yield from self._message(entry, message)
-            case ResultEntry(result, seconds):
-                name = self._names.get(result.call_id, "")
-                if result.denied:
-                    yield Refused(agent, result.call_id, name, result.text.removeprefix(DENIED))
-                else:
-                    yield Answered(agent, result.call_id, name, result.text, result.is_error, seconds)
+                return self._message(message, at)
+            case RequestSent(model=model, parameters=parameters, role=role):
+                return [Requested(agent, role, model, parameters)]
+            case ResultEntry() as result:
+                return [self._result(result)]
             case ConsultationEntry(advice):
-                yield consulted_by(agent, advice)
-            case AdviceOutcome(name, reason=reason):
-                yield Consulted(agent, name, "", "", "", reason=reason)
-            case AdviceRated(name):
-                yield Consulted(agent, name, "", "", "")
-            case ChargeEntry(bill):
-                usage = bill.usage
-                model = f"{bill.provider}/{bill.model}"
-                yield Charged(agent, bill.role, model, usage.total_input, usage.output, bill.usd)
+                return [Consulted(agent, advice, at, entry.id)]
+            case AdviceOutcome() | AdviceRated() as judgement:
+                return [Judged(agent, judgement, at)]
+            case ChargeEntry(charge):
+                return [Charged(agent, charge)]
+            case Touched(tool=tool, ended=ended, files=files):
+                paths = [quote_path(touch.path) for touch in files]
+                more = f" and {len(paths) - MOST_FILES} more" if len(paths) > MOST_FILES else ""
+                named = ", ".join(paths[:MOST_FILES]) + more
+                return [Remark(agent, "files rewound", (("", named),), at)] if tool == REWIND and ended else []
             case content:
-                yield from self._remark(entry.kind, content)
+                details = _details(entry.kind, content)
+                return [] if details is None else [Remark(agent, entry.kind, details, at)]
 
-    def _message(self, entry: Entry, message: StoredMessage) -> Iterator[Step]:
+    def _message(self, message: StoredMessage, at: str) -> Iterable[Step]:
+        text, media = "".join(message.texts("text", "opaque")), tuple(message.media)
         if message.role != "assistant":
-            if text := message.text:
-                yield Said(self._agent, text, message.sender)
-            return
+            return [Said(self.agent, text, message.sender, at, media)] if text or media else []
         calls = tuple(Asked(call.id, call.name, call.arguments) for call in message.calls)
         self._names |= {call.id: call.name for call in calls}
-        yield Turn(self._agent, message.model, message.text, calls, message.stop, entry.at)
+        thinking = "\n\n".join(message.texts("thinking"))
+        return [Turn(self.agent, message.model, text, calls, message.stop, at, thinking, media)]
 
-    def _remark(self, kind: str, content: Content) -> Iterator[Remark]:
-        members: tuple[object, ...]
-        match content:
-            case SwitchedEntry(model, effort, _, advisor, reason):
-                members = (model, effort, advisor, reason)
-            case Compacted(_, before, after, reason):
-                members = (reason, before, after)
-            case FailedEntry(why, message):
-                members = (why, message)
-            case NoticeEntry(text) | Label(text):
-                members = (text,)
-            case Spawned(agent) | Returned(agent):
-                members = (agent,)
-            case JobEntry(job, state=state):
-                members = (job, state)
-            case Handoff(giver=giver, taker=taker):
-                members = (giver, taker)
-            case Forked() | Repaired():
-                members = ()
-            case _:
-                return
-        words = [str(member) for member in members if member != ""]
-        yield Remark(self._agent, f"{kind}: {', '.join(words)}" if words else kind)
+    def _result(self, entry: ResultEntry) -> Step:
+        result = entry.result
+        call, name = result.call_id, self._names.get(result.call_id, "")
+        if result.denied:
+            return Refused(self.agent, call, name, result.text.removeprefix(DENIED), entry.seconds)
+        media = tuple(result.media)
+        return Answered(self.agent, call, name, result.text, result.is_error, entry.seconds, entry.diff, media)
+
+
+def _details(kind: str, content: Content) -> Sequence[tuple[str, str]] | None:
+    """What a remark says of an entry; None for one that is not shown."""
+    if isinstance(content, Handoff):
+        return [(name, role) for name, role in (("from", content.giver), ("to", content.taker)) if role]
+    names = () if kind == "closed" else _DETAILS.get(type(content))
+    if names is None:
+        return None
+    members: list[tuple[str, object]] = [(name, getattr(content, name)) for name in names]
+    return [(name, str(value)) for name, value in members if value not in ("", None)]

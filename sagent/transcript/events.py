@@ -4,11 +4,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from sagent.codec import decode_usage
 from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.session.contents import ConsultationEntry
+from sagent.session.table import decode
 from sagent.transcript.steps import (
     Answered,
     Asked,
     Charged,
+    Consulted,
     Damaged,
     Ended,
     Opened,
@@ -20,12 +24,12 @@ from sagent.transcript.steps import (
     as_json,
     as_number,
     as_usd,
-    charged,
-    consulted,
+    torn,
 )
+from sagent.usage import Charge
 
 _SKIPPED = {"text_delta", "thinking_delta", "tool_progress", "tool_started", "advice_delta"}
-"""Pieces of what is told whole later."""
+"""Pieces of what comes whole later."""
 
 
 def read_events(lines: Iterable[bytes]) -> Iterator[Step]:
@@ -36,8 +40,7 @@ def read_events(lines: Iterable[bytes]) -> Iterator[Step]:
         try:
             value: object = json.loads(line)
         except (ValueError, RecursionError) as error:
-            torn = "" if line.endswith(b"\n") else "; it has no end: its writer was killed, or is still at work"
-            yield Damaged(number, f"not JSON ({_first_line(error)}){torn}")
+            yield Damaged(number, f"not JSON ({_first_line(error)}){torn(line)}")
             continue
         event = as_object(value)
         kind = as_str(event.get("type"))
@@ -64,12 +67,11 @@ def _steps(kind: str, agent: str, event: Mapping[str, object]) -> Iterator[Step]
         case "denied":
             yield Refused(agent, as_str(event.get("call_id")), as_str(event.get("tool")), as_str(event.get("reason")))
         case "advice":
-            yield consulted(agent, event)
-            yield from _advice_charge(agent, event)
+            yield from _consulted(agent, event)
         case "retrying":
-            yield Remark(agent, f"tried again: {as_str(event.get('reason'))}")
+            yield Remark(agent, "tried again", (("", as_str(event.get("reason"))),))
         case "switched":
-            yield Remark(agent, f"switched: {as_str(event.get('what'))}")
+            yield Remark(agent, "switched", (("", as_str(event.get("what"))),))
         case "notice":
             yield Remark(agent, as_str(event.get("text")))
         case "result":
@@ -87,19 +89,20 @@ def _turn(agent: str, event: Mapping[str, object]) -> Iterator[Step]:
         if part.get("type") == "tool_call"
     )
     yield Turn(agent, model, _text(message), calls, as_str(message.get("stop_reason")), as_str(event.get("at")))
-    yield replace(charged(agent, "executor", model, event.get("usage"), event.get("usd")), at_once=True)
+    yield Charged(agent, _charge("executor", model, event), at_once=True)
 
 
-def _advice_charge(agent: str, event: Mapping[str, object]) -> Iterator[Charged]:
-    charge = charged(
-        agent,
-        f"advisor:{as_str(event.get('advisor'))}",
-        as_str(event.get("model")),
-        event.get("usage"),
-        event.get("usd"),
-    )
-    if charge.read or charge.written:
-        yield replace(charge, at_once=True)
+def _consulted(agent: str, event: Mapping[str, object]) -> Iterator[Step]:
+    content = decode("advice", event)  # its members are those of the log, but for USD
+    if isinstance(content, ConsultationEntry):
+        advice = replace(content.advice, usd=as_usd(event.get("usd")))
+        yield Consulted(agent, advice)
+        if advice.usage.total_input or advice.usage.output:
+            yield Charged(agent, _charge(f"advisor:{advice.advisor}", advice.model, event), at_once=True)
+
+
+def _charge(role: str, model: str, event: Mapping[str, object]) -> Charge:
+    return Charge(model, decode_usage(event.get("usage")), usd=as_usd(event.get("usd")), role=role)
 
 
 def _answered(agent: str, event: Mapping[str, object]) -> Answered:

@@ -22,8 +22,10 @@ from sagent.session.store import log_files
 from sagent.session.verify import Proof, verify
 from sagent.transcript.export_html import Checked, Fetch, write_page
 from sagent.transcript.export_markdown import write_markdown
-from sagent.transcript.export_record import Record, Sums, read_record
 from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.steps import Consulted, Remark
+from sagent.transcript.timeline import Timeline, calls_of, read_timeline, verdict_of, words_of
+from sagent.usage import Sum
 
 Format: TypeAlias = Literal["bundle", "html", "md", "jsonl"]
 
@@ -44,13 +46,13 @@ class Exported:
 def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction) -> tuple[bytes, Exported]:
     """A session as a page or as Markdown. What is damaged is left out and told. Raises SagentError and OSError."""
     proof = verify(session)
-    record = read_record(session, log_files(session))
+    timeline = read_timeline(session, log_files(session))
     checked = _checked(proof)
     if kind == "html":
-        page = write_page(record, redaction, checked, _fetch(session))
+        page = write_page(timeline, redaction, checked, _fetch(session))
     else:
-        page = write_markdown(record, redaction, checked).encode()
-    return page, Exported(secrets=redaction.count, problems=tuple(dict.fromkeys((*proof.problems, *record.damaged))))
+        page = write_markdown(timeline, redaction, checked).encode()
+    return page, Exported(secrets=redaction.count, problems=tuple(dict.fromkeys((*proof.problems, *timeline.damaged))))
 
 
 def export_lines(session: Path, redaction: Redaction) -> Iterator[bytes]:
@@ -101,21 +103,23 @@ class _Bundle:
             with suppress(FileNotFoundError):
                 self._files[SESSION + name] = _place(self._session / name)
         secrets = self._redaction.count
-        record = read_record(self._session, log_files(self._session))
+        timeline = read_timeline(self._session, log_files(self._session))
         apart = Redaction(self._redaction.keep)  # the same secrets again
-        self._files["report.html"] = write_page(record, apart, _checked(proof), _fetch(self._session))
-        self._files["report.json"] = canonical_bytes(apart.value(report(record, proof))) + b"\n"
-        written = write_bundle(out, self._members(record, proof, settings, secrets), self._files)
+        self._files["report.html"] = write_page(timeline, apart, _checked(proof), _fetch(self._session))
+        self._files["report.json"] = canonical_bytes(apart.value(report(timeline, proof))) + b"\n"
+        written = write_bundle(out, self._members(timeline, proof, settings, secrets), self._files)
         entries = sum(map(len, self._entries.values()))
         return Exported(secrets, entries, len(self._blobs), len(self._unsearched), written, tuple(torn))
 
-    def _members(self, record: Record, proof: Proof, settings: Mapping[str, str], secrets: int) -> dict[str, object]:
+    def _members(
+        self, timeline: Timeline, proof: Proof, settings: Mapping[str, str], secrets: int
+    ) -> dict[str, object]:
         clean = Redaction()
         return {
             "session": proof.session,
             "heads": dict(proof.heads),
-            "environment": clean.value(record.environment),
-            "parameters": clean.value(record.parameters),
+            "environment": clean.value(timeline.environment),
+            "parameters": clean.value(timeline.parameters),
             "settings": clean.value(dict(settings)),
             "redacted": {"secrets": secrets, "entries": self._entries, "blobs": self._blobs},
             "searched": not self._redaction.keep,
@@ -165,51 +169,50 @@ class _Bundle:
                 self._blobs[file.name] = self._redaction.count - before
 
 
-def report(record: Record, proof: Proof) -> dict[str, object]:
+def report(timeline: Timeline, proof: Proof) -> dict[str, object]:
     """What a session came to, as JSON: telemetry, cost, consultations, context, audit. USD are strings."""
-    total = record.total
-    denied = [(block, call) for block in record.blocks for call in block.calls if call.denied]
-    failed = [block for block in record.blocks if block.kind == "note" and block.title == "failed"]
-    advice = [block for block in record.blocks if block.kind == "advice"]
+    spent = timeline.spent
+    failed = [each for each in timeline.shown if isinstance(each, Remark) and each.kind == "failed"]
+    advice = [each for each in timeline.shown if isinstance(each, Consulted)]
     return {
-        "session": record.session,
-        "title": record.title,
-        "cwd": record.cwd,
-        "environment": record.environment,
-        "first": record.first,
-        "last": record.last,
+        "session": timeline.session,
+        "title": timeline.title,
+        "cwd": timeline.cwd,
+        "environment": timeline.environment,
+        "first": timeline.first,
+        "last": timeline.last,
         "telemetry": {
-            "turns": sum(member.turns for member in record.agents.values()),
-            "calls": sum(member.calls for member in record.agents.values()),
-            "tools": {name: dict(counts) for name, counts in record.tools.items()},
+            "turns": sum(member.turns for member in timeline.agents.values()),
+            "calls": sum(member.calls for member in timeline.agents.values()),
+            "tools": {name: dict(counts) for name, counts in timeline.tools.items()},
             "agents": [
                 {
                     "agent": member.path,
                     "models": list(member.models),
                     "turns": member.turns,
                     "calls": member.calls,
-                    "entries": member.entries,
-                    "first": member.first,
-                    "last": member.last,
-                    "head": member.head,
+                    "entries": member.log.entries,
+                    "first": member.log.first,
+                    "last": member.log.last,
+                    "head": member.log.head,
                 }
-                for member in record.agents.values()
+                for member in timeline.agents.values()
             ],
         },
         "cost": {
-            "total": _sums(total),
-            "by_role": {name: _sums(sums) for name, sums in record.by_role.items()},
-            "by_model": {name: _sums(sums) for name, sums in record.by_model.items()},
-            "by_agent": {name: _sums(sums) for name, sums in record.by_agent.items()},
+            "total": _sum(spent.whole),
+            "by_role": {name: _sum(each) for name, each in spent.by_role.items()},
+            "by_model": {name: _sum(each) for name, each in spent.by_model.items()},
+            "by_agent": {name: _sum(each) for name, each in spent.by_agent.items()},
         },
         "context": {
-            "compactions": record.compactions,
-            "tokens_removed": record.compacted,
-            "cache_read": total.usage.cache_read,
+            "compactions": timeline.compactions,
+            "tokens_removed": timeline.compacted,
+            "cache_read": spent.whole.usage.cache_read,
         },
         "consultations": [
-            {"agent": each.agent, "advisor": each.title, "at": each.at, "status": each.stop, "verdict": each.status,
-             "text": each.text}
+            {"agent": each.agent, "advisor": each.advice.advisor, "at": each.at, "status": each.advice.status,
+             "verdict": verdict_of(each), "text": each.advice.text}
             for each in advice
         ],
         "audit": {
@@ -217,19 +220,19 @@ def report(record: Record, proof: Proof) -> dict[str, object]:
             "problems": list(proof.problems),
             "notes": list(proof.notes),
             "denied": [
-                {"agent": block.agent, "at": block.at, "tool": call.name, "reason": call.result}
-                for block, call in denied
+                {"agent": turn.agent, "at": turn.at, "tool": call.name, "reason": call.result}
+                for _, turn, call in calls_of(timeline) if call.state == "denied"
             ],
-            "failed": [{"agent": block.agent, "at": block.at, "what": block.text} for block in failed],
-            "withheld": sum(block.stop == "withheld" for block in advice),
+            "failed": [{"agent": each.agent, "at": each.at, "what": words_of(each)} for each in failed],
+            "withheld": sum(each.advice.status == "withheld" for each in advice),
         },
     }  # fmt: skip
 
 
-def _sums(sums: Sums) -> dict[str, object]:
+def _sum(sums: Sum) -> dict[str, object]:
     usage = sums.usage
     return {
-        "calls": sums.calls,
+        "calls": sums.charges,
         "usd": str(sums.usd),
         "unpriced_calls": sums.unpriced,
         "input": usage.input,

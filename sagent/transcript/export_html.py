@@ -1,4 +1,4 @@
-"""A session as one page that needs nothing but itself: no network, no file beside it, and no script but its own.
+"""A session as one page that needs nothing but itself: no network, no other file, and no script but its own.
 
 Whatever a model, a tool or a file says is text on it: escaped, and the page's policy lets nothing run or load that is
 not named by its sha256.
@@ -10,11 +10,26 @@ import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import assert_never
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump, valid_text
-from sagent.transcript.export_record import Block, Call, Member, Record, Sums
 from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.steps import Consulted, Media, Remark, Said, Turn
+from sagent.transcript.timeline import (
+    Call,
+    Member,
+    Shown,
+    Timeline,
+    TurnShown,
+    advisor_of,
+    asked_of,
+    calls_of,
+    texts_of,
+    verdict_of,
+    words_of,
+)
+from sagent.usage import Sum
 
 SIZE = 9_500_000  # bytes that a page is held to, by cutting long texts
 MOST_MEDIA = 1_500_000  # bytes of images on a page
@@ -39,13 +54,13 @@ class Checked:
     problems: Sequence[str] = ()
 
 
-def write_page(record: Record, redaction: Redaction, checked: Checked, fetch: Fetch) -> bytes:
+def write_page(timeline: Timeline, redaction: Redaction, checked: Checked, fetch: Fetch) -> bytes:
     """The page, in UTF-8. `fetch` brings a blob, None where it is lost."""
     found = redaction.count
     page = b""
-    for cap in _caps(record):
+    for cap in _caps(timeline):
         redaction.count = found
-        page = _Page(record, redaction, fetch, cap).whole(checked).encode()
+        page = _Page(timeline, redaction, fetch, cap).whole(checked).encode()
         if len(page) <= SIZE:
             break
     return page
@@ -63,8 +78,8 @@ def source_of(text: str) -> str:
 class _Page:
     """The parts of a page."""
 
-    def __init__(self, record: Record, redaction: Redaction, fetch: Fetch, cap: int) -> None:
-        self._record = record
+    def __init__(self, timeline: Timeline, redaction: Redaction, fetch: Fetch, cap: int) -> None:
+        self._timeline = timeline
         self._redaction = redaction
         self._fetch = fetch
         self._cap = cap
@@ -80,10 +95,10 @@ class _Page:
             f"default-src 'none'; style-src '{source_of(style)}'; script-src '{source_of(script)}'; img-src data:; "
             "base-uri 'none'; form-action 'none'"
         )
-        timeline = "".join(self.blocks())
+        shown = "".join(self.shown())
         parts = (self.costs(), self.agents(), self.consultations(), self.audit(checked), self.tools())
         title = self._title()
-        facts = self.facts(checked)  # last: it tells what was taken out of all the others
+        facts = self.facts(checked)  # last: it says what was taken out of all the others
         return "".join(
             (
                 '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
@@ -94,7 +109,7 @@ class _Page:
                 '<a class="skip" href="#timeline">Skip to the timeline</a>\n',
                 f"<header>\n<h1>{title}</h1>\n{facts}</header>\n<main>\n",
                 *parts,
-                timeline,
+                shown,
                 f"</section>\n</main>\n<footer>{_KEYS}</footer>\n<script>{script}</script>\n</body>\n</html>\n",
             )
         )
@@ -111,64 +126,66 @@ class _Page:
     def _title(self) -> str:
         """Its name; what was taken out of it is counted where it was said."""
         before = self._redaction.count
-        title = self.text(self._record.title) or self.text(self._record.session) or "A session"
+        title = self.text(self._timeline.title) or self.text(self._timeline.session) or "A session"
         self._redaction.count = before
         return title
 
     def facts(self, checked: Checked) -> str:
         """What it was, when and where."""
-        record, total = self._record, self._record.total
-        git = record.environment.get("git_commit")
-        dirty = ", with changes not committed" if record.environment.get("git_dirty") else ""
+        timeline = self._timeline
+        git = timeline.environment.get("git_commit")
+        dirty = ", with changes not committed" if timeline.environment.get("git_dirty") else ""
         rows = [
-            ("session", record.session),
-            ("directory", record.cwd),
-            ("from", _when(record.first)),
-            ("to", _when(record.last)),
-            ("models", ", ".join(dict.fromkeys(model for each in record.agents.values() for model in each.models))),
+            ("session", timeline.session),
+            ("directory", timeline.cwd),
+            ("from", _when(timeline.first)),
+            ("to", _when(timeline.last)),
+            ("models", ", ".join(dict.fromkeys(model for each in timeline.agents.values() for model in each.models))),
             ("git commit", f"{git}{dirty}" if git else ""),
-            ("sagent", str(record.environment.get("sagent", ""))),
-            ("turns", str(sum(each.turns for each in record.agents.values()))),
-            ("tool calls", str(sum(each.calls for each in record.agents.values()))),
-            ("cost", _usd(total)),
-            ("head", record.agents["root"].head if "root" in record.agents else ""),
+            ("sagent", str(timeline.environment.get("sagent", ""))),
+            ("turns", str(sum(each.turns for each in timeline.agents.values()))),
+            ("tool calls", str(sum(each.calls for each in timeline.agents.values()))),
+            ("cost", _usd(timeline.spent.whole)),
+            ("head", timeline.agents["root"].log.head if "root" in timeline.agents else ""),
             ("verified", checked.summary),
         ]
-        told = "".join(f"<dt>{name}</dt><dd>{self.text(value)}</dd>\n" for name, value in rows if value)
-        return f'<dl class="facts">\n{told}</dl>\n{self._warnings(checked)}'
+        shown = "".join(f"<dt>{name}</dt><dd>{self.text(value)}</dd>\n" for name, value in rows if value)
+        return f'<dl class="facts">\n{shown}</dl>\n{self._warnings(checked)}'
 
     def _warnings(self, checked: Checked) -> str:
-        told: list[str] = []
+        notes: list[str] = []
         if self._redaction.keep:
-            told.append("Secrets were not looked for.")
+            notes.append("Secrets were not looked for.")
         elif self._redaction.count:
-            told.append(
+            notes.append(
                 f"{_count(self._redaction.count, 'secret')} taken out of what is shown here, found by shape: there may "
                 "be others."
             )
         if self._shown_media and not self._redaction.keep:
-            told.append(f"Nobody looked for secrets in what is a picture: {_count(self._shown_media, 'image')}.")
+            notes.append(f"Nobody looked for secrets in what is a picture: {_count(self._shown_media, 'image')}.")
         if self._left_out:
-            told.append(f"{_count(self._left_out, 'text')} cut, to keep the page small.")
-        if self._record.damaged:
-            told.append(f"{_count(len(self._record.damaged), 'entry', 'entries')} could not be read and are left out.")
+            notes.append(f"{_count(self._left_out, 'text')} cut, to keep the page small.")
+        if self._timeline.damaged:
+            notes.append(
+                f"{_count(len(self._timeline.damaged), 'entry', 'entries')} could not be read and are left out."
+            )
         if checked.problems:
-            told.append("The session does not verify: see Audit.")
-        return "".join(f'<p class="note">{words}</p>\n' for words in told)
+            notes.append("The session does not verify: see Audit.")
+        return "".join(f'<p class="note">{words}</p>\n' for words in notes)
 
     def costs(self) -> str:
         """What it cost, by role, model and agent."""
-        record = self._record
-        if not record.by_role:
+        spent = self._timeline.spent
+        if not spent.by_role:
             return ""
-        parts = ['<section aria-labelledby="cost">\n<h2 id="cost">Cost</h2>\n', self._chart("role", record.by_role)]
+        parts = ['<section aria-labelledby="cost">\n<h2 id="cost">Cost</h2>\n', self._chart("role", spent.by_role)]
         parts += [
             self._table(f"By {what}", what, sums)
-            for what, sums in (("role", record.by_role), ("model", record.by_model), ("agent", record.by_agent))
+            for what, sums in (("role", spent.by_role), ("model", spent.by_model), ("agent", spent.by_agent))
         ]
         return "".join((*parts, "</section>\n"))
 
-    def _chart(self, what: str, sums: Mapping[str, Sums]) -> str:
+    def _chart(self, what: str, sums: Mapping[str, Sum]) -> str:
         rows = sorted(sums.items(), key=lambda item: -item[1].usd)[:12]
         most = max((each.usd for _, each in rows), default=Decimal(0)) or Decimal(1)
         bars: list[str] = []
@@ -186,9 +203,9 @@ class _Page:
             f'aria-label="Cost by {what}: {self.text(words)}">{"".join(bars)}</svg>\n'
         )
 
-    def _table(self, caption: str, what: str, sums: Mapping[str, Sums]) -> str:
+    def _table(self, caption: str, what: str, sums: Mapping[str, Sum]) -> str:
         rows = "".join(
-            f'<tr><th scope="row">{self.text(name)}</th><td>{each.calls}</td><td>{each.usage.input}</td>'
+            f'<tr><th scope="row">{self.text(name)}</th><td>{each.charges}</td><td>{each.usage.input}</td>'
             f"<td>{each.usage.cache_read}</td><td>{each.usage.cache_write + each.usage.cache_write_1h}</td>"
             f"<td>{each.usage.output}</td><td>{_usd(each)}</td></tr>\n"
             for name, each in sorted(sums.items(), key=lambda item: -item[1].usd)
@@ -203,11 +220,11 @@ class _Page:
 
     def agents(self) -> str:
         """The tree."""
-        record = self._record
-        if not record.agents:
+        timeline = self._timeline
+        if not timeline.agents:
             return ""
         below: dict[str, list[Member]] = {}
-        for path, member in record.agents.items():
+        for path, member in timeline.agents.items():
             below.setdefault(path.rpartition("/")[0], []).append(member)
         tree = "".join(self._branch(member, below, 0) for member in below.get("", []))
         return (
@@ -217,27 +234,27 @@ class _Page:
 
     def _branch(self, member: Member, below: Mapping[str, list[Member]], depth: int) -> str:
         path = self.text(member.path)
-        sums = self._record.by_agent.get(member.path, Sums())
-        told = [_count(member.turns, "turn"), _count(member.calls, "call"), _usd(sums)]
-        told += [self.text(", ".join(member.models))] if member.models else []
+        sums = self._timeline.spent.by_agent.get(member.path, Sum())
+        parts = [_count(member.turns, "turn"), _count(member.calls, "call"), _usd(sums)]
+        parts += [self.text(", ".join(member.models))] if member.models else []
         children = (
             "".join(self._branch(child, below, depth + 1) for child in below.get(member.path, ())) if depth < 50 else ""
         )
         inner = f"<ul>{children}</ul>" if children else ""
         return (
             f'<li><a href="#timeline" data-agent="{path}">{path}</a> '
-            f'<span class="quiet">{" · ".join(told)}</span>{inner}</li>\n'
+            f'<span class="quiet">{" · ".join(parts)}</span>{inner}</li>\n'
         )
 
     def consultations(self) -> str:
         """What advisors said, with a way to where they said it."""
-        rows = [(place, block) for place, block in enumerate(self._record.blocks) if block.kind == "advice"]
+        rows = [(place, each) for place, each in enumerate(self._timeline.shown) if isinstance(each, Consulted)]
         if not rows:
             return ""
         body = "".join(
-            f'<tr><td><a href="#b{place}">{self.text(block.title)}</a></td><td>{self.text(block.agent)}</td>'
-            f"<td>{_when(block.at)}</td><td>{self.text(block.status)}</td></tr>\n"
-            for place, block in rows
+            f'<tr><td><a href="#b{place}">{self.text(advisor_of(each))}</a></td><td>{self.text(each.agent)}</td>'
+            f"<td>{_when(each.at)}</td><td>{self.text(verdict_of(each))}</td></tr>\n"
+            for place, each in rows
         )
         head = "".join(f'<th scope="col">{name}</th>' for name in ("advisor", "asked by", "when", "verdict"))
         return (
@@ -248,26 +265,26 @@ class _Page:
 
     def audit(self, checked: Checked) -> str:
         """What was checked, denied and what failed."""
-        record = self._record
+        timeline = self._timeline
         rows = "".join(
             f'<tr><th scope="row">{self.text(name)}</th><td>{counts["calls"]}</td><td>{counts["failed"]}</td>'
             f"<td>{counts['denied']}</td></tr>\n"
-            for name, counts in sorted(record.tools.items())
+            for name, counts in sorted(timeline.tools.items())
         )
         head = "".join(f'<th scope="col">{name}</th>' for name in ("tool", "calls", "failed", "denied"))
         table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>\n" if rows else ""
         items = "".join(
-            f'<li class="bad">{self.text(problem)}</li>\n' for problem in (*checked.problems, *record.damaged)
+            f'<li class="bad">{self.text(problem)}</li>\n' for problem in (*checked.problems, *timeline.damaged)
         )
         items += "".join(
-            f'<li><a href="#b{place}">{self.text(f"{block.agent} · {call.name}")}</a>: {self.text(call.result)}</li>\n'
-            for place, block in enumerate(record.blocks)
-            for call in block.calls
-            if call.denied
+            f'<li><a href="#b{place}">{self.text(f"{turn.agent} · {call.name}")}</a>: {self.text(call.result)}</li>\n'
+            for place, turn, call in calls_of(timeline)
+            if call.state == "denied"
         )
         compacted = (
-            f"<p>{_count(record.compactions, 'compaction')}; about {record.compacted} tokens left the context.</p>\n"
-            if record.compactions
+            f"<p>{_count(timeline.compactions, 'compaction')}; about {timeline.compacted} tokens left the context."
+            "</p>\n"
+            if timeline.compactions
             else ""
         )
         return (
@@ -278,7 +295,7 @@ class _Page:
     def tools(self) -> str:
         """The head of the timeline: search, and whose turns to show."""
         options = "".join(
-            f'<option value="{self.text(path)}">{self.text(path)}</option>' for path in self._record.agents
+            f'<option value="{self.text(path)}">{self.text(path)}</option>' for path in self._timeline.agents
         )
         return (
             '<section aria-labelledby="timeline">\n<h2 id="timeline" tabindex="-1">Timeline</h2>\n'
@@ -289,44 +306,72 @@ class _Page:
             '<span id="count" role="status" class="quiet"></span></div>\n'
         )
 
-    def blocks(self) -> Iterator[str]:
+    def shown(self) -> Iterator[str]:
         """The timeline."""
-        for place, block in enumerate(self._record.blocks):
-            yield from self._block(place, block)
+        for place, each in enumerate(self._timeline.shown):
+            step = each.turn if isinstance(each, TurnShown) else each
+            agent = self.text(step.agent)
+            facts = " · ".join(filter(None, (self._time(step.at), *self._turn_facts(each))))
+            yield (
+                f'<article id="b{place}" class="{_CLASSES[type(step)]}" data-agent="{agent}" tabindex="-1" '
+                f'aria-labelledby="h{place}"><h3 id="h{place}">{self._heading(each)}</h3>'
+                f'<div class="quiet">{facts}</div>'
+            )
+            yield from self._content(each)
+            yield "</article>\n"
 
-    def _block(self, place: int, block: Block) -> Iterator[str]:
-        agent = self.text(block.agent)
-        kind = "remark" if block.kind == "note" else block.kind
-        when = f'<time datetime="{html.escape(block.at)}">{_when(block.at)}</time>'
-        heading = {
-            "said": f"{self.text(block.title)} to {agent}",
-            "turn": f"{agent} · turn {block.number}",
-            "advice": f"{self.text(block.title)} advises {agent}: {self.text(block.status)}",
-        }.get(block.kind, f"{agent} · {self.text(block.title)}")
-        told = [when]
-        if block.kind == "turn":
-            told.append(self.text(block.title))
-            if block.usd is not None:
-                told.append(f"{block.usd:.6f} USD")
-            if block.stop not in ("", "end", "tool_use"):
-                told.append(f'<span class="bad">{self.text(block.stop)}</span>')
-        yield (
-            f'<article id="b{place}" class="{kind}" data-agent="{agent}" tabindex="-1" aria-labelledby="h{place}">'
-            f'<h3 id="h{place}">{heading}</h3><div class="quiet">{" · ".join(part for part in told if part)}</div>'
-        )
-        if block.kind == "advice" and block.thinking:
-            yield f'<p class="quiet">{self.text(block.thinking)}</p>'
-        elif block.thinking:
-            yield f'<details><summary>Thinking</summary><div class="prose">{self.text(block.thinking)}</div></details>'
-        if block.text.strip():
-            yield f'<div class="prose">{self.text(block.text)}</div>'
-        yield from map(self._image, block.media)
-        for call in block.calls:
-            yield from self._call(call)
-        yield "</article>\n"
+    def _time(self, at: str) -> str:
+        return f'<time datetime="{html.escape(at)}">{_when(at)}</time>'
+
+    def _heading(self, shown: Shown) -> str:
+        match shown:
+            case Said(agent, _, sender):
+                return f"{self.text(sender or 'person')} to {self.text(agent)}"
+            case TurnShown(turn, number):
+                return f"{self.text(turn.agent)} · turn {number}"
+            case Consulted(agent):
+                return f"{self.text(advisor_of(shown))} advises {self.text(agent)}: {self.text(verdict_of(shown))}"
+            case Remark(agent, kind):
+                return f"{self.text(agent)} · {self.text(kind)}"
+            case _:
+                assert_never(shown)
+
+    def _turn_facts(self, shown: Shown) -> Iterator[str]:
+        if isinstance(shown, TurnShown):
+            yield self.text(shown.turn.model)
+            if shown.usd is not None:
+                yield f"{shown.usd:.6f} USD"
+            if shown.turn.stop not in ("", "end", "tool_use"):
+                yield f'<span class="bad">{self.text(shown.turn.stop)}</span>'
+
+    def _content(self, shown: Shown) -> Iterator[str]:
+        match shown:
+            case Said(_, text, media=media):
+                yield from self._prose(text)
+                yield from map(self._image, media)
+            case TurnShown(turn, calls=calls):
+                if turn.thinking:
+                    inner = f'<div class="prose">{self.text(turn.thinking)}</div>'
+                    yield f"<details><summary>Thinking</summary>{inner}</details>"
+                yield from self._prose(turn.text)
+                yield from map(self._image, turn.media)
+                for call in calls:
+                    yield from self._call(call)
+            case Consulted(_, advice):
+                if asked := asked_of(shown):
+                    yield f'<p class="quiet">{self.text(asked)}</p>'
+                yield from self._prose(advice.text)
+            case Remark():
+                yield from self._prose(words_of(shown))
+            case _:
+                assert_never(shown)
+
+    def _prose(self, text: str) -> Iterator[str]:
+        if text.strip():
+            yield f'<div class="prose">{self.text(text)}</div>'
 
     def _call(self, call: Call) -> Iterator[str]:
-        state = "denied" if call.denied else "failed" if call.failed else "" if call.done else "no result"
+        state = "" if call.state == "done" else call.state or "no result"
         mark = f' <span class="bad">{state}</span>' if state else ""
         took = f' <span class="quiet">{call.seconds:.1f} s</span>' if call.seconds >= 0.1 else ""
         yield f"<details{' open' if call.diff else ''}><summary><code>{self.text(call.name)}</code> "
@@ -351,7 +396,7 @@ class _Page:
                 case _:
                     yield f"{line}\n"
 
-    def _image(self, media: tuple[str, str]) -> str:
+    def _image(self, media: Media) -> str:
         """An image, while there is room for it."""
         kind, name = media
         data = self._fetch(name) if kind in _IMAGES else None
@@ -367,18 +412,20 @@ _KEYS = (
     '<p class="quiet">Keys: <kbd>/</kbd> search, <kbd>j</kbd> and <kbd>k</kbd> next and previous, <kbd>o</kbd> open or '
     "close everything, <kbd>Esc</kbd> clear the search. Written by sagent from the session's own log.</p>"
 )
+_CLASSES = {Said: "said", Turn: "turn", Consulted: "advice", Remark: "remark"}
 _IN_DIFF = ("old_string", "new_string", "edits", "content")
 
 
-def _caps(record: Record) -> Sequence[int]:
+def _caps(timeline: Timeline) -> Sequence[int]:
     """To how many characters texts may be cut so that they should all fit, and what to try if they do not."""
     texts: list[str] = []
-    for block in record.blocks:
-        texts += (block.text, block.thinking)
-        for call in block.calls:
-            texts += (call.result, call.diff, json_dump(call.arguments))
+    calls = [call for _, _, call in calls_of(timeline)]
+    for each in timeline.shown:
+        texts += texts_of(each)
+    for call in calls:
+        texts += (call.result, call.diff, json_dump(call.arguments))
     sizes = [(len(text), _weight(text)) for text in texts if text]
-    room = SIZE - _FRAME * (len(record.blocks) + sum(len(block.calls) for block in record.blocks))
+    room = SIZE - _FRAME * (len(timeline.shown) + len(calls))
     fitting = [cap for cap in CAPS if sum(min(length, cap) * weight for length, weight in sizes) <= room]
     return fitting or CAPS[-1:]
 
@@ -403,7 +450,7 @@ def _when(at: str) -> str:
     return html.escape(at[:19].replace("T", " ") + " UTC" if at else "")
 
 
-def _usd(sums: Sums) -> str:
+def _usd(sums: Sum) -> str:
     if sums.unpriced and not sums.usd:
         return "price unknown"
     return f"{'≥ ' if sums.unpriced else ''}{sums.usd:.4f} USD"

@@ -1,23 +1,26 @@
 """A session as Markdown, to be read or pasted. Texts of the session stay text: what could be markup is fenced."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from sagent.lib.json import json_dump, valid_text
 from sagent.transcript.export_html import Checked
-from sagent.transcript.export_record import Block, Call, Record, Sums
 from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.steps import Consulted, Remark, Said
+from sagent.transcript.timeline import Call, Shown, Timeline, TurnShown, advisor_of, verdict_of, words_of
+from sagent.usage import Sum
 
 _MARKUP = re.compile(r"[<&\\]|\]\s*[:(]|https?:|^ {0,3}(?:[#>|=~-]|```)|^\t| {4}", re.MULTILINE)
 """What could be anything but plain words: markup, links, images, headings, rules."""
 
 
-def write_markdown(record: Record, redaction: Redaction, checked: Checked) -> str:
+def write_markdown(timeline: Timeline, redaction: Redaction, checked: Checked) -> str:
     """The document."""
     page = _Document(redaction)
-    body = "".join(f"{line}\n" for block in record.blocks for line in page.block(block))
+    body = "".join(f"{line}\n" for each in timeline.shown for line in page.shown(each))
     found = redaction.count
-    head = "".join(f"{line}\n" for line in page.head(record, checked))
+    head = "".join(f"{line}\n" for line in page.head(timeline, checked))
     redaction.count = found  # what was taken out of a title is counted where it was said
     return head + body
 
@@ -28,52 +31,55 @@ class _Document:
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
 
-    def head(self, record: Record, checked: Checked) -> Iterator[str]:
+    def head(self, timeline: Timeline, checked: Checked) -> Iterator[str]:
         """What it was and what it cost."""
-        yield f"# {self._word(record.title or record.session or 'A session')}"
+        yield f"# {self._word(timeline.title or timeline.session or 'A session')}"
         yield ""
-        git = str(record.environment.get("git_commit", ""))
-        dirty = " with changes not committed" if record.environment.get("git_dirty") else ""
+        git = str(timeline.environment.get("git_commit", ""))
+        dirty = " with changes not committed" if timeline.environment.get("git_dirty") else ""
         rows = (
-            ("Session", record.session), ("Directory", record.cwd), ("From", record.first), ("To", record.last),
-            ("Git commit", f"{git}{dirty}" if git else ""), ("Cost", _usd(record.total)), ("Verified", checked.summary),
+            ("Session", timeline.session), ("Directory", timeline.cwd), ("From", timeline.first), ("To", timeline.last),
+            ("Git commit", f"{git}{dirty}" if git else ""), ("Cost", _usd(timeline.spent.whole)),
+            ("Verified", checked.summary),
         )  # fmt: skip
         for name, value in rows:
             if value:
                 yield f"- {name}: {self._word(value)}"
         if self._redaction.count:
             yield f"- Secrets taken out, by their shape: {self._redaction.count}"
-        for problem in (*checked.problems, *record.damaged):
+        for problem in (*checked.problems, *timeline.damaged):
             yield f"- Problem: {self._word(problem)}"
         yield ""
-        if record.by_role:
+        if timeline.spent.by_role:
             yield "| role | calls | tokens in | tokens out | cost |"
             yield "|---|---|---|---|---|"
-            for role, sums in record.by_role.items():
+            for role, sums in timeline.spent.by_role.items():
                 usage = sums.usage
-                yield f"| {self._word(role)} | {sums.calls} | {usage.total_input} | {usage.output} | {_usd(sums)} |"
+                yield f"| {self._word(role)} | {sums.charges} | {usage.total_input} | {usage.output} | {_usd(sums)} |"
             yield ""
 
-    def block(self, block: Block) -> Iterator[str]:
+    def shown(self, shown: Shown) -> Iterator[str]:
         """One thing that happened."""
-        match block.kind:
-            case "said":
-                title = f"{block.title} to {block.agent}"
-            case "turn":
-                title = f"{block.agent}, turn {block.number}: {block.title}"
-            case "advice":
-                title = f"{block.title} advises {block.agent}: {block.status}"
+        calls: Sequence[Call] = ()
+        match shown:
+            case Said(agent, text, sender):
+                title = f"{sender or 'person'} to {agent}"
+            case TurnShown(turn, number, calls):
+                title, text = f"{turn.agent}, turn {number}: {turn.model}", turn.text
+            case Consulted(agent, advice):
+                title, text = f"{advisor_of(shown)} advises {agent}: {verdict_of(shown)}", advice.text
+            case Remark(agent, kind):
+                title, text = f"{agent}: {kind}", words_of(shown)
             case _:
-                title = f"{block.agent}: {block.title}"
+                assert_never(shown)
         yield f"## {self._word(title)}"
         yield ""
-        yield from self._text(block.text)
-        for call in block.calls:
+        yield from self._text(text)
+        for call in calls:
             yield from self._call(call)
 
     def _call(self, call: Call) -> Iterator[str]:
-        state = "denied" if call.denied else "failed" if call.failed else "done" if call.done else "no result"
-        yield f"Call of {self._word(call.name)}, {state}:"
+        yield f"Call of {self._word(call.name)}, {call.state or 'no result'}:"
         yield ""
         arguments = self._redaction.value(dict(call.arguments))
         yield from _fenced(valid_text(json_dump(arguments)))
@@ -111,5 +117,5 @@ def _fenced(text: str, language: str = "text") -> Iterator[str]:
     yield ""
 
 
-def _usd(sums: Sums) -> str:
+def _usd(sums: Sum) -> str:
     return f"{'at least ' if sums.unpriced else ''}{sums.usd:.6f} USD"

@@ -7,43 +7,31 @@ from decimal import Decimal
 from typing import assert_never
 
 from sagent.lib.dataclass import dataclass
+from sagent.session.contents import AdviceRated
 from sagent.transcript.steps import (
     Answered,
     Asked,
     Charged,
+    Checkout,
     Consulted,
     Damaged,
     Ended,
+    Judged,
     Opened,
     Refused,
     Remark,
+    Requested,
     Said,
     Step,
     Turn,
 )
+from sagent.usage import Charge, Sum, Usage
 
 ROOT = "root"
 BRIEF = 12  # lines of a text that are shown
 WIDTH = 100  # characters of a call's arguments that are shown
-
-
-@dataclass(slots=True)
-class Sums:
-    """What one role has done. `unknown` counts calls without a known price."""
-
-    calls: int = 0
-    read: int = 0
-    written: int = 0
-    usd: Decimal = Decimal(0)
-    unknown: int = 0
-
-    def add(self, charge: Charged) -> None:
-        """Count a charge."""
-        self.calls += 1
-        self.read += charge.read
-        self.written += charge.written
-        self.usd += charge.usd or Decimal(0)
-        self.unknown += charge.usd is None
+_LEFT_OUT = ("sent", "files rewound")  # remarks that are not shown
+_DETAILS = {"spawned": ("agent",), "job": ("job", "state"), "repaired": ()}  # where not all of them are
 
 
 @dataclass(slots=True)
@@ -54,13 +42,13 @@ class Report:
     damaged: list[str] = field(default_factory=list[str])
     steps: int = 0
     _turns: dict[str, int] = field(default_factory=dict[str, int])
-    _roles: dict[str, Sums] = field(default_factory=dict[str, Sums])
+    _roles: dict[str, Sum] = field(default_factory=dict[str, Sum])
     _refused: set[str] = field(default_factory=set[str])
     _withheld: int = 0
     _begun: str = ""
     _ended: Ended | None = None
 
-    def tell(self, steps: Iterable[Step]) -> Iterator[str]:
+    def show(self, steps: Iterable[Step]) -> Iterator[str]:
         """Every line, the summary last. They may hold whatever a model or a file says: make them safe to print."""
         for step in steps:
             self.steps += not isinstance(step, Damaged)
@@ -72,31 +60,38 @@ class Report:
             case Opened():
                 yield from self._opened(step)
             case Said(agent, text, sender):
-                who = f"{_who(agent)}{sender}: " if sender else _who(agent)
-                yield ""
-                yield from self._text(text, f"> {who}", "> ")
+                if text:
+                    who = f"{_who(agent)}{sender}: " if sender else _who(agent)
+                    yield ""
+                    yield from self._text(text, f"> {who}", "> ")
             case Turn():
                 yield from self._turn(step)
             case Answered():
-                if step.call not in self._refused:  # told already
+                if step.call not in self._refused:  # shown already
                     yield from self._answered(step)
             case Refused(agent, call, name, reason):
                 self._refused.add(call)
                 yield f"  ⊘ {_who(agent)}{name} denied: {_line(reason)}"
             case Consulted():
                 yield from self._consulted(step)
-            case Charged():
-                self._roles.setdefault(step.role or "executor", Sums()).add(step)
-                if step.at_once:
-                    yield f"    {_who(step.agent)}{_role(step)}{_tokens(step.read, step.written)}{_price(step.usd)}"
-            case Remark(agent, text):
-                yield f"  ! {_who(agent)}{_line(text)}"
+            case Judged(agent, judgement):
+                reason = "" if isinstance(judgement, AdviceRated) else _line(judgement.reason)
+                yield f"  ◆ {_who(agent)}{' · '.join(filter(None, (judgement.advisor, judgement.outcome, reason)))}"
+            case Charged(agent, charge, at_once):
+                self._roles.setdefault(charge.role or "executor", Sum()).add(charge)
+                if at_once:
+                    yield f"    {_who(agent)}{_role(charge)}{_tokens(charge.usage)}{_price(charge.usd)}"
+            case Remark():
+                if step.kind not in _LEFT_OUT:
+                    yield f"  ! {_who(step.agent)}{_line(_remark(step))}"
             case Ended():
                 yield from self._end(step)
             case Damaged(line, reason, place):
                 where = f"{place}, line {line}" if place else f"line {line}"
                 self.damaged.append(where)
                 yield f"  ! {where} is left out: {_line(reason)}"
+            case Checkout() | Requested():
+                pass
             case _:
                 assert_never(step)
 
@@ -109,16 +104,16 @@ class Report:
         if not step.resumed:
             self._turns.clear()
         when = step.at[:19].replace("T", " ")
-        told = [step.session, "resumed" if step.resumed else "", step.model, step.cwd, when]
-        yield "session " + " · ".join(part for part in told if part)
+        parts = [step.session, "resumed" if step.resumed else "", step.model, step.cwd, when]
+        yield "session " + " · ".join(filter(None, parts))
 
     def _turn(self, step: Turn) -> Iterator[str]:
         number = self._turns[step.agent] = self._turns.get(step.agent, 0) + 1
-        told = [f"{_who(step.agent)}turn {number}", step.model, self._since(step.at)]
+        parts = [f"{_who(step.agent)}turn {number}", step.model, self._since(step.at)]
         if step.stop not in ("", "end", "tool_use"):
-            told.append(step.stop)
+            parts.append(step.stop)
         yield ""
-        yield " · ".join(part for part in told if part)
+        yield " · ".join(filter(None, parts))
         yield from self._text(step.text, "  ", "  ")
         for call in step.calls:
             yield f"  ⏺ {call.name} {_arguments(call)}"
@@ -129,21 +124,23 @@ class Report:
         yield f"  {mark} {_who(step.agent)}{step.name}: {_line(step.what) or 'no output'}{took}"
 
     def _consulted(self, step: Consulted) -> Iterator[str]:
-        self._withheld += step.status == "withheld"
-        told = [f"{_who(step.agent)}{step.advisor}" + (f" ({step.model})" if step.model else ""), step.trigger]
-        told += [step.verdict or step.status, _line(step.reason), f"{step.seconds:.1f} s" if step.seconds else ""]
-        yield f"  {'◇' if step.status == 'withheld' else '◆'} " + " · ".join(part for part in told if part)
-        if step.question:
-            yield f"    ? {_line(step.question)}"
-        yield from self._text(step.text, "    │ ", "    │ ")
+        advice = step.advice
+        self._withheld += advice.status == "withheld"
+        who = f"{_who(step.agent)}{advice.advisor or 'advisor'}"
+        parts = [f"{who} ({advice.model})" if advice.model else who, advice.trigger, advice.verdict or advice.status]
+        parts += [_line(advice.reason), f"{advice.seconds:.1f} s" if advice.seconds else ""]
+        yield f"  {'◇' if advice.status == 'withheld' else '◆'} " + " · ".join(filter(None, parts))
+        if advice.question:
+            yield f"    ? {_line(advice.question)}"
+        yield from self._text(advice.text, "    │ ", "    │ ")
 
     def _end(self, step: Ended) -> Iterator[str]:
         if step.agent == ROOT:
             self._ended = step
-        told = [f"{_who(step.agent)}ended: {step.stop}", _line(step.error)]
-        told += [_count(step.turns, "turn"), f"{step.seconds:.1f} s"]
+        parts = [f"{_who(step.agent)}ended: {step.stop}", _line(step.error)]
+        parts += [_count(step.turns, "turn"), f"{step.seconds:.1f} s"]
         yield ""
-        yield " · ".join(part for part in told if part)
+        yield " · ".join(filter(None, parts))
 
     def _summary(self) -> Iterator[str]:
         if not self.steps:
@@ -154,10 +151,9 @@ class Report:
         if checks:
             yield "policy  " + ", ".join(checks)
         for role, sums in sorted(self._roles.items(), key=lambda item: (item[0] != "executor", item[0])):
-            calls = _count(sums.calls, "call")
-            later = sums.unknown and self._ended is not None and not self._ended.unpriced  # told at the end alone
-            usd = "" if later else f", {_sum(sums.usd, sums.unknown)}"
-            yield f"{role}  {calls}, {_tokens(sums.read, sums.written)}{usd}"
+            later = sums.unpriced and self._ended is not None and not self._ended.unpriced  # known at the end alone
+            usd = "" if later else f", {_sum(sums.usd, sums.unpriced)}"
+            yield f"{role}  {_count(sums.charges, 'call')}, {_tokens(sums.usage)}{usd}"
         if self._ended is not None and "total" in self._ended.usd:
             kinds = [f"{kind} {_usd(self._ended.usd[kind])}" for kind in ("executor", "advisor", "other")
                      if self._ended.usd.get(kind)]  # fmt: skip
@@ -167,7 +163,7 @@ class Report:
             yield f"cost  {atleast}{_usd(self._ended.usd['total'])}{split}{unpriced}"
         elif self._roles:
             usd = sum((sums.usd for sums in self._roles.values()), Decimal(0))
-            yield f"cost  {_sum(usd, sum(sums.unknown for sums in self._roles.values()))}"
+            yield f"cost  {_sum(usd, sum(sums.unpriced for sums in self._roles.values()))}"
 
     def _text(self, text: str, first: str, other: str) -> Iterator[str]:
         lines = text.strip("\n").splitlines() if text.strip() else []
@@ -188,12 +184,18 @@ def _who(agent: str) -> str:
     return "" if agent == ROOT else f"{agent} "
 
 
-def _role(step: Charged) -> str:
-    return "" if step.role in ("", "executor") else f"{step.role}: "
+def _remark(step: Remark) -> str:
+    names = _DETAILS.get(step.kind)
+    words = ", ".join(value for name, value in step.details if value and (names is None or name in names))
+    return f"{step.kind}: {words}" if words else step.kind
 
 
-def _tokens(read: int, written: int) -> str:
-    return f"{read} tokens in, {written} out"
+def _role(charge: Charge) -> str:
+    return "" if charge.role in ("", "executor") else f"{charge.role}: "
+
+
+def _tokens(usage: Usage) -> str:
+    return f"{usage.total_input} tokens in, {usage.output} out"
 
 
 def _usd(usd: Decimal) -> str:

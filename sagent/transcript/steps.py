@@ -1,12 +1,18 @@
-"""What is told of a run, step by step, wherever it was read. `at` is UTC, ISO 8601, "" where it is not known."""
+"""What happened in a run, step by step, whatever it was read from. `at` is UTC, ISO 8601, "" where it is not known."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from decimal import Decimal
 from typing import TypeAlias
 
+from sagent.events import Advice
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_int, as_object, as_str, json_dump
+from sagent.lib.json import json_dump
+from sagent.session.contents import AdviceOutcome, AdviceRated
+from sagent.usage import Charge
+
+Media: TypeAlias = tuple[str, str]
+"""The type of an image or a document, and the name of its blob."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +23,15 @@ class Opened:
     cwd: str = ""
     resumed: bool = False
     at: str = ""
+    environment: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """What git said of the working directory."""
+
+    agent: str
+    facts: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +41,18 @@ class Said:
     agent: str
     text: str
     sender: str = ""
+    at: str = ""
+    media: tuple[Media, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """What was sent to a model; `role` is "" for the calls of the conversation."""
+
+    agent: str
+    role: str
+    model: str
+    parameters: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +74,14 @@ class Turn:
     calls: tuple[Asked, ...] = ()
     stop: str = ""
     at: str = ""
+    thinking: str = ""
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call's result; `what` is its outcome in a line, `seconds` how long it took."""
+    """A call's result: its text, or of an event its outcome in a line. `seconds` is how long it took, `diff` what it
+    changed."""
 
     agent: str
     call: str
@@ -59,6 +89,8 @@ class Answered:
     what: str
     failed: bool
     seconds: float
+    diff: str = ""
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,44 +101,45 @@ class Refused:
     call: str
     name: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Consulted:
-    """An advisor was asked, or was not: `status` is "withheld" then."""
-
-    agent: str
-    advisor: str
-    model: str
-    trigger: str
-    status: str
-    verdict: str = ""
-    text: str = ""
-    reason: str = ""
-    question: str = ""
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Charged:
-    """Tokens read and written in one call, and their price; None where it is not known. `role` is "executor",
-    "advisor:NAME", ...; `at_once` tells that the step before is what is paid for."""
+class Consulted:
+    """An advisor was asked, or was not: its status is "withheld" then. `entry` is that of the log."""
 
     agent: str
-    role: str
-    model: str
-    read: int
-    written: int
-    usd: Decimal | None
+    advice: Advice
+    at: str = ""
+    entry: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of an advice, or how a person rated it."""
+
+    agent: str
+    judgement: AdviceOutcome | AdviceRated
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """A call of a model was paid for; `at_once` says that it is the step before."""
+
+    agent: str
+    charge: Charge
     at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something else that happened, in words."""
+    """Something else that happened, with what is known of it by name."""
 
     agent: str
-    text: str
+    kind: str
+    details: Sequence[tuple[str, str]] = ()
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,37 +158,29 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A line that could not be read; `place` is the file's name where there are several."""
+    """A line that could not be read; `agent` is whose log it is in, `place` the file's name where there are several."""
 
     line: int
     reason: str
     place: str = ""
+    agent: str = ""
 
 
-Step: TypeAlias = Opened | Said | Turn | Answered | Refused | Consulted | Charged | Remark | Ended | Damaged
-
-
-def consulted(agent: str, told: Mapping[str, object]) -> Consulted:
-    """A consultation from its members, as events and logs have them."""
-    return Consulted(
-        agent,
-        as_str(told.get("advisor"), "advisor"),
-        as_str(told.get("model")),
-        as_str(told.get("trigger")),
-        as_str(told.get("status")),
-        as_str(told.get("verdict")),
-        as_str(told.get("text")),
-        as_str(told.get("reason")),
-        as_str(told.get("question")),
-        as_number(told.get("seconds")),
-    )
-
-
-def charged(agent: str, role: str, model: str, usage: object, usd: object) -> Charged:
-    """A charge from the members that events and logs have; `usd` as a number or a text."""
-    buckets = as_object(usage)
-    read = sum(as_int(buckets.get(name)) for name in ("input", "cache_read", "cache_write", "cache_write_1h"))
-    return Charged(agent, role, model, read, as_int(buckets.get("output")), as_usd(usd))
+Step: TypeAlias = (
+    Opened
+    | Checkout
+    | Said
+    | Requested
+    | Turn
+    | Answered
+    | Refused
+    | Consulted
+    | Judged
+    | Charged
+    | Remark
+    | Ended
+    | Damaged
+)
 
 
 def as_number(value: object) -> float:
@@ -181,3 +206,8 @@ def as_json(value: object) -> str:
         return value if isinstance(value, str) else json_dump(value)
     except (ValueError, RecursionError):  # JSON has no word for an infinite number
         return str(value)
+
+
+def torn(line: bytes) -> str:
+    """What to add to the damage of a line that has no end."""
+    return "" if line.endswith(b"\n") else "; it has no end: its writer was killed, or is still at work"

@@ -83,4 +83,4 @@ async def recorded(tmp_path: Path) -> Recorded:
 @pytest.fixture
 def told() -> Callable[[Iterable[Step]], str]:
     """The report of some steps."""
-    return lambda steps: "\n".join(Report().tell(steps))
+    return lambda steps: "\n".join(Report().show(steps))

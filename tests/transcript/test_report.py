@@ -54,7 +54,8 @@ def test_a_run_is_told_turn_by_turn(source, recorded, told):
 
 def test_trace_and_session_agree_to_the_last_digit(recorded):
     def charges(steps):
-        return [(step.role, step.read, step.written) for step in steps if isinstance(step, Charged)]
+        found = [step.charge for step in steps if isinstance(step, Charged)]
+        return [(charge.role, charge.usage.total_input, charge.usage.output) for charge in found]
 
     def turns(steps):
         return [(step.text, step.calls, step.model) for step in steps if isinstance(step, Turn)]
@@ -66,9 +67,9 @@ def test_trace_and_session_agree_to_the_last_digit(recorded):
     assert charges(trace) == charges(session) != []
     assert turns(trace) == turns(session) != []
     assert denials(trace) == denials(session) != []
-    last = [line for line in Report().tell(trace) if line.startswith("cost")]
-    assert last == [line for line in Report().tell(session) if line.startswith("cost")]
-    assert any(isinstance(step, Remark) and "tried again" in step.text for step in trace)
+    last = [line for line in Report().show(trace) if line.startswith("cost")]
+    assert last == [line for line in Report().show(session) if line.startswith("cost")]
+    assert any(isinstance(step, Remark) and step.kind == "tried again" for step in trace)
 
 
 ADVICE = Advice(
@@ -149,7 +150,7 @@ def test_damaged_lines_are_reported_with_their_number_and_the_rest_is_told(told)
     good = as_lines(REPLY)[0]
     lines = [good, b"\xff\xfe\n", b"{}\n", b"\n", b'{"type":"nonsense"}\n', b"[1]\n", good, good[:30]]
     report = Report()
-    text = "\n".join(report.tell(read_events(lines)))
+    text = "\n".join(report.show(read_events(lines)))
     assert report.damaged == ["line 2", "line 3", "line 5", "line 6", "line 8"]
     assert "turn 2" in text
     assert "line 8 is left out: not JSON" in text
@@ -173,8 +174,8 @@ def test_a_damaged_log_is_told_around_the_damage(recorded):
 def test_long_texts_are_cut_and_told_so():
     long = ReplyFinished("root", assistant("\n".join(map(str, range(100))), model="a/b"), Usage(), None)
     brief, full = Report(), Report(None)
-    assert "  … 88 more lines (--full)" in list(brief.tell(read_events(as_lines(long))))
-    assert "  99" in list(full.tell(read_events(as_lines(long))))
+    assert "  … 88 more lines (--full)" in list(brief.show(read_events(as_lines(long))))
+    assert "  99" in list(full.show(read_events(as_lines(long))))
 
 
 JSON = st.recursive(
@@ -194,7 +195,7 @@ MEMBERS = st.sampled_from(["message", "usage", "usd", "parts", "cost_usd", "erro
 def test_whatever_an_event_holds_it_is_told(events):
     lines = [json.dumps(event).encode() + b"\n" for event in events]
     report = Report()
-    assert all(isinstance(line, str) for line in report.tell(read_events(lines)))
+    assert all(isinstance(line, str) for line in report.show(read_events(lines)))
     assert report.damaged == []
 
 
@@ -214,7 +215,7 @@ def test_figures_that_are_none_are_told_too(figure):
     ]
     lines = [json.dumps(event).replace('"figure"', figure).encode() + b"\n" for event in events]
     report = Report()
-    text = "\n".join(report.tell(read_events(lines)))
+    text = "\n".join(report.show(read_events(lines)))
     assert report.damaged == []
     assert "⏺ look" in text
     assert "ended: end" in text

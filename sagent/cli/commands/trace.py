@@ -31,7 +31,7 @@ def run_trace(argv: Sequence[str]) -> int:
     report = Report(None) if given.full else Report()
     out = binary_safe(sys.stdout)
     name: str = given.run or ""
-    for line in report.tell(_readable(name, given.cwd)):
+    for line in report.show(_readable(name, given.cwd)):
         out.write(printable(line) + "\n")
     if not report.steps:
         raise UsageError(f"{name or 'The session'} holds no events of a run.")

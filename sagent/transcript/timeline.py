@@ -1,0 +1,303 @@
+"""A session as a page or a document shows it: its steps, each turn with its number, its price and what became of its
+calls, and what the whole came to."""
+
+import difflib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Literal, TypeAlias, assert_never
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, as_object
+from sagent.messages import DENIED
+from sagent.session.contents import AdviceOutcome, AdviceRated
+from sagent.transcript.entries import LogEnds, SessionReader
+from sagent.transcript.steps import (
+    Answered,
+    Asked,
+    Charged,
+    Checkout,
+    Consulted,
+    Damaged,
+    Ended,
+    Judged,
+    Media,
+    Opened,
+    Refused,
+    Remark,
+    Requested,
+    Said,
+    Turn,
+)
+from sagent.usage import Charge, Totals
+
+MOST_TEXT = 200_000  # characters of one text that are kept
+MOST_PARAMETERS = 100  # different ones that are kept
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call and what came of it; `state` is "" while that is not known."""
+
+    name: str
+    arguments: Mapping[str, object]
+    diff: str = ""
+    state: Literal["", "done", "failed", "denied"] = ""
+    result: str = ""
+    seconds: float = 0.0
+    media: tuple[Media, ...] = ()
+
+
+@dataclass(slots=True)
+class TurnShown:
+    """A turn with what later steps say of it; `number` counts those of its agent."""
+
+    turn: Turn
+    number: int
+    calls: Sequence[Call]
+    usd: Decimal | None = None
+
+
+Shown: TypeAlias = Said | TurnShown | Consulted | Remark
+"""What has a place of its own in the timeline."""
+
+
+@dataclass(slots=True)
+class Member:
+    """An agent of the tree."""
+
+    path: str
+    log: LogEnds = field(default_factory=LogEnds)
+    models: dict[str, None] = field(default_factory=dict[str, None])
+    turns: int = 0
+    calls: int = 0
+
+
+@dataclass(slots=True)
+class Timeline:
+    """A session as it is shown. `damaged` are lines that could not be read."""
+
+    session: str = ""
+    cwd: str = ""
+    title: str = ""
+    environment: dict[str, object] = field(default_factory=dict[str, object])
+    shown: list[Shown] = field(default_factory=list[Shown])
+    agents: dict[str, Member] = field(default_factory=dict[str, Member])
+    spent: Totals = field(default_factory=Totals)
+    tools: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+    parameters: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
+    compactions: int = 0
+    compacted: int = 0  # tokens that left the context, as estimated
+    damaged: list[str] = field(default_factory=list[str])
+
+    @property
+    def first(self) -> str:
+        """When it began."""
+        return min((member.log.first for member in self.agents.values() if member.log.first), default="")
+
+    @property
+    def last(self) -> str:
+        """When the last thing happened."""
+        return max((member.log.last for member in self.agents.values()), default="")
+
+
+def calls_of(timeline: Timeline) -> Iterator[tuple[int, Turn, Call]]:
+    """The calls, each with its turn and where that is in the timeline."""
+    for place, each in enumerate(timeline.shown):
+        if isinstance(each, TurnShown):
+            yield from ((place, each.turn, call) for call in each.calls)
+
+
+def advisor_of(step: Consulted) -> str:
+    """Who was asked."""
+    return step.advice.advisor or "advisor"
+
+
+def verdict_of(step: Consulted) -> str:
+    """What the advice says in a word, or why there is none."""
+    return step.advice.verdict or step.advice.status
+
+
+def asked_of(step: Consulted) -> str:
+    """Which model was asked, why and what, as far as that is known."""
+    advice = step.advice
+    return " · ".join(filter(None, (advice.model, advice.trigger, advice.reason, advice.question)))
+
+
+def words_of(remark: Remark) -> str:
+    """What is known of it, in one line."""
+    return ", ".join(f"{name} {value}".strip() for name, value in remark.details)
+
+
+def texts_of(shown: Shown) -> tuple[str, ...]:
+    """The texts of it, but for those of calls."""
+    match shown:
+        case Said(_, text):
+            return (text,)
+        case TurnShown(turn):
+            return (turn.text, turn.thinking)
+        case Consulted(_, advice):
+            return (advice.text, asked_of(shown))
+        case Remark():
+            return (words_of(shown),)
+        case _:
+            assert_never(shown)
+
+
+def read_timeline(session: Path, files: Sequence[Path]) -> Timeline:
+    """The logs of a session. Raises OSError."""
+    reader, builder = SessionReader(session, files), _Builder()
+    for step in reader.steps():
+        builder.add(step)
+    agents = {path: builder.member(path) for path in reader.logs}
+    for path, member in agents.items():
+        member.log = reader.logs[path]
+    builder.timeline.agents = agents
+    return builder.timeline
+
+
+class _Builder:
+    """Puts a timeline together."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        self._open: dict[tuple[str, str], Call] = {}
+        self._turns: dict[str, TurnShown] = {}
+        self._labelled = False
+
+    def member(self, agent: str) -> Member:
+        return self.timeline.agents.setdefault(agent, Member(agent))
+
+    def add(self, step: object) -> None:  # noqa: C901 -- one arm for each class of the union
+        """One more step."""
+        timeline = self.timeline
+        match step:
+            case Opened("root") if not timeline.session:
+                timeline.session, timeline.cwd = step.session, step.cwd
+                timeline.environment.update(step.environment)
+            case Checkout(_, facts):
+                timeline.environment.update(facts)
+            case Said():
+                self._said(step)
+            case Turn():
+                self._turn(step)
+            case Answered() | Refused():
+                self._result(step)
+            case Charged(_, charge):
+                self._charge(charge)
+            case Requested(_, role, model, parameters):
+                sent = {"role": role, "model": model, "parameters": parameters}
+                self._parameters({name: value for name, value in sent.items() if value})
+            case Consulted():
+                timeline.shown.append(replace(step, advice=replace(step.advice, text=_bounded(step.advice.text))))
+            case Judged(agent, judgement, at):
+                timeline.shown.append(Remark(agent, "advice", _words(judgement), at))
+            case Remark(_, "label"):
+                timeline.title, self._labelled = dict(step.details).get("text", ""), True
+            case Remark():
+                self._remark(step)
+            case Damaged(line, reason, _, agent):
+                timeline.damaged.append(f"{agent}, line {line}: {reason}")
+            case Opened() | Ended() | _:
+                pass
+
+    def _said(self, step: Said) -> None:
+        self.timeline.shown.append(replace(step, text=_bounded(step.text)))
+        if not step.sender and not self._labelled and not self.timeline.title:
+            self.timeline.title = " ".join(step.text.split())[:80]
+
+    def _turn(self, turn: Turn) -> None:
+        member = self.member(turn.agent)
+        member.turns += 1
+        member.calls += len(turn.calls)
+        if turn.model:
+            member.models[turn.model] = None
+        calls = [_call(asked) for asked in turn.calls]
+        for asked, call in zip(turn.calls, calls, strict=True):
+            self._open[turn.agent, asked.id] = call
+            self.timeline.tools.setdefault(call.name, Counter())["calls"] += 1
+        bounded = replace(turn, text=_bounded(turn.text), thinking=_bounded(turn.thinking))
+        shown = self._turns[turn.agent] = TurnShown(bounded, member.turns, calls)
+        self.timeline.shown.append(shown)
+
+    def _result(self, step: Answered | Refused) -> None:
+        call = self._open.pop((step.agent, step.call), None)
+        if call is None:
+            return
+        call.seconds = step.seconds
+        if isinstance(step, Refused):
+            call.state, call.result, call.diff = "denied", _bounded(DENIED + step.reason), ""
+        else:
+            call.state, call.result = "failed" if step.failed else "done", _bounded(step.what)
+            call.diff = "" if step.failed else _without_names(step.diff) or call.diff
+            call.media = step.media
+        counts = self.timeline.tools[call.name]
+        counts["denied"] += call.state == "denied"
+        counts["failed"] += call.state == "failed"
+
+    def _charge(self, charge: Charge) -> None:
+        charge = charge if charge.role else replace(charge, role="executor")
+        self.timeline.spent.add(charge)
+        turn = self._turns.get(charge.agent)
+        if turn is not None and charge.role == "executor" and charge.usd is not None:
+            turn.usd = (turn.usd or Decimal(0)) + charge.usd
+
+    def _parameters(self, sent: Mapping[str, object]) -> None:
+        parameters = self.timeline.parameters
+        if sent not in parameters and len(parameters) < MOST_PARAMETERS:
+            parameters.append(sent)
+
+    def _remark(self, step: Remark) -> None:
+        if step.kind == "compacted":
+            details = dict(step.details)
+            self.timeline.compactions += 1
+            self.timeline.compacted += max(0, int(details["before"]) - int(details["after"]))
+        self.timeline.shown.append(step)
+
+
+def _words(judgement: AdviceOutcome | AdviceRated) -> Sequence[tuple[str, str]]:
+    advisor, outcome = ("advisor", judgement.advisor), ("outcome", judgement.outcome)
+    if isinstance(judgement, AdviceRated):
+        return advisor, ("by", str(judgement.by)), outcome
+    return advisor, ("of", judgement.of), outcome, ("reason", judgement.reason)
+
+
+def _call(asked: Asked) -> Call:
+    try:
+        arguments = as_object(json.loads(asked.arguments))
+    except (ValueError, RecursionError):
+        arguments = {"arguments": asked.arguments}
+    return Call(asked.name, arguments, _diff(arguments))
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= MOST_TEXT:
+        return text
+    return f"{text[:MOST_TEXT]}\n[... {len(text) - MOST_TEXT} characters more, in the log ...]"
+
+
+def _without_names(diff: str) -> str:
+    """A unified diff without its first two lines: the call says which file it is."""
+    lines = diff.rstrip("\n").split("\n")
+    return "\n".join(lines[2:] if lines[0].startswith("--- ") and len(lines) > 2 else lines)
+
+
+def _diff(arguments: Mapping[str, object]) -> str:
+    """The change that the arguments of a call ask for, where they do: of a file's text, not of the lines' numbers."""
+    edits = [as_object(edit) for edit in as_array(arguments.get("edits"))] or [arguments]
+    pairs = [(edit.get("old_string"), edit.get("new_string")) for edit in edits]
+    if isinstance(arguments.get("content"), str) and "file_path" in arguments:
+        pairs = [("", arguments["content"])]
+    shown: list[str] = []
+    for old, new in pairs:
+        if isinstance(old, str) and isinstance(new, str) and len(old) + len(new) < MOST_TEXT:
+            before, after = old.splitlines(), new.splitlines()
+            if len(before) * len(after) > 40_000:  # comparing takes time in proportion to this
+                shown += ["@@", *(f"-{line}" for line in before), *(f"+{line}" for line in after)]
+                continue
+            rows = difflib.unified_diff(before, after, n=3, lineterm="")
+            shown += [row for row in rows if not row.startswith(("---", "+++"))]
+    return "\n".join(shown)
