@@ -7,22 +7,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from sagent.lab.sessiondiff import Outcome
+from sagent.lib.dataclass import dataclass
 from sagent.lib.process import ProcessGroup
 
 PATIENCE = 600.0  # seconds
 SAID = 4_096  # bytes of its output that are looked at
-LINES = 20  # of them that are told
+LINES = 20  # of them that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a check came to in a directory: its exit code, None where it did not end or there was nowhere to run it;
+    `said` are its last lines, or why there is none."""
+
+    command: str
+    code: int | None
+    said: str = ""
+    directory: str = ""
 
 
 async def run_check(
     command: str, directory: Path, patience: float = PATIENCE, environment: Mapping[str, str] | None = None
-) -> Outcome:
+) -> CheckResult:
     """Run a shell command in a directory, with more in its `environment`; what it began ends with it, and with this
     process. One that does not end within `patience` seconds, and a directory that is not there, have no exit code."""
     where = str(directory)
     if not directory.is_dir():
-        return Outcome(command, None, f"{directory} is no longer there", where)
+        return CheckResult(command, None, f"{directory} is no longer there", where)
     group = ProcessGroup()
     with tempfile.TemporaryFile() as output:
         try:
@@ -36,7 +47,7 @@ async def run_check(
                 async with asyncio.timeout(patience):
                     await process.ended()
             except TimeoutError:
-                return Outcome(command, None, f"it did not end within {patience:g} s", where)
+                return CheckResult(command, None, f"it did not end within {patience:g} s", where)
             finally:
                 try:
                     await process.kill()
@@ -45,7 +56,7 @@ async def run_check(
                     process.close()
         finally:
             await group.aclose()
-        return Outcome(command, code, _end_of(output), where)
+        return CheckResult(command, code, _end_of(output), where)
 
 
 def _end_of(output: IO[bytes]) -> str:

@@ -1,4 +1,4 @@
-"""What trials with an advisor came to beside those without: figures, differences, and how sure they are."""
+"""What trials with an advisor came to against those without: figures, differences, and how sure they are."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ MEASURES: Mapping[str, Callable[[Trial], float | None]] = {
     "turns": lambda trial: float(trial.turns),
     "seconds": lambda trial: trial.seconds,
 }
-UNTOLD = "no difference can be told"
+UNCLEAR = "no clear difference"
 HOW = f"""\
 How: intervals at {LEVEL:.0%}, for these tasks and no others. Rates: Wilson's. Differences are of pairs, the same task
-and repeat without and with. Solved: Newcombe's interval, told where McNemar's exact test agrees. Cost, turns, seconds:
-Student's t, told from {PAIRS} pairs on, with few of them where flipped signs (p) agree. Each by itself: where nothing
-differs, one in twenty is told all the same."""
+and repeat without and with. Solved: Newcombe's interval, clear where McNemar's exact test agrees. Cost, turns, seconds:
+Student's t, clear from {PAIRS} pairs on, with few of them where flipped signs (p) agree. Each by itself: where nothing
+differs, one in twenty is called clear all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Comparison:
 
 
 def compare(trials: Sequence[Trial]) -> Comparison:
-    """Put the two arms beside each other; of trials of the same task and number the last counts."""
+    """Compare the two arms; of trials of the same task and number the last counts."""
     last = latest(trials)
     names = dict.fromkeys(task for task, _, _ in last)
     pairs = [
@@ -166,8 +166,8 @@ def _arms(found: Comparison) -> Table:
         title = "cost, USD" if name == "usd" else name
         difference = found.differences[name]
         unknown = name == "usd" and any(side.usd is None for side in found.sides.values())
-        told = "unknown" if unknown else _difference(difference, digits)
-        rows.append((title, columns[0][place], columns[1][place], told))
+        shown = "unknown" if unknown else _difference(difference, digits)
+        rows.append((title, columns[0][place], columns[1][place], shown))
     return Table(tuple(rows), ("", "without", "with", "difference"))
 
 
@@ -190,23 +190,23 @@ def _rate(side: Side) -> str:
 
 def _points(shares: Difference) -> str:
     if shares.interval is None or shares.p is None:
-        return f"{UNTOLD}: no pairs"
+        return f"{UNCLEAR}: no pairs"
     low, high = (100 * bound for bound in shares.interval)
-    told = "" if shares.is_told else f": {UNTOLD}"
+    unclear = "" if shares.is_clear else f": {UNCLEAR}"
     return (
         f"{100 * shares.mean:+.0f} points ({low:+.0f} to {high:+.0f}), {count(shares.pairs, 'pair')}, "
-        f"p = {shares.p:.2g}{told}"
+        f"p = {shares.p:.2g}{unclear}"
     )
 
 
 def _difference(difference: Difference, digits: int) -> str:
     pairs = count(difference.pairs, "pair")
     if difference.interval is None:
-        return f"{UNTOLD}: {pairs}"
+        return f"{UNCLEAR}: {pairs}"
     low, high = difference.interval
-    told = "" if difference.is_told else f": {UNTOLD}"
+    unclear = "" if difference.is_clear else f": {UNCLEAR}"
     p = "" if difference.p is None else f", p = {difference.p:.2g}"
-    return f"{difference.mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f}), {pairs}{p}{told}"
+    return f"{difference.mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f}), {pairs}{p}{unclear}"
 
 
 def _apart(found: Comparison) -> Iterator[str]:

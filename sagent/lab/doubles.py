@@ -12,7 +12,7 @@ from sagent.codec import encode_message
 from sagent.context.truncation import MOST_OUTPUT
 from sagent.engine.dispatch import INTERRUPTED
 from sagent.errors import ModelError, SagentError
-from sagent.lab.rebuild import Compared, Preparing, Rebuilder
+from sagent.lab.rebuild import Preparing, Rebuilder, RebuiltRequest
 from sagent.lab.recording import Answer, Prompt, Sent, Switched, Turn
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, canonical_bytes, json_dump, json_thaw, sha256_hex
@@ -28,7 +28,7 @@ _REFUSED = ("Invalid arguments for ", "The arguments of ")  # ... that was not m
 _SHOWN = "\nThe end of what it had shown:\n"
 _MOST_DIFF = 60  # lines
 _PATIENCE = 10_000  # rounds of the event loop
-_CAPPED = "output limits as they were sent: the cap or the listing behind them is not in the log"
+_CAPPED = "output limits as they were sent: the cap or the listing that they come from is not in the log"
 _SCHEMAS = (b'"json_schema"', b'"responseJsonSchema"', b'"json_object"')
 
 
@@ -38,8 +38,10 @@ class Ended(SagentError):
     kind = "ended"
 
 
-class Divergence(NamedTuple):
-    """A divergence: see sagent.lab.replay.Divergence."""
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where a replay and its recording part: `what` it is about, what the log has and what came instead, as lines of a
+    unified diff where there are both."""
 
     turn: int
     entry: str
@@ -55,9 +57,9 @@ class Diverged(SagentError):
 
     kind = "diverged"
 
-    def __init__(self, told: Divergence) -> None:
-        super().__init__(f"turn {told.turn}: {told.what}")
-        self.told = told
+    def __init__(self, divergence: Divergence) -> None:
+        super().__init__(f"turn {divergence.turn}: {divergence.what}")
+        self.divergence = divergence
 
 
 @dataclass(slots=True)
@@ -80,7 +82,8 @@ class _Expected(NamedTuple):
 
 
 class Player:
-    """Plays a stretch of turns: gives the loop what was recorded, and holds what it makes against the recording.
+    """Plays a run of turns that belong together: gives the loop what was recorded, and compares what it
+    makes with the recording.
 
     `base` is the conversation before it; when `resumed`, with what came in before its first turn. `interrupt` stops the
     run in progress.
@@ -153,8 +156,8 @@ class Player:
         if turn is None:
             raise Ended("the recording ends here")
         if turn.prompted and self.played > self._begun:
-            told = "the run had ended, and another prompt came"
-            raise Diverged(Divergence(turn.number, turn.entry, "the loop asks the model once more", told, "a request"))
+            ended = "the run had ended, and another prompt came"
+            raise Diverged(Divergence(turn.number, turn.entry, "the loop asks the model once more", ended, "a request"))
         self._expect(turn)
         self.check(request.messages)
         wanted = turn.reply.model if turn.reply is not None else ""
@@ -170,7 +173,7 @@ class Player:
         return turn
 
     def after(self) -> Sequence[Action]:
-        """What came in behind the turn that was played last, and is read before the next one of the same run."""
+        """What came in after the turn that was played last, and is read before the next one of the same run."""
         last, turn = self.last, self.next
         if last is None or turn is None or last.failed is not None:
             return ()
@@ -262,8 +265,8 @@ class Player:
         if wanted is not None:
             number, entry = wanted.turn or number, wanted.entry or entry
         what = wanted.what if wanted is not None else "a message that is not in the recording"
-        told = ("" if wanted is None else _shown(wanted.message), "" if came is None else _shown(came))
-        return Divergence(number, entry, what, _gist(told[0]), _gist(told[1]), _diff(*told))
+        expected, found = "" if wanted is None else _shown(wanted.message), "" if came is None else _shown(came)
+        return Divergence(number, entry, what, _gist(expected), _gist(found), _diff(expected, found))
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -286,16 +289,16 @@ class Player:
 
     def _check_witness(self, turn: Turn, sent: Sent, ours: RequestDigest) -> None:
         """What the log says of a body that is the one that was sent. Raises Diverged."""
-        told = {"model": sent.model, "size": sent.size, "parameters": json_thaw(sent.parameters)}
+        logged = {"model": sent.model, "size": sent.size, "parameters": json_thaw(sent.parameters)}
         came = {"model": ours.model, "size": ours.size, "parameters": json_thaw(ours.parameters)}
-        if told != came:
+        if logged != came:
             what = "what the log says of a request, whose body is the one that was sent"
-            diff = _diff(_pretty(told), _pretty(came))
+            diff = _diff(_pretty(logged), _pretty(came))
             raise Diverged(
-                Divergence(turn.number, sent.entry, what, _gist(json_dump(told)), _gist(json_dump(came)), diff)
+                Divergence(turn.number, sent.entry, what, _gist(json_dump(logged)), _gist(json_dump(came)), diff)
             )
 
-    def _excused(self, sent: Sent, found: Compared) -> str:
+    def _excused(self, sent: Sent, found: RebuiltRequest) -> str:
         """Why a request that is not the same proves nothing, or ""."""
         recorded = canonical_bytes(sent.parameters)
         if found.outcome == "parameters":
@@ -307,26 +310,24 @@ class Player:
             return f"requests of the right size, but the log has sorted the keys of the schema of {named}"
         unknown = not self._rebuilder.knows_options and self._rebuilder.may_be_advised(sent.model)
         if found.outcome == "size" and unknown:
-            return "requests that may have told the provider of an advisor, which the log does not name"
+            return "requests that may have named an advisor to the provider, which the log does not"
         return ""
 
-    def _other_request(self, turn: Turn, sent: Sent, found: Compared) -> Divergence:
+    def _other_request(self, turn: Turn, sent: Sent, found: RebuiltRequest) -> Divergence:
         ours = found.ours
         if found.outcome == "parameters":
             diff = _diff(_pretty(json_thaw(sent.parameters)), _pretty(json_thaw(ours.parameters)))
             return Divergence(
                 turn.number, sent.entry, "the parameters of the request", *_both(sent.parameters, ours), diff
             )
-        told = tuple(
-            f"{size} bytes, sha256 {sha256}" for size, sha256 in ((sent.size, sent.sha256), (ours.size, ours.sha256))
-        )
+        recorded, came = (f"{each.size} bytes, sha256 {each.sha256}" for each in (sent, ours))
         count, agreed = self._proven
         new = [f"{each.what} of turn {each.turn} (entry {each.entry[:12]})" for each in self._expected[count:]]
         where = ", or ".join(new if agreed else ["the system prompt", "the tools", *new])
         before = f"The request of turn {agreed} agrees, and so do the parameters" if agreed else "The parameters agree"
         hint = f"{before}: what differs is in {where}."
         what = "the request's body: what the log has is not what was sent, or this version writes it otherwise"
-        return Divergence(turn.number, sent.entry, what, told[0], told[1], hint=hint)
+        return Divergence(turn.number, sent.entry, what, recorded, came, hint=hint)
 
 
 def is_long(turn: Turn) -> bool:
@@ -431,7 +432,7 @@ class RecordedTool:
         if answer is None or (was_stopped and answer.result.is_error and text.startswith(INTERRUPTED)):
             if shown := text.partition(_SHOWN)[2]:
                 run.progress(shown)
-            for _ in range(_PATIENCE):  # those beside it had ended before
+            for _ in range(_PATIENCE):  # the others of its turn had ended before
                 await asyncio.sleep(0)
                 if not self.player.waits:
                     break
@@ -459,7 +460,7 @@ class RecordedPolicy:
         return Allow()
 
     async def after_turn(self, turn: Judged) -> Sequence[Action]:
-        """What happened behind it."""
+        """What happened after it."""
         del turn
         return self.player.after()
 

@@ -169,7 +169,7 @@ class Notebook:
         return [path for path in home.iterdir() if path.is_dir()] if home.is_dir() else []
 
     def _check(self, setup: Mapping[str, object]) -> None:
-        told = as_object(json_load(json_dump(setup)))
+        given = as_object(json_load(json_dump(setup)))
         if not self._setup.exists():
             partial = self._setup.with_suffix(".partial")
             partial.write_bytes(wire_bytes(setup) + b"\n")
@@ -182,7 +182,7 @@ class Notebook:
             raise UsageError(
                 f"{self._setup} cannot be read: {error}. Name another directory with {self._flag}."
             ) from error
-        if differing := _differing(known, told):
+        if differing := _differing(known, given):
             name, before, now = differing[0], *map(json_dump, differing[1:])
             raise UsageError(
                 f"{self._flag} {self._directory}: its runs were made with {name} = {before}, not {now}: what is to be "
@@ -217,11 +217,11 @@ def _slug(name: str, most: int) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:most]
 
 
-def _differing(known: Mapping[str, object], told: Mapping[str, object]) -> tuple[str, object, object] | None:
+def _differing(known: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, object, object] | None:
     """The first member that differs: the way to it, what it was and what it is; None where all are alike."""
-    for name in {**known, **told}:
-        before, now = known.get(name), told.get(name)
-        if before != now:
-            inner = _differing(before, now) if isinstance(before, JsonObject) and isinstance(now, JsonObject) else None
-            return (name, before, now) if inner is None else (f"{name}.{inner[0]}", *inner[1:])
+    for name in {**known, **now}:
+        one, other = known.get(name), now.get(name)
+        if one != other:
+            inner = _differing(one, other) if isinstance(one, JsonObject) and isinstance(other, JsonObject) else None
+            return (name, one, other) if inner is None else (f"{name}.{inner[0]}", *inner[1:])
     return None

@@ -70,7 +70,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """What a sweep is to do. `near` is where checks find what lies beside their tasks; USD are of all runs together,
+    """What a sweep is to do. `near` is where checks find the files of their tasks; USD are of all runs together,
     and of one. What was asked in `sessions` (paths or ids) is asked again, and `session_check` decides."""
 
     tasks: tuple[Task, ...]
@@ -162,10 +162,10 @@ class _Reader:
         if not found or len(set(found)) < len(found):
             raise self._wrong(("sessions",), "sessions is to name sessions, each of them once")
         if not isinstance(check, str) or not check.strip():
-            told = "session_check is missing: a command that exits with 0 in the directory where the work is done"
-            raise self._wrong(("session_check" if "session_check" in data else "sessions",), told)
-        beside = (self._place.path(name) for name in found)
-        return tuple(str(path) if is_session(path) else name for name, path in zip(found, beside, strict=True))
+            missing = "session_check is missing: a command that exits with 0 in the directory where the work is done"
+            raise self._wrong(("session_check" if "session_check" in data else "sessions",), missing)
+        paths = (self._place.path(name) for name in found)
+        return tuple(str(path) if is_session(path) else name for name, path in zip(found, paths, strict=True))
 
     # -- the grid ------------------------------------------------------------------------------------------------------
 
@@ -349,9 +349,9 @@ def _read_team(value: object, place: PathBase) -> TeamFile | None:
 
 
 def _name(point: Point, axes: Mapping[str, Sequence[object]]) -> str:
-    """What tells a cell from the others: the values of the axes that have several."""
-    told = [key for key in point if len(axes[key]) > 1] or list(point)
-    return " ".join(f"{key}={_label(point[key], axes[key])}" for key in told) or "settings"
+    """What distinguishes a cell from the others: the values of the axes that have several."""
+    several = [key for key in point if len(axes[key]) > 1] or list(point)
+    return " ".join(f"{key}={_label(point[key], axes[key])}" for key in several) or "settings"
 
 
 def _label(value: object, values: Sequence[object]) -> str:

@@ -87,12 +87,12 @@ def adapters(rows: Mapping[str, Row] | None = None) -> Find:
 
 
 Outcome: TypeAlias = Literal["same", "parameters", "size", "bytes"]
-"""What a request that was built again is beside the recorded one: the same, or what differs first."""
+"""How a rebuilt request compares with the recorded one: the same, or what differs first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """A request built again beside the recorded one. `ours` is what it would be now."""
+class RebuiltRequest:
+    """A rebuilt request compared with the recorded one. `ours` is what it would be now."""
 
     outcome: Outcome
     ours: RequestDigest
@@ -129,7 +129,7 @@ class Rebuilder:
         self.unordered = tuple(tool.name for tool in prompt.tools if tool.name not in self.ordered)
 
     def may_be_advised(self, model: str) -> bool:
-        """Whether its provider may have been told to ask an advisor by itself, with a tool that no entry names."""
+        """Whether its provider may have been asked to consult an advisor by itself, with a tool that no entry names."""
         return self._advised and model.startswith("claude")
 
     def schema(self, name: str) -> JsonObject:
@@ -155,37 +155,37 @@ class Rebuilder:
         """The request as it goes to the adapter, by what is known so far."""
         return self._made(request, self._guess, request.max_output)
 
-    def compare(self, model: Preparing, request: Request, sent: Sent) -> Compared:
+    def compare(self, model: Preparing, request: Request, sent: Sent) -> RebuiltRequest:
         """Build it and compare. What fits is kept for the next one."""
         wanted = canonical_bytes(sent.parameters)
-        nearest: Compared | None = None
+        nearest: RebuiltRequest | None = None
         for limit in dict.fromkeys((request.max_output, output_limit(sent.parameters))):
             taken = limit != request.max_output
             for guess in self._guesses(request):
                 ours = model.prepare(self._made(request, guess, limit)).witness
                 if ours.sha256 == sent.sha256:
                     self._keep(guess)
-                    return Compared("same", ours, taken)
+                    return RebuiltRequest("same", ours, taken)
                 if canonical_bytes(ours.parameters) != wanted:
-                    nearest = nearest or Compared("parameters", ours, taken)
+                    nearest = nearest or RebuiltRequest("parameters", ours, taken)
                     continue
                 if (found := self._among_orders(model, request, sent, guess, limit)) is not None:
                     return replace(found, limit_taken=taken)
                 how: Outcome = "size" if ours.size != sent.size else "bytes"
                 if nearest is None or nearest.outcome == "parameters":
-                    nearest = Compared(how, ours, taken)
-        return nearest or Compared("parameters", RequestDigest("", 0, model.id))
+                    nearest = RebuiltRequest(how, ours, taken)
+        return nearest or RebuiltRequest("parameters", RequestDigest("", 0, model.id))
 
     def _among_orders(
         self, model: Preparing, request: Request, sent: Sent, guess: _Guess, limit: int | None
-    ) -> Compared | None:
+    ) -> RebuiltRequest | None:
         """With the tools' schemas written as they may have been."""
         for order in range(len(self._orders)):
             made = replace(guess, order=order)
             ours = model.prepare(self._made(request, made, limit)).witness
             if ours.sha256 == sent.sha256:
                 self._keep(made)
-                return Compared("same", ours)
+                return RebuiltRequest("same", ours)
         return None
 
     def _guesses(self, request: Request) -> Iterator[_Guess]:
@@ -237,7 +237,7 @@ class Rebuilder:
 
 
 def output_limit(parameters: Mapping[str, object]) -> int | None:
-    """The output limit that a request's parameters tell."""
+    """The output limit that a request's parameters have."""
     inner = as_object(parameters.get("generationConfig"))
     found = (as_int(place.get(name)) for place in (parameters, inner) for name in _LIMITS)
     return next((limit for limit in found if limit), None)
@@ -260,7 +260,7 @@ def _orders(prompt: Prompt) -> Iterator[tuple[ToolSpec, ...]]:
 
 @cache
 def _schemas() -> Mapping[tuple[str, bytes], JsonObject]:
-    """The schemas of our own tools, as they go out beside a tool for jobs and without it."""
+    """The schemas of our own tools, as they go out with a tool for jobs and without it."""
     from sagent.advisor.tool import AdvisorTool
     from sagent.tools.ask import AskUser
 

@@ -1,19 +1,22 @@
 """A log as a list of turns: what came in, what was sent, what was answered. What a replay and a comparison go by."""
 
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from sagent.codec import Fetch
-from sagent.errors import SessionCorrupt
+from sagent.config import Settings
+from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, json_freeze
 from sagent.messages import Message, ToolResult
 from sagent.model import ToolSpec
 from sagent.session import contents
-from sagent.session.bundle import SESSION
+from sagent.session.bundle import SESSION, is_bundle, open_bundle, unpacked
 from sagent.session.contents import (
     ChargeEntry,
     ConsultationEntry,
@@ -31,6 +34,7 @@ from sagent.session.contents import (
 )
 from sagent.session.entries import Entry
 from sagent.session.folds import origin
+from sagent.session.store import find, is_session, latest
 from sagent.usage import Charge
 
 
@@ -197,7 +201,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One agent's log. `origin` is its first entry; `counts` of what stood beside its conversation, by
+    """One agent's log. `origin` is its first entry; `counts` of what stood outside its conversation, by
     kind: "job", "advice", "spawned". `pending` came in after the last
     turn."""
 
@@ -378,3 +382,43 @@ def name_of(session: Path, opened: Opened) -> str:
 def models_of(recording: Recording) -> Iterator[str]:
     """Every model that answered, as "provider/id", in order, each once."""
     yield from dict.fromkeys(turn.reply.model for turn in recording.turns if turn.reply and turn.reply.model)
+
+
+# -- where recorded sessions are ---------------------------------------------------------------------------------------
+
+
+def locate(settings: Settings, name: str | None) -> Path:
+    """What a name means; the last session of the directory where there is none. Raises UsageError."""
+    if not name:
+        return latest(settings.state_dir, settings.cwd)
+    path = Path(name).expanduser()
+    path = path.parent if path.name == "root.jsonl" else path
+    if path.is_dir() and (is_session(path) or unpacked(path)):
+        return path.absolute()
+    if path.is_file():
+        if is_bundle(path):
+            return path.absolute()
+        raise UsageError(f"{name} is neither a session's directory nor a bundle that sagent has exported.")
+    return find(settings.state_dir, name, settings.cwd)
+
+
+@contextmanager
+def session_at(path: Path) -> Generator[Path]:
+    """The directory of a session, which a bundle holds; of a packed one a copy, gone in the end. Raises UsageError."""
+    if path.is_dir():
+        yield path / SESSION.rstrip("/") if unpacked(path) else path
+        return
+    with tempfile.TemporaryDirectory(prefix="sagent-bundle-") as directory:
+        home = Path(directory)
+        for name, place in open_bundle(path)[0].items():
+            parts = PurePosixPath(name).parts
+            if not name.startswith(SESSION) or ".." in parts:
+                continue
+            target = home.joinpath(*parts)
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with target.open("wb") as file:
+                for piece in place.pieces():
+                    file.write(piece)
+        if not is_session(home / SESSION):
+            raise UsageError(f"{path} holds no session.")
+        yield home / SESSION

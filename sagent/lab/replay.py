@@ -15,9 +15,8 @@ from sagent.codec import VERSION, Fetch
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
-from sagent.lab.doubles import Diverged, Ended, Player, RecordedPolicy, Score, is_long
+from sagent.lab.doubles import Diverged, Divergence, Ended, Player, RecordedPolicy, Score, is_long
 from sagent.lab.rebuild import Find, Preparing, Rebuilder, adapters
-from sagent.lab.recorded import session_at
 from sagent.lab.recording import (
     Came,
     Compacted,
@@ -29,9 +28,10 @@ from sagent.lab.recording import (
     Turn,
     name_of,
     read_recording,
+    session_at,
 )
 from sagent.lab.rerun import Conditions, Rerun, rerun
-from sagent.lab.side_calls import SideCalls, check_asides
+from sagent.lab.side_calls import SideCalls, check_side_calls
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject
 from sagent.messages import Message
@@ -57,20 +57,6 @@ REDACTED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Divergence:
-    """Where a replay and its recording part: `what` it is about, what the log has and what came instead, as lines of a
-    unified diff where there are both."""
-
-    turn: int
-    entry: str
-    what: str
-    expected: str
-    came: str
-    diff: tuple[str, ...] = ()
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Replayed:
     """One agent's replay. `requests` are those whose bytes are the recorded ones, of `recorded` requests; `unchecked`
     says what could not be compared byte for byte, and why, and `taken` what came from the log without being run again,
@@ -82,7 +68,7 @@ class Replayed:
     requests: int = 0
     messages: int = 0
     results: int = 0
-    asides: SideCalls = SideCalls()
+    side_calls: SideCalls = SideCalls()
     unchecked: Mapping[str, int] = field(default_factory=dict[str, int])
     taken: Mapping[str, int] = field(default_factory=dict[str, int])
     divergence: Divergence | None = None
@@ -124,8 +110,8 @@ async def replay(
     """
     proof = verify(path)
     if proof.problems or proof.redacted:
-        name, told = proof.session or path.name, proof.problems
-        return Replay(name, str(path), "", problems=told or (REDACTED.format(count=proof.redacted),))
+        problems = proof.problems or (REDACTED.format(count=proof.redacted),)
+        return Replay(proof.session or path.name, str(path), "", problems=problems)
     with session_at(path) as session:
         return replace(await _replay(session, agent, find or adapters(rows)), path=str(path))
 
@@ -166,20 +152,20 @@ async def replay_log(
     score.taken.update({_TAKEN[kind]: count for kind, count in recording.counts.items() if kind in _TAKEN})
     names = tuple(name for name in dict.fromkeys((own, *sessions)) if name)
     parts = _Parts(recording, entries, fetch, find, names, score)
-    divergence = None
+    divergence: Divergence | None = None
     try:
         for stretch in _stretches(recording):
             await parts.play(stretch)
-    except Diverged as parted:
-        divergence = Divergence(*parted.told)
+    except Diverged as diverged:
+        divergence = diverged.divergence
     sent = sum(turn.sent is not None for turn in recording.turns)
-    asides = check_asides(agent, entries, fetch, find, names)
-    if asides.recorded > asides.same:
+    side_calls = check_side_calls(agent, entries, fetch, find, names)
+    if side_calls.recorded > side_calls.same:
         score.unchecked["requests of advisors and compactors that could not be built as they were sent"] = (
-            asides.recorded - asides.same
+            side_calls.recorded - side_calls.same
         )
     counts = (len(recording.turns), sent, score.requests, score.messages, score.results)
-    return Replayed(agent, *counts, asides, dict(score.unchecked), dict(score.taken), divergence)
+    return Replayed(agent, *counts, side_calls, dict(score.unchecked), dict(score.taken), divergence)
 
 
 _TAKEN = {
@@ -218,7 +204,7 @@ def _resumes(turn: Turn) -> bool:
 
 
 def _is_cut(turn: Turn) -> bool:
-    """Whether the loop cannot go on behind a turn as it did: its process ended, or a result does not pass a second
+    """Whether the loop cannot go on after a turn as it did: its process ended, or a result does not pass a second
     time."""
     return bool(turn.open_calls) or is_long(turn) or (turn.sent is not None and turn.reply is None)
 

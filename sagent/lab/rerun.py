@@ -10,10 +10,9 @@ from sagent.app.assembly import open_agent
 from sagent.config import Settings
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Failure, Result
-from sagent.lab.check import run_check
+from sagent.lab.check import CheckResult, run_check
 from sagent.lab.rebuild import Preparing, Rebuilder, adapters
 from sagent.lab.recording import Inherited, Prompt, Recording, name_of, read_recording
-from sagent.lab.sessiondiff import Outcome
 from sagent.lab.workcopy import Scratch, scratch_of
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, canonical_bytes
@@ -60,7 +59,7 @@ class Rerun:
     missing: int = 0
     directory: str = ""
     how: str = ""
-    outcome: Outcome | None = None
+    outcome: CheckResult | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -71,7 +70,7 @@ class Asked:
     session: str
     head: str
     cwd: Path
-    commit: str  # "" where there is none, or there were changes beside it
+    commit: str  # "" where there is none, or there were changes that it does not have
     prompt: Prompt
     effort: Effort | None
     spoken: tuple[Message, ...]
@@ -87,7 +86,7 @@ async def rerun(
     begun: Callable[[Agent], None] = lambda agent: None,
 ) -> Rerun:
     """Ask what a person asked in a session of the model that the settings name, prompt by prompt, until one fails. What
-    the recording does not tell (limits, permissions, prices) is as the settings say. `begun` is told of the agent.
+    the recording does not have (limits, permissions, prices) is as the settings say. `begun` is called with the agent.
 
     Raises UsageError, SessionCorrupt and OSError; what goes wrong in a run is in its result.
     """
@@ -106,14 +105,14 @@ async def rerun(
         return Rerun(asked.session, made, result, answers.answered, answers.missing, directory, how, outcome, notes)
 
 
-async def _checked(command: str, scratch: Scratch | None) -> Outcome:
+async def _checked(command: str, scratch: Scratch | None) -> CheckResult:
     if scratch is None:
-        return Outcome(command, None, "its tools were answered from the recording: there is no directory to look at")
+        return CheckResult(command, None, "its tools were answered from the recording: there is no directory to check")
     return await run_check(command, scratch.directory)
 
 
 def read_asked(session: Path, settings: Settings) -> Asked:
-    """What there is to ask again. Raises UsageError for a session in which nobody asked anything."""
+    """What there is to ask again. Raises UsageError for a session in which nothing was asked."""
     fetch = BlobDirectory(session / "blobs").get
     calls: list[tuple[ToolCall, ToolResult]] = []
     logs: dict[str, tuple[Recording, Environment]] = {}
@@ -244,7 +243,7 @@ def _moved_message(message: Message, origin: Path, scratch: Scratch) -> Message:
 
 
 class _Fenced(PermissionPolicy):
-    """The settings' policy, and besides: nothing in the directory that was copied is touched."""
+    """The settings' policy, and in addition: nothing in the directory that was copied is touched."""
 
     def __init__(self, settings: Settings, origin: Path) -> None:
         rules = Rules.parse(settings.allow, settings.deny)

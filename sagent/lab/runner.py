@@ -50,7 +50,7 @@ ALIKE = (
     "max_response_tokens", "max_request_tokens", "system", "append_system", "tools", "max_turns",
     "max_tool_call_rounds", "permission_mode", "allow", "deny",
 )  # fmt: skip
-"""Settings that all runs of a comparison share, beside models and budget."""
+"""Settings that all runs of a comparison share, other than models and budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,8 @@ def _models_of(team: TeamFile | None) -> Iterator[str]:
 
 def _digest(team: TeamFile) -> str:
     """Changes whenever the team does."""
-    told = repr((replace(team, unadvised=frozenset()), sorted(team.unadvised)))
-    return sha256_hex(told.encode())[:16]
+    text = repr((replace(team, unadvised=frozenset()), sorted(team.unadvised)))
+    return sha256_hex(text.encode())[:16]
 
 
 def plain(value: object) -> object:
@@ -152,13 +152,13 @@ def strict(settings: Settings) -> Settings:
 
 
 class Experiment:
-    """Carries the runs of a plan out that its notes do not have yet, each within the budget of its arm. `tell` hears of
-    each that has ended."""
+    """Carries the runs of a plan out that its notes do not have yet, each within the budget of its arm. `report` is
+    called with each that has ended."""
 
     def __init__(
-        self, plan: Plan, budgets: Mapping[Arm, Decimal | None], notes: Notes, tell: Callable[[Trial], None]
+        self, plan: Plan, budgets: Mapping[Arm, Decimal | None], notes: Notes, report: Callable[[Trial], None]
     ) -> None:
-        self._plan, self._budgets, self._notes, self._tell = plan, budgets, notes, tell
+        self._plan, self._budgets, self._notes, self._report = plan, budgets, notes, report
         self._worst = max((budget or Decimal(0) for budget in budgets.values()), default=Decimal(0))
         self._held = Decimal(0)  # what the runs in progress may cost
         self._room = asyncio.Condition()
@@ -233,7 +233,7 @@ class Experiment:
 
     def _keep(self, trial: Trial) -> None:
         self._notes.keep(trial)
-        self._tell(trial)
+        self._report(trial)
 
     async def _afford(self, budget: Decimal | None) -> bool:
         """Hold the budget of a run; wait where runs in progress may leave enough of the total."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import groupby, zip_longest
 from pathlib import Path
 
+from sagent.lab.check import CheckResult
 from sagent.lab.recording import Recording, Turn, models_of, name_of, read_recording
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed, canonical_bytes
@@ -20,17 +21,6 @@ from sagent.session.store import log_files
 from sagent.usage import Sum, Totals
 
 BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a check came to in a session's directory: its exit code, None where it did not end or there was nowhere to
-    run it; `said` are its last lines, or why there is none."""
-
-    command: str
-    code: int | None
-    said: str = ""
-    directory: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +42,7 @@ class Side:
     denials: int
     seconds: float
     final: str
-    outcome: Outcome | None = None
+    outcome: CheckResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +71,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class SessionDiff:
     """Both sessions and their turns. `notes` say what the figures do not."""
 
     left: Side
@@ -94,13 +84,13 @@ class Beside:
         """Whether every turn of one is, in request, calls and reply, a turn of the other."""
         return all(row.same_request is not False and row.same_calls and row.same_reply for row in self.rows)
 
-    def checked(self, left: Outcome, right: Outcome, *notes: str) -> "Beside":
+    def checked(self, left: CheckResult, right: CheckResult, *notes: str) -> "SessionDiff":
         """With what a check said of each."""
         sides = replace(self.left, outcome=left), replace(self.right, outcome=right)
         return replace(self, left=sides[0], right=sides[1], notes=(*self.notes, *notes))
 
 
-def put_beside(left: Path, right: Path) -> Beside:
+def diff_sessions(left: Path, right: Path) -> SessionDiff:
     """Two sessions, by their directories. Raises SessionCorrupt and OSError."""
     one, other = _read(left), _read(right)
     rows = [
@@ -113,7 +103,7 @@ def put_beside(left: Path, right: Path) -> Beside:
     strangers = [agent for agent in (*one.logs, *other.logs) if (agent in one.logs) != (agent in other.logs)]
     if strangers:
         notes.append(f"Only one of them has {', '.join(dict.fromkeys(strangers))}.")
-    return Beside(one.side, other.side, tuple(rows), tuple(notes))
+    return SessionDiff(one.side, other.side, tuple(rows), tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +159,7 @@ def _seconds(turn: Turn) -> float:
 
 
 def _rows(agent: str, left: Recording | None, right: Recording | None) -> Iterator[Row]:
-    """Prompts that are the same stand beside each other, and their turns one by one."""
+    """Prompts that are the same are paired, and their turns one by one."""
     one, other = _runs(left), _runs(right)
     prompts = [[prompt for prompt, _ in runs] for runs in (one, other)]
     matcher = difflib.SequenceMatcher(None, prompts[0], prompts[1], autojunk=False)
@@ -231,14 +221,14 @@ def _text(turn: Turn) -> str:
 # -- as JSON and as text -----------------------------------------------------------------------------------------------
 
 
-def as_json(beside: Beside) -> dict[str, Thawed]:
+def as_json(diff: SessionDiff) -> dict[str, Thawed]:
     """Plain keys that stay. USD are strings of decimals; a cost with `unpriced` above 0 is a minimum."""
     return {
-        "same": beside.is_same,
-        "a": _side_json(beside.left),
-        "b": _side_json(beside.right),
-        "turns": [_row_json(row) for row in beside.rows],
-        "notes": list(beside.notes),
+        "same": diff.is_same,
+        "a": _side_json(diff.left),
+        "b": _side_json(diff.right),
+        "turns": [_row_json(row) for row in diff.rows],
+        "notes": list(diff.notes),
     }
 
 
@@ -264,8 +254,8 @@ def _side_json(side: Side) -> dict[str, Thawed]:
         "outcome": None,
     }
     if outcome is not None:
-        told: dict[str, Thawed] = {"command": outcome.command, "exit_code": outcome.code, "said": outcome.said}
-        shown["outcome"] = {**told, "directory": outcome.directory}
+        check: dict[str, Thawed] = {"command": outcome.command, "exit_code": outcome.code, "said": outcome.said}
+        shown["outcome"] = {**check, "directory": outcome.directory}
     return shown
 
 
@@ -300,9 +290,9 @@ def _move_json(move: Move | None) -> Thawed:
     }
 
 
-def figures(beside: Beside) -> Iterator[tuple[str, str, str]]:
+def figures(diff: SessionDiff) -> Iterator[tuple[str, str, str]]:
     """What both came to: a name, and a text for each."""
-    one, other = beside.left, beside.right
+    one, other = diff.left, diff.right
     yield "session", one.session, other.session
     yield "models", ", ".join(one.models), ", ".join(other.models)
     yield "commit", _commit(one), _commit(other)
@@ -334,15 +324,15 @@ def _commit(side: Side) -> str:
     return f"{side.commit[:12]}{' and changes' if side.dirty else ''}" if side.commit else "unknown"
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(outcome: CheckResult) -> str:
     """An outcome in a few words."""
     return f"not known: {outcome.said}" if outcome.code is None else f"exit {outcome.code}"
 
 
 def marks(row: Row) -> tuple[str, str, str]:
     """Request, calls and reply: same, different, or not known."""
-    told = {True: "same", False: "different", None: "-"}
-    return told[row.same_request], told[row.same_calls], told[row.same_reply]
+    words = {True: "same", False: "different", None: "-"}
+    return words[row.same_request], words[row.same_calls], words[row.same_reply]
 
 
 def move_text(move: Move | None) -> str:
@@ -353,19 +343,19 @@ def move_text(move: Move | None) -> str:
     return f"{move.turn}: {move.failed or move.stop or 'nothing said'}{calls}"
 
 
-def show(beside: Beside) -> Iterator[str | Table]:
+def show(diff: SessionDiff) -> Iterator[str | Table]:
     """Both for a person, the turns under the prompt that they answer."""
-    yield Table(tuple(figures(beside)), ("", "A", "B"))
-    for (agent, prompt), rows in groupby(beside.rows, lambda row: (row.agent, row.prompt)):
+    yield Table(tuple(figures(diff)), ("", "A", "B"))
+    for (agent, prompt), rows in groupby(diff.rows, lambda row: (row.agent, row.prompt)):
         yield ""
         yield f"{agent} > {one_line(prompt, 100)}"
         turns = tuple((*marks(row), move_text(row.left), move_text(row.right)) for row in rows)
         yield Table(turns, ("request", "calls", "reply", "A", "B"))
-    for side, name in ((beside.left, "A"), (beside.right, "B")):
+    for side, name in ((diff.left, "A"), (diff.right, "B")):
         if side.outcome is not None and side.outcome.said:
             yield ""
             yield f"{name} in {side.outcome.directory or 'no directory'}, `{side.outcome.command}`:"
             yield from (f"  {line}" for line in side.outcome.said.splitlines())
     yield ""
-    yield "every request, call and reply is the same" if beside.is_same else "they differ"
-    yield from (f"note: {note}" for note in beside.notes)
+    yield "every request, call and reply is the same" if diff.is_same else "they differ"
+    yield from (f"note: {note}" for note in diff.notes)

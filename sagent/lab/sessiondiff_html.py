@@ -3,23 +3,23 @@
 import html
 from collections.abc import Iterator
 
-from sagent.lab.sessiondiff import Beside, Row, Side, figures, marks, move_text
+from sagent.lab.sessiondiff import Row, SessionDiff, Side, figures, marks, move_text
 from sagent.lib.json import valid_text
 from sagent.transcript.export_html import UNSAFE, part_of_page, source_of
 
-OWN = """.beside th:first-child { white-space: nowrap; overflow-wrap: normal; }
+OWN = """.sides th:first-child { white-space: nowrap; overflow-wrap: normal; }
 .moves td, .moves th { text-align: left; }
 """
-"""What two columns need beside the look of a session's page."""
+"""What two columns need in addition to the look of a session's page."""
 MOST = 4_000  # characters of a text
 
 
-def write_beside(beside: Beside) -> bytes:
+def write_diff(diff: SessionDiff) -> bytes:
     """The page, in UTF-8. It has no script; its policy lets nothing load but its own style."""
     style = part_of_page("css") + OWN
     policy = f"default-src 'none'; style-src '{source_of(style)}'; base-uri 'none'; form-action 'none'"
-    title = f"{_text(beside.left.session)} beside {_text(beside.right.session)}"
-    parts = (*_figures(beside), *_turns(beside), *_answers(beside))
+    title = f"{_text(diff.left.session)} and {_text(diff.right.session)}"
+    parts = (*_figures(diff), *_turns(diff), *_answers(diff))
     page = "".join(
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
@@ -28,7 +28,7 @@ def write_beside(beside: Beside) -> bytes:
             '<meta name="referrer" content="no-referrer">\n',
             f"<title>{title} · sagent</title>\n<style>{style}</style>\n</head>\n<body>\n",
             '<a class="skip" href="#turns">Skip to the turns</a>\n',
-            f"<header>\n<h1>{title}</h1>\n{_head(beside)}</header>\n<main>\n",
+            f"<header>\n<h1>{title}</h1>\n{_head(diff)}</header>\n<main>\n",
             *parts,
             "</main>\n<footer><p>Written by sagent from the sessions' own logs.</p></footer>\n</body>\n</html>\n",
         )
@@ -42,25 +42,25 @@ def _text(text: str) -> str:
     return html.escape(valid_text(cut).translate(UNSAFE))
 
 
-def _head(beside: Beside) -> str:
-    told = "Every request, call and reply is the same." if beside.is_same else "They differ."
-    notes = "".join(f'<p class="note">{_text(note)}</p>\n' for note in beside.notes)
-    return f"<p>{told}</p>\n{notes}"
+def _head(diff: SessionDiff) -> str:
+    verdict = "Every request, call and reply is the same." if diff.is_same else "They differ."
+    notes = "".join(f'<p class="note">{_text(note)}</p>\n' for note in diff.notes)
+    return f"<p>{verdict}</p>\n{notes}"
 
 
-def _figures(beside: Beside) -> Iterator[str]:
+def _figures(diff: SessionDiff) -> Iterator[str]:
     yield '<section aria-labelledby="figures">\n<h2 id="figures">Figures</h2>\n'
-    yield '<div class="wide" tabindex="0" role="region" aria-label="Figures"><table class="beside"><thead><tr>'
+    yield '<div class="wide" tabindex="0" role="region" aria-label="Figures"><table class="sides"><thead><tr>'
     yield '<th scope="col">what</th><th scope="col">A</th><th scope="col">B</th></tr></thead><tbody>\n'
-    for name, mine, theirs in figures(beside):
+    for name, mine, theirs in figures(diff):
         yield f'<tr><th scope="row">{_text(name)}</th><td>{_text(mine)}</td><td>{_text(theirs)}</td></tr>\n'
     yield "</tbody></table></div>\n</section>\n"
 
 
-def _turns(beside: Beside) -> Iterator[str]:
+def _turns(diff: SessionDiff) -> Iterator[str]:
     yield '<section aria-labelledby="turns">\n<h2 id="turns" tabindex="-1">Turns</h2>\n'
     group: tuple[str, str] | None = None
-    for row in beside.rows:
+    for row in diff.rows:
         if (row.agent, row.prompt) != group:
             yield "</tbody></table></div>\n" if group is not None else ""
             group = (row.agent, row.prompt)
@@ -83,9 +83,9 @@ def _mark(mark: str) -> str:
     return f'<td class="bad">{mark}</td>' if mark == "different" else f"<td>{mark}</td>"
 
 
-def _answers(beside: Beside) -> Iterator[str]:
+def _answers(diff: SessionDiff) -> Iterator[str]:
     yield '<section aria-labelledby="answers">\n<h2 id="answers">Answers and outcomes</h2>\n'
-    for name, side in (("A", beside.left), ("B", beside.right)):
+    for name, side in (("A", diff.left), ("B", diff.right)):
         yield from _answer(name, side)
     yield "</section>\n"
 

@@ -1,4 +1,4 @@
-"""Requests beside the conversation, of advisors and compactors, built again from what the log keeps of them."""
+"""Requests outside the conversation, of advisors and compactors, built again from what the log keeps of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
@@ -31,14 +31,14 @@ _ANSWERS = ("answered", "cut")  # what an advisor is reminded of the next time
 
 @dataclass(slots=True)
 class _Talk:
-    """What an advisor was told and has answered since it was last told everything."""
+    """What an advisor was sent and has answered since it was last sent everything."""
 
     epoch: int = 0
     messages: list[Message] = field(default_factory=list[Message])
 
 
 @dataclass(slots=True)
-class _Aside:
+class _SideCall:
     """One request; `provider` is who was paid for it."""
 
     place: int
@@ -55,9 +55,10 @@ class SideCalls:
     same: int = 0
 
 
-def check_asides(agent: str, entries: Sequence[Entry], fetch: Fetch, find: Find, sessions: Sequence[str]) -> SideCalls:
-    """Build them again. One that is not the same proves nothing: what a person told the compactor, for one, is in no
-    log."""
+def check_side_calls(
+    agent: str, entries: Sequence[Entry], fetch: Fetch, find: Find, sessions: Sequence[str]
+) -> SideCalls:
+    """Build them again. One that is not the same proves nothing: what a person asked the compactor for is in no log."""
     reader = _Reader(agent, entries, fetch, find, sessions)
     for place, entry in enumerate(entries):
         reader.read(place, entry)
@@ -71,7 +72,7 @@ class _Reader:
         self.recorded = self.same = 0
         self._agent, self._entries, self._fetch, self._find, self._sessions = agent, entries, fetch, find, sessions
         self._talks: dict[str, _Talk] = {}
-        self._open: list[_Aside] = []
+        self._open: list[_SideCall] = []
         self._prompt: Prompt | None = None
 
     def read(self, place: int, entry: Entry) -> None:
@@ -85,7 +86,7 @@ class _Reader:
                 self._talks.clear()
             case RequestSent(role=role) as request if role:
                 self.recorded += 1
-                self._open.append(_Aside(place, role, read_sent(entry, request)))
+                self._open.append(_SideCall(place, role, read_sent(entry, request)))
             case ChargeEntry(bill) if self._open and bill.role == self._open[-1].role:
                 self._open[-1].provider = bill.provider
             case ConsultationEntry() as consultation if self._open:
@@ -99,8 +100,8 @@ class _Reader:
 
     def _advised(self, entry: ConsultationEntry) -> None:
         name = entry.advice.advisor
-        asides = self._take(f"{ADVISOR}{name}")
-        if not asides:
+        calls = self._take(f"{ADVISOR}{name}")
+        if not calls:
             return
         talk = self._talks.setdefault(name, _Talk())
         if talk.epoch != entry.epoch:
@@ -109,25 +110,25 @@ class _Reader:
         if said is None or role is None:
             return
         messages = (*talk.messages, user(said))
-        for aside in asides:
-            self.same += self._is_same(aside, Prompt("", role, ()), [messages])
+        for call in calls:
+            self.same += self._is_same(call, Prompt("", role, ()), [messages])
         if entry.advice.status in _ANSWERS:
             talk.messages = [*messages, assistant(entry.advice.text)]
 
     def _compacted(self, entry: Compacted) -> None:
-        asides = self._take(COMPACTOR)
-        if not asides or self._prompt is None:
+        calls = self._take(COMPACTOR)
+        if not calls or self._prompt is None:
             return
-        before = history(self._entries[: asides[0].place], self._fetch)
+        before = history(self._entries[: calls[0].place], self._fetch)
         asked = user(instruction(""), sender="sagent")
         kept = set(entry.kept or ())
         cuts = [(*before[:place], asked) for place in _cuts(len(before), kept)]
-        for aside in asides:
-            self.same += self._is_same(aside, self._prompt, cuts)
+        for call in calls:
+            self.same += self._is_same(call, self._prompt, cuts)
 
-    def _take(self, role: str) -> list[_Aside]:
-        found = [aside for aside in self._open if aside.role == role]
-        self._open = [aside for aside in self._open if aside.role != role]
+    def _take(self, role: str) -> list[_SideCall]:
+        found = [call for call in self._open if call.role == role]
+        self._open = [call for call in self._open if call.role != role]
         return found
 
     def _text(self, name: str) -> str | None:
@@ -137,13 +138,13 @@ class _Reader:
             return None
         return None if data is None else data.decode("utf-8", "replace")
 
-    def _is_same(self, aside: _Aside, prompt: Prompt, candidates: Sequence[Sequence[Message]]) -> bool:
-        model = self._find(f"{aside.provider}/{aside.sent.model}")
+    def _is_same(self, call: _SideCall, prompt: Prompt, candidates: Sequence[Sequence[Message]]) -> bool:
+        model = self._find(f"{call.provider}/{call.sent.model}")
         if isinstance(model, str):
             return False
         for messages in candidates:
-            rebuilder = Rebuilder(f"{self._agent}:{aside.role}", prompt, self._sessions)
-            if rebuilder.compare(model, Request("", messages, prompt.system), aside.sent).outcome == "same":
+            rebuilder = Rebuilder(f"{self._agent}:{call.role}", prompt, self._sessions)
+            if rebuilder.compare(model, Request("", messages, prompt.system), call.sent).outcome == "same":
                 return True
         return False
 

@@ -1,4 +1,4 @@
-"""What a few runs can tell: intervals for shares and for paired differences, each with its method and its source."""
+"""What a few runs show: intervals for shares and for paired differences, each with its method and its source."""
 
 from collections.abc import Sequence
 from math import atan, comb, cos, pi, sin, sqrt
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 LEVEL = 0.95  # of every interval
 PAIRS = 6
-"""The fewest pairs from which a difference is told. With five, chance alone gives all the same sign once in sixteen
+"""The fewest pairs from which a difference is clear. With five, chance alone gives all the same sign once in sixteen
 times (2 / 2**5); with six, once in 32."""
 FLIPPED = 14  # pairs up to which every way of flipping their signs is counted; with more, Student's t needs no help
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
@@ -27,12 +27,12 @@ class Interval(NamedTuple):
 
 class Difference(NamedTuple):
     """A mean difference of pairs. `interval` is None where there are too few for one; `p` is that of a test, where one
-    was made; `is_told` says whether it is more than chance explains."""
+    was made; `is_clear` says whether it is more than chance explains."""
 
     pairs: int
     mean: float
     interval: Interval | None
-    is_told: bool
+    is_clear: bool
     p: float | None = None
 
 
@@ -48,29 +48,29 @@ def wilson(hits: int, runs: int) -> Interval:
 
 
 def paired_mean(differences: Sequence[float]) -> Difference:
-    """The mean of paired differences with the interval of Student's t. It is told from `PAIRS` pairs on, where the
+    """The mean of paired differences with the interval of Student's t. It is clear from `PAIRS` pairs on, where the
     interval leaves out 0; and with few pairs only where Fisher's exact test of flipped signs agrees, for t takes
     differences to be normal, which counts of turns are not."""
     pairs = len(differences)
     mean = fmean(differences) if pairs else 0.0
     if pairs < 2:
-        return Difference(pairs, mean, None, is_told=False)
+        return Difference(pairs, mean, None, is_clear=False)
     half = t_quantile(pairs - 1) * stdev(differences) / sqrt(pairs)
     interval = Interval(mean - half, mean + half)
     p = flips(differences) if pairs <= FLIPPED else None
-    is_told = pairs >= PAIRS and interval.leaves_out_zero and (p is None or p <= 1 - LEVEL)
-    return Difference(pairs, mean, interval, is_told=is_told, p=p)
+    is_clear = pairs >= PAIRS and interval.leaves_out_zero and (p is None or p <= 1 - LEVEL)
+    return Difference(pairs, mean, interval, is_clear=is_clear, p=p)
 
 
 def paired_shares(both: int, gained: int, lost: int, neither: int) -> Difference:
     """The difference between two shares of the same pairs: `gained` hit the second time only, `lost` the first only.
 
     The interval is Newcombe's (1998, method 10), the test McNemar's, exact: whether the pairs that differ could be
-    tosses of a coin. It is told where both say so.
+    tosses of a coin. It is clear where both say so.
     """
     pairs = both + gained + lost + neither
     if not pairs:
-        return Difference(0, 0.0, None, is_told=False)
+        return Difference(0, 0.0, None, is_clear=False)
     first, second = (both + lost) / pairs, (both + gained) / pairs
     mean, p = (gained - lost) / pairs, coin(gained, lost)
     before, after = wilson(both + lost, pairs), wilson(both + gained, pairs)
@@ -78,7 +78,7 @@ def paired_shares(both: int, gained: int, lost: int, neither: int) -> Difference
     low = _joined(second - after.low, before.high - first, phi)
     high = _joined(after.high - second, first - before.low, phi)
     interval = Interval(max(-1.0, mean - low), min(1.0, mean + high))
-    return Difference(pairs, mean, interval, is_told=p <= 1 - LEVEL and interval.leaves_out_zero, p=p)
+    return Difference(pairs, mean, interval, is_clear=p <= 1 - LEVEL and interval.leaves_out_zero, p=p)
 
 
 def flips(differences: Sequence[float]) -> float:

@@ -27,7 +27,7 @@ total is all that a cell has cost, runs that came to nothing included; ≥: a pr
 class Row:
     """One cell. `means` are of its `runs`, those that ended by themselves or by a limit: by name, with an interval for
     some; a mean that is not known is not there. With `unpriced` runs of unknown price, USD are minima; runs whose last
-    bill never came may have cost up to `unsure` besides. `apart` counts the tries that say nothing about the tasks, by
+    bill never came may have cost up to `unsure` more. `apart` counts the tries that say nothing about the tasks, by
     outcome; `reasons` says why; `tasks` are (passed, runs)."""
 
     cell: Arm
@@ -235,7 +235,7 @@ def decode_row(value: object) -> Row:
         raise ValueError("a cell has a name, runs, passed and usd_total")
     keys = ("usd_mean", "turns_mean", "seconds_mean", "tokens_in_mean", "tokens_out_mean")
     at_most = as_usd(body.get("usd_at_most")) or total
-    told = {mean: body.get(key) for mean, key in zip(MEANS, keys, strict=True)}
+    figures = {mean: body.get(key) for mean, key in zip(MEANS, keys, strict=True)}
     found = {key: as_array(each) for key, each in as_object(body.get("intervals")).items()}
     return Row(
         cell=name,
@@ -246,7 +246,7 @@ def decode_row(value: object) -> Row:
         unpriced=as_int(body.get("unpriced")),
         budget=as_int(body.get("budget")),
         missing=as_int(body.get("missing")),
-        means={mean: as_number(figure) for mean, figure in told.items() if figure is not None},
+        means={mean: as_number(figure) for mean, figure in figures.items() if figure is not None},
         intervals={
             key: Interval(as_number(each[0]), as_number(each[1])) for key, each in found.items() if len(each) == 2
         },

@@ -57,7 +57,7 @@ class Task:
 class Trial:
     """One run of a task in one arm; `number` counts its repeats from 1, `at` is when it ended (UTC, ISO 8601).
 
-    "failed" is a provider, or anything else beside the task, that broke; "budget" a run that its budget ended. `stop`
+    "failed" is a provider, or anything else outside the task, that broke; "budget" a run that its budget ended. `stop`
     is why the work ended, `reason` says what went wrong, `check` is the exit code of the check. `usd` is what it cost,
     None where a price is not known; `least` is the part of it that is known, `most` what it cost at most, where a bill
     never came; `turns` are model calls; `read` and `written` are tokens, None in notes from before these were kept.
@@ -110,7 +110,7 @@ def encode_trial(trial: Trial) -> str:
 
 
 def decode_trial(line: bytes | str, arms: Collection[Arm] = ARMS) -> Trial:
-    """The trial of a line. Raises ValueError for what is none, or is of none of the arms."""
+    """The trial of a line. Raises ValueError for what is not a trial of one of the arms."""
     body = as_object(json.loads(line))
     arm, outcome = as_str(body.get("arm")), as_str(body.get("outcome"))
     number, check = as_int(body.get("number")), body.get("check")
@@ -167,7 +167,7 @@ def read_tasks(file: Path) -> tuple[Task, ...]:
 
 
 def place_tasks(file: Path, rows: Iterable[tuple[str, object]]) -> tuple[Task, ...]:
-    """The tasks of rows, each with the words that tell where it stands. Raises UsageError with these."""
+    """The tasks of rows, each with the words that say where it stands. Raises UsageError with these."""
     tasks: dict[str, Task] = {}
     for where, row in rows:
         task = _task(file, where, row)

@@ -56,7 +56,11 @@ async def _fill(target: Path, origin: Path, commit: str) -> Scratch:
     await asyncio.to_thread(remove, target)
     await asyncio.to_thread(_check_size, origin)
     await copy(origin, target)
-    why = f"commit {commit[:12]} is not there" if commit else "no commit was recorded, or there were changes beside it"
+    why = (
+        f"commit {commit[:12]} is not there"
+        if commit
+        else "no commit was recorded, or there were changes that it does not have"
+    )
     return Scratch(target, f"a copy of {origin} as it is now ({why})")
 
 
@@ -111,7 +115,7 @@ def remove(place: Path) -> None:
 
 
 class _OverError(Exception):
-    """Nobody wants the copy any more."""
+    """The copy is no longer wanted."""
 
 
 async def copy(source: Path | None, target: Path) -> None:

@@ -73,8 +73,8 @@ class Parallel(Pattern):
             return _gathered(await self._join(prompt, stage, results, good), results)
         failures = {name: result.error for name, result in results.items() if result.error is not None}
         first = next(iter(failures.values()))
-        told = "; ".join(f"{name} failed ({failure.kind}): {failure.message}" for name, failure in failures.items())
-        failure = Failure(first.kind, f"{len(good)} of {needed} needed answers: {told}")
+        named = "; ".join(f"{name} failed ({failure.kind}): {failure.message}" for name, failure in failures.items())
+        failure = Failure(first.kind, f"{len(good)} of {needed} needed answers: {named}")
         partial = _gathered(_said(_sections(results)), results)
         return replace(partial, stop_reason="error", error=failure)
 

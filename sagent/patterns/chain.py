@@ -26,7 +26,7 @@ class _Sequential(Pattern):
             if result.is_error:
                 break
             if not result.content:
-                told = f"step {number} of {len(self.members)} answered nothing, so the next had nothing to be asked"
-                return replace(result, error=Failure("empty", told))
+                empty = f"step {number} of {len(self.members)} answered nothing, so the next had nothing to be asked"
+                return replace(result, error=Failure("empty", empty))
             result = await stage.run(step, result.content)
         return result

@@ -15,7 +15,7 @@ TRIES = 2
 def triage(chooser: Runnable, agents: Mapping[str, Runnable], *, default: str | None = None) -> Pattern:
     """A chooser, which can be cheap, names the agent that the request then goes to, unchanged.
 
-    An answer that names none of them, or several, is asked for once more; after that `default` answers. Raises
+    An answer that does not name exactly one of them is asked for once more; after that `default` answers. Raises
     UsageError where there is no default, or none of that name; and in a run where no agent was named.
     """
     return _Triage(chooser, agents, default)
@@ -29,7 +29,7 @@ class _Triage(Pattern):
         if not agents:
             raise UsageError("triage needs at least one agent to choose")
         if default is not None and default not in agents:
-            raise UsageError(f"the default {default!r} is none of the agents: {', '.join(agents)}")
+            raise UsageError(f"the default {default!r} is not one of the agents: {', '.join(agents)}")
         self._chooser, self._choices, self._default = chooser, dict(agents), default
 
     async def perform(self, prompt: Message, stage: Stage) -> Result:

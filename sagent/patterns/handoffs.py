@@ -68,7 +68,7 @@ def digest(text: str) -> tuple[str, int]:
 
 
 def last_round(entries: Iterable[Entry]) -> Round | None:
-    """The last task of a team that a log tells of; None where its last request was none."""
+    """The last task of a team that a log has; None where its last request was none."""
     task, answer, model = "", None, ""
     handoffs: list[HandOff] = []
     for entry in branch(entries):
@@ -111,7 +111,7 @@ class RoleReport:
 
 
 def report_role(lead: Agent, found: Round, name: str) -> RoleReport:
-    """What the logs tell of a role in a round of the team below `lead`."""
+    """What the logs say of a role in a round of the team below `lead`."""
     state: State = "not begun"
     model, error, last = "", None, ""
     tries: dict[str, None] = {}
@@ -135,7 +135,7 @@ def report_role(lead: Agent, found: Round, name: str) -> RoleReport:
 
 
 def answer_of(log: Log, agent: str) -> str:
-    """What an agent said last; "" where its log tells nothing of it."""
+    """What an agent said last; "" where its log says nothing of it."""
     found = ""
     for each in branch_contents(_entries(log, agent), MessageEntry):
         found = each.message.text if each.message.role == "assistant" else found

@@ -16,7 +16,7 @@ class Pattern(Composite):
     """Agents that work together. One run at a time; the agents in it keep their conversations from run to run.
 
     A step's error is the pattern's: what it raises is raised, and a result whose `error` is set is the last. The usage
-    of a result is that of all members, its cost all that their ledgers tell.
+    of a result is that of all members, its cost all that their ledgers count.
     """
 
     name = "pattern"
@@ -71,7 +71,7 @@ class Pattern(Composite):
     async def stream(self, prompt: str | Mapping[str, object] | Message) -> AsyncIterator[Event]:
         """Every member's events as they happen; the last is Finished with the pattern's name and result.
 
-        Errors are told in it, not raised. Closing the iterator early cancels the run.
+        Errors are part of it, not raised. Closing the iterator early cancels the run.
         """
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         forget = self.listen(events.put_nowait)
@@ -88,7 +88,7 @@ class Pattern(Composite):
                 await asyncio.wait([task])
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Have every event of the agents in it told to a function; call what is returned to end it."""
+        """Call a function with every event of the agents in it; call what is returned to end it."""
         ends = [agent.listen(listener) for agent in self.agents]
 
         def forget() -> None:
@@ -120,5 +120,5 @@ class Pattern(Composite):
 
 
 def media_of(prompt: Message) -> Sequence[Part]:
-    """What a prompt has besides text."""
+    """What a prompt has in addition to text."""
     return [part for part in prompt.parts if not isinstance(part, Text)]

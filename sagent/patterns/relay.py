@@ -34,7 +34,7 @@ class _Handoff(Pattern):
         if len(self.agents) < 2 or len(self.agents) < len(agents):
             raise UsageError("a hand-off needs at least two agents, each of them once")
         if start not in agents:
-            raise UsageError(f"the start {start!r} is none of the agents: {', '.join(agents)}")
+            raise UsageError(f"the start {start!r} is not one of the agents: {', '.join(agents)}")
         self._by_name, self._start, self._most = dict(agents), start, most
         self._wishes: dict[str, tuple[str, str]] = {}  # by the reason for which a turn ended: to whom, saying what
         for name, agent in agents.items():
@@ -50,10 +50,8 @@ class _Handoff(Pattern):
             if not to:
                 return result
             if times == self._most:
-                told = (
-                    f"the conversation was handed on {times} times and nobody answered; raise most, or say who decides"
-                )
-                return replace(result, stop_reason="max_handoffs", error=Failure("max_handoffs", told))
+                loop = f"the conversation was handed on {times} times and not answered; raise most, or say who decides"
+                return replace(result, stop_reason="max_handoffs", error=Failure("max_handoffs", loop))
             times += 1
             said.append(f"{name}:\n{result.content}".rstrip() + f"\n{name} to {to}:\n{message}")
             media = () if to in seen else media_of(prompt)

@@ -21,7 +21,7 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
     """An agent is asked again, with what is wrong, until its answer is approved.
 
     `done` is a function of the result: True approves, a text says what is wrong, False only that it is not yet good; it
-    may be async. Or it is an agent that judges: it is told to answer APPROVED, or what must change. After so many
+    may be async. Or it is an agent that judges: it is asked to answer APPROVED, or what must change. After so many
     rounds the last answer is the result, with error kind "max_rounds". Raises UsageError for fewer rounds than one.
     """
     return _Loop(agent, done, rounds)
@@ -47,8 +47,8 @@ class _Loop(Pattern):
                 break
             wrong = opinion or "it does not meet the conditions yet"
             if number == self._rounds:
-                told = f"not approved after {number} rounds; the last objection: {wrong}"
-                return replace(result, error=Failure("max_rounds", told))
+                rejected = f"not approved after {number} rounds; the last objection: {wrong}"
+                return replace(result, error=Failure("max_rounds", rejected))
             result, number = await stage.run(self._agent, self._again(prompt, result, wrong)), number + 1
         return result
 
@@ -66,8 +66,8 @@ class _Loop(Pattern):
 
     def _again(self, prompt: Message, result: Result, wrong: str) -> Message:
         """The next request; an agent remembers the task and what it said."""
-        told = f"That is not good yet: {wrong}\n\nGive the whole answer again, with this put right."
+        again = f"That is not good yet: {wrong}\n\nGive the whole answer again, with this put right."
         if isinstance(self._agent, Agent):
-            return user(told)
+            return user(again)
         context = f"The task:\n{prompt.content}\n\nThe answer so far:\n{result.content}"
-        return user(f"{context}\n\n{told}", *media_of(prompt))
+        return user(f"{context}\n\n{again}", *media_of(prompt))

@@ -14,11 +14,11 @@ from sagent.testing.delivery import Delivery
 from sagent.testing.families import family_of
 from sagent.testing.script import Cut, Received, Stall
 
-_MARKS = {"anthropic-version": "anthropic", "x-goog-api-key": "google"}  # headers that tell the family of a listing
+_MARKS = {"anthropic-version": "anthropic", "x-goog-api-key": "google"}  # headers that show the family of a listing
 
 
 class Reader(asyncio.StreamReader):
-    """A stream reader that tells when the client hangs up, also while nobody reads."""
+    """A stream reader that notices when the client hangs up, also while nothing is read."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit=1 << 20, loop=loop)

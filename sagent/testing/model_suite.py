@@ -150,7 +150,7 @@ class ModelSuite:
 
     @pytest.mark.parametrize("pieces", [0, 1, 7])
     async def test_deltas_come_first_and_say_what_the_reply_says(self, make_model: MakeModel, pieces: int) -> None:
-        """Text and thinking are told as they come; the reply has the same once more, in one piece each."""
+        """Text and thinking are streamed as they come; the reply has the same once more, in one piece each."""
         turn = Turn(_SPOKEN, thinking="Let me see …", pieces=pieces)
         async with make_model([turn]) as model:
             deltas, reply = await collect(model, ask())
@@ -162,7 +162,7 @@ class ModelSuite:
             assert reply.message.model == f"{model.provider}/{model.id}"
 
     async def test_calls_come_with_their_arguments_in_order(self, make_model: MakeModel) -> None:
-        """Parallel calls are told apart; no arguments are an empty object."""
+        """Parallel calls are kept apart; no arguments are an empty object."""
         async with make_model([Turn("Reading.", calls=_CALLS, pieces=2)]) as model:
             _, reply = await collect(model, ask())
         calls = reply.message.calls
@@ -174,7 +174,7 @@ class ModelSuite:
     async def test_arguments_that_are_no_object_are_kept_as_they_came(
         self, make_model: MakeModel, arguments: str
     ) -> None:
-        """The agent answers the model with them; they must not be lost, mended or fatal."""
+        """The agent answers the model with them; they must not be lost, fixed or fatal."""
         calls = (Call("Read", arguments), Call("Read", {"path": "b"}))
         async with make_model([Turn(calls=calls)]) as model:
             _, reply = await collect(model, ask())
@@ -199,8 +199,8 @@ class ModelSuite:
         assert all(charge.model for charge in reply.charges)
         for delta in deltas:
             if isinstance(delta, Billed):
-                told = sum((charge.usage for charge in delta.charges), Usage())
-                assert (told.total_input, told.output) <= (usage.total_input, usage.output)
+                billed = sum((charge.usage for charge in delta.charges), Usage())
+                assert (billed.total_input, billed.output) <= (usage.total_input, usage.output)
 
     # A failure
 
@@ -372,7 +372,7 @@ class ModelSuite:
 
 @pytest.mark.asyncio
 class ServedModelSuite(ModelSuite):
-    """What an adapter promises besides, seen from a server that refuses what the real one refuses.
+    """What an adapter promises in addition, seen from a server that refuses what the real one refuses.
 
     Override `open_model`.
     """
@@ -381,12 +381,12 @@ class ServedModelSuite(ModelSuite):
 
     @pytest.fixture
     def open_model(self) -> OpenModel:
-        """From a base URL to a model behind it."""
+        """From a base URL to a model that asks it."""
         raise NotImplementedError("override the fixture open_model")
 
     @pytest.fixture
     def make_model(self, open_model: OpenModel) -> MakeModel:
-        """The model behind a server that speaks the script."""
+        """The model that asks a server that speaks the script."""
 
         @asynccontextmanager
         async def made(script: Sequence[Step]) -> AsyncGenerator[Model]:

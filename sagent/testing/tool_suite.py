@@ -237,7 +237,7 @@ async def _answered(tool: Tool, arguments: JsonObject, context: RunContext) -> T
 
 
 def _spoiled(schema: JsonObject, arguments: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """The arguments with one required member missing, or with one that is of none of the types its schema names."""
+    """The arguments with one required member missing, or with one of a type that its schema does not name."""
     properties, required = schema.get("properties"), schema.get("required", ())
     for name in required if isinstance(required, tuple) else ():
         yield {key: value for key, value in arguments.items() if key != name}
@@ -260,7 +260,7 @@ def _is_within(path: Path, allowed: Sequence[Path]) -> bool:
 
 
 def _traces(folder: Path, foreseen: Sequence[Path]) -> Mapping[str, object]:
-    """What a call could leave behind: tasks, files; children and open files where /proc tells them."""
+    """What a call could leave behind: tasks, files; children and open files where /proc lists them."""
     allowed = [path.resolve() for path in foreseen]
     descriptors = Path("/proc/self/fd")
     return {

@@ -44,7 +44,7 @@ class Exported:
 
 
 def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction) -> tuple[bytes, Exported]:
-    """A session as a page or as Markdown. What is damaged is left out and told. Raises SagentError and OSError."""
+    """A session as a page or as Markdown. What is damaged is left out and reported. Raises SagentError and OSError."""
     proof = verify(session)
     timeline = read_timeline(session, log_files(session))
     checked = _checked(proof)
@@ -75,7 +75,7 @@ def export_bundle(session: Path, out: Path, redaction: Redaction, settings: Mapp
     torn = [problem for problem in proof.problems if "unfinished entry" in problem]
     if len(torn) < len(proof.problems):
         raise SessionCorrupt(
-            f"{session} does not verify, so it makes no bundle: {proof.problems[0]} (`sagent verify` tells all; "
+            f"{session} does not verify, so it makes no bundle: {proof.problems[0]} (`sagent verify` shows all; "
             "`sagent sessions repair` keeps the good beginning; --format html shows what can be read)"
         )
     with tempfile.TemporaryDirectory(prefix="sagent-") as scratch:

@@ -162,7 +162,7 @@ class _Page:
                 "be others."
             )
         if self._shown_media and not self._redaction.keep:
-            notes.append(f"Nobody looked for secrets in what is a picture: {_count(self._shown_media, 'image')}.")
+            notes.append(f"Pictures were not searched for secrets: {_count(self._shown_media, 'image')}.")
         if self._left_out:
             notes.append(f"{_count(self._left_out, 'text')} cut, to keep the page small.")
         if self._timeline.damaged:

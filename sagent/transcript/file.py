@@ -19,7 +19,7 @@ class TraceFile:
     time (`at`, UTC). Other than pieces of a text, a line is in the file when `on_event` returns.
 
     Raises UsageError for a file that cannot be written, or that holds something else. When writing fails later, `warn`
-    is told once and the run goes on without a trace.
+    is called once and the run goes on without a trace.
     """
 
     def __init__(self, path: Path, warn: Callable[[str], None]) -> None:

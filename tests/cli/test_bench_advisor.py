@@ -83,7 +83,7 @@ def test_each_task_runs_with_and_without_and_the_original_stays(bench: Shell) ->
         "write  without  0/2",
         "write  with     2/2",
         "+100 points (",
-        "2 pairs, p = 0.5: no difference can be told",
+        "2 pairs, p = 0.5: no clear difference",
         "consultations  2 in 2 of 2 runs, 0.33 per turn: 2 answered, 0 declined, 0 failed; 0 withheld; 0.015000 USD",
         "How: ",
     ):
@@ -145,7 +145,7 @@ def test_what_breaks_is_counted_apart_and_made_again(bench: Shell) -> None:
         "with: 1 failed",
         "no consultation was answered: its provider does not accept the key",
         "2 still to be made",
-        "no difference can be told: no pairs",
+        "no clear difference: no pairs",
     ):
         assert words in done.out
     assert "unsolved" not in [line["outcome"] for line in runs(bench)]

@@ -233,4 +233,4 @@ def test_a_check_has_nowhere_to_look_where_tools_did_not_run(shell: Shell) -> No
     session = record(shell, Turn(text="I guess."))
     done = command(shell, "compare", session, "--model", "anthropic/claude-opus-4-8", "--check", "true")
     assert done.code == 0, done.err
-    assert "there is no directory to look at" in done.out
+    assert "there is no directory to check" in done.out

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.errors import UsageError
-from sagent.lab.comparison import UNTOLD, compare, show
+from sagent.lab.comparison import UNCLEAR, compare, show
 from sagent.lab.notebook import PREFIX, Memory, Notebook
 from sagent.lab.trials import ARMS, TIMEOUT, Arm, Outcome, Task, Trial, decode_trial, encode_trial, read_tasks
 
@@ -69,7 +69,7 @@ def test_tasks_of_both_forms(tmp_path: Path) -> None:
         ('[[tasks]]\nname="a\\u001b"\nprompt="p"\ncheck="x"\n', "printable"),
     ],
 )
-def test_what_is_wrong_with_tasks_is_told(text: str, says: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_tasks_is_clear(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / ".git").write_text("gitdir: /elsewhere\n")
     file = tmp_path / "tasks.toml"
@@ -116,7 +116,7 @@ def test_a_trial_comes_back_as_it_was(
 
 
 @pytest.mark.parametrize("line", ["", "[]", "{}", '{"task":"a","arm":"both","number":1,"outcome":"solved"}', "{", "7"])
-def test_what_is_no_trial_is_told(line: str) -> None:
+def test_what_is_no_trial_is_clear(line: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 -- of JSON too
         decode_trial(line)
 
@@ -227,13 +227,15 @@ def test_failures_are_neither_solved_nor_unsolved() -> None:
 
 def test_few_runs_tell_nothing_and_enough_tell_it() -> None:
     few = compare(pairs(*[("unsolved", "solved")] * 5))
-    assert not any(difference.is_told for difference in few.differences.values())
+    assert not any(difference.is_clear for difference in few.differences.values())
     lines = drawn(show(few))
-    assert sum(UNTOLD in line for line in lines) == 4
+    assert sum(UNCLEAR in line for line in lines) == 4
     enough = compare(pairs(*[("unsolved", "solved")] * 6))
-    assert enough.differences["solved"].is_told
-    assert UNTOLD not in next(line for line in drawn(show(enough)) if line.startswith("solved"))
-    assert all(UNTOLD in line for line in drawn(show(compare(pairs(("solved", "solved"))))) if line.startswith("turns"))
+    assert enough.differences["solved"].is_clear
+    assert UNCLEAR not in next(line for line in drawn(show(enough)) if line.startswith("solved"))
+    assert all(
+        UNCLEAR in line for line in drawn(show(compare(pairs(("solved", "solved"))))) if line.startswith("turns")
+    )
 
 
 def test_an_unknown_price_leaves_the_cost_unknown() -> None:

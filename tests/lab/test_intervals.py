@@ -37,7 +37,7 @@ def test_paired_shares_are_as_published() -> None:
     # Newcombe (1998), Statistics in Medicine 17, 2635-2650, table III, method 10
     found = paired_shares(36, 12, 2, 0)
     assert found.interval == (pytest.approx(0.0569, abs=5e-5), pytest.approx(0.3404, abs=5e-5))
-    assert (found.mean, found.is_told) == (pytest.approx(0.2), True)
+    assert (found.mean, found.is_clear) == (pytest.approx(0.2), True)
     assert found.p == pytest.approx(2 * sum(comb(14, k) for k in range(3)) / 2**14)
 
 
@@ -65,15 +65,15 @@ def test_a_mean_is_inside_its_interval_and_turns_with_its_signs(differences: lis
     assert found.interval.low <= found.mean <= found.interval.high
     assert isclose(found.mean, fmean(differences), rel_tol=1e-9, abs_tol=1e-9)
     assert isclose(found.interval.low, -turned.interval.high, rel_tol=1e-9, abs_tol=1e-6)
-    assert (found.is_told, found.p) == (turned.is_told, turned.p)
-    assert not found.is_told or (len(differences) >= PAIRS and found.interval.leaves_out_zero)
+    assert (found.is_clear, found.p) == (turned.is_clear, turned.p)
+    assert not found.is_clear or (len(differences) >= PAIRS and found.interval.leaves_out_zero)
     assert (found.p is None) == (len(differences) > FLIPPED)
 
 
 @given(st.lists(st.integers(-50, 50), min_size=2, max_size=12), st.integers(1, 1000))
 def test_the_unit_changes_nothing(differences: list[int], unit: int) -> None:
     small, large = paired_mean(differences), paired_mean([unit * each for each in differences])
-    assert (small.is_told, small.p) == (large.is_told, large.p)
+    assert (small.is_clear, small.p) == (large.is_clear, large.p)
 
 
 @given(COUNTS, COUNTS, COUNTS, COUNTS)
@@ -81,7 +81,7 @@ def test_shares_the_other_way_round_are_the_same_with_the_other_sign(
     both: int, gained: int, lost: int, neither: int
 ) -> None:
     found, turned = paired_shares(both, gained, lost, neither), paired_shares(both, lost, gained, neither)
-    assert (found.p, found.is_told, found.mean) == (turned.p, turned.is_told, -turned.mean)
+    assert (found.p, found.is_clear, found.mean) == (turned.p, turned.is_clear, -turned.mean)
     if found.interval is not None and turned.interval is not None:
         assert -1 <= found.interval.low <= found.mean <= found.interval.high <= 1
         assert isclose(found.interval.low, -turned.interval.high, abs_tol=1e-12)
@@ -89,13 +89,13 @@ def test_shares_the_other_way_round_are_the_same_with_the_other_sign(
 
 @pytest.mark.parametrize("pairs", range(10))
 @pytest.mark.parametrize("differing", [0.1, 0.5, 1.0])
-def test_where_nothing_differs_a_solve_rate_is_told_once_in_twenty_at_most(pairs: int, differing: float) -> None:
+def test_where_nothing_differs_a_solve_rate_is_clear_once_in_twenty_at_most(pairs: int, differing: float) -> None:
     told = 0.0
     for gained in range(pairs + 1):
         for lost in range(pairs + 1 - gained):
             rest = pairs - gained - lost
             ways = comb(pairs, gained) * comb(pairs - gained, lost)
-            if paired_shares(rest // 2, gained, lost, rest - rest // 2).is_told:
+            if paired_shares(rest // 2, gained, lost, rest - rest // 2).is_clear:
                 told += ways * (differing / 2) ** (gained + lost) * (1 - differing) ** rest
     assert told <= 0.05
 
@@ -104,8 +104,8 @@ def test_where_nothing_differs_a_solve_rate_is_told_once_in_twenty_at_most(pairs
     ("values", "pairs"),
     [*product([(-1, 1), (-1, 0, 1)], (2, 5, 6, 7, 8)), *product([(-3, -1, 1, 3)], (2, 5, 6))],
 )
-def test_where_nothing_differs_a_mean_is_told_once_in_twenty_at_most(values: tuple[int, ...], pairs: int) -> None:
-    found = [paired_mean(differences).is_told for differences in product(values, repeat=pairs)]
+def test_where_nothing_differs_a_mean_is_clear_once_in_twenty_at_most(values: tuple[int, ...], pairs: int) -> None:
+    found = [paired_mean(differences).is_clear for differences in product(values, repeat=pairs)]
     assert sum(found) / len(found) <= 0.05
     assert any(found) == (pairs >= PAIRS)
 
@@ -124,4 +124,4 @@ def test_nothing_tells_nothing() -> None:
     assert paired_mean([]).interval is None
     assert (paired_mean([3.0]).mean, paired_mean([3.0]).interval) == (3.0, None)
     assert paired_shares(0, 0, 0, 0).interval is None
-    assert not paired_mean([0.0] * 12).is_told
+    assert not paired_mean([0.0] * 12).is_clear

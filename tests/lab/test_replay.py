@@ -110,7 +110,7 @@ async def test_everything_a_session_may_hold_is_replayed(family: str, tmp_path: 
     assert (root.requests, root.recorded, root.turns) == (10, 10, 11)
     assert root.results == 10
     assert (child.requests, child.recorded) == (2, 2)
-    assert (root.asides.same, root.asides.recorded) == (2, 2)
+    assert (root.side_calls.same, root.side_calls.recorded) == (2, 2)
     assert any("consultations" in what for what in root.taken)
     assert any("compactions" in what for what in root.taken)
     assert done.is_exact

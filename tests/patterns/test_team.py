@@ -649,7 +649,7 @@ async def test_watchers_are_told_of_beginnings_and_ends() -> None:
         ({"roles": roles("a", max_turns=0)}, "role a: max_turns"),
         ({"roles": roles("a", budget_usd=Decimal(-1))}, "role a: budget_usd"),
         ({"roles": roles("a", advisors=("scripted/other",))}, "role a: root cannot have advisors"),
-        ({"roles": roles("a"), "mode": "both"}, "mode: 'both' is none of sequential, parallel"),
+        ({"roles": roles("a"), "mode": "both"}, "mode: 'both' is not one of sequential, parallel"),
         ({"roles": roles("a"), "visible_handoffs": -1}, "visible_handoffs: 0 or more"),
         ({"roles": roles("a", "b"), "editor": "b"}, "in a sequence the last role does it"),
         ({"roles": roles("a", "b"), "editor": "c", "mode": "parallel"}, "the editor 'c' must be one"),

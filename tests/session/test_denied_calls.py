@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from sagent.transcript.export_record import read_record
+
 from sagent.agent import Agent, Resources
 from sagent.codec import encode_event
 from sagent.events import Event, ToolFinished
@@ -13,7 +15,6 @@ from sagent.testing import ScriptedModel
 from sagent.tool import ToolError
 from sagent.tools import tool
 from sagent.transcript.entries import read_entries
-from sagent.transcript.export_record import read_record
 from sagent.transcript.steps import Answered, Refused
 
 

@@ -250,7 +250,7 @@ def _side(side: "Side") -> Mapping[str, object]:
 
 def _difference(difference: "Difference") -> Mapping[str, object]:
     interval = None if difference.interval is None else list(difference.interval)
-    shown = {"pairs": difference.pairs, "mean": difference.mean, "interval": interval, "told": difference.is_told}
+    shown = {"pairs": difference.pairs, "mean": difference.mean, "interval": interval, "told": difference.is_clear}
     return shown if difference.p is None else {**shown, "p": difference.p}
 
 

@@ -22,7 +22,7 @@ from sagent.lib.text import printable
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.lab.replay import Rerun
-    from sagent.lab.sessiondiff import Beside
+    from sagent.lab.sessiondiff import SessionDiff
 
 DESCRIPTION = """Two sessions side by side: turn by turn whether the same was sent, called and said; cost by role,
 tokens, time; and what a check command says of what each left. With --model the second one is made first: see
@@ -37,7 +37,7 @@ def run_compare(argv: Sequence[str]) -> int:
     names = [str(flags[name]) for name in ("a", "b") if name in flags]
     if live == (len(names) == 2):
         raise UsageError("Name two sessions, or one and with --model who is to be asked again what was asked in it.")
-    from sagent.lab.recorded import locate, session_at
+    from sagent.lab.recording import locate, session_at
 
     with ExitStack() as stack:
         paths = [stack.enter_context(session_at(locate(settings, name))) for name in names]
@@ -69,10 +69,10 @@ def _parser() -> Parser:
     return parser
 
 
-async def _of_two(left: Path, right: Path, check: str) -> "Beside":
-    from sagent.lab.sessiondiff import Outcome, put_beside
+async def _of_two(left: Path, right: Path, check: str) -> "SessionDiff":
+    from sagent.lab.sessiondiff import diff_sessions
 
-    diff = put_beside(left, right)
+    diff = diff_sessions(left, right)
     if not check:
         return diff
     from sagent.lab.check import run_check
@@ -82,20 +82,20 @@ async def _of_two(left: Path, right: Path, check: str) -> "Beside":
     if one == other:
         alike = f"Both ran in {one}: what it holds now cannot be attributed to either of them."
         return diff.checked(first, first, alike)
-    second: Outcome = await run_check(check, other)
+    second = await run_check(check, other)
     return diff.checked(first, second, "The check looks at what the directories hold now, not when the runs ended.")
 
 
-async def _with_another(session: Path, settings: "Settings", flags: Mapping[str, object]) -> "tuple[Beside, int]":
+async def _with_another(session: Path, settings: "Settings", flags: Mapping[str, object]) -> "tuple[SessionDiff, int]":
     from sagent.lab.check import run_check
-    from sagent.lab.sessiondiff import put_beside
+    from sagent.lab.sessiondiff import diff_sessions
 
     check = str(flags.get("check", ""))
     done, signal_number = await ask(session, settings, conditions_of(flags, check), lambda _: None)
     _report(done)
     if done.session is None:
         raise UsageError("The second session could not be kept, so there is nothing to compare.")
-    diff = put_beside(session, done.session)
+    diff = diff_sessions(session, done.session)
     if check and done.outcome is not None:
         first = await run_check(check, Path(diff.left.cwd))
         diff = diff.checked(first, done.outcome, "The check looks at what A's directory holds now.")
@@ -109,21 +109,21 @@ def _report(done: "Rerun") -> None:
     sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in lines))
 
 
-def _show(diff: "Beside", form: str, out: TextIO) -> None:
+def _show(diff: "SessionDiff", form: str, out: TextIO) -> None:
     from sagent.lab.sessiondiff import as_json, show
 
     match form:
         case "html":
-            from sagent.lab.sessiondiff_html import write_beside
+            from sagent.lab.sessiondiff_html import write_diff
 
-            out.write(write_beside(diff).decode("utf-8", "replace"))
+            out.write(write_diff(diff).decode("utf-8", "replace"))
         case "json":
             out.write(json_dump(as_json(diff)) + "\n")
         case _:
             write(out, show(diff))
 
 
-def _write(diff: "Beside", form: str, output: object) -> None:
+def _write(diff: "SessionDiff", form: str, output: object) -> None:
     """To a file whole or not at all, or to standard output. Raises UsageError."""
     if output is None or output == "-":
         _show(diff, form, binary_safe(sys.stdout))

@@ -38,7 +38,7 @@ def run_replay(argv: Sequence[str]) -> int:
     flags = vars(_parser().parse_args(argv))
     settings, live = settings_of(flags)
     as_json = flags.get("output_format") == "json"
-    from sagent.lab.recorded import locate, session_at
+    from sagent.lab.recording import locate, session_at
 
     path = locate(settings, flags.get("session"))
     if live:
@@ -192,7 +192,7 @@ def _show(done: "Replay") -> Iterator[str]:
 def _show_agent(each: "Replayed", recorded_by: str) -> Iterator[str]:
     mark = "✗" if each.divergence else "✓"
     counts = f"{each.turns} turns: {each.requests} of {each.recorded} requests byte for byte"
-    side = each.asides
+    side = each.side_calls
     aside = f", {side.same} of {side.recorded} side calls" if side.recorded else ""
     yield f"{mark} {each.agent}  {counts}{aside}, {each.messages} messages, {each.results} results"
     for what, count in each.unchecked.items():
@@ -246,8 +246,8 @@ def _agent_json(each: "Replayed") -> dict[str, Thawed]:
         "turns": each.turns,
         "requests": each.recorded,
         "requests_same": each.requests,
-        "side_requests": each.asides.recorded,
-        "side_requests_same": each.asides.same,
+        "side_requests": each.side_calls.recorded,
+        "side_requests_same": each.side_calls.same,
         "messages": each.messages,
         "results": each.results,
         "unchecked": unchecked,

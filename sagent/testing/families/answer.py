@@ -109,8 +109,8 @@ def _usage(turn: Turn, received: Received, bill: Bill) -> Usage:
         reasoning=len(turn.thinking) // 4,
     )
     if bill == "worst":
-        told = {**received.json, **as_object(received.json.get("generationConfig"))}
+        sent = {**received.json, **as_object(received.json.get("generationConfig"))}
         names = ("max_output_tokens", "max_completion_tokens", "max_tokens", "maxOutputTokens")
-        limits = (as_int(told.get(name)) for name in names)
+        limits = (as_int(sent.get(name)) for name in names)
         return Usage(input=len(received.body), output=next(filter(None, limits), counted.output))
     return counted if turn.usage is None else turn.usage

@@ -115,7 +115,7 @@ def _recent(model: str) -> bool:
 
 
 def _usage(usage: Usage) -> dict[str, int]:
-    """Cache reads are inside the prompt's tokens here; thoughts stand beside the candidates'. There are no writes."""
+    """The prompt's tokens include cache reads; the candidates' do not include thoughts. There are no writes."""
     spoken = usage.output - usage.reasoning
     counts = {
         "promptTokenCount": usage.total_input,

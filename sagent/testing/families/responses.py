@@ -25,17 +25,17 @@ def _render(answer: Answer) -> list[bytes] | bytes:
     if not answer.streamed:
         return encode(body)
     begun = {**_response(answer, []), "status": "in_progress", "incomplete_details": None, "usage": None}
-    told: list[dict[str, object]] = [
+    events: list[dict[str, object]] = [
         {"type": "response.created", "response": begun},
         {"type": "response.in_progress", "response": begun},
     ]
     for index, item in enumerate(items):
         place = {"item_id": item["id"], "output_index": index}
-        told.append({"type": "response.output_item.added", "output_index": index, "item": _opening(item)})
-        told += [{**event, **place} for event in _progress(item, answer.turn.pieces)]
-        told.append({"type": "response.output_item.done", "output_index": index, "item": item})
-    told.append({"type": f"response.{body['status']}", "response": body})
-    return [_event({**event, "sequence_number": number}) for number, event in enumerate(told)]
+        events.append({"type": "response.output_item.added", "output_index": index, "item": _opening(item)})
+        events += [{**event, **place} for event in _progress(item, answer.turn.pieces)]
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    events.append({"type": f"response.{body['status']}", "response": body})
+    return [_event({**event, "sequence_number": number}) for number, event in enumerate(events)]
 
 
 def _event(value: Mapping[str, object]) -> bytes:
@@ -212,14 +212,14 @@ def _item_complaints(where: str, item: _Item, *, stored: bool) -> Iterator[str]:
 
 
 def _id_complaints(where: str, kind: str, item: _Item) -> Iterator[str]:
-    told, start = item.get("id"), _ID_STARTS.get(kind, "")
-    if told is None:
+    given, start = item.get("id"), _ID_STARTS.get(kind, "")
+    if given is None:
         return
-    told = as_str(told)
-    if len(told) > _LONGEST:
-        yield _too_long(f"{where}.id", told)
-    if not is_name(told) or not told.startswith(start):
-        yield f"Invalid '{where}.id': {told!r}. Expected an ID that begins with {start!r}."
+    given = as_str(given)
+    if len(given) > _LONGEST:
+        yield _too_long(f"{where}.id", given)
+    if not is_name(given) or not given.startswith(start):
+        yield f"Invalid '{where}.id': {given!r}. Expected an ID that begins with {start!r}."
 
 
 def _too_long(where: str, text: str) -> str:

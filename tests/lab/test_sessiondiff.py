@@ -11,8 +11,9 @@ from pathlib import Path
 from drawn import drawn
 
 from sagent.codec import encode_result_part
-from sagent.lab.sessiondiff import Outcome, as_json, put_beside, show
-from sagent.lab.sessiondiff_html import write_beside
+from sagent.lab.check import CheckResult
+from sagent.lab.sessiondiff import as_json, diff_sessions, show
+from sagent.lab.sessiondiff_html import write_diff
 from sagent.messages import Message, assistant, user
 from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Unknown
 from sagent.session.folds import spend
@@ -65,11 +66,11 @@ TWO = (("Fix it.", [("I look.", "ls", "cat"), ("Done.",)]), ("Sure?", [("Yes.",)
 
 def test_a_session_beside_itself_is_the_same_in_everything(tmp_path: Path) -> None:
     one = session(tmp_path / "a", *TWO)
-    beside = put_beside(one, one)
-    assert beside.is_same
-    assert [(row.same_request, row.same_calls, row.same_reply) for row in beside.rows] == [(True, True, True)] * 3
-    assert beside.left == beside.right
-    assert "every request, call and reply is the same" in drawn(show(beside))
+    diff = diff_sessions(one, one)
+    assert diff.is_same
+    assert [(row.same_request, row.same_calls, row.same_reply) for row in diff.rows] == [(True, True, True)] * 3
+    assert diff.left == diff.right
+    assert "every request, call and reply is the same" in drawn(show(diff))
 
 
 def test_turns_stand_beside_those_that_answer_the_same_prompt(tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_turns_stand_beside_those_that_answer_the_same_prompt(tmp_path: Path) ->
         ("Fix it.", [("I look.", "ls"), ("I try.", "rm"), ("Done.",)]),
         ("Sure?", [("Yes.",)]),
     )
-    rows = put_beside(one, other).rows
+    rows = diff_sessions(one, other).rows
     shown = [(row.prompt, row.left and row.left.turn, row.right and row.right.turn, row.same_calls) for row in rows]
     assert shown == [
         ("Hello.", None, 1, None),
@@ -93,13 +94,13 @@ def test_turns_stand_beside_those_that_answer_the_same_prompt(tmp_path: Path) ->
 
 def test_figures_are_those_of_the_bills_to_the_last_digit(tmp_path: Path) -> None:
     one, other = session(tmp_path / "a", *TWO), session(tmp_path / "b", TWO[0], usd=Decimal("1E-28"))
-    beside = put_beside(one, other)
-    for side, path in ((beside.left, one), (beside.right, other)):
+    diff = diff_sessions(one, other)
+    for side, path in ((diff.left, one), (diff.right, other)):
         told = spend(entry for file in log_files(path) for entry in read_log(file))
         assert side.spent.whole.usd == told.cost().total
         assert side.spent == told
         assert {role: each.usd for role, each in side.spent.by_role.items()} == told.cost().by_role
-    shown = as_json(beside)
+    shown = as_json(diff)
     assert shown["a"]["cost"]["usd"] == "0.00370370367"  # type: ignore[index,call-overload]
     assert shown["b"]["cost"]["usd"] == "0.0000000000000000000000000002"  # type: ignore[index,call-overload]
     assert shown["b"]["cost"]["tokens"]["cache_read"] == 14  # type: ignore[index,call-overload]
@@ -113,29 +114,31 @@ def test_a_price_that_is_not_known_makes_the_cost_a_minimum(tmp_path: Path) -> N
                 Charge("gpt", Usage(input=1), usd=Decimal("0.5"), role="advisor:x", provider="openai", agent="root")
             )
         )
-    beside = put_beside(one, one)
-    lines = "\n".join(drawn(show(beside)))
+    diff = diff_sessions(one, one)
+    lines = "\n".join(drawn(show(diff)))
     assert "≥ 0.5 USD" in lines
     assert "price unknown" in lines
-    assert any("at least" in note for note in beside.notes)
+    assert any("at least" in note for note in diff.notes)
 
 
 def test_errors_and_denials_are_told_apart(tmp_path: Path) -> None:
     one = session(tmp_path / "a", ("Fix it.", [("I look.", "ls", "rm"), ("Done.",)]))
-    side = put_beside(one, one).left
+    side = diff_sessions(one, one).left
     assert (side.calls, side.errors, side.denials, side.turns) == (2, 0, 1, 2)
 
 
 def test_what_the_check_said_is_shown_with_where_it_ran(tmp_path: Path) -> None:
     one = session(tmp_path / "a", *TWO)
-    beside = put_beside(one, one).checked(
-        Outcome("make test", 0, "ok", "/a"), Outcome("make test", None, "/b is no longer there", "/b"), "Take care."
+    diff = diff_sessions(one, one).checked(
+        CheckResult("make test", 0, "ok", "/a"),
+        CheckResult("make test", None, "/b is no longer there", "/b"),
+        "Take care.",
     )
-    lines = "\n".join(drawn(show(beside)))
+    lines = "\n".join(drawn(show(diff)))
     assert "exit 0" in lines
     assert "not known: /b is no longer there" in lines
     assert "note: Take care." in lines
-    assert as_json(beside)["b"]["outcome"] == {  # type: ignore[index,call-overload]
+    assert as_json(diff)["b"]["outcome"] == {  # type: ignore[index,call-overload]
         "command": "make test", "exit_code": None, "said": "/b is no longer there", "directory": "/b"
     }  # fmt: skip
 
@@ -161,7 +164,7 @@ class Page(HTMLParser):
 def test_the_page_needs_nothing_but_itself_and_its_headings_are_in_order(tmp_path: Path) -> None:
     one = session(tmp_path / "a", (f"Fix it. {EVIL}", [(f"Done. {EVIL}",)]))
     other = session(tmp_path / "b", (f"Fix it. {EVIL}", [("No.",)]))
-    page = write_beside(put_beside(one, other)).decode()
+    page = write_diff(diff_sessions(one, other)).decode()
     found = Page(page)
     assert not found.open
     assert "script" not in [tag for tag, _ in found.tags]
@@ -180,12 +183,12 @@ def test_the_page_needs_nothing_but_itself_and_its_headings_are_in_order(tmp_pat
 
 def test_sessions_without_a_turn_are_no_error(tmp_path: Path) -> None:
     one, other = session(tmp_path / "a"), session(tmp_path / "b")
-    beside = put_beside(one, other)
-    assert beside.rows == ()
-    assert b"Neither has a turn" in write_beside(beside)
+    diff = diff_sessions(one, other)
+    assert diff.rows == ()
+    assert b"Neither has a turn" in write_diff(diff)
 
 
 def test_a_message_that_is_only_media_has_a_row(tmp_path: Path) -> None:
     one = session(tmp_path / "a", ("", [("Done.",)]))
-    assert put_beside(one, one).rows[0].prompt == ""
+    assert diff_sessions(one, one).rows[0].prompt == ""
     assert Message("user").content == ""
