@@ -106,7 +106,7 @@ class Reply:
     message: Message
     usage: Usage
     charges: tuple[Charge, ...]
-    witness: RequestDigest
+    digest: RequestDigest
     response_id: str = ""
     notes: tuple[str, ...] = ()  # what was clamped or left out, in words
     advice: tuple[Advice, ...] = ()  # that the provider asked for by itself, meanwhile

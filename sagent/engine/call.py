@@ -171,8 +171,8 @@ def _accept(
     state: AgentState, reply: Reply, reservation: Reservation, max_input: int, roles: Mapping[str, str]
 ) -> Message:
     """Take a whole reply into history, log and ledger."""
-    witness = reply.witness
-    state.journal.record(RequestSent(witness.sha256, witness.size, witness.model, witness.parameters))
+    digest = reply.digest
+    state.journal.record(RequestSent(digest.sha256, digest.size, digest.model, digest.parameters))
     context, message = state.context, _distinct_calls(reply.message)
     context.proven = None
     context.saved += context.removed

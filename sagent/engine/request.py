@@ -198,8 +198,8 @@ async def make_side_call(state: AgentState, model: Model, request: Request, role
         outgoing = Outgoing(model, request, role, max_input, max_input // BYTES)
         try:
             async with sending(state, outgoing, attempt, hear) as (reply, reservation):
-                witness = reply.witness
-                sent = RequestSent(witness.sha256, witness.size, witness.model, witness.parameters, role)
+                digest = reply.digest
+                sent = RequestSent(digest.sha256, digest.size, digest.model, digest.parameters, role)
                 state.journal.record(sent)
                 return SideReply(reply, settle(state, reservation, reply.charges))
         except ModelError as error:

@@ -277,7 +277,7 @@ class Player:
             return
         found = self._rebuilder.compare(model, request, sent)
         if found.outcome == "same":
-            self._check_witness(turn, sent, found.ours)
+            self._check_digest(turn, sent, found.ours)
             self._score.requests += 1
             self._proven = (len(self._expected), turn.number)
             if found.limit_taken:
@@ -287,7 +287,7 @@ class Player:
         else:
             raise Diverged(self._other_request(turn, sent, found))
 
-    def _check_witness(self, turn: Turn, sent: Sent, ours: RequestDigest) -> None:
+    def _check_digest(self, turn: Turn, sent: Sent, ours: RequestDigest) -> None:
         """What the log says of a body that is the one that was sent. Raises Diverged."""
         logged = {"model": sent.model, "size": sent.size, "parameters": json_thaw(sent.parameters)}
         came = {"model": ours.model, "size": ours.size, "parameters": json_thaw(ours.parameters)}

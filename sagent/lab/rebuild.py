@@ -30,7 +30,7 @@ class Prepared(Protocol):
     """A request as it would go out."""
 
     @property
-    def witness(self) -> RequestDigest:
+    def digest(self) -> RequestDigest:
         """Its sha256, size and parameters."""
         ...
 
@@ -147,7 +147,7 @@ class Rebuilder:
         wanted = canonical_bytes(sent.parameters)
         limit = output_limit(sent.parameters)
         for guess in self._guesses(request):
-            if canonical_bytes(model.prepare(self._made(request, guess, limit)).witness.parameters) == wanted:
+            if canonical_bytes(model.prepare(self._made(request, guess, limit)).digest.parameters) == wanted:
                 return guess.effort
         return None
 
@@ -162,7 +162,7 @@ class Rebuilder:
         for limit in dict.fromkeys((request.max_output, output_limit(sent.parameters))):
             taken = limit != request.max_output
             for guess in self._guesses(request):
-                ours = model.prepare(self._made(request, guess, limit)).witness
+                ours = model.prepare(self._made(request, guess, limit)).digest
                 if ours.sha256 == sent.sha256:
                     self._keep(guess)
                     return RebuiltRequest("same", ours, taken)
@@ -182,7 +182,7 @@ class Rebuilder:
         """With the tools' schemas written as they may have been."""
         for order in range(len(self._orders)):
             made = replace(guess, order=order)
-            ours = model.prepare(self._made(request, made, limit)).witness
+            ours = model.prepare(self._made(request, made, limit)).digest
             if ours.sha256 == sent.sha256:
                 self._keep(made)
                 return RebuiltRequest("same", ours)

@@ -230,10 +230,7 @@ class Process:
 
     async def ended(self) -> None:
         """Return when the process itself has ended, whatever its children do. May be cancelled and awaited again."""
-        while not await _await_exit(self.pid):
-            if not self.alive:
-                return
-            await asyncio.sleep(_POLL)  # no thread: one that waited for a released process would hold up our own end
+        await _ended(self._process)
 
     def release(self) -> None:
         """It and all it has started and will start may outlive this process, and nothing here ends it any more.
@@ -298,21 +295,29 @@ class Finished:
 
 async def run(argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Finished | None:
     """Run a program to its end, without input; None where it cannot be started. Its group is killed when cancelled."""
-    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv, cwd=cwd, env=env, stdin=null, stdout=pipe, stderr=null, start_new_session=True
+    source, sink = os.pipe()
+    null = subprocess.DEVNULL
+    try:  # cancelled while it starts a process, asyncio would kill the process alone, and not its group
+        process = subprocess.Popen(  # noqa: ASYNC220 -- as asyncio starts one
+            argv, cwd=cwd, env=env, stdin=null, stdout=sink, stderr=null, start_new_session=True
         )
     except OSError:
+        os.close(source)
         return None
-    try:
-        output, _ = await process.communicate()
     finally:
-        if process.returncode is None:
+        os.close(sink)
+    try:
+        reader, transport = await open_reader(source)
+        try:
+            output = await reader.read()
+            await _ended(process)
+        finally:
+            transport.close()
+    finally:
+        if process.poll() is None:
             _signal_group(process.pid, signal.SIGKILL)
-            await process.wait()
-    assert process.returncode is not None
-    return Finished(process.returncode, output)
+        code = process.wait()
+    return Finished(code, output)
 
 
 async def open_reader(descriptor: int, *, limit: int = 1 << 16) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
@@ -330,6 +335,13 @@ async def open_writer(descriptor: int) -> asyncio.StreamWriter:
     protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
     transport, _ = await loop.connect_write_pipe(lambda: protocol, os.fdopen(descriptor, "wb"))
     return asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+async def _ended(process: "subprocess.Popen[bytes]") -> None:
+    while process.returncode is None and not await _await_exit(process.pid):
+        if process.poll() is not None:
+            return
+        await asyncio.sleep(_POLL)  # no thread: one that waited for a released process would hold up our own end
 
 
 async def _await_exit(pid: int) -> bool:
@@ -355,12 +367,10 @@ async def _settle(process: subprocess.Popen[bytes]) -> None:
     """Wait for the end of a helper process and reap it; one that does not end is killed."""
     try:
         async with asyncio.timeout(_PATIENCE):
-            while process.poll() is None:
-                if not await _await_exit(process.pid):
-                    await asyncio.sleep(_POLL)
+            await _ended(process)
     except TimeoutError:
         process.kill()
-        process.wait()
+    process.wait()
 
 
 def _start_reaper(mark: str) -> tuple[subprocess.Popen[bytes], int]:

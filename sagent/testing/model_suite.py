@@ -333,18 +333,18 @@ class ModelSuite:
                 history += (reply.message, answer(reply.message))
         assert weights == sorted(set(weights)), f"the weights do not grow: {weights}"
 
-    async def test_the_witness_is_of_the_bytes_sent(self, make_model: MakeModel) -> None:
+    async def test_the_digest_is_of_the_bytes_sent(self, make_model: MakeModel) -> None:
         """The same request sent again is the same bytes; another one is not."""
         request = ask(user("hi"))
         async with make_model([Turn("a"), Turn("b"), Turn("c")]) as model:
             first, again, other = [
-                (await collect(model, one))[1].witness
+                (await collect(model, one))[1].digest
                 for one in (request, request, ask(user("ho"), conversation="another"))
             ]
         assert first == again
         assert first.sha256 != other.sha256
-        for body, witness in zip(self.bodies(), (first, again, other), strict=False):
-            assert (witness.sha256, witness.size) == (sha256_hex(body), len(body))
+        for body, digest in zip(self.bodies(), (first, again, other), strict=False):
+            assert (digest.sha256, digest.size) == (sha256_hex(body), len(body))
 
     async def test_a_request_begins_with_the_one_before(self, make_model: MakeModel) -> None:
         """Tools, system prompt and messages, byte for byte; only what marks a cached prefix may move.

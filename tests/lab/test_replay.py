@@ -58,7 +58,7 @@ class Says(ScriptedModel):
 
     def prepare(self, request: Request) -> SimpleNamespace:
         body = _body(request)
-        return SimpleNamespace(witness=RequestDigest(sha256_hex(body), len(body), self.id))
+        return SimpleNamespace(digest=RequestDigest(sha256_hex(body), len(body), self.id))
 
 
 async def played(log: MemoryLog, **found: object) -> Replayed:

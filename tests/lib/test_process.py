@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent.lib.process import MARK, ProcessGroup
+from sagent.lib.process import MARK, Finished, ProcessGroup, open_reader, open_writer, run
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -277,4 +277,55 @@ async def test_what_a_forgotten_process_holds_is_killed_on_close(marker: str) ->
     process = await start(group, "sleep", marker)
     process.close()
     assert living(marker) == {}
+    await group.aclose()
+
+
+async def test_a_program_that_is_run_gives_its_code_and_output_and_nothing_where_it_cannot_be_started() -> None:
+    done = await run(["sh", "-c", "cat; echo out; echo err >&2; exit 3"], env={"PATH": os.environ["PATH"]}, cwd="/")
+    assert done == Finished(3, b"out\n")
+    assert await run(["/no/such/program"]) is None
+
+
+async def test_a_run_that_is_cancelled_ends_with_the_programs_children(marker: str) -> None:
+    running = asyncio.create_task(run(["sh", "-c", f"sleep {marker} & sleep {marker}"]))
+    while len(sleeping(marker)) < 2:
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await_that(lambda: not living(marker), "orphans are left")
+
+
+async def test_a_process_may_read_write_and_complain_through_pipes() -> None:
+    group = ProcessGroup()
+    (stdin, ours), (output, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
+    environment = {"PATH": os.environ["PATH"]}
+    process = group.start(["sh", "-c", "cat; echo no >&2"], env=environment, input=stdin, output=stdout, errors=stderr)
+    for end in (stdin, stdout, stderr):
+        os.close(end)
+    writer = await open_writer(ours)
+    (reader, _), (complaints, _) = await open_reader(output), await open_reader(errors)
+    writer.write(b"hello\n")
+    await writer.drain()
+    assert await reader.readline() == b"hello\n"
+    assert process.alive
+    writer.close()
+    assert await complaints.read() == b"no\n"
+    await process.ended()
+    assert (process.code, process.alive) == (0, False)
+    process.close()
+    await group.aclose()
+
+
+async def test_a_process_that_is_terminated_may_clean_up_first() -> None:
+    group = ProcessGroup()
+    process = await start(
+        group, "sh", "-c", "trap 'echo bye >&0; exit 5' TERM; echo ready >&0; while :; do sleep 0.01; done"
+    )
+    while process.notes() != b"ready\n":
+        await asyncio.sleep(0.01)
+    process.terminate()
+    await process.ended()
+    assert (process.code, process.notes()) == (5, b"ready\nbye\n")
+    process.close()
     await group.aclose()

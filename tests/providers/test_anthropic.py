@@ -90,13 +90,13 @@ def test_breakpoints_on_tools_system_and_the_last_two_turns_of_the_user() -> Non
     assert body["messages"][6]["content"][-1]["cache_control"] == MARK
 
 
-def test_a_long_conversation_is_joined_from_what_was_kept_and_its_witness_holds() -> None:
+def test_a_long_conversation_is_joined_from_what_was_kept_and_its_digest_holds() -> None:
     provider = Anthropic.from_key("k" * 8)
     model, history, before = provider.model("claude-sonnet-4-5"), talk(200), b""
     for length in range(1, len(history) + 1, 2):
         call = model.prepare(Request("c", history[:length], "Be terse.", TOOLS))
         body = call.body.data
-        assert (call.witness.sha256, call.witness.size) == (sha256_hex(body), len(body))
+        assert (call.digest.sha256, call.digest.size) == (sha256_hex(body), len(body))
         plain = body.replace(b',"cache_control":{"type":"ephemeral"}', b"")
         assert plain.startswith(before)
         before = plain[: plain.rindex(b'],"model"')]

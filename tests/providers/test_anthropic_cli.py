@@ -277,7 +277,7 @@ class TestHistory:
             "the option betas cannot be given to the program `claude`: left out",
             "claude-opus-5 has no effort minimal: low is used",
         )
-        assert reply.witness.parameters["max_tokens"] == 77
+        assert reply.digest.parameters["max_tokens"] == 77
 
 
 EFFORTS = [

@@ -59,7 +59,7 @@ async def failure(model: Model) -> ModelError:
     return caught.value
 
 
-async def test_a_reply_its_cost_and_the_witness_of_the_bytes_sent(raw_server) -> None:
+async def test_a_reply_its_cost_and_the_digest_of_the_bytes_sent(raw_server) -> None:
     async with (
         raw_server([HEAD, chunk(says("he") + says("llo", "stop") + USAGE + DONE), END]) as server,
         chat(server.url) as model,
@@ -70,7 +70,7 @@ async def test_a_reply_its_cost_and_the_witness_of_the_bytes_sent(raw_server) ->
         assert (reply.message.content, reply.message.model, reply.response_id) == ("hello", "openai-compatible/m", "c1")
         assert (reply.usage.input, reply.usage.output) == (9, 2)
         body = server.requests[0].partition(b"\r\n\r\n")[2]
-        assert (reply.witness.sha256, reply.witness.size) == (sha256_hex(body), len(body))
+        assert (reply.digest.sha256, reply.digest.size) == (sha256_hex(body), len(body))
 
 
 @pytest.mark.parametrize(

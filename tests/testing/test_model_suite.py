@@ -174,9 +174,9 @@ async def nameless_errors(stream):
         raise ModelError(caught.kind, "oops", provider="") from caught
 
 
-async def own_witness(stream):
+async def own_digest(stream):
     async for item in stream:
-        yield replace(item, witness=replace(item.witness, sha256=str(id(stream)))) if isinstance(item, Reply) else item
+        yield replace(item, digest=replace(item.digest, sha256=str(id(stream)))) if isinstance(item, Reply) else item
 
 
 def spoiled(spoil) -> MakeModel:
@@ -203,7 +203,7 @@ def spoiled(spoil) -> MakeModel:
         (nameless_errors, "an_error_status_is_a_model_error_of_its_kind", [Fail(401), "auth"]),
         (errors_swallowed, "an_error_inside_a_stream_is_one_of_its_kind", []),
         (errors_swallowed, "a_stream_without_its_end_is_an_error", ["close", 6]),
-        (own_witness, "the_witness_is_of_the_bytes_sent", []),
+        (own_digest, "the_digest_is_of_the_bytes_sent", []),
     ],
 )
 async def test_the_suite_finds_a_broken_promise(spoil, promise, arguments):

@@ -109,7 +109,7 @@ async def test_requests_are_remembered_as_they_were():
     _, second = await collect(model, Request("c", history))
     assert [len(request.messages) for request in model.requests] == [1, 3]
     assert second.message.model == "p/m"
-    assert second.witness.sha256 != first.witness.sha256
+    assert second.digest.sha256 != first.digest.sha256
 
 
 def test_tools_and_system_weigh_too():

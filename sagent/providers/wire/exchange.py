@@ -47,7 +47,7 @@ class Call:
     url: str
     headers: Mapping[str, str]
     body: Body
-    witness: RequestDigest
+    digest: RequestDigest
     reader: ReplyReader
     origin: Origin
     timeouts: Timeouts
@@ -229,7 +229,7 @@ def _reply(call: Call) -> Reply:
         usage = Usage(input=call.body.max_input_tokens // 4, output=reader.received // 4)
         charges = (Charge(call.origin.model, usage, estimated=True),)
     notes = (*call.notes, *reader.notes())
-    return Reply(reader.message(), usage, charges, call.witness, reader.response_id, notes, reader.advice())
+    return Reply(reader.message(), usage, charges, call.digest, reader.response_id, notes, reader.advice())
 
 
 def _merged(deltas: list[Delta]) -> list[Delta]:
