@@ -374,7 +374,7 @@ async def test_an_extra_that_is_not_installed_is_named(monkeypatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     provider = provider_named("bedrock")
-    with pytest.raises(ModelError, match=r"sagent\[bedrock\]") as caught:
+    with pytest.raises(ModelError, match=r"\[bedrock\]") as caught:
         await collect(provider.model("m"))
     await provider.aclose()
     assert caught.value.kind == "auth"
