@@ -22,7 +22,7 @@ from sagent.session.entries import read_body
 from sagent.session.store import Session
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext
-from tests.messages import Player, Step, call, forever, in_turn, last
+from tests.messages import Player, Step, call, calls, forever, in_turn, last
 
 
 async def until(condition) -> None:
@@ -261,6 +261,19 @@ async def test_one_that_crashes_says_what_it_had_and_closes_its_books() -> None:
     assert "root/a failed (crashed): RuntimeError: a defect" in result.content
     assert "What it had until then:\nhalf of it" in result.content
     assert [read_body(e)["kind"] for e in agent.log.child("root/a").entries() if e.kind == "failed"] == ["crashed"]
+
+
+async def test_a_child_that_is_interrupted_has_what_it_said_before_its_last_calls() -> None:
+    first, second = Gate(), Gate()
+    second.name = "Second"
+    model = ScriptedModel(calls(call("1", "Gate"), text="It is in the parser."), calls(call("2", "Second")))
+    child = await Agent(model, tools=[first, second]).spawn("find it")
+    first.open.set()
+    await second.began.wait()
+    child.interrupt()
+    result = await child.wait()
+    assert result.error is not None
+    assert (result.error.kind, result.content) == ("interrupted", "It is in the parser.")
 
 
 async def test_what_was_said_of_earlier_calls_does_not_keep_a_message_waiting() -> None:

@@ -19,3 +19,12 @@ def test_no_request_has_more_tokens_than_its_bound(steps: list[tuple[list[int], 
         weight, tokens = 10 + sum(history), 1 + sum(size // density for size in history)
         assert tokens <= meter.bound(weight) <= weight
         meter.learn(weight, tokens)
+
+
+def test_what_was_counted_tightens_the_bound_of_what_was_added_to_it() -> None:
+    meter = Meter()
+    assert meter.bound(1_000) == 1_000
+    meter.learn(1_000, 100)
+    assert (meter.bound(1_000), meter.bound(1_300), meter.bound(900)) == (100, 400, 900)
+    meter.shrunk = True
+    assert meter.bound(1_300) == 1_300
