@@ -1,11 +1,6 @@
-"""A session as one page that needs nothing but itself: no network, no other file, and no script but its own.
-
-Whatever a model, a tool or a file says is text on it: escaped, and the page's policy lets nothing run or load that is
-not named by its sha256.
-"""
+"""A session as one page that needs nothing but itself."""
 
 import base64
-import hashlib
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -15,6 +10,7 @@ from typing import assert_never
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump, valid_text
 from sagent.transcript.export_redaction import Redaction
+from sagent.transcript.page import escape, page, section, table
 from sagent.transcript.steps import Consulted, Media, Remark, Said, Turn
 from sagent.transcript.timeline import (
     Call,
@@ -36,12 +32,6 @@ MOST_MEDIA = 1_500_000  # bytes of images on a page
 CAPS = (50_000, 20_000, 8_000, 4_000, 2_000, 1_000, 500, 250, 120)  # characters that a text may be cut to
 _FRAME = 700  # bytes around a text, about
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-UNSAFE = {
-    **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
-    127: 0x2421,
-    **{code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)},
-}
-"""Control characters as their pictures, and marks that turn the direction of a text around as what they are."""
 
 Fetch = Callable[[str], bytes | None]
 
@@ -66,15 +56,6 @@ def write_page(timeline: Timeline, redaction: Redaction, checked: Checked, fetch
     return page
 
 
-def part_of_page(kind: str) -> str:
-    return Path(__file__).with_name(f"export_page.{kind}").read_text("utf-8")
-
-
-def source_of(text: str) -> str:
-    """How a content security policy names an inline style or script (CSP level 3, hash-source)."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
 class _Page:
     """The parts of a page."""
 
@@ -89,30 +70,13 @@ class _Page:
 
     def whole(self, checked: Checked) -> str:
         """The page."""
-        script = part_of_page("js")
-        style = part_of_page("css")
-        policy = (
-            f"default-src 'none'; style-src '{source_of(style)}'; script-src '{source_of(script)}'; img-src data:; "
-            "base-uri 'none'; form-action 'none'"
-        )
         shown = "".join(self.shown())
-        parts = (self.costs(), self.agents(), self.consultations(), self.audit(checked), self.tools())
+        parts = (self.costs(), self.agents(), self.consultations(), self.audit(checked))
+        main = "".join((*parts, section("timeline", "Timeline", self.tools(), shown)))
         title = self._title()
-        facts = self.facts(checked)  # last: it says what was taken out of all the others
-        return "".join(
-            (
-                '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-                f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n',
-                '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-                '<meta name="referrer" content="no-referrer">\n',
-                f"<title>{title} · sagent</title>\n<style>{style}</style>\n</head>\n<body>\n",
-                '<a class="skip" href="#timeline">Skip to the timeline</a>\n',
-                f"<header>\n<h1>{title}</h1>\n{facts}</header>\n<main>\n",
-                *parts,
-                shown,
-                f"</section>\n</main>\n<footer>{_KEYS}</footer>\n<script>{script}</script>\n</body>\n</html>\n",
-            )
-        )
+        header = self.facts(checked)  # last: it says what was taken out of all the others
+        script = Path(__file__).with_name("export_page.js").read_text("utf-8")
+        return page(title, header, main, _KEYS, "timeline", script=script)
 
     def text(self, text: str) -> str:
         """A text of theirs, cut, without secrets, as text of a page."""
@@ -121,7 +85,7 @@ class _Page:
         if len(text) > cap:
             self._left_out += 1
             clean = f"{clean[:cap]}\n[... cut: {len(text)} characters in all, the rest is in the log ...]"
-        return html.escape(valid_text(clean).translate(UNSAFE))
+        return escape(clean)
 
     def _title(self) -> str:
         """Its name; what was taken out of it is counted where it was said."""
@@ -178,12 +142,9 @@ class _Page:
         spent = self._timeline.spent
         if not spent.by_role:
             return ""
-        parts = ['<section aria-labelledby="cost">\n<h2 id="cost">Cost</h2>\n', self._chart("role", spent.by_role)]
-        parts += [
-            self._table(f"By {what}", what, sums)
-            for what, sums in (("role", spent.by_role), ("model", spent.by_model), ("agent", spent.by_agent))
-        ]
-        return "".join((*parts, "</section>\n"))
+        kinds = (("role", spent.by_role), ("model", spent.by_model), ("agent", spent.by_agent))
+        tables = (self._table(what, sums) for what, sums in kinds)
+        return section("cost", "Cost", self._chart("role", spent.by_role), *tables)
 
     def _chart(self, what: str, sums: Mapping[str, Sum]) -> str:
         rows = sorted(sums.items(), key=lambda item: -item[1].usd)[:12]
@@ -203,20 +164,14 @@ class _Page:
             f'aria-label="Cost by {what}: {self.text(words)}">{"".join(bars)}</svg>\n'
         )
 
-    def _table(self, caption: str, what: str, sums: Mapping[str, Sum]) -> str:
-        rows = "".join(
-            f'<tr><th scope="row">{self.text(name)}</th><td>{each.charges}</td><td>{each.usage.input}</td>'
-            f"<td>{each.usage.cache_read}</td><td>{each.usage.cache_write + each.usage.cache_write_1h}</td>"
-            f"<td>{each.usage.output}</td><td>{_usd(each)}</td></tr>\n"
+    def _table(self, what: str, sums: Mapping[str, Sum]) -> str:
+        rows = [
+            (self.text(name), each.charges, each.usage.input, each.usage.cache_read,
+             each.usage.cache_write + each.usage.cache_write_1h, each.usage.output, _usd(each))
             for name, each in sorted(sums.items(), key=lambda item: -item[1].usd)
-        )
-        names = (what, "calls", "input", "cache read", "cache written", "output", "cost")
-        head = "".join(f'<th scope="col">{name}</th>' for name in names)
-        label = f'role="region" aria-label="Cost by {what}"'
-        return (
-            f'<div class="wide" tabindex="0" {label}><table><caption>{caption}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>\n"
-        )
+        ]  # fmt: skip
+        heads = (what, "calls", "input", "cache read", "cache written", "output", "cost")
+        return table(heads, (tuple(map(str, row)) for row in rows), f"Cost by {what}", f"By {what}")
 
     def agents(self) -> str:
         """The tree."""
@@ -227,10 +182,7 @@ class _Page:
         for path, member in timeline.agents.items():
             below.setdefault(path.rpartition("/")[0], []).append(member)
         tree = "".join(self._branch(member, below, 0) for member in below.get("", []))
-        return (
-            '<section aria-labelledby="agents">\n<h2 id="agents">Agents</h2>\n'
-            f'<ul class="tree">{tree}</ul>\n</section>\n'
-        )
+        return section("agents", "Agents", f'<ul class="tree">{tree}</ul>\n')
 
     def _branch(self, member: Member, below: Mapping[str, list[Member]], depth: int) -> str:
         path = self.text(member.path)
@@ -251,28 +203,19 @@ class _Page:
         rows = [(place, each) for place, each in enumerate(self._timeline.shown) if isinstance(each, Consulted)]
         if not rows:
             return ""
-        body = "".join(
-            f'<tr><td><a href="#b{place}">{self.text(advisor_of(each))}</a></td><td>{self.text(each.agent)}</td>'
-            f"<td>{_when(each.at)}</td><td>{self.text(verdict_of(each))}</td></tr>\n"
+        cells = [
+            (f'<a href="#b{place}">{self.text(advisor_of(each))}</a>', self.text(each.agent), _when(each.at),
+             self.text(verdict_of(each)))
             for place, each in rows
-        )
-        head = "".join(f'<th scope="col">{name}</th>' for name in ("advisor", "asked by", "when", "verdict"))
-        return (
-            '<section aria-labelledby="advice">\n<h2 id="advice">Advice</h2>\n<div class="wide" tabindex="0" '
-            f'role="region" aria-label="Consultations"><table><thead><tr>{head}</tr></thead><tbody>\n{body}'
-            "</tbody></table></div>\n</section>\n"
-        )
+        ]  # fmt: skip
+        return section("advice", "Advice", table(("advisor", "asked by", "when", "verdict"), cells, "Consultations"))
 
     def audit(self, checked: Checked) -> str:
         """What was checked, denied and what failed."""
         timeline = self._timeline
-        rows = "".join(
-            f'<tr><th scope="row">{self.text(name)}</th><td>{counts["calls"]}</td><td>{counts["failed"]}</td>'
-            f"<td>{counts['denied']}</td></tr>\n"
-            for name, counts in sorted(timeline.tools.items())
-        )
-        head = "".join(f'<th scope="col">{name}</th>' for name in ("tool", "calls", "failed", "denied"))
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>\n" if rows else ""
+        heads = ("tool", "calls", "failed", "denied")
+        rows = [(self.text(name), *(str(counts[head]) for head in heads[1:]))
+                for name, counts in sorted(timeline.tools.items())]  # fmt: skip
         items = "".join(
             f'<li class="bad">{self.text(problem)}</li>\n' for problem in (*checked.problems, *timeline.damaged)
         )
@@ -287,10 +230,9 @@ class _Page:
             if timeline.compactions
             else ""
         )
-        return (
-            f'<section aria-labelledby="audit">\n<h2 id="audit">Audit</h2>\n<p>{self.text(checked.summary)}</p>\n'
-            f"{f'<ul>{items}</ul>' if items else ''}{compacted}{table}</section>\n"
-        )
+        tools = table(heads, rows, "Calls by tool") if rows else ""
+        listed = f"<ul>{items}</ul>" if items else ""
+        return section("audit", "Audit", f"<p>{self.text(checked.summary)}</p>\n", listed, compacted, tools)
 
     def tools(self) -> str:
         """The head of the timeline: search, and whose turns to show."""
@@ -298,7 +240,6 @@ class _Page:
             f'<option value="{self.text(path)}">{self.text(path)}</option>' for path in self._timeline.agents
         )
         return (
-            '<section aria-labelledby="timeline">\n<h2 id="timeline" tabindex="-1">Timeline</h2>\n'
             '<div id="tools" class="tools" role="search" hidden>'
             '<label for="words">Search</label><input id="words" type="search" autocomplete="off">'
             '<label for="agent">Agent</label><select id="agent"><option value="">all</option>'

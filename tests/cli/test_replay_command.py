@@ -117,7 +117,7 @@ def test_another_model_is_asked_with_what_was_recorded(shell: Shell) -> None:
     assert "is not in the recording" in said(fourth)
     made = Path(str(done.json["session_path"]))
     assert made != session
-    told = as_object(origin(read_log(made / "root.jsonl")).get("environment"))
+    told = origin(read_log(made / "root.jsonl")).environment
     assert told["replay_of"] == session.name
     assert command(shell, "verify", str(made)).code == 0
     assert command(shell, "replay", str(made)).code == 0
@@ -171,7 +171,7 @@ def test_live_tools_work_in_a_copy_that_is_gone_in_the_end(shell: Shell) -> None
     assert shell.server is not None
     answered = said(shell.server.requests[3])
     assert answered.count("is the person's own directory") == 2
-    place = Path(str(origin(read_log(_other(shell, session) / "root.jsonl")).get("cwd")))
+    place = Path(origin(read_log(_other(shell, session) / "root.jsonl")).cwd)
     assert not place.parent.exists()
 
 

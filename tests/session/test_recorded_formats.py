@@ -97,4 +97,4 @@ async def test_it_replays_as_it_did(session: Path) -> None:
         ("root", 12, 13), ("root/one", 1, 1), ("root/review", 2, 2), ("root/two", 1, 1),
     ]  # fmt: skip
     assert [each.agent for each in found.agents if each.divergence] == ["root"]
-    assert (found.agents[0].asides.same, found.agents[0].unchecked) == (2, {})
+    assert (found.agents[0].side_calls.same, found.agents[0].unchecked) == (2, {})
