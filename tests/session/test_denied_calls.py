@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from sagent.transcript.export_record import read_record
-
 from sagent.agent import Agent, Resources
 from sagent.codec import encode_event
 from sagent.events import Event, ToolFinished
-from sagent.lab.sessiondiff import put_beside
+from sagent.lab.sessiondiff import diff_sessions
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall, assistant
 from sagent.session.store import Session, log_files
@@ -16,6 +14,7 @@ from sagent.tool import ToolError
 from sagent.tools import tool
 from sagent.transcript.entries import read_entries
 from sagent.transcript.steps import Answered, Refused
+from sagent.transcript.timeline import read_timeline
 
 
 @tool
@@ -44,6 +43,6 @@ async def test_a_tool_that_says_permission_denied_has_failed(tmp_path: Path) -> 
     steps = list(read_entries(path, log_files(path)))
     assert [step.failed for step in steps if isinstance(step, Answered)] == [True]
     assert not [step for step in steps if isinstance(step, Refused)]
-    assert dict(read_record(path, log_files(path)).tools["connect"]) == {"calls": 1, "denied": 0, "failed": 1}
-    side = put_beside(path, path).left
+    assert dict(read_timeline(path, log_files(path)).tools["connect"]) == {"calls": 1, "denied": 0, "failed": 1}
+    side = diff_sessions(path, path).left
     assert (side.errors, side.denials) == (1, 0)

@@ -163,9 +163,9 @@ def check_logged(session: Path, told: Told) -> None:
         assert head in {entry.id for entry in found[agent]}
     spent = {agent: spend(entries) for agent, entries in found.items()}
     for agent, tokens in told.tokens.items():
-        assert spent[agent].usage.input + spent[agent].usage.output >= tokens
+        assert spent[agent].whole.usage.input + spent[agent].whole.usage.output >= tokens
     # what a line tells of is in JSON numbers, which are not as exact as the log
-    assert sum(each.cost.total for each in spent.values()) >= told.usd - Decimal("1e-9")
+    assert sum(each.cost().total for each in spent.values()) >= told.usd - Decimal("1e-9")
 
 
 class Runner:
