@@ -13,9 +13,7 @@ from sagent.codec import (
     decode_message,
     decode_result_part,
     decode_usage,
-    encode_event,
     encode_message,
-    encode_result,
     encode_result_part,
     encode_usage,
 )
@@ -58,6 +56,7 @@ from sagent.messages import (
 )
 from sagent.session.contents import ChargeEntry
 from sagent.session.table import decode, encode
+from sagent.transcript.event_json import encode_event, encode_result
 from sagent.usage import Charge, Cost, Usage
 
 # -- messages ----------------------------------------------------------------------------------------------------------

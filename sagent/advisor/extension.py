@@ -15,7 +15,7 @@ from sagent.agent.resources import ExtensionFactory
 from sagent.agent.tree import Node
 from sagent.engine.extension import Extension, ExtraCost, Report
 from sagent.errors import ModelError, UsageError
-from sagent.events import Advice, Notice, Switched
+from sagent.events import Advice, Switched
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.model import Reply, Request, ToolSpec
 from sagent.peer import Action, Cancel, Compact, Consult, Stop, Switch
@@ -148,7 +148,7 @@ class AdvisorExtension:
         try:
             answers = await self.advisors.ask(question, advisor, "person")
         except UsageError as error:
-            self._state.journal.emit(Notice(self._state.path, "warning", str(error)))
+            self._state.journal.notify("warning", str(error))
             return
         for message in (message_of(one) for one in answers if is_answer(one)):
             if self._agent.hears:

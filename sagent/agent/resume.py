@@ -9,7 +9,6 @@ from sagent.agent.tree import Tree
 from sagent.engine.inbox import Arrived
 from sagent.engine.state import AgentState
 from sagent.errors import SagentError
-from sagent.events import Notice
 from sagent.messages import user
 from sagent.rewind.plan import cut_off
 from sagent.session.contents import Returned, Spawned
@@ -47,8 +46,7 @@ async def resume(state: AgentState, tree: Tree, revive: Revive) -> Iterable[Entr
             else:
                 _report_lost(state, path, heads)
         except (SagentError, OSError, ValueError) as error:
-            text = f"{path} is not there again: {error}"
-            state.journal.emit(Notice(state.path, "warning", text))
+            state.journal.notify("warning", text := f"{path} is not there again: {error}")
             state.receive(user(text, sender="sagent"), "next")
     return entries
 

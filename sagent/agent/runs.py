@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from sagent.agent.handoffs import answer_of
+from sagent.agent.output import output_of
 from sagent.agent.tree import Tree
 from sagent.engine.actions import apply_pending
 from sagent.engine.compaction import saving
@@ -13,10 +14,10 @@ from sagent.engine.extension import Report
 from sagent.engine.inbox import Arrived
 from sagent.engine.limits import RunLimits
 from sagent.engine.loop import take_turn
-from sagent.engine.output import Output, output_of, take_structured_turn
+from sagent.engine.output import Output, take_structured_turn
 from sagent.engine.state import AgentState, Run
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
-from sagent.events import Failure, Finished, Notice, Result, SessionOpened
+from sagent.events import Failure, Finished, Result, SessionOpened
 from sagent.messages import Message
 from sagent.session.contents import FailedEntry
 
@@ -186,7 +187,7 @@ class Runner:
             advisors=report.tallies,
         )
         for text in () if self._remarked else report.remarks:
-            state.journal.emit(Notice(state.path, "warning", text))
+            state.journal.notify("warning", text)
             self._remarked = True
         if self.contained and failure is not None and not self.last.content:  # what it had until then
             said = next((reply.content for reply in reversed(replies) if reply.content), "")

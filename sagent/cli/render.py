@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO, assert_never
 
-from sagent.codec import encode_event, encode_result
 from sagent.events import (
     Advice,
     AdviceDelta,
@@ -27,6 +26,7 @@ from sagent.events import (
 from sagent.lib.json import json_dump
 from sagent.lib.text import one_line, printable
 from sagent.messages import ToolCall
+from sagent.transcript.event_json import encode_event, encode_result
 
 if TYPE_CHECKING:
     from sagent.config import Settings

@@ -7,7 +7,7 @@ from sagent.engine.extension import Extension
 from sagent.engine.limits import limits_of, with_limits
 from sagent.engine.state import AgentState, parse_effort
 from sagent.errors import ModelError, SagentError, UsageError
-from sagent.events import Notice, Switched
+from sagent.events import Switched
 from sagent.messages import user
 from sagent.model import Model
 from sagent.peer import Action, Background, Cancel, Compact, Consult, Inject, Stop, Switch
@@ -67,7 +67,7 @@ def apply_pending(state: AgentState) -> None:
         try:
             apply(state, action)
         except (SagentError, OSError) as error:  # it was checked when it was asked for; that may be long ago
-            state.journal.emit(Notice(state.path, "warning", f"What was asked for was not done: {error}"))
+            state.journal.notify("warning", f"What was asked for was not done: {error}")
 
 
 def change(state: AgentState, model: Model | None, reason: str = "") -> None:
@@ -91,7 +91,7 @@ def change_back(state: AgentState, error: ModelError) -> bool:
     context.model, context.meter = context.proven
     context.proven = None
     text = f"the switch was taken back: {error}"
-    state.journal.emit(Notice(state.path, "warning", text))
+    state.journal.notify("warning", text)
     change(state, None, text)
     state.add(user(text, sender="sagent"))
     return True

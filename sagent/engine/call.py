@@ -15,7 +15,7 @@ from sagent.engine.compaction import can_cut, cut_short, keep_room, stub
 from sagent.engine.request import LEAST_OUTPUT, Attempt, Outgoing, sending, settle, wait_before_retry
 from sagent.engine.state import AgentState
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
-from sagent.events import Notice, ReplyFinished, Retrying, TextDelta, ThinkingDelta
+from sagent.events import ReplyFinished, Retrying, TextDelta, ThinkingDelta
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
 from sagent.messages import Message, Part, Text, ToolCall
@@ -98,7 +98,7 @@ def _without_advisor(state: AgentState, error: ModelError, partial: Partial) -> 
         return False
     partial.discard(state, error)
     text = f"{state.model.provider} does not ask this advisor for this model ({error}); from now on sagent asks it."
-    state.journal.emit(Notice(state.path, "warning", text))
+    state.journal.notify("warning", text)
     return True
 
 
@@ -131,8 +131,7 @@ def _asked_for_too_much(state: AgentState, error: ModelError, partial: Partial) 
     meter.most_output = most
     partial.recoveries += 1
     partial.discard(state, error)
-    text = f"At most {most:,} tokens a reply are asked for from now on: {error}"
-    state.journal.emit(Notice(state.path, "warning", text))
+    state.journal.notify("warning", f"At most {most:,} tokens a reply are asked for from now on: {error}")
     return True
 
 
@@ -184,7 +183,7 @@ def _accept(
         context.extension.after_reply(reply)
     for note in reply.notes:
         if note not in state.noted:  # what is so at every call is said once
-            state.journal.emit(Notice(state.path, "warning", note))
+            state.journal.notify("warning", note)
     state.noted = reply.notes
     state.journal.emit(ReplyFinished(state.path, message, reply.usage, usd))
     return message
@@ -271,7 +270,7 @@ def _shrink(state: AgentState, error: ModelError) -> bool:
         f"The context was full, at about {before:,} tokens: {stubbed.results} tool results gave way to stubs, which "
         f"leaves about {stubbed.after:,}. The results are kept, and the model can read them again."
     )
-    state.journal.emit(Notice(state.path, "info", text))
+    state.journal.notify("info", text)
     return True
 
 
@@ -287,10 +286,10 @@ def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
             continue
         if state.ledger.cap is not None and state.ledger.prices.ceiling(model.provider, model.id) is None:
             text = f"{name} cannot take over: it has no known price, so the cap could not be kept."
-            state.journal.emit(Notice(state.path, "warning", text))
+            state.journal.notify("warning", text)
             continue
         partial.discard(state, error)
-        state.journal.emit(Notice(state.path, "warning", f"{down} cannot be reached, {name} takes over. {error}"))
+        state.journal.notify("warning", f"{down} cannot be reached, {name} takes over. {error}")
         change(state, model, str(error))
         return True
     return False

@@ -20,7 +20,6 @@ from sagent.context.stubs import Stub, drop, shrink
 from sagent.engine.request import BYTES, make_side_call
 from sagent.engine.state import AgentState
 from sagent.errors import BudgetExceeded, ModelError
-from sagent.events import Notice
 from sagent.lib.money import ZERO
 from sagent.messages import Message, user
 from sagent.model import Model, input_budget
@@ -109,8 +108,7 @@ def compact_as_asked(state: AgentState, wanted: Compact) -> None:
         state.add(user(CLEARED, sender="sagent"))
         if context.extension is not None:
             context.extension.plan(wanted)()
-    text = f"The context was made smaller, from about {before:,} tokens to {after:,}."
-    state.journal.emit(Notice(state.path, "info", text))
+    state.journal.notify("info", f"The context was made smaller, from about {before:,} tokens to {after:,}.")
 
 
 def tools_known(state: AgentState) -> set[str]:
@@ -153,7 +151,7 @@ def stub(state: AgentState, before: int, target: int, reason: str) -> Stubbed | 
         need = context.max_input_tokens() * (before - target) // max(before, 1)
         stubs = shrink(context.history, need, state.log.blobs)
     except OSError as error:
-        state.journal.emit(Notice(state.path, "warning", f"The context cannot be made smaller: {error}"))
+        state.journal.notify("warning", f"The context cannot be made smaller: {error}")
         return None
     if not stubs:
         return None
@@ -177,7 +175,7 @@ async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
         try:
             reply, _ = await make_side_call(state, model, request, ROLE, lambda _: None)
         except (ModelError, BudgetExceeded) as error:
-            state.journal.emit(Notice(state.path, "warning", f"No summary from {model.provider}/{model.id}: {error}"))
+            state.journal.notify("warning", f"No summary from {model.provider}/{model.id}: {error}")
             return None
         if reply.message.stop == "end" and is_summary(reply.message.content):
             return reply.message.content
@@ -247,4 +245,4 @@ def _notify(state: AgentState, before: int, how: str) -> None:
     where = "; the log has all of it" if state.log.path else ""
     after = state.context.tokens()
     text = f"The context was made smaller, from about {before:,} tokens to {after:,}: {how}{where}."
-    state.journal.emit(Notice(state.path, "info", text))
+    state.journal.notify("info", text)

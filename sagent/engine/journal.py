@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from sagent.events import Event, Notice
 from sagent.session.contents import Content
@@ -39,6 +39,10 @@ class Journal:
                 context = {"message": f"a listener failed on {type(event).__name__}", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
 
+    def notify(self, level: Literal["info", "warning"], text: str) -> None:
+        """Emit a notice."""
+        self.emit(Notice(self.path, level, text))
+
     def record(self, content: Content | Callable[[], Content]) -> str:
         """Append to the log; the entry's id. When that fails the run goes on and says so once, and the id is "".
 
@@ -51,13 +55,10 @@ class Journal:
             return self.log.append(content() if callable(content) else content).id
         except OSError as error:
             self.lost = True
-            self.emit(
-                Notice(
-                    self.path,
-                    "warning",
-                    f"The log cannot be written ({error.strerror or error}); the run goes on, but from here on nothing "
-                    "is kept. Free space or fix the directory, then start again with --continue.",
-                )
+            self.notify(
+                "warning",
+                f"The log cannot be written ({error.strerror or error}); the run goes on, but from here on nothing is "
+                "kept. Free space or fix the directory, then start again with --continue.",
             )
             return ""
 
@@ -76,4 +77,4 @@ class Journal:
             try:
                 await asyncio.to_thread(self.log.sync)
             except OSError as error:
-                self.emit(Notice(self.path, "warning", f"The log could not be synced to disk: {error}"))
+                self.notify("warning", f"The log could not be synced to disk: {error}")

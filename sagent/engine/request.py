@@ -12,7 +12,6 @@ from sagent.cost.ledger import Reservation
 from sagent.engine.limits import RunLimits
 from sagent.engine.state import AgentState
 from sagent.errors import ModelError
-from sagent.events import Notice
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
 from sagent.model import Billed, Delta, Model, Reply, Request, TextPart, ThinkingPart
@@ -212,6 +211,5 @@ async def make_side_call(state: AgentState, model: Model, request: Request, role
                 raise
             tries += 1
             name = f"{model.provider}/{model.id}"
-            text = f"{role}, {name}: {error}; trying again in {wait:.1f} s"
-            state.journal.emit(Notice(state.path, "info", text))
+            state.journal.notify("info", f"{role}, {name}: {error}; trying again in {wait:.1f} s")
             await asyncio.sleep(wait)

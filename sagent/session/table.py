@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias, TypeVar, get_args
 
-from sagent.codec import decode_usage, encode_usage, show_advice
+from sagent.codec import decode_usage, encode_usage
 from sagent.events import Advice, AdviceStatus, AdviceVerdict, Failure
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_dump
 from sagent.session.contents import (
@@ -45,7 +45,7 @@ from sagent.session.contents import (
 )
 from sagent.session.stored import StoredMessage, StoredResult
 from sagent.session.touches import Touched, decode_touched, encode_touched
-from sagent.usage import Charge
+from sagent.usage import Charge, Usage
 
 _C = TypeVar("_C", bound=Content)
 _Body: TypeAlias = Mapping[str, object]
@@ -250,6 +250,31 @@ def _read_charge(body: _Body) -> ChargeEntry:
             estimated=body.get("estimated") is True,
         )
     )
+
+
+def show_usage(usage: Usage) -> dict[str, object]:
+    """Tokens as people read them: cache writes of all lives are one number."""
+    shown: dict[str, object] = {
+        "input": usage.input,
+        "output": usage.output,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write + usage.cache_write_1h,
+        "reasoning": usage.reasoning,
+    }
+    return {**shown, "fees": dict(usage.fees)} if usage.fees else shown
+
+
+def show_advice(advice: Advice) -> dict[str, object]:
+    """A consultation, its members under their own names; what there is nothing to say of is left out."""
+    shown: dict[str, object] = {"advisor": advice.advisor, "model": advice.model, "trigger": advice.trigger}
+    shown |= {"status": advice.status, "text": advice.text, "verdict": advice.verdict, "gaps": list(advice.gaps)}
+    shown |= {"next": advice.next, "check": advice.check, "reason": advice.reason, "question": advice.question}
+    measured = {
+        "usage": show_usage(advice.usage),
+        "usd": None if advice.usd is None else float(advice.usd),
+        "seconds": round(advice.seconds, 3),
+    }
+    return {name: value for name, value in shown.items() if value} | measured
 
 
 def _write_consultation(entry: ConsultationEntry) -> _Body:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sagent.codec import encode_event
 from sagent.errors import UsageError
 from sagent.events import AdviceDelta, Event, TextDelta, ThinkingDelta, ToolProgress
 from sagent.lib.json import wire_bytes
+from sagent.transcript.event_json import encode_event
 
 _MOST = 1 << 16  # bytes that wait to be written
 

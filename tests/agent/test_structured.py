@@ -18,10 +18,9 @@ from pydantic import AfterValidator, BaseModel, Field, RootModel
 from typing_extensions import TypedDict
 
 from sagent.agent import Agent, Resources, RunLimits
-from sagent.codec import encode_event, encode_result
+from sagent.agent.output import output_of
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.engine.output import output_of
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Finished, Notice, Result
 from sagent.lib.json import JsonObject, as_object, json_freeze_object, json_thaw
@@ -33,6 +32,7 @@ from sagent.session.entries import read_body
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
 from sagent.tools import tool
+from sagent.transcript.event_json import encode_event, encode_result
 from sagent.usage import Usage
 
 

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from sagent.agent import Agent, RunLimits
-from sagent.engine.output import output_of
+from sagent.agent.output import output_of
 from sagent.errors import ConfigError
 from sagent.events import Notice
 from sagent.lib.json import JsonObject, as_array, as_object, json_freeze_object, json_thaw

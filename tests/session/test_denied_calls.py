@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from sagent.agent import Agent, Resources
-from sagent.codec import encode_event
 from sagent.events import Event, ToolFinished
 from sagent.lab.sessiondiff import diff_sessions
 from sagent.lib.json import JsonObject
@@ -13,6 +12,7 @@ from sagent.testing import ScriptedModel
 from sagent.tool import ToolError
 from sagent.tools import tool
 from sagent.transcript.entries import read_entries
+from sagent.transcript.event_json import encode_event
 from sagent.transcript.steps import Answered, Refused
 from sagent.transcript.timeline import read_timeline
 

@@ -9,7 +9,6 @@ from sagent.advisor.advisory import Setup
 from sagent.advisor.extension import advise
 from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources
-from sagent.codec import show_advice
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.events import Advice, AdviceStatus
@@ -17,6 +16,7 @@ from sagent.providers import Anthropic
 from sagent.session.contents import AdviceRated, ChargeEntry, Unknown
 from sagent.session.folds import contents
 from sagent.session.log import MemoryLog
+from sagent.session.table import show_advice
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Step, Turn, Usage
 from sagent.transcript.advice import Review, last_answer, review
 from sagent.usage import Charge

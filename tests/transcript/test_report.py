@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.codec import encode_event
 from sagent.events import Advice, Advised, Finished, ReplyFinished, Result
 from sagent.messages import assistant
 from sagent.session.contents import ChargeEntry, Unknown
 from sagent.session.store import Session, log_files
 from sagent.transcript.entries import read_entries
+from sagent.transcript.event_json import encode_event
 from sagent.transcript.events import read_events
 from sagent.transcript.report import Report
 from sagent.transcript.steps import Charged, Consulted, Damaged, Refused, Remark, Turn

@@ -23,11 +23,11 @@ from sagent.cli.render import (
 )
 from sagent.cli.settings import load_or_report, read_flag
 from sagent.cli.tables import write
-from sagent.codec import encode_result
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Finished, Result
 from sagent.lib.json import json_dump
 from sagent.lib.text import Table, count, printable
+from sagent.transcript.event_json import encode_result
 
 if TYPE_CHECKING:
     from sagent.config import Settings

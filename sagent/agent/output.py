@@ -1,0 +1,167 @@
+"""What an answer is to be, from a type or a JSON Schema: its schema for a model, and the data in what it says."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NoReturn, cast
+
+from sagent.engine.output import Output
+from sagent.errors import UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import EMPTY, JsonObject, json_dump, json_freeze, json_freeze_object, json_thaw
+from sagent.lib.schema import coerce, violations
+
+_WRAP = "value"  # what an answer that is no object is called in the object that providers want
+_MOST_TRIES = 100  # places in an answer where a value may begin
+_MOST_WRONG = 10  # faults that are named
+_FENCE = re.compile(r"```[a-zA-Z0-9]*[ \t]*\n(.*?)\n?```", re.DOTALL)
+
+
+def output_of(form: object) -> Output:
+    """What a person asked for: a JSON Schema as a mapping, or a type that pydantic knows: a model, a dataclass, ...
+
+    Raises UsageError where it is neither.
+    """
+    if isinstance(form, Mapping):
+        try:
+            schema = json_freeze_object(form)  # pyright: ignore[reportUnknownArgumentType] -- checked there
+        except TypeError as error:
+            raise UsageError(f"output: that is no JSON Schema: {error}") from error
+        return _in_object(schema, lambda value: _read_by_schema(schema, value))
+    from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
+
+    try:
+        adapter = TypeAdapter[object](cast("type[object]", form))
+        if adapter.core_schema.get("type") == "call":
+            raise TypeError("it is a function.")
+        schema = json_freeze_object({**adapter.json_schema()})
+    except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as error:
+        raise UsageError(
+            f"output: {form!r:.100} cannot be asked for: {str(error).splitlines()[0]} It takes a pydantic model, a "
+            "dataclass, a TypedDict, another type that pydantic knows, or a JSON Schema as a mapping."
+        ) from error
+    return _in_object(schema, lambda value: _read_by_type(adapter.validate_json, value))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads answers. `read` makes data of a parsed value; it raises ValueError saying what is wrong.
+
+    `wrapped`: the schema is always an object's, and what is asked for is its one member `value`.
+    """
+
+    read: Callable[[object], object]
+    wrapped: bool = False
+
+    def find(self, text: str) -> object:
+        """The data in an answer, which may have words or a code fence around it. Raises ValueError.
+
+        Of several values the last that fits counts: models think aloud before they answer.
+        """
+        wrong: list[str] = []
+        for value in _values(text):
+            try:
+                return self._unwrap(value)
+            except ValueError as error:
+                wrong.append(str(error))
+        if self.wrapped and text.strip():  # a single word needs no JSON
+            try:
+                return self.read(text.strip())
+            except ValueError as error:
+                wrong.append(str(error))
+        raise ValueError(wrong[0] if wrong else "there is no JSON in it." if text.strip() else "it is empty.")
+
+    def _unwrap(self, value: object) -> object:
+        if self.wrapped and isinstance(value, dict) and set(value) == {_WRAP}:  # pyright: ignore[reportUnknownArgumentType] -- parsed JSON
+            return self.read(value[_WRAP])  # pyright: ignore[reportUnknownArgumentType] -- parsed JSON
+        return self.read(value)  # pyright: ignore[reportUnknownArgumentType] -- parsed JSON
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Schemas
+
+
+def _in_object(schema: JsonObject, read: Callable[[object], object]) -> Output:
+    """The schema as an object's: a reference at the top is written out, and what is no object is put into one."""
+    definitions = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+    target = schema.get("$ref")
+    if isinstance(target, str):
+        place, _, name = target.removeprefix("#/").partition("/")
+        found = definitions.get(place, EMPTY)
+        named = found.get(name) if isinstance(found, JsonObject) else None
+        if isinstance(named, JsonObject):
+            schema = JsonObject({**named, **definitions})
+    if schema.get("type") == "object":
+        return Output(schema, _Reader(read).find)
+    inner = JsonObject({name: value for name, value in schema.items() if name not in definitions})
+    members = {"type": "object", "properties": {_WRAP: inner}, "required": [_WRAP], "additionalProperties": False}
+    return Output(json_freeze_object({**members, **definitions}), _Reader(read, wrapped=True).find)
+
+
+def _read_by_schema(schema: JsonObject, value: object) -> object:
+    try:
+        read = coerce(schema, json_freeze(value))
+        wrong = violations(schema, read)
+        data = json_thaw(read)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply.") from error
+    if wrong:
+        raise ValueError(_listed(wrong))
+    return data
+
+
+def _read_by_type(validate: Callable[[str], object], value: object) -> object:
+    from pydantic import ValidationError
+
+    try:
+        return validate(json_dump(value))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        wrong = [": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in found]
+        raise ValueError(_listed(wrong)) from error
+    except Exception as error:  # a validator of the person's own may raise anything; what was paid for is kept
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _listed(wrong: list[str]) -> str:
+    more = f"; and {len(wrong) - _MOST_WRONG} more" if len(wrong) > _MOST_WRONG else ""
+    return "; ".join(wrong[:_MOST_WRONG]) + more + "."
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# JSON among words
+
+
+def _values(text: str) -> Iterator[object]:
+    """The JSON values in a text, the likeliest first: all of it, what is in fences, what stands among words."""
+    decoder = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite)
+    pieces = (text, *reversed(_FENCE.findall(text)))
+    for piece in dict.fromkeys(piece.strip() for piece in pieces):
+        try:
+            yield decoder.decode(piece)
+        except (ValueError, RecursionError):
+            continue
+    found: list[object] = []
+    at = 0
+    for _ in range(_MOST_TRIES):
+        starts = [place for mark in "{[" if (place := text.find(mark, at)) >= 0]
+        if not starts:
+            break
+        at = min(starts)
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+        else:
+            found.append(value)
+    yield from reversed(found)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _refuse(digits)
