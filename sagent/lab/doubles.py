@@ -113,30 +113,24 @@ class Player:
 
     @property
     def next(self) -> Turn | None:
-        """The turn that is to come."""
         return self._turns[self.played] if self.played < len(self._turns) else None
 
     @property
     def last(self) -> Turn | None:
-        """The turn that was played last."""
         return self._turns[self.played - 1] if self.played else None
 
     @property
     def rebuilder(self) -> Rebuilder:
-        """Builds its requests."""
         return self._rebuilder
 
     def model(self, name: str) -> "RecordedModel":
-        """A model of the recording, "provider/id"."""
         return RecordedModel(self, name, self._find(name))
 
     def tools(self, prompt: Prompt) -> "tuple[RecordedTool, ...]":
-        """The tools of a prompt."""
         self._tools = frozenset(tool.name for tool in prompt.tools)
         return tuple(RecordedTool(self, tool.name, tool.description) for tool in prompt.tools)
 
     def begin(self) -> None:
-        """A run begins."""
         self._begun = self.played
 
     def switches(self, turn: Turn) -> list[Action]:
@@ -349,17 +343,14 @@ class RecordedModel:
 
     @property
     def provider(self) -> str:
-        """The provider's name."""
         return self.name.partition("/")[0]
 
     @property
     def id(self) -> str:
-        """The model's id."""
         return self.name.partition("/")[2]
 
     @property
     def limits(self) -> ModelLimits:
-        """Sizes, where known."""
         return ModelLimits() if isinstance(self.adapter, str) else self.adapter.limits
 
     def max_input_tokens(self, request: Request) -> int:
@@ -418,7 +409,6 @@ class RecordedTool:
         return not self.player.refused(self.name)
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """None: nothing is done."""
         del arguments, workspace
         return Effect("none")
 
@@ -452,7 +442,6 @@ class RecordedPolicy:
     player: Player
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """As it was judged."""
         del effect, workspace
         answer = self.player.answer(call.id)
         if answer is not None and answer.result.denied:
@@ -460,13 +449,11 @@ class RecordedPolicy:
         return Allow()
 
     async def after_turn(self, turn: Judged) -> Sequence[Action]:
-        """What happened after it."""
         del turn
         return self.player.after()
 
 
 def _usage(turn: Turn) -> Usage:
-    """What the turn's own call used."""
     own = (bill.usage for bill in turn.bills if bill.role.partition(":")[0] not in ("advisor", "compactor"))
     return sum(own, Usage())
 

@@ -22,9 +22,7 @@ class Notes(Protocol):
     """Where trials are kept, or nowhere."""
 
     @property
-    def trials(self) -> Sequence[Trial]:
-        """Those that have ended, in that order."""
-        ...
+    def trials(self) -> Sequence[Trial]: ...
 
     @property
     def lost(self) -> int:
@@ -44,9 +42,7 @@ class Notes(Protocol):
         """A directory for the runs to work in, for this user alone."""
         ...
 
-    def close(self) -> None:
-        """End it, and the workplace."""
-        ...
+    def close(self) -> None: ...
 
 
 class Memory:
@@ -59,11 +55,9 @@ class Memory:
 
     @property
     def workplace(self) -> Path:
-        """Where temporary files go."""
         return Path(self._place.name)
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
-        """Nowhere."""
         del task, arm, number
         return None
 
@@ -72,7 +66,6 @@ class Memory:
         self.trials.append(trial)
 
     def close(self) -> None:
-        """Remove the workplace."""
         self._place.cleanup()
 
 

@@ -96,8 +96,6 @@ def read_spec(path: Path) -> Spec:
 
 
 class _Reader:
-    """Reads one file."""
-
     def __init__(self, file: File) -> None:
         self._file = file
         self._place = PathBase(file.path.parent, Path.home())
@@ -109,7 +107,6 @@ class _Reader:
         self._fields |= {_TEAM: Field(_TEAM, _read_team), _HANDOFFS: Field(_HANDOFFS, whole(0))}
 
     def spec(self) -> Spec:
-        """The whole of it."""
         for key in self._file.data:
             if key not in KEYS:
                 raise self._unknown((key,), KEYS, "key")

@@ -30,18 +30,14 @@ class Prepared(Protocol):
     """A request as it would go out."""
 
     @property
-    def digest(self) -> RequestDigest:
-        """Its sha256, size and parameters."""
-        ...
+    def digest(self) -> RequestDigest: ...
 
 
 @runtime_checkable
 class Preparing(Model, Protocol):
     """A model that can say what it would send, without a network: that of every wire family can."""
 
-    def prepare(self, request: Request) -> Prepared:
-        """The request as it goes out."""
-        ...
+    def prepare(self, request: Request) -> Prepared: ...
 
 
 Find: TypeAlias = Callable[[str], "Preparing | str"]
@@ -52,12 +48,10 @@ class Unplugged:
     """A transport that leads nowhere: models that only prepare need none."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
-        """Never."""
         del headers, body
         raise AssertionError(f"a replay sends nothing, and this was to go to {url}")
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
-        """Never."""
         del headers
         raise AssertionError(f"a replay asks for nothing, and this was to come from {url}")
 
@@ -237,7 +231,6 @@ class Rebuilder:
 
 
 def output_limit(parameters: Mapping[str, object]) -> int | None:
-    """The output limit that a request's parameters have."""
     inner = as_object(parameters.get("generationConfig"))
     found = (as_int(place.get(name)) for place in (parameters, inner) for name in _LIMITS)
     return next((limit for limit in found if limit), None)

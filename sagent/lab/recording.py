@@ -17,21 +17,6 @@ from sagent.messages import Message, ToolResult
 from sagent.model import ToolSpec
 from sagent.session import contents
 from sagent.session.bundle import SESSION, is_bundle, open_bundle, unpacked
-from sagent.session.contents import (
-    ChargeEntry,
-    ConsultationEntry,
-    Content,
-    FailedEntry,
-    Forked,
-    JobEntry,
-    MessageEntry,
-    Opened,
-    PromptEntry,
-    RequestSent,
-    ResultEntry,
-    Spawned,
-    SwitchedEntry,
-)
 from sagent.session.entries import Entry
 from sagent.session.folds import origin
 from sagent.session.store import find, is_session, latest
@@ -108,11 +93,9 @@ class Prompt:
     ordered: frozenset[str] = frozenset()
 
     def has(self, name: str) -> bool:
-        """Whether a tool of this name was offered."""
         return any(tool.name == name for tool in self.tools)
 
     def same(self, other: "Prompt | None") -> bool:
-        """Whether they say the same."""
         return other is not None and (self.system, self.tools) == (other.system, other.tools)
 
 
@@ -177,7 +160,6 @@ class Turn:
 
     @property
     def came(self) -> tuple[Came, ...]:
-        """The messages that were read before it."""
         return tuple(step for step in self.before if isinstance(step, Came))
 
     @property
@@ -206,7 +188,7 @@ class Recording:
     turn."""
 
     agent: str
-    origin: Opened
+    origin: contents.Opened
     turns: tuple[Turn, ...]
     counts: Mapping[str, int]
     pending: tuple[Step, ...] = ()
@@ -248,8 +230,6 @@ def read_recording(agent: str, entries: Sequence[Entry], fetch: Fetch) -> Record
 
 
 class _Reader:
-    """Puts entries together to turns."""
-
     def __init__(self, entries: Sequence[Entry], fetch: Fetch) -> None:
         self.turns: list[Turn] = []
         self.before: list[Step] = []
@@ -263,25 +243,24 @@ class _Reader:
         self._inherited = _last_inherited(entries)
 
     def read(self, place: int, entry: Entry) -> None:
-        """Take an entry."""
         match entry.content:
-            case MessageEntry() as said:
+            case contents.MessageEntry() as said:
                 self._message(place, entry, said)
-            case RequestSent(role="") as request:
+            case contents.RequestSent(role="") as request:
                 self._open(place, entry.at)
                 self._put(sent=read_sent(entry, request))
-            case ResultEntry(result, seconds):
+            case contents.ResultEntry(result, seconds):
                 answer = Answer(entry.id, result.load(self._fetch), seconds)
                 if self._turn is not None:
                     self._put(answers=(*self._turn.answers, answer))
-            case PromptEntry() as prompt:
+            case contents.PromptEntry() as prompt:
                 self.close()
                 self._prompt = read_prompt(entry, prompt)
-            case FailedEntry(kind, message):
+            case contents.FailedEntry(kind, message):
                 if self._turn is None:
                     self._open(place, entry.at)
                 self._put(failed=Failed(entry.id, kind, message))
-            case ChargeEntry(bill):
+            case contents.ChargeEntry(bill):
                 self._bill(bill)
             case content:
                 self._other(entry, content)
@@ -290,12 +269,11 @@ class _Reader:
             self._put(ended=entry.at)
 
     def close(self) -> None:
-        """The turn that is open ends here."""
         if self._turn is not None:
             self.turns.append(self._turn)
             self._turn = None
 
-    def _message(self, place: int, entry: Entry, said: MessageEntry) -> None:
+    def _message(self, place: int, entry: Entry, said: contents.MessageEntry) -> None:
         message = said.message.load(self._fetch)
         if place <= self._inherited:
             self._step(Inherited(entry.id, message))
@@ -306,21 +284,20 @@ class _Reader:
                 self._open(place, entry.at)
             self._put(reply=message, said=entry.id)
 
-    def _other(self, entry: Entry, content: Content) -> None:
+    def _other(self, entry: Entry, content: contents.Content) -> None:
         match content:
-            case SwitchedEntry(model, effort, limits, advisor, reason):
+            case contents.SwitchedEntry(model, effort, limits, advisor, reason):
                 self._step(Switched(entry.id, model, effort, limits, advisor, reason))
             case contents.Compacted(reason=reason):
                 self._step(Compacted(entry.id, reason))
-            case Forked():
+            case contents.Forked():
                 self._step(Rewound(entry.id))
-            case JobEntry(state="running") | ConsultationEntry() | Spawned():
+            case contents.JobEntry(state="running") | contents.ConsultationEntry() | contents.Spawned():
                 self.counts[entry.kind] += 1
             case _:
                 pass
 
     def _open(self, place: int, at: str) -> None:
-        """Begin a turn with what came before it."""
         self.close()
         number = len(self.turns) + 1
         began = self._at or at
@@ -329,7 +306,6 @@ class _Reader:
         self._loose.clear()
 
     def _step(self, step: Step) -> None:
-        """What belongs to the next turn."""
         self.close()
         self.before.append(step)
 
@@ -356,25 +332,24 @@ def _last_inherited(entries: Iterable[Entry]) -> int:
         if entry.kind in ("prompt", "request"):
             break
         said = entry.content if entry.kind == "message" else None
-        if isinstance(said, MessageEntry) and (said.message.role == "assistant" or said.message.has_results):
+        if isinstance(said, contents.MessageEntry) and (said.message.role == "assistant" or said.message.has_results):
             last = place
     return last
 
 
-def read_sent(entry: Entry, request: RequestSent) -> Sent:
-    """The request of an entry."""
+def read_sent(entry: Entry, request: contents.RequestSent) -> Sent:
     parameters = json_freeze(request.parameters)
     frozen = parameters if isinstance(parameters, JsonObject) else EMPTY
     return Sent(entry.id, entry.at, request.sha256, request.size, request.model, frozen)
 
 
-def read_prompt(entry: Entry, prompt: PromptEntry) -> Prompt:
+def read_prompt(entry: Entry, prompt: contents.PromptEntry) -> Prompt:
     """The prompt of an entry. Raises ValueError for a schema that cannot be read."""
     ordered = frozenset(tool.name for tool in prompt.tools if tool.ordered)
     return Prompt(entry.id, prompt.system or "", tuple(tool.load() for tool in prompt.tools), ordered)
 
 
-def name_of(session: Path, opened: Opened) -> str:
+def name_of(session: Path, opened: contents.Opened) -> str:
     """What a session is called: by its directory, which a copy has of its own; in a bundle by what its log says."""
     return session.name if session.name != SESSION.rstrip("/") else opened.session or session.name
 

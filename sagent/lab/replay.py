@@ -91,7 +91,6 @@ class Replay:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs."""
         return not self.problems and all(each.divergence is None for each in self.agents)
 
     @property
@@ -210,8 +209,6 @@ def _is_cut(turn: Turn) -> bool:
 
 
 class _Parts:
-    """Plays the stretches of one recording."""
-
     def __init__(
         self,
         recording: Recording,
@@ -290,7 +287,6 @@ class _Parts:
             player.check_end()
 
     def _base(self, first: Turn, *, driven: bool) -> tuple[Message, ...]:
-        """The conversation before a stretch."""
         if driven and first.number == 1:
             return tuple(step.message for step in first.before if isinstance(step, Inherited))
         if not driven:

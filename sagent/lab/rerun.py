@@ -309,7 +309,6 @@ class AnsweredTool:
     quick: bool = True
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """None."""
         del arguments, workspace
         return Effect("none")
 

@@ -142,7 +142,6 @@ def _digest(team: TeamFile) -> str:
 
 
 def plain(value: object) -> object:
-    """A setting as notes have it."""
     return value if value is None or isinstance(value, int | float | str) else str(value)
 
 
@@ -175,7 +174,6 @@ class Experiment:
 
     @property
     def planned(self) -> int:
-        """How many runs the plan has."""
         return len(self._plan.tasks) * self._plan.repeats * len(self._plan.ways)
 
     @property
@@ -262,8 +260,6 @@ class Experiment:
 
 @dataclass(slots=True)
 class _Run:
-    """One run of one task."""
-
     task: Task
     way: Way
     number: int

@@ -314,7 +314,6 @@ def figures(diff: SessionDiff) -> Iterator[tuple[str, str, str]]:
 
 
 def _usd(spent: Sum) -> str:
-    """To the last digit."""
     if spent.unpriced and not spent.usd:
         return "price unknown"
     return f"{'≥ ' if spent.unpriced else ''}{spent.usd:f} USD"
@@ -325,7 +324,6 @@ def _commit(side: Side) -> str:
 
 
 def outcome_text(outcome: CheckResult) -> str:
-    """An outcome in a few words."""
     return f"not known: {outcome.said}" if outcome.code is None else f"exit {outcome.code}"
 
 
@@ -336,7 +334,6 @@ def marks(row: Row) -> tuple[str, str, str]:
 
 
 def move_text(move: Move | None) -> str:
-    """A turn in a few words."""
     if move is None:
         return "no turn"
     calls = f" [{', '.join(move.calls)}]" if move.calls else ""

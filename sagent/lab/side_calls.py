@@ -11,16 +11,7 @@ from sagent.lab.recording import Prompt, Sent, read_prompt, read_sent
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, assistant, user
 from sagent.model import Request
-from sagent.session.contents import (
-    AdviceOutcome,
-    AdviceRated,
-    ChargeEntry,
-    Compacted,
-    ConsultationEntry,
-    Forked,
-    PromptEntry,
-    RequestSent,
-)
+from sagent.session import contents
 from sagent.session.entries import Entry
 from sagent.session.folds import history
 
@@ -66,8 +57,6 @@ def check_side_calls(
 
 
 class _Reader:
-    """Goes through a log."""
-
     def __init__(self, agent: str, entries: Sequence[Entry], fetch: Fetch, find: Find, sessions: Sequence[str]) -> None:
         self.recorded = self.same = 0
         self._agent, self._entries, self._fetch, self._find, self._sessions = agent, entries, fetch, find, sessions
@@ -76,29 +65,28 @@ class _Reader:
         self._prompt: Prompt | None = None
 
     def read(self, place: int, entry: Entry) -> None:
-        """Take an entry."""
         if entry.kind not in _KINDS:
             return
         match entry.content:
-            case PromptEntry() as prompt:
+            case contents.PromptEntry() as prompt:
                 self._prompt = read_prompt(entry, prompt)
-            case Forked():
+            case contents.Forked():
                 self._talks.clear()
-            case RequestSent(role=role) as request if role:
+            case contents.RequestSent(role=role) as request if role:
                 self.recorded += 1
                 self._open.append(_SideCall(place, role, read_sent(entry, request)))
-            case ChargeEntry(bill) if self._open and bill.role == self._open[-1].role:
+            case contents.ChargeEntry(bill) if self._open and bill.role == self._open[-1].role:
                 self._open[-1].provider = bill.provider
-            case ConsultationEntry() as consultation if self._open:
+            case contents.ConsultationEntry() as consultation if self._open:
                 self._advised(consultation)
-            case AdviceOutcome(advisor) | AdviceRated(advisor) if self._open:
+            case contents.AdviceOutcome(advisor) | contents.AdviceRated(advisor) if self._open:
                 self._take(f"{ADVISOR}{advisor}")
-            case Compacted() as compacted if self._open:
+            case contents.Compacted() as compacted if self._open:
                 self._compacted(compacted)
             case _:
                 pass
 
-    def _advised(self, entry: ConsultationEntry) -> None:
+    def _advised(self, entry: contents.ConsultationEntry) -> None:
         name = entry.advice.advisor
         calls = self._take(f"{ADVISOR}{name}")
         if not calls:
@@ -115,7 +103,7 @@ class _Reader:
         if entry.advice.status in _ANSWERS:
             talk.messages = [*messages, assistant(entry.advice.text)]
 
-    def _compacted(self, entry: Compacted) -> None:
+    def _compacted(self, entry: contents.Compacted) -> None:
         calls = self._take(COMPACTOR)
         if not calls or self._prompt is None:
             return

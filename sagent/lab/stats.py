@@ -14,8 +14,6 @@ _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
 class Interval(NamedTuple):
-    """From `low` to `high`."""
-
     low: float
     high: float
 

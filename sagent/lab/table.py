@@ -52,7 +52,6 @@ class Row:
 
     @property
     def interval(self) -> Interval:
-        """Of the rate."""
         return wilson(self.passed, self.runs)
 
 

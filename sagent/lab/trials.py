@@ -88,17 +88,14 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, Arm, int]:
-        """What it was a try of."""
         return self.task, self.arm, self.number
 
     @property
     def is_judged(self) -> bool:
-        """Whether the check decided."""
         return self.outcome in JUDGED
 
     @property
     def consultations(self) -> int:
-        """Those that were made."""
         return self.answered + self.declined + self.undone
 
 

@@ -105,7 +105,6 @@ class Parallel(Pattern):
     async def _join(
         self, prompt: Message, stage: Stage, results: Mapping[str, Result], good: Sequence[Result]
     ) -> Result:
-        """One answer of many."""
         if self._aggregate is None:
             return _said(_sections(results))
         if isinstance(self._aggregate, Runnable):

@@ -20,7 +20,6 @@ class _Sequential(Pattern):
     name = "sequential"
 
     async def perform(self, prompt: Message, stage: Stage) -> Result:
-        """Step by step."""
         result = await stage.run(self.members[0], prompt)
         for number, step in enumerate(self.members[1:], 1):
             if result.is_error:

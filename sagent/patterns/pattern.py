@@ -30,7 +30,6 @@ class Pattern(Composite):
 
     @property
     def members(self) -> Sequence[Runnable]:
-        """What it is made of."""
         return self._members
 
     async def run(self, prompt: str | Mapping[str, object] | Message) -> Result:
@@ -108,7 +107,6 @@ class Pattern(Composite):
         return AgentTool(self, name, description)
 
     async def aclose(self) -> None:
-        """Close the agents in it."""
         for agent in self.agents:
             await agent.aclose()
 
@@ -120,5 +118,4 @@ class Pattern(Composite):
 
 
 def media_of(prompt: Message) -> Sequence[Part]:
-    """What a prompt has in addition to text."""
     return [part for part in prompt.parts if not isinstance(part, Text)]

@@ -41,7 +41,6 @@ class _Handoff(Pattern):
             offer(agent, _HandoffTool([other for other in agents if other != name], self._wishes))
 
     async def perform(self, prompt: Message, stage: Stage) -> Result:
-        """Ask one after the other."""
         name, request = self._start, prompt
         said, seen, times = [f"The request:\n{prompt.content}"], {name}, 0
         while True:
@@ -86,7 +85,6 @@ class _HandoffTool:
         )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """None."""
         del arguments, workspace
         return Effect("none")
 

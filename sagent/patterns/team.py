@@ -103,7 +103,6 @@ class Team(Pattern):
 
     @property
     def roles(self) -> Sequence[Role]:
-        """Who is in it."""
         return self._roles
 
     @property
@@ -167,7 +166,6 @@ class Team(Pattern):
         return TeamResult(**own, roles=logged.roles, handoffs=logged.handoffs, task=task)
 
     def notify(self, report: RoleReport) -> None:
-        """Call the watchers."""
         for watcher in self._watchers:
             watcher(report)
 
@@ -254,7 +252,6 @@ class _Shift:
         return result
 
     async def side_by_side(self) -> Result:
-        """All at once, then the editor."""
         roles, editor = self.team.roles, self.team._editor  # noqa: SLF001 -- its own
         members = [role for role in roles if role.name != editor]
         tasks = [asyncio.create_task(self._alone(role, editor), name=role.name) for role in members]
@@ -342,7 +339,6 @@ class _Shift:
             self.lead.restore((*self.lead.messages, message))
 
     def record(self, giver: str, taker: str, said: HandoffSaid, given: HandoffGiven | None = None) -> None:
-        """Log a hand-off."""
         model = self.lead.model
         mode = self.team._mode  # noqa: SLF001 -- its own
         self._append(Handoff(self.team.name, mode, f"{model.provider}/{model.id}", giver, taker, said, given))
@@ -355,7 +351,6 @@ class _Shift:
                 self.lost = True
 
     async def keep(self) -> None:
-        """Have it on the disk."""
         with contextlib.suppress(OSError):
             await asyncio.to_thread(self.lead.log.sync)
 
@@ -454,7 +449,6 @@ class _Work:
 
 
 def _read_result(lead: Agent, roles: Sequence[Role], found: Round | None) -> TeamResult:
-    """What the log says of a round."""
     if found is None:
         return TeamResult("", (), "end", roles=tuple(RoleReport(role.name) for role in roles))
     reports = tuple(report_role(lead, found, role.name) for role in roles)
@@ -500,7 +494,6 @@ def _quoted(role: str, text: str) -> str:
 
 
 def _sections(handed: Sequence[tuple[str, str]]) -> str:
-    """Each text below its role's name."""
     return "\n\n".join(f"## {name}\n\n{text}" for name, text in handed)
 
 

@@ -47,7 +47,6 @@ def _over(defaults: Headers, headers: Headers) -> Headers:
 
 
 def plain(status: int, headers: Headers, body: bytes, received: Received) -> Delivery:
-    """Any response in one write."""
     return Delivery((_head(status, headers, received, f"content-length: {len(body)}") + body,))
 
 

@@ -25,7 +25,6 @@ class LogSuite:
 
     @pytest.fixture
     def log(self) -> Log:
-        """An empty log."""
         raise NotImplementedError("override the fixture `log`")
 
     def test_an_empty_log_has_no_head(self, log: Log) -> None:

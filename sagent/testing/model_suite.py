@@ -131,7 +131,6 @@ async def failure(model: Model, request: Request) -> tuple[str, ModelError]:
 
 
 def texts(deltas: Iterable[Delta]) -> str:
-    """The visible text of deltas."""
     return "".join(delta.text for delta in deltas if isinstance(delta, TextPart))
 
 
@@ -184,7 +183,6 @@ class ModelSuite:
 
     @pytest.mark.parametrize("stop", ["end", "max_tokens"])
     async def test_the_reply_says_why_it_ended(self, make_model: MakeModel, stop: Literal["end", "max_tokens"]) -> None:
-        """In neutral words."""
         async with make_model([Turn("x", stop=stop)]) as model:
             _, reply = await collect(model, ask())
         assert reply.message.stop == stop
@@ -230,13 +228,11 @@ class ModelSuite:
             assert reply.message.content == "next"
 
     async def test_the_wait_that_a_provider_asks_for_is_told(self, make_model: MakeModel) -> None:
-        """In seconds."""
         async with make_model([Fail(429, headers={"retry-after": "7"})]) as model:
             _, error = await failure(model, ask())
         assert (error.kind, error.retry_after, error.retryable) == ("rate_limit", 7.0, True)
 
     async def test_an_error_inside_a_stream_is_one_of_its_kind(self, make_model: MakeModel) -> None:
-        """Whatever the status in front of it said."""
         step = ErrorEvent(Turn("abcdefgh", pieces=1), after_events=6)
         async with make_model([step, Turn("next")]) as model:
             text, error = await failure(model, ask())
@@ -250,7 +246,6 @@ class ModelSuite:
     async def test_a_stream_without_its_end_is_an_error(
         self, make_model: MakeModel, how: Literal["close", "clean", "reset"], after: int
     ) -> None:
-        """However politely it stops."""
         async with make_model([Cut(Turn("abcdefgh", pieces=1), after, how), Turn("next")]) as model:
             text, error = await failure(model, ask())
             assert error.kind in ("cut", "network")
@@ -272,7 +267,6 @@ class ModelSuite:
             assert (await collect(model, ask()))[1].message.content == "next"
 
     async def test_cancelling_the_reader_stops_the_call(self, make_model: MakeModel) -> None:
-        """CancelledError comes through as itself, at once."""
         async with make_model([Stall(Turn("abcdefgh", pieces=1), after_events=6), Turn("next")]) as model:
             begun = asyncio.Event()
 
@@ -294,7 +288,6 @@ class ModelSuite:
         """Check that the connection of the last call, which was given up, is gone; where there is one to see."""
 
     async def test_streams_at_the_same_time_do_not_mix(self, make_model: MakeModel) -> None:
-        """One model serves many conversations."""
         words = ["a" * 40, "b" * 40, "c" * 40]
         async with make_model([Turn(word, pieces=1, gap=0.001) for word in words]) as model:
             calls = (collect(model, ask(conversation=f"suite-{number}")) for number in range(len(words)))
@@ -396,7 +389,6 @@ class ServedModelSuite(ModelSuite):
         return made
 
     def bodies(self) -> Sequence[bytes]:
-        """As the server got them."""
         return [request.body for request in self.server.requests]
 
     async def check_let_go(self) -> None:

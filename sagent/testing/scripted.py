@@ -52,7 +52,6 @@ class ScriptedModel:
         return len(_body(request))
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
-        """Say the next line of the script."""
         check_pairing(request.messages)
         request = replace(request, messages=tuple(request.messages))  # as it is now: histories grow
         self.requests.append(request)
@@ -93,8 +92,6 @@ class ScriptedModel:
 
 @dataclass(slots=True)
 class _Said:
-    """What a line has come to so far."""
-
     parts: list[Part] = field(default_factory=list[Part])
     stop: StopReason | None = None
     usage: Usage | None = None
@@ -103,7 +100,6 @@ class _Said:
 
     @property
     def message(self) -> Message:
-        """The reply's message."""
         return Message("assistant", tuple(self.parts))
 
     def add(self, item: str | Part | Message | Billed | Usage) -> Sequence[Delta]:

@@ -35,21 +35,17 @@ _SAMPLES: Sequence[tuple[str, Json]] = (("object", JsonObject()), ("array", ()),
 
 
 class FolderBlobs:
-    """A blob store in one folder."""
-
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._serial = count(1)
 
     def put(self, data: bytes) -> Path:
-        """Write it."""
         path = self._folder / sha256_hex(data)
         path.write_bytes(data)
         return path
 
     def adopt(self, path: Path) -> Path:
-        """Move it."""
         import hashlib
 
         with path.open("rb") as file:
@@ -70,12 +66,10 @@ class ToolSuite:
 
     @pytest.fixture
     def tool(self) -> Tool:
-        """The tool."""
         raise NotImplementedError("override the fixture tool")
 
     @pytest.fixture
     def good_arguments(self) -> Mapping[str, object]:
-        """Arguments of a call that succeeds."""
         raise NotImplementedError("override the fixture good_arguments")
 
     @pytest.fixture
@@ -90,13 +84,11 @@ class ToolSuite:
 
     @pytest.fixture
     def workspace(self, tmp_path: Path) -> Workspace:
-        """An empty directory."""
         (tmp_path / "work").mkdir()
         return Workspace(tmp_path / "work")
 
     @pytest.fixture
     def context(self, workspace: Workspace, tmp_path: Path) -> RunContext:
-        """What a call may use."""
         return RunContext("root", "call_1", workspace, FolderBlobs(tmp_path / "blobs"), _ignore)
 
     # What the model reads
@@ -251,7 +243,6 @@ def _spoiled(schema: JsonObject, arguments: Mapping[str, object]) -> Iterator[Ma
 
 
 def _tree(folder: Path) -> set[tuple[Path, bytes]]:
-    """Every file below a folder with its content."""
     return {(path, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
 
 

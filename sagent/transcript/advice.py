@@ -46,7 +46,6 @@ class Consultation:
 
     @property
     def is_answer(self) -> bool:
-        """Whether there is advice in it."""
         return self.status in ("answered", "cut")
 
 
@@ -93,7 +92,6 @@ class Review:
 
     @property
     def calls(self) -> int:
-        """Consultations that were made."""
         return sum(standing.tally.calls for standing in self.standings.values())
 
     @property
@@ -144,7 +142,6 @@ class _Log:
         return bool(self._roles) and all(role.startswith(ROLE) for role in self._roles)
 
     def add(self, step: Step) -> None:
-        """One more step."""
         match step:
             case Judged(_, AdviceRated(name, by) as rating):
                 self.judged.append(rating)

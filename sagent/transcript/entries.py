@@ -10,31 +10,6 @@ from sagent.lib.names import quote_path
 from sagent.messages import DENIED
 from sagent.rewind.plan import REWIND
 from sagent.session import contents
-from sagent.session.contents import (
-    AdviceOutcome,
-    AdviceRated,
-    ChargeEntry,
-    Compacted,
-    ConsultationEntry,
-    Content,
-    Environment,
-    FailedEntry,
-    Forked,
-    Handoff,
-    JobEntry,
-    Label,
-    MessageDelivered,
-    MessageEntry,
-    MessagePosted,
-    MessageSent,
-    NoticeEntry,
-    Repaired,
-    RequestSent,
-    ResultEntry,
-    Returned,
-    Spawned,
-    SwitchedEntry,
-)
 from sagent.session.entries import Entry, parse_line
 from sagent.session.names import agent_of
 from sagent.session.stored import StoredMessage
@@ -58,20 +33,20 @@ from sagent.transcript.steps import (
 )
 
 MOST_FILES = 20  # that are named where files were rewound
-_DETAILS: Mapping[type[Content], Sequence[str]] = {
-    SwitchedEntry: ("model", "effort", "advisor", "reason"),
-    Compacted: ("reason", "before", "after"),
-    FailedEntry: ("kind", "message"),
-    NoticeEntry: ("text",),
-    Label: ("text",),
-    Spawned: ("agent", "model", "persistent"),
-    Returned: ("agent",),
-    MessageSent: ("to", "text"),
-    MessagePosted: ("to", "due"),
-    MessageDelivered: ("to",),
-    JobEntry: ("job", "tool", "state"),
-    Forked: (),
-    Repaired: ("kept", "dropped_bytes"),
+_DETAILS: Mapping[type[contents.Content], Sequence[str]] = {
+    contents.SwitchedEntry: ("model", "effort", "advisor", "reason"),
+    contents.Compacted: ("reason", "before", "after"),
+    contents.FailedEntry: ("kind", "message"),
+    contents.NoticeEntry: ("text",),
+    contents.Label: ("text",),
+    contents.Spawned: ("agent", "model", "persistent"),
+    contents.Returned: ("agent",),
+    contents.MessageSent: ("to", "text"),
+    contents.MessagePosted: ("to", "due"),
+    contents.MessageDelivered: ("to",),
+    contents.JobEntry: ("job", "tool", "state"),
+    contents.Forked: (),
+    contents.Repaired: ("kept", "dropped_bytes"),
 }
 """What is shown of the entries that are remarks, by their fields."""
 
@@ -153,19 +128,19 @@ class LogReader:
         match entry.content:
             case contents.Opened(session, _, cwd, environment):
                 return [Opened(agent, session, cwd=cwd, at=at, environment=environment)]
-            case Environment(facts):
+            case contents.Environment(facts):
                 return [Checkout(agent, facts)]
-            case MessageEntry(message):
+            case contents.MessageEntry(message):
                 return self._message(message, at)
-            case RequestSent(model=model, parameters=parameters, role=role):
+            case contents.RequestSent(model=model, parameters=parameters, role=role):
                 return [Requested(agent, role, model, parameters)]
-            case ResultEntry() as result:
+            case contents.ResultEntry() as result:
                 return [self._result(result)]
-            case ConsultationEntry(advice):
+            case contents.ConsultationEntry(advice):
                 return [Consulted(agent, advice, at, entry.id)]
-            case AdviceOutcome() | AdviceRated() as judgement:
+            case contents.AdviceOutcome() | contents.AdviceRated() as judgement:
                 return [Judged(agent, judgement, at)]
-            case ChargeEntry(charge):
+            case contents.ChargeEntry(charge):
                 return [Charged(agent, charge)]
             case Touched(tool=tool, ended=ended, files=files):
                 paths = [quote_path(touch.path) for touch in files]
@@ -185,7 +160,7 @@ class LogReader:
         thinking = "\n\n".join(message.texts("thinking"))
         return [Turn(self.agent, message.model, text, calls, message.stop, at, thinking, media)]
 
-    def _result(self, entry: ResultEntry) -> Step:
+    def _result(self, entry: contents.ResultEntry) -> Step:
         result = entry.result
         call, name = result.call_id, self._names.get(result.call_id, "")
         if result.denied:
@@ -194,9 +169,9 @@ class LogReader:
         return Answered(self.agent, call, name, result.text, result.is_error, entry.seconds, entry.diff, media)
 
 
-def _details(kind: str, content: Content) -> Sequence[tuple[str, str]] | None:
+def _details(kind: str, content: contents.Content) -> Sequence[tuple[str, str]] | None:
     """What a remark says of an entry; None for one that is not shown."""
-    if isinstance(content, Handoff):
+    if isinstance(content, contents.Handoff):
         return [(name, role) for name, role in (("from", content.giver), ("to", content.taker)) if role]
     names = () if kind == "closed" else _DETAILS.get(type(content))
     if names is None:

@@ -95,7 +95,6 @@ class _Bundle:
         self._unsearched: list[str] = []
 
     def write(self, out: Path, proof: Proof, settings: Mapping[str, str], torn: Sequence[str]) -> Exported:
-        """Collect, then write."""
         for file in log_files(self._session):
             self._log(file)
         self._keep_blobs()

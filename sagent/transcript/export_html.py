@@ -57,8 +57,6 @@ def write_page(timeline: Timeline, redaction: Redaction, checked: Checked, fetch
 
 
 class _Page:
-    """The parts of a page."""
-
     def __init__(self, timeline: Timeline, redaction: Redaction, fetch: Fetch, cap: int) -> None:
         self._timeline = timeline
         self._redaction = redaction
@@ -69,7 +67,6 @@ class _Page:
         self._shown_media = 0
 
     def whole(self, checked: Checked) -> str:
-        """The page."""
         shown = "".join(self.shown())
         parts = (self.costs(), self.agents(), self.consultations(), self.audit(checked))
         main = "".join((*parts, section("timeline", "Timeline", self.tools(), shown)))
@@ -95,7 +92,6 @@ class _Page:
         return title
 
     def facts(self, checked: Checked) -> str:
-        """What it was, when and where."""
         timeline = self._timeline
         git = timeline.environment.get("git_commit")
         dirty = ", with changes not committed" if timeline.environment.get("git_dirty") else ""
@@ -138,7 +134,6 @@ class _Page:
         return "".join(f'<p class="note">{words}</p>\n' for words in notes)
 
     def costs(self) -> str:
-        """What it cost, by role, model and agent."""
         spent = self._timeline.spent
         if not spent.by_role:
             return ""
@@ -174,7 +169,6 @@ class _Page:
         return table(heads, (tuple(map(str, row)) for row in rows), f"Cost by {what}", f"By {what}")
 
     def agents(self) -> str:
-        """The tree."""
         timeline = self._timeline
         if not timeline.agents:
             return ""
@@ -211,7 +205,6 @@ class _Page:
         return section("advice", "Advice", table(("advisor", "asked by", "when", "verdict"), cells, "Consultations"))
 
     def audit(self, checked: Checked) -> str:
-        """What was checked, denied and what failed."""
         timeline = self._timeline
         heads = ("tool", "calls", "failed", "denied")
         rows = [(self.text(name), *(str(counts[head]) for head in heads[1:]))
@@ -248,7 +241,6 @@ class _Page:
         )
 
     def shown(self) -> Iterator[str]:
-        """The timeline."""
         for place, each in enumerate(self._timeline.shown):
             step = each.turn if isinstance(each, TurnShown) else each
             agent = self.text(step.agent)
@@ -378,7 +370,6 @@ def _weight(text: str) -> float:
 
 
 def _gist(call: Call) -> str:
-    """What a call is about, in a line."""
     for name in ("command", "file_path", "path", "pattern", "url", "query", "task", "prompt", "description"):
         value = call.arguments.get(name)
         if isinstance(value, str) and value:

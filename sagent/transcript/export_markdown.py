@@ -16,7 +16,6 @@ _MARKUP = re.compile(r"[<&\\]|\]\s*[:(]|https?:|^ {0,3}(?:[#>|=~-]|```)|^\t| {4}
 
 
 def write_markdown(timeline: Timeline, redaction: Redaction, checked: Checked) -> str:
-    """The document."""
     page = _Document(redaction)
     body = "".join(f"{line}\n" for each in timeline.shown for line in page.shown(each))
     found = redaction.count
@@ -26,13 +25,10 @@ def write_markdown(timeline: Timeline, redaction: Redaction, checked: Checked) -
 
 
 class _Document:
-    """The lines of one document."""
-
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
 
     def head(self, timeline: Timeline, checked: Checked) -> Iterator[str]:
-        """What it was and what it cost."""
         yield f"# {self._word(timeline.title or timeline.session or 'A session')}"
         yield ""
         git = str(timeline.environment.get("git_commit", ""))
@@ -59,7 +55,6 @@ class _Document:
             yield ""
 
     def shown(self, shown: Shown) -> Iterator[str]:
-        """One thing that happened."""
         calls: Sequence[Call] = ()
         match shown:
             case Said(agent, text, sender):

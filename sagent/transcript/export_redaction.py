@@ -20,7 +20,6 @@ class Redaction:
     count: int = 0
 
     def text(self, text: str) -> str:
-        """A text without them."""
         if self.keep or not text:
             return text
         clean, found = redact(text)

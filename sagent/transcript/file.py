@@ -47,7 +47,6 @@ class TraceFile:
             self._write()
 
     def close(self) -> None:
-        """Write what waits and close the file."""
         if self._fd >= 0:
             self._write()
         if self._fd >= 0:

@@ -46,7 +46,6 @@ def page(title: str, header: str, main: str, footer: str, skip_to: str, *, style
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """A section that can be linked to."""
     head = f'<section aria-labelledby="{name}">\n<h2 id="{name}" tabindex="-1">{title}</h2>\n'
     return "".join((head, *parts, "</section>\n"))
 

@@ -201,7 +201,6 @@ def as_usd(value: object) -> Decimal | None:
 
 
 def as_json(value: object) -> str:
-    """A value in one line."""
     try:
         return value if isinstance(value, str) else json_dump(value)
     except (ValueError, RecursionError):  # JSON has no word for an infinite number

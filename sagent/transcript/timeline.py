@@ -67,8 +67,6 @@ Shown: TypeAlias = Said | TurnShown | Consulted | Remark
 
 @dataclass(slots=True)
 class Member:
-    """An agent of the tree."""
-
     path: str
     log: LogEnds = field(default_factory=LogEnds)
     models: dict[str, None] = field(default_factory=dict[str, None])
@@ -95,12 +93,10 @@ class Timeline:
 
     @property
     def first(self) -> str:
-        """When it began."""
         return min((member.log.first for member in self.agents.values() if member.log.first), default="")
 
     @property
     def last(self) -> str:
-        """When the last thing happened."""
         return max((member.log.last for member in self.agents.values()), default="")
 
 
@@ -112,7 +108,6 @@ def calls_of(timeline: Timeline) -> Iterator[tuple[int, Turn, Call]]:
 
 
 def advisor_of(step: Consulted) -> str:
-    """Who was asked."""
     return step.advice.advisor or "advisor"
 
 
@@ -128,7 +123,6 @@ def asked_of(step: Consulted) -> str:
 
 
 def words_of(remark: Remark) -> str:
-    """What is known of it, in one line."""
     return ", ".join(f"{name} {value}".strip() for name, value in remark.details)
 
 
@@ -160,8 +154,6 @@ def read_timeline(session: Path, files: Sequence[Path]) -> Timeline:
 
 
 class _Builder:
-    """Puts a timeline together."""
-
     def __init__(self) -> None:
         self.timeline = Timeline()
         self._open: dict[tuple[str, str], Call] = {}
@@ -172,7 +164,6 @@ class _Builder:
         return self.timeline.agents.setdefault(agent, Member(agent))
 
     def add(self, step: object) -> None:  # noqa: C901 -- one arm for each class of the union
-        """One more step."""
         timeline = self.timeline
         match step:
             case Opened("root") if not timeline.session:

@@ -69,7 +69,6 @@ class Family:
 
 
 def raw_arguments(call: Call) -> str:
-    """A call's arguments as the model writes them."""
     return call.arguments if isinstance(call.arguments, str) else json_dump(dict(call.arguments))
 
 
