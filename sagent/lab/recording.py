@@ -4,7 +4,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
@@ -51,35 +51,7 @@ class Inherited:
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Switched:
-    """Another model, effort or limits; `reason` is "" where somebody asked for it. `advisor` says what became of
-    advisors."""
-
-    entry: str
-    model: str = ""
-    effort: str = ""
-    limits: Mapping[str, object] = field(default_factory=dict[str, object])
-    advisor: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """Something gave way in the history."""
-
-    entry: str
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Rewound:
-    """The conversation went on from an earlier entry."""
-
-    entry: str
-
-
-Step: TypeAlias = Came | Inherited | Switched | Compacted | Rewound
+Step: TypeAlias = Came | Inherited | contents.SwitchedEntry | contents.Compacted | contents.Forked
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +123,13 @@ class Turn:
     failed: Failed | None = None
     began: str = ""
     ended: str = ""
+    after: str = ""  # the last entry of `before`
 
     @property
     def entry(self) -> str:
         """The entry to name when this turn is meant."""
         named = (self.sent and self.sent.entry, self.said, self.failed and self.failed.entry)
-        return next((name for name in named if name), self.before[-1].entry if self.before else "")
+        return next((name for name in named if name), self.after)
 
     @property
     def came(self) -> tuple[Came, ...]:
@@ -239,6 +212,7 @@ class _Reader:
         self._prompt: Prompt | None = None
         self._turn: Turn | None = None  # the one that is open
         self._at = ""
+        self._last_step = ""  # the entry of the last of `before`
         self._loose: list[Charge] = []  # charges since the last turn was opened
         self._inherited = _last_inherited(entries)
 
@@ -276,9 +250,9 @@ class _Reader:
     def _message(self, place: int, entry: Entry, said: contents.MessageEntry) -> None:
         message = said.message.load(self._fetch)
         if place <= self._inherited:
-            self._step(Inherited(entry.id, message))
+            self._step(entry, Inherited(entry.id, message))
         elif message.role == "user":
-            self._step(Came(entry.id, message, said.received))
+            self._step(entry, Came(entry.id, message, said.received))
         else:
             if self._turn is None or self._turn.reply is not None or self._turn.failed is not None:
                 self._open(place, entry.at)
@@ -286,12 +260,8 @@ class _Reader:
 
     def _other(self, entry: Entry, content: contents.Content) -> None:
         match content:
-            case contents.SwitchedEntry(model, effort, limits, advisor, reason):
-                self._step(Switched(entry.id, model, effort, limits, advisor, reason))
-            case contents.Compacted(reason=reason):
-                self._step(Compacted(entry.id, reason))
-            case contents.Forked():
-                self._step(Rewound(entry.id))
+            case contents.SwitchedEntry() | contents.Compacted() | contents.Forked():
+                self._step(entry, content)
             case contents.JobEntry(state="running") | contents.ConsultationEntry() | contents.Spawned():
                 self.counts[entry.kind] += 1
             case _:
@@ -301,12 +271,22 @@ class _Reader:
         self.close()
         number = len(self.turns) + 1
         began = self._at or at
-        self._turn = Turn(number, place, tuple(self.before), self._prompt, began=began, bills=tuple(self._loose))
+        self._turn = Turn(
+            number,
+            place,
+            tuple(self.before),
+            self._prompt,
+            began=began,
+            bills=tuple(self._loose),
+            after=self._last_step,
+        )
+        self._last_step = ""
         self.before.clear()
         self._loose.clear()
 
-    def _step(self, step: Step) -> None:
+    def _step(self, entry: Entry, step: Step) -> None:
         self.close()
+        self._last_step = entry.id
         self.before.append(step)
 
     def _bill(self, bill: Charge) -> None:

@@ -15,16 +15,14 @@ from sagent.codec import VERSION, Fetch
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
-from sagent.lab.doubles import Diverged, Divergence, Ended, Player, RecordedPolicy, Score, is_long
+from sagent.lab.doubles import RecordedModel, RecordedPolicy, recorded_tools
+from sagent.lab.player import Diverged, Divergence, Ended, Player, Score, is_long
 from sagent.lab.rebuild import Find, Preparing, Rebuilder, adapters
 from sagent.lab.recording import (
     Came,
-    Compacted,
     Inherited,
     Prompt,
     Recording,
-    Rewound,
-    Switched,
     Turn,
     name_of,
     read_recording,
@@ -39,7 +37,7 @@ from sagent.model import ModelLimits
 from sagent.providers.limits import known_models
 from sagent.providers.rows import Row
 from sagent.session.blobs import BlobDirectory
-from sagent.session.contents import Opened
+from sagent.session.contents import Compacted, Forked, Opened, SwitchedEntry
 from sagent.session.entries import Entry
 from sagent.session.folds import history, origin
 from sagent.session.log import MemoryLog, read_log
@@ -198,7 +196,8 @@ def _breaks(before: Turn, turn: Turn) -> bool:
 def _resumes(turn: Turn) -> bool:
     """Whether what is before a turn is taken from the log, and not brought about by the loop."""
     return any(
-        isinstance(step, Compacted | Rewound) or (isinstance(step, Switched) and step.reason) for step in turn.before
+        isinstance(step, Compacted | Forked) or (isinstance(step, SwitchedEntry) and step.reason)
+        for step in turn.before
     )
 
 
@@ -238,12 +237,16 @@ class _Parts:
         if not driven:
             self._count_steps(first)
         rebuilder = self._rebuilder_for(first.prompt)
-        player = Player(turns, base, self._score, rebuilder, self._model, resumed=not driven)
+        player = Player(turns, base, self._score, rebuilder, resumed=not driven)
+
+        def model(name: str) -> RecordedModel:
+            return RecordedModel(player, name, self._model(name))
+
         log = MemoryLog(self._recording.agent, session_id=self._sessions[0] if self._sessions else "")
         agent = Agent(
-            player.model(self._name_of(first)),
+            model(self._name_of(first)),
             system=first.prompt.system,
-            tools=player.tools(first.prompt),
+            tools=recorded_tools(player, first.prompt),
             policy=RecordedPolicy(player),
             limits=RunLimits(max_retries=0, compact_at=0, wait_for_jobs=False),
             resources=Resources(
@@ -251,7 +254,7 @@ class _Parts:
                 ledger=Ledger(None, self._prices),
                 workspace=Workspace(Path("/nonexistent")),
                 path=self._recording.agent,
-                resolve=player.model,
+                resolve=model,
             ),
         )
         player.interrupt = agent.interrupt
@@ -300,9 +303,9 @@ class _Parts:
             match step:
                 case Compacted():
                     self._score.taken["compactions: what they left of the conversation"] += 1
-                case Rewound():
+                case Forked():
                     self._score.taken["returns to an earlier entry"] += 1
-                case Switched(reason=reason) if reason:
+                case SwitchedEntry(reason=reason) if reason:
                     self._score.taken["switches to another model because one could not be reached"] += 1
                 case _:
                     pass

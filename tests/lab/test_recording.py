@@ -9,16 +9,13 @@ import pytest
 from sagent.codec import encode_message, encode_result_part
 from sagent.errors import SessionCorrupt
 from sagent.lab.recording import (
-    Compacted,
     Inherited,
     Recording,
-    Rewound,
-    Switched,
     models_of,
     read_recording,
 )
 from sagent.messages import Message, Text, ToolResult, assistant, user
-from sagent.session.contents import ChargeEntry, Opened, Unknown
+from sagent.session.contents import ChargeEntry, Compacted, Forked, Opened, SwitchedEntry, Unknown
 from sagent.session.log import MemoryLog
 from sagent.usage import Charge, Usage
 from tests.messages import call
@@ -115,9 +112,9 @@ def test_changes_belong_to_the_turn_after_them() -> None:
     script.add("forked", {"left": "x"}).message(user("b")).request(role="compactor").spent("compactor")
     script.add("compacted", {"reason": "full", "stubs": []})
     _, second = script.request().message(assistant("b")).read().turns
-    assert [type(step).__name__ for step in second.before] == ["Switched", "Rewound", "Came", "Compacted"]
-    assert isinstance(second.before[0], Switched) and second.before[0].effort == "high"
-    assert isinstance(second.before[1], Rewound)
+    assert [type(step).__name__ for step in second.before] == ["SwitchedEntry", "Forked", "Came", "Compacted"]
+    assert isinstance(second.before[0], SwitchedEntry) and second.before[0].effort == "high"
+    assert isinstance(second.before[1], Forked)
     assert isinstance(second.before[3], Compacted) and second.before[3].reason == "full"
     assert [bill.role for bill in second.bills] == ["compactor"]
 
