@@ -223,8 +223,7 @@ def check_only_new_things_are_said(stage: Stage) -> None:
     lists = {CLAUDE: "messages", GPT: "input", KIMI: "messages", GEMINI: "contents", LARGE: "messages"}
     for name, member in lists.items():
         bodies = [
-            json.loads(read_body(each).replace(b',"cache_control":{"type":"ephemeral"}', b""))
-            for each in stage.bodies[name]
+            json.loads(each.body.replace(b',"cache_control":{"type":"ephemeral"}', b"")) for each in stage.bodies[name]
         ]
         for before, after in pairwise(bodies):
             said = before[member]
