@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sagent.events import Advice, Advised, Finished, ReplyFinished, Result
 from sagent.messages import assistant
-from sagent.session.contents import ChargeEntry, Unknown
+from sagent.session.contents import AdviceOutcome, AdviceRated, ChargeEntry, ConsultationEntry, Unknown
 from sagent.session.store import Session, log_files
 from sagent.transcript.entries import read_entries
 from sagent.transcript.event_json import encode_event
@@ -112,6 +112,18 @@ def test_consultations_of_a_session_are_told_alike(tmp_path, told):
     assert "◆ critic (openai/gpt-5.5) · failures · adjust · 3.1 s" in text
     assert "advisor:critic  1 call, 420 tokens in, 80 out, 0.001200 USD" in text
     assert "cost  0.001200 USD and 1 call of unknown price" in text
+
+
+def test_what_became_of_advice_is_shown_with_its_reason(tmp_path, told):
+    session = Session.create_at(tmp_path / "s")
+    log = session.log()
+    advice = log.append(ConsultationEntry(ADVICE))
+    log.append(AdviceOutcome("critic", advice.id, "rejected", "the tests pass already"))
+    log.append(AdviceRated("critic", -1))
+    session.close()
+    text = told(read_entries(session.path, log_files(session.path)))
+    assert "◆ critic · rejected · the tests pass already" in text
+    assert "◆ critic · rated" in text
 
 
 def test_an_unknown_price_is_no_zero(told):
