@@ -19,6 +19,7 @@ from sagent.context.prompt import compose
 from sagent.context.skills import find_skills, skills_text
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
+from sagent.engine.actions import log_switch
 from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Finished, Notice
 from sagent.lib.dataclass import dataclass
@@ -26,7 +27,7 @@ from sagent.messages import Message
 from sagent.model import Model
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
-from sagent.session.contents import Environment, MessageEntry, Opened, PromptEntry
+from sagent.session.contents import Environment, MessageEntry, Opened, PromptEntry, SwitchedEntry
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, history
 from sagent.session.log import FileLog, Log, MemoryLog, read_log
@@ -44,7 +45,8 @@ class Past:
     messages: tuple[Message, ...] = ()
     charges: Iterable[Charge] = ()  # read from the logs as they are asked for
     system: str | None = None
-    model: str = ""
+    model: str = ""  # that answered last
+    last_model: str = ""  # the same, or one that was switched to since
     agents: tuple[str, ...] = ()
     resumed: bool = False
 
@@ -109,6 +111,8 @@ async def open_agent(
         aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
         stack.push_async_callback(agent.aclose)
         agent.restore(past.messages)
+        if past.last_model not in ("", f"{agent.model.provider}/{agent.model.id}"):
+            log_switch(agent.state)
         agent.listen(listener)
         if trace is not None:
             agent.listen(trace)
@@ -291,7 +295,19 @@ def _read_past(log: FileLog, session: Path) -> Past:
         resumed=True,
         system=prompt.content.system if prompt and isinstance(prompt.content, PromptEntry) else None,
         model=next(filter(None, models), ""),
+        last_model=next((name for entry in contents.latest("message", "switched") if (name := _model_in(entry))), ""),
     )
+
+
+def _model_in(entry: Entry) -> str:
+    """The model that answered, or that was switched to."""
+    match entry.content:
+        case MessageEntry(message):
+            return message.model
+        case SwitchedEntry(model):
+            return model
+        case _:
+            return ""
 
 
 def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices: list[str]) -> str:

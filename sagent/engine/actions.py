@@ -76,11 +76,16 @@ def change(state: AgentState, model: Model | None, reason: str = "") -> None:
     if model is not None:
         context.proven = context.proven or (context.model, context.meter)
         context.model, context.meter = model, Meter()
+    log_switch(state, reason)
     name = f"{state.model.provider}/{state.model.id}"
-    limits = limits_of(state.limits)
-    state.journal.record(SwitchedEntry(name, context.effort or "", limits, reason=reason))
-    words = "".join(f", {name} {value}" for name, value in limits.items())
+    words = "".join(f", {name} {value}" for name, value in limits_of(state.limits).items())
     state.journal.emit(Switched(state.path, f"model {name}, effort {context.effort or 'default'}{words}"))
+
+
+def log_switch(state: AgentState, reason: str = "") -> None:
+    """Record which model answers from here on, with which effort and limits."""
+    name = f"{state.model.provider}/{state.model.id}"
+    state.journal.record(SwitchedEntry(name, state.context.effort or "", limits_of(state.limits), reason=reason))
 
 
 def change_back(state: AgentState, error: ModelError) -> bool:

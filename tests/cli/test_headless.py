@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from program import PROGRAM, Shell
 
+from sagent.session.contents import SwitchedEntry
+from sagent.session.log import read_log
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Cut, ErrorEvent, Fail, Raw, Stall, Turn, Usage
 
@@ -320,6 +322,25 @@ def test_continue_goes_on_with_the_same_bytes(shell: Shell) -> None:
     after = after.replace(b',"cache_control":{"type":"ephemeral"}', b"")
     assert after.startswith(before), "the provider's cache must survive a resume"
     assert second["cost_usd"]["total"] > first["cost_usd"]["total"]  # type: ignore[index]
+
+
+def test_a_resume_with_another_model_is_a_switch_in_the_log(shell: Shell) -> None:
+    shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three"), Turn(text="four")])
+    path = shell.cwd / "session"
+    models = ("anthropic/claude-sonnet-4-6", "anthropic/claude-haiku-4-5", "", "anthropic/claude-sonnet-4-6")
+    for prompt, model in zip("abcd", models, strict=True):
+        assert shell.run("--session", str(path), prompt, model=model).code == 0
+    found = [entry.content for entry in read_log(path / "root.jsonl") if entry.kind in ("message", "switched")]
+    steps = [each.model if isinstance(each, SwitchedEntry) else each.message.text for each in found]
+    assert steps == [
+        *("a", "one"),
+        *("anthropic/claude-haiku-4-5", "b", "two"),
+        *("c", "three"),  # nothing was asked for: it goes on with the model it had
+        *("anthropic/claude-sonnet-4-6", "d", "four"),
+    ]
+    assert shell.run("verify", str(path), model="").code == 0
+    replayed = shell.run("replay", str(path), model="")
+    assert replayed.code == 0, replayed.err
 
 
 def test_a_session_has_one_writer(shell: Shell) -> None:
