@@ -1,0 +1,79 @@
+"""The API is what docs/api.md lists: a name that appears, vanishes or moves is a change that must be seen in a review.
+
+After a change that is meant, `python -m tests.test_public_names` writes the list anew.
+"""
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+LIST = Path(__file__).with_name("public_names.txt")
+MODULES = (
+    "sagent",
+    "sagent.agent",
+    "sagent.codec",
+    "sagent.cost.ledger",
+    "sagent.errors",
+    "sagent.events",
+    "sagent.messages",
+    "sagent.model",
+    "sagent.patterns",
+    "sagent.peer",
+    "sagent.policy",
+    "sagent.policy.permissions",
+    "sagent.providers",
+    "sagent.rewind.restore",
+    "sagent.session.entries",
+    "sagent.session.log",
+    "sagent.testing",
+    "sagent.testing.model_suite",
+    "sagent.testing.tool_suite",
+    "sagent.testing.log_suite",
+    "sagent.tool",
+    "sagent.tools",
+    "sagent.usage",
+)
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """The names of `__all__`; without it those that the module defines itself."""
+    declared = getattr(module, "__all__", None)
+    if declared is not None:
+        return sorted(declared)
+    own = (name for name in vars(module) if not name.startswith("_"))
+    return sorted(name for name in own if getattr(vars(module)[name], "__module__", module.__name__) == module.__name__)
+
+
+def members(module: ModuleType, name: str) -> list[str]:
+    """A class with its public members, anything else by its name."""
+    value = getattr(module, name)
+    if not isinstance(value, type):
+        return [name]
+    fields = [*getattr(value, "__annotations__", {}), *vars(value)]
+    return [name, *(f"{name}.{field}" for field in sorted({field for field in fields if not field.startswith("_")}))]
+
+
+def listed() -> str:
+    """The whole list, a module's names after its own."""
+    lines: list[str] = []
+    for path in MODULES:
+        module = importlib.import_module(path)
+        lines += [path, *(f"    {line}" for name in public_names(module) for line in members(module, name))]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_public_names_are_those_listed() -> None:
+    assert listed() == LIST.read_text("utf-8"), "the public API changed: is it meant? python -m tests.test_public_names"
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_every_declared_name_is_there(path: str) -> None:
+    module = importlib.import_module(path)
+    for name in public_names(module):
+        assert hasattr(module, name), f"{path}.{name} is declared and does not exist"
+
+
+if __name__ == "__main__":
+    LIST.write_text(listed(), "utf-8")
