@@ -233,29 +233,18 @@ def _word(source: Mapping[str, object], key: str, words: tuple[_Word, ...]) -> _
 # -- usage -------------------------------------------------------------------------------------------------------------
 
 
+_BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
+
+
 def encode_usage(usage: Usage) -> dict[str, Any]:
     """Every bucket and every fee, zeros left out."""
-    out: dict[str, Any] = {
-        "input": usage.input,
-        "cache_read": usage.cache_read,
-        "cache_write": usage.cache_write,
-        "cache_write_1h": usage.cache_write_1h,
-        "output": usage.output,
-        "reasoning": usage.reasoning,
-        "fees": {kind: count for kind, count in usage.fees.items() if count},
-    }
+    out: dict[str, Any] = {bucket: getattr(usage, bucket) for bucket in _BUCKETS}
+    out["fees"] = {kind: count for kind, count in usage.fees.items() if count}
     return {bucket: count for bucket, count in out.items() if count}
 
 
 def decode_usage(obj: object) -> Usage:
     """The usage that was encoded; what is missing counts as 0."""
     source = as_object(obj)
-    return Usage(
-        as_int(source.get("input")),
-        as_int(source.get("cache_read")),
-        as_int(source.get("cache_write")),
-        as_int(source.get("cache_write_1h")),
-        as_int(source.get("output")),
-        as_int(source.get("reasoning")),
-        {kind: as_int(count) for kind, count in as_object(source.get("fees")).items()},
-    )
+    fees = {kind: as_int(count) for kind, count in as_object(source.get("fees")).items()}
+    return Usage(*(as_int(source.get(bucket)) for bucket in _BUCKETS), fees=fees)

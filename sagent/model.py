@@ -24,8 +24,7 @@ class ModelLimits:
     least_output: int = 0  # what it may write however little is asked for
 
 
-REPLY_ROOM = 64_000
-"""The most tokens of a window that are kept free for a reply."""
+REPLY_ROOM = 64_000  # the most tokens of a window that are kept free for a reply
 
 
 def input_budget(limits: ModelLimits) -> int | None:
@@ -121,14 +120,10 @@ class Model(Protocol):
         ...
 
     @property
-    def id(self) -> str:
-        """The model's id at that provider."""
-        ...
+    def id(self) -> str: ...
 
     @property
-    def limits(self) -> ModelLimits:
-        """Sizes, where known."""
-        ...
+    def limits(self) -> ModelLimits: ...
 
     def max_input_tokens(self, request: Request) -> int:
         """An upper bound of the input tokens of this request, in tokens, computed without a network.
@@ -180,6 +175,4 @@ class Provider(Protocol):
         """What the provider's own listing says. Raises ModelError."""
         ...
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        ...
+    async def aclose(self) -> None: ...

@@ -115,9 +115,7 @@ class Workspace:
 class Blobs(Protocol):
     """Where large payloads are kept, named by their sha256. Each call returns the path to show to the model."""
 
-    def put(self, data: bytes) -> Path:
-        """Keep bytes."""
-        ...
+    def put(self, data: bytes) -> Path: ...
 
     def adopt(self, path: Path) -> Path:
         """Take over a finished file, however large, without reading it into memory; the file is moved."""
@@ -163,23 +161,17 @@ class Tool(Protocol):
     """
 
     @property
-    def name(self) -> str:
-        """As the model calls it."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def description(self) -> str:
-        """What the model reads."""
-        ...
+    def description(self) -> str: ...
 
     @property
     def parameters(self) -> JsonObject:
         """JSON Schema of the arguments; they are validated against it before the call."""
         ...
 
-    async def __call__(self, arguments: JsonObject, run: RunContext, /) -> ToolOutput | str:
-        """Do it."""
-        ...
+    async def __call__(self, arguments: JsonObject, run: RunContext, /) -> ToolOutput | str: ...
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.agent import likeness, spawn
+from sagent.agent import job_control, likeness, spawn
 from sagent.agent.child import ChildTask
 from sagent.agent.delayed_mail import DelayedMail
 from sagent.agent.handoffs import Handoff
@@ -15,6 +15,7 @@ from sagent.agent.neighbours import TreeNeighbours
 from sagent.agent.resources import Resources
 from sagent.agent.runs import Runner
 from sagent.agent.tree import Node, Tree
+from sagent.context.breakdown import break_down
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.actions import apply, check
@@ -27,7 +28,7 @@ from sagent.engine.limits import RunLimits, limits_of, with_limits
 from sagent.engine.state import EXECUTOR, AgentState
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advice, Event, Result
-from sagent.messages import Message, Text, user
+from sagent.messages import Message, user
 from sagent.model import Effort, Model
 from sagent.peer import (
     Action,
@@ -47,6 +48,7 @@ from sagent.session.contents import (
     AdviceOutcome,
     AdviceRated,
     ConsultationEntry,
+    MessageEntry,
     MessageSent,
     Opened,
     Returned,
@@ -55,6 +57,7 @@ from sagent.session.contents import (
 from sagent.session.entries import Entry
 from sagent.session.folds import branch_contents, history
 from sagent.session.log import Log, MemoryLog
+from sagent.session.stored import StoredMessage
 from sagent.tool import Tool, Workspace
 from sagent.usage import Cost
 
@@ -395,7 +398,8 @@ class Agent(Node):
             where = str(state.workspace.cwd)
             first = state.journal.record(Opened(state.log.session_id, self.path, where))
             above.state.journal.record(spawn.spawned_entry(state, first, request))
-            state.record_history()
+            for message in state.context.history:  # taken over: each log is whole in itself
+                state.journal.record(MessageEntry(StoredMessage.of(message, state.journal.keep)))
             if request.persistent:
                 state.receive(prompt, "next")  # which would be given to it again after this process
             else:
@@ -458,36 +462,19 @@ class Agent(Node):
 
     def job_output(self, name: str) -> str:
         """A job's result, or the end of what it has shown so far. Raises UsageError naming the jobs there are."""
-        job = self._state.jobs.require(name)
-        if job.output is None:
-            return job.tail
-        return "".join(part.text for part in job.output.content if isinstance(part, Text))
+        return job_control.output_of(self._state.jobs, name)
 
     async def wait_for_job(self, name: str, seconds: float | None = None) -> JobStatus:
         """How a job stands when it has ended, the time is over or a message has arrived. Raises UsageError."""
-        job = self._state.jobs.require(name)
-        if not job.task.done():
-            arrival = asyncio.create_task(self._state.inbox.arrival("now"))
-            try:
-                await asyncio.wait([job.task, arrival], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                arrival.cancel()
-        return job.status()
+        return await job_control.wait_for(self._state, name, seconds)
 
     async def cancel_job(self, name: str) -> JobStatus:
         """Stop a job; the end of what it showed is kept. Raises UsageError."""
-        job = self._state.jobs.require(name)
-        if not job.task.done():
-            job.task.cancel()
-            await asyncio.wait([job.task])
-        return job.status()
+        return await job_control.cancel(self._state.jobs, name)
 
     def detach_job(self, name: str) -> str:
         """Have a job outlive this process, and say where its output goes. Raises UsageError where its tool cannot."""
-        where = self._state.jobs.detach(name)
-        self.wake()
-        self._neighbours.wake_above()
-        return where
+        return job_control.detach(self._state, name)
 
     def cost(self) -> Cost:
         """What the whole tree has spent."""
@@ -528,7 +515,7 @@ class Agent(Node):
             state.ledger.spent(state.path),
             state.ledger.spent_below(state.path),
             tuple(job.status() for job in state.jobs.running()),
-            context.breakdown(),
+            break_down(context.system, context.specs, context.history, context.tokens()),
             limits_of(state.limits),
             report.advisors,
         )

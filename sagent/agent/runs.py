@@ -9,7 +9,7 @@ from sagent.agent.handoffs import answer_of
 from sagent.agent.output import output_of
 from sagent.agent.tree import Tree
 from sagent.engine.actions import apply_pending
-from sagent.engine.compaction import saving
+from sagent.engine.compaction import ROLE as COMPACTOR
 from sagent.engine.extension import Report
 from sagent.engine.inbox import Arrived
 from sagent.engine.limits import RunLimits
@@ -20,6 +20,7 @@ from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
 from sagent.events import Failure, Finished, Result, SessionOpened
 from sagent.messages import Message
 from sagent.session.contents import FailedEntry
+from sagent.usage import Saving, Usage
 
 LIMIT_REASONS = {
     "max_turns": "the limit of {turns} turns is reached; raise max_turns (--max-turns)",
@@ -183,7 +184,7 @@ class Runner:
             head=state.log.head,
             denials=tuple(state.run.denials),
             data=data,
-            saving=saving(state),
+            saving=_saving(state),
             advisors=report.tallies,
         )
         for text in () if self._remarked else report.remarks:
@@ -202,3 +203,12 @@ def _limit_failure(reason: str, run: Run, limits: RunLimits) -> Failure | None:
     if reason not in LIMIT_REASONS:
         return None
     return Failure(reason, LIMIT_REASONS[reason].format(turns=run.turns, rounds=run.rounds))
+
+
+def _saving(state: AgentState) -> Saving:
+    """What compactions have saved so far."""
+    if not state.context.compactions:
+        return Saving()
+    read = state.ledger.prices.price(state.model.provider, state.model.id, Usage(cache_read=state.context.saved))
+    _, paid = state.ledger.billed(COMPACTOR)
+    return Saving(state.context.compactions, state.context.saved, None if read is None or paid is None else read - paid)

@@ -15,6 +15,7 @@ _NEEDED = 4  # of these, without which an answer is not a summary
 _LEAST = 80  # characters
 _LINES = 40  # of each kind in a summary made by code
 _CHANGES = ("Write", "Edit")
+_FILES, _FILE_BYTES = 3, 8_000  # that are being edited and are shown again, and how much of each
 HEAD = (
     "(From sagent: the conversation before this point was cut; the requests above are word for word. A summary of it:)"
 )
@@ -109,6 +110,19 @@ def sum_up(history: Sequence[Message]) -> str:
     return "\n".join(f"## {name}\n{text or 'none'}" for name, text in sections.items())
 
 
+def edited_files(history: Sequence[Message], cwd: Path) -> list[tuple[str, str]]:
+    """The latest files that were edited, with what they hold: those that are text and not long."""
+    found: list[tuple[str, str]] = []
+    for path in edited(history, _FILES):
+        try:
+            data = Path(cwd, path).read_bytes()
+            if len(data) <= _FILE_BYTES:
+                found.append((path, data.decode()))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
 def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
     """The files changed last, the latest first."""
     failed = {result.call_id for message in history for result in message.results if result.is_error}
@@ -153,3 +167,15 @@ def _line(text: str) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= 1_500 else f"{text[:1_000]} … {text[-480:]}"
+
+
+def last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
+    """The places that stay when a conversation is cleared: the last request of a person or of the agent above, with
+    what sagent added to it, and the calls that are still open. A request that was answered need not stay."""
+    last = history[-1] if history else None
+    if last is None or (last.role == "assistant" and not last.calls and last.stop != "interrupted"):
+        return ()
+    asked = [place for place, message in enumerate(history) if message.role == "user" and not message.results]
+    own = [place for place in asked if history[place].sender in ("", above)] or asked[-1:]
+    added = [place for place in asked if place > own[-1] and history[place].sender == "sagent"] if own else []
+    return (*own[-1:], *added, *([len(history) - 1] if last.calls else []))

@@ -88,7 +88,7 @@ class Partial(Attempt):
         """What was received no longer counts: the call is made again."""
         if self.text:
             state.journal.emit(Retrying(state.path, str(error), error.kind, self.recoveries, 0.0, self.text))
-        self.forget()
+        self.pieces, self.thought, self.charges = [], 0, ()
 
 
 def _without_advisor(state: AgentState, error: ModelError, partial: Partial) -> bool:
@@ -141,6 +141,7 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
     _check_size(state, max_input)
     request = replace(request, max_output=_output_limit(state, max_input, partial))
     extra = None if context.extension is None else context.extension.extra_cost(max_input)
+    usual = min(state.model_limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
     outgoing = Outgoing(
         state.model,
         request,
@@ -148,17 +149,14 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
         bound=context.meter.bound(max_input),
         likely=context.meter.estimate(max_input),
         extra_usd=ZERO if extra is None else extra.usd,
-        reserved_output=None if state.ledger.cap is None else _usual_output(state),
+        reserved_output=None if state.ledger.cap is None else usual,
     )
     async with sending(state, outgoing, partial, lambda delta: _show(state, delta)) as (reply, reservation):
-        if reply.message.stop == "context_overflow" and not reply.message.calls and _may_recover(state, partial):
+        overflowed = reply.message.stop == "context_overflow" and not reply.message.calls
+        if overflowed and partial.recoveries < MOST_RECOVERIES and (can_shrink(context.history) or can_cut(state)):
             settle(state, reservation, reply.charges)
             raise _error(state, "context_overflow", "the window was full before the answer was")
         return _accept(state, reply, reservation, max_input, {} if extra is None else extra.roles)
-
-
-def _usual_output(state: AgentState) -> int:
-    return min(state.model_limits.max_output or USUAL_OUTPUT, 2 * USUAL_OUTPUT)
 
 
 def _show(state: AgentState, delta: TextPart | ThinkingPart) -> None:
@@ -229,10 +227,6 @@ def _likely(state: AgentState, max_input: int) -> int:
     """The input tokens of a request, with something on top for what an estimate may miss."""
     tokens = state.context.meter.estimate(max_input)
     return tokens + tokens // 16 + MARGIN
-
-
-def _may_recover(state: AgentState, partial: Partial) -> bool:
-    return partial.recoveries < MOST_RECOVERIES and (can_shrink(state.context.history) or can_cut(state))
 
 
 def _make_fit(state: AgentState, error: ModelError, partial: Partial) -> bool:

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from sagent.context.compaction import (
     Cut,
     advice_in,
     compose,
-    edited,
+    edited_files,
     find_cut,
     instruction,
     is_summary,
+    last_request,
     size_of,
     sum_up,
 )
@@ -21,18 +21,16 @@ from sagent.engine.request import BYTES, make_side_call
 from sagent.engine.state import AgentState
 from sagent.errors import BudgetExceeded, ModelError
 from sagent.lib.money import ZERO
-from sagent.messages import Message, user
+from sagent.messages import user
 from sagent.model import Model, input_budget
 from sagent.peer import Compact
 from sagent.session.contents import Compacted
-from sagent.usage import Saving, Usage
 
 ROLE = "compactor"
 ENOUGH = 0.6  # of what is allowed: stubs that come so far are enough
 RECENT = 0.15  # of the usable window: the last turns, that stay whole
 SHARE = 0.3  # of a conversation that these are at most
 SUMMARY = 8_192  # tokens that a summary may have
-FILES, FILE_BYTES = 3, 8_000  # that are being edited and are shown again, and how much of each
 CLEARED = "The conversation was cleared, as asked; only the last request is left of it. Go on from there."
 
 
@@ -96,7 +94,7 @@ def compact_as_asked(state: AgentState, wanted: Compact) -> None:
     """Drop results, or clear the conversation, and say how much smaller it is. Raises OSError: then nothing has
     changed."""
     context, before = state.context, state.context.tokens()
-    kept = _last_request(context.history, state.above)
+    kept = last_request(context.history, state.above)
     if wanted.clear:
         _replace(state, "asked for", before, kept=kept)
     else:
@@ -114,15 +112,6 @@ def compact_as_asked(state: AgentState, wanted: Compact) -> None:
 def tools_known(state: AgentState) -> set[str]:
     """Those it has, and those whose results are in the history."""
     return {*state.tools, *(call.name for message in state.context.history for call in message.calls)}
-
-
-def saving(state: AgentState) -> Saving:
-    """What compactions have saved so far."""
-    if not state.context.compactions:
-        return Saving()
-    read = state.ledger.prices.price(state.model.provider, state.model.id, Usage(cache_read=state.context.saved))
-    _, paid = state.ledger.billed(ROLE)
-    return Saving(state.context.compactions, state.context.saved, None if read is None or paid is None else read - paid)
 
 
 def can_cut(state: AgentState) -> bool:
@@ -193,7 +182,7 @@ def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reaso
     """Put a summary, by code where there is no other, in the place of what was cut."""
     history = state.context.history
     gone = history[: cut.place]
-    contents = [(path, text) for path in edited(history, FILES) if (text := _content(state, path)) is not None]
+    contents = edited_files(history, state.workspace.cwd)
     text = compose(summary or sum_up(gone), advice_in(gone), contents)
     after = _replace(state, reason, before, kept=cut.kept(history), summary=(len(cut.requests), text))
     state.context.removed += max(0, before - after)
@@ -216,28 +205,6 @@ def _replace(
     after = before * context.max_input_tokens() // max(max_input, 1)
     state.journal.record(replace(entry, after=after))
     return after
-
-
-def _content(state: AgentState, path: str) -> str | None:
-    """A file as it is, where it is text and not long."""
-    try:
-        place = Path(state.workspace.cwd, path)
-        data = place.read_bytes()
-        return data.decode() if len(data) <= FILE_BYTES else None
-    except (OSError, ValueError):
-        return None
-
-
-def _last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
-    """The places that stay when a conversation is cleared: the last request of a person or of the agent above, with
-    what sagent added to it, and the calls that are still open. A request that was answered need not stay."""
-    last = history[-1] if history else None
-    if last is None or (last.role == "assistant" and not last.calls and last.stop != "interrupted"):
-        return ()
-    asked = [place for place, message in enumerate(history) if message.role == "user" and not message.results]
-    own = [place for place in asked if history[place].sender in ("", above)] or asked[-1:]
-    added = [place for place in asked if place > own[-1] and history[place].sender == "sagent"] if own else []
-    return (*own[-1:], *added, *([len(history) - 1] if last.calls else []))
 
 
 def _notify(state: AgentState, before: int, how: str) -> None:

@@ -1,18 +1,15 @@
 """An agent's context: what its next request is made of, how many tokens that is, and where it becomes smaller."""
 
-from collections.abc import Mapping
 from dataclasses import field
 
 from sagent.engine.extension import Extension
 from sagent.engine.limits import RunLimits
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, canonical_bytes
-from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from sagent.lib.json import JsonObject
+from sagent.messages import Message
 from sagent.model import Effort, Model, Request, ToolSpec
 from sagent.session.contents import Compacted
 from sagent.session.folds import compact
-
-_MEDIA = 5_000  # bytes that an image or document stands for
 
 
 @dataclass(slots=True)
@@ -97,41 +94,3 @@ class Context:
     def begin_anew(self, history: list[Message]) -> None:
         """Go on from another history, of which nothing is known yet."""
         self.history, self.meter, self.proven, self.cramped = history, Meter(), None, -1
-
-    def breakdown(self) -> Mapping[str, int]:
-        """Tokens by kind, estimated: the whole by what the provider counted, its parts by their bytes."""
-        sizes = {"system prompt": len(self.system.encode("utf-8", "replace"))}
-        sizes["tools"] = sum(len(spec.description) + len(canonical_bytes(spec.parameters)) for spec in self.specs)
-        names: dict[str, str] = {}
-        for message in self.history:
-            for part in message.parts:
-                if isinstance(part, ToolCall):
-                    names[part.id] = part.name
-                kind = _kind(part, message.role, names)
-                sizes[kind] = sizes.get(kind, 0) + _size(part)
-        whole, total = self.tokens(), max(1, sum(sizes.values()))
-        return {kind: whole * size // total for kind, size in sorted(sizes.items(), key=lambda item: -item[1]) if size}
-
-
-def _kind(part: Part, role: str, names: Mapping[str, str]) -> str:
-    match part:
-        case ToolResult(call_id):
-            return f"results of {names.get(call_id, 'unknown tools')}"
-        case ToolCall():
-            return "calls"
-        case Thinking():
-            return "thinking"
-        case _:
-            return "requests and messages" if role == "user" else "replies"
-
-
-def _size(part: Part) -> int:
-    match part:
-        case Text(text) | Thinking(text) | Opaque(text):
-            return len(text.encode("utf-8", "replace"))
-        case ToolCall(_, name, arguments):
-            return len(name) + len(canonical_bytes(arguments))
-        case ToolResult(_, content):
-            return sum(_size(each) for each in content)
-        case Image() | Document():
-            return _MEDIA

@@ -11,7 +11,7 @@ from functools import partial
 from typing import assert_never
 
 from sagent.context.truncation import bound_output
-from sagent.engine.jobs import Job, Ongoing, entry_of, news_of
+from sagent.engine.jobs import Job, Ongoing, news_of
 from sagent.engine.state import AgentState
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
@@ -66,8 +66,11 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
                 ready.append(item)
         await _until_answered(state, {item.call.id: tasks[item.call.id] for item in ready}, reply, results)
     finally:
+        rest = [task for task in tasks.values() if state.jobs.of(task) is None]
+        for task in rest:
+            task.cancel()
         try:
-            await _stop([task for task in tasks.values() if state.jobs.of(task) is None])
+            await asyncio.gather(*rest, return_exceptions=True)
         finally:
             message = _close(state, reply, results, INTERRUPTED)
     return message
@@ -90,10 +93,10 @@ async def _until_answered(
                 await asyncio.wait(open_calls.values(), timeout=GRACE)
         finally:
             arrival.cancel()
-        for call_id in state.wishes.take_cancelled():
-            if call_id in open_calls:
-                open_calls[call_id].cancel()
-                await asyncio.wait([open_calls[call_id]])
+        while state.wishes.cancelled:
+            if task := open_calls.get(state.wishes.cancelled.pop()):
+                task.cancel()
+                await asyncio.wait([task])
         asked = state.wishes.take_background()
         why = "goes on in the background" if done else f"has run for {limit:g} s and goes on in the background"
         every = not done or "" in asked or state.inbox.holds("now")
@@ -113,7 +116,7 @@ def _go_on(
     """Answer a call that runs by the name of the job that it is from now on."""
     job = state.jobs.begin(call, task)
     task.add_done_callback(lambda _: _close_job(state, job))
-    state.journal.record(entry_of(job))
+    state.journal.record(job.entry())
     text = f"{call.name} {why} as {job.name}. Its result arrives as a message; go on with other work, or end your turn."
     _answer(state, call, ToolOutput.of(text, summary=f"goes on as {job.name}"), 0.0, results, job.name)
 
@@ -131,12 +134,6 @@ def _close(state: AgentState, reply: Message, results: dict[str, ToolResult], re
     message = Message("user", tuple(results[call.id] for call in reply.calls))
     state.context.history.append(message)
     return message
-
-
-async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _prepare(state: AgentState, call: ToolCall, reply: Message) -> Ready | Denial | ToolOutput:
@@ -161,55 +158,49 @@ async def _prepare(state: AgentState, call: ToolCall, reply: Message) -> Ready |
         return _error(f"Invalid arguments for {call.name}: {'; '.join(wrong)}. Call it again with corrected arguments.")
     try:
         effect = foresee(tool, arguments, state.workspace)
-        reason = await _judge(state, call, effect)
-    except _HeldError as held:
-        return _error(str(held))
+        refused = await _judge(state, call, effect)
     except ToolError as error:
         return _error(str(error))
     except Exception as error:  # neither a tool nor a policy may end a run; what cannot be judged is not done
         return _error(f"{call.name} was not run: {type(error).__name__}: {error}")
-    if reason is None:
+    if refused is None:
         return Ready(call, tool, arguments, effect, background, delay)
-    denial = Denial(call.name, call.id, reason)
-    state.run.denials.append(denial)
-    state.journal.emit(Denied(state.path, denial))
-    return denial
+    if isinstance(refused, Denial):
+        state.run.denials.append(refused)
+        state.journal.emit(Denied(state.path, refused))
+    return refused
 
 
-class _HeldError(Exception):
-    """A call is to wait; the message is what the model reads."""
-
-
-async def _judge(state: AgentState, call: ToolCall, effect: Effect) -> str | None:
-    """Why the call may not be made, or None. Raises _HeldError for one that is not made yet."""
+async def _judge(state: AgentState, call: ToolCall, effect: Effect) -> Denial | ToolOutput | None:
+    """Why the call is not made, or None; of one that is to wait, what the model reads."""
     verdict = await state.policy.before_tool(call, effect, state.workspace)
     match verdict:
         case Allow():
             return None
         case Deny(reason):
-            return reason
+            refusal = reason
         case Hold(reason):
-            raise _HeldError(reason)
+            return _error(reason)
+        case Ask() if state.neighbours.attended:
+            refusal = await state.neighbours.ask(call, replace(verdict, agent=state.path))
         case Ask(reason, remedy):
-            if state.neighbours.attended:
-                return await state.neighbours.ask(call, replace(verdict, agent=state.path))
-            return f"{reason} Nobody can be asked in this run. {remedy}".rstrip()
+            refusal = f"{reason} Nobody can be asked in this run. {remedy}".rstrip()
         case _:
             assert_never(verdict)
+    return None if refusal is None else Denial(call.name, call.id, refusal)
 
 
 def _set_apart(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, float]:
     """A call's own arguments, and what every call may say besides: `background` and `delay`."""
     own = as_object(tool.parameters.get("properties"))
-    background, delay = arguments.get("background"), arguments.get("delay")
-    extra = [name for name in ("background", "delay") if name in arguments and name not in own]
+    extra = {name: arguments[name] for name in ("background", "delay") if name in arguments and name not in own}
     if not extra:
         return arguments, False, 0.0
-    seconds = float(delay) if isinstance(delay, int | float) and "delay" in extra else 0.0
-    if "delay" in extra and not isinstance(delay, int | float):
+    delay = extra.get("delay", 0.0)
+    if not isinstance(delay, int | float):
         raise ToolError(f"delay: a number of seconds is needed, not {delay!r:.40}")
     rest = JsonObject({name: value for name, value in arguments.items() if name not in extra})
-    return rest, "background" in extra and background in (True, "true"), min(max(seconds, 0.0), LONGEST_DELAY)
+    return rest, extra.get("background") in (True, "true"), min(max(float(delay), 0.0), LONGEST_DELAY)
 
 
 async def _run_one(
@@ -248,7 +239,7 @@ def _end_job(state: AgentState, job: Job, output: ToolOutput, how: JobState) -> 
     if job.state == "detached":
         output, how = job.output or output, "detached"
     job.state, job.output, job.ended = how, output, time.monotonic()
-    state.journal.record(entry_of(job))
+    state.journal.record(job.entry())
     result = ToolResult(job.call.id, output.content, output.is_error)
     state.journal.emit(ToolFinished(state.path, job.call, result, job.ended - job.started, output.summary, output.diff))
     if how == "detached" or (how == "cancelled" and not state.jobs.stopping):
@@ -272,14 +263,19 @@ async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], o
         ongoing.tail = text
         state.journal.emit(ToolProgress(state.path, call.id, text))
 
-    def is_job() -> bool:
-        return state.jobs.of(running) is not None
-
     def offer_detach(let_go: Callable[[], str]) -> None:
         ongoing.let_go = let_go
 
-    blobs = state.log.blobs
-    context = RunContext(state.path, call.id, state.workspace, blobs, progress, state.caller, is_job, offer_detach)
+    context = RunContext(
+        state.path,
+        call.id,
+        state.workspace,
+        state.log.blobs,
+        progress,
+        state.caller,
+        in_background=lambda: state.jobs.of(running) is not None,
+        offer_detach=offer_detach,
+    )
     try:
         if item.effect.kind in ("none", "read"):
             output = await item.tool(item.arguments, context)
@@ -287,7 +283,7 @@ async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], o
             work = partial(item.tool, item.arguments, context)
             output = await state.neighbours.watch(call, item.effect, work)
         output = ToolOutput.of(output) if isinstance(output, str) else output
-        return bound_output(output, blobs)
+        return bound_output(output, state.log.blobs)
     except ToolError as error:
         return _error(str(error))
     except asyncio.CancelledError:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import field
 from weakref import WeakKeyDictionary
 
-from sagent.errors import ToolError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, Text, ToolCall, user
 from sagent.peer import JobState, JobStatus
@@ -47,6 +46,10 @@ class Job:
         seconds = (self.ended or time.monotonic()) - self.started
         return JobStatus(self.name, self.call.name, essence(self.call), self.state, round(seconds, 1))
 
+    def entry(self) -> JobEntry:
+        """What the log keeps: that it began, or how it ended."""
+        return JobEntry(self.name, self.call.id, self.call.name, self.state)
+
 
 class Jobs:
     """An agent's jobs, those that have ended included. A name is never used twice in a session."""
@@ -75,25 +78,6 @@ class Jobs:
     def named(self, name: str) -> Job | None:
         """A job by "job:3" or "3"."""
         return self._jobs.get(name if name.startswith("job:") else f"job:{name}")
-
-    def require(self, name: str) -> Job:
-        """The same; raises UsageError naming the jobs there are."""
-        if job := self.named(name):
-            return job
-        raise UsageError(f"There is no {name!r}. The jobs are: {', '.join(self._jobs) or 'none'}.")
-
-    def detach(self, name: str) -> str:
-        """Let a running job go; says where its output goes. Raises UsageError where its tool has no such thing."""
-        job = self.require(name)
-        if job.state != "running" or job.ongoing.let_go is None:
-            raise UsageError(f"{job.name} ({job.call.name}, {job.state}) cannot outlive this process.")
-        try:
-            where = job.ongoing.let_go()
-        except ToolError as error:
-            raise UsageError(f"{job.name} was not let go, and goes on as it was: {error}") from error
-        text = f"{job.name} is detached and goes on by itself, also after this session: {where}"
-        job.state, job.output, job.ended = "detached", ToolOutput.of(text, summary="detached"), time.monotonic()
-        return text
 
     def all(self) -> tuple[Job, ...]:
         """Every job, in the order in which they began."""
@@ -128,8 +112,3 @@ def news_of(job: Job) -> Message:
     told = f" ({text})" if (text := essence(job.call)) else ""
     head = Text(f"{job.name}, the call of {job.call.name}{told}, {how} after {seconds:.1f} s. Its result:\n")
     return user("", head, *output.content, sender=job.name)
-
-
-def entry_of(job: Job) -> JobEntry:
-    """What the log keeps of a job: that it began, or how it ended."""
-    return JobEntry(job.name, job.call.id, job.call.name, job.state)

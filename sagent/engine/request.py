@@ -57,10 +57,6 @@ class Attempt:
         """The visible text received."""
         return "".join(self.pieces)
 
-    def forget(self) -> None:
-        """What was received no longer counts: the call is made again."""
-        self.pieces, self.thought, self.charges = [], 0, ()
-
     async def stream(self, model: Model, request: Request, hear: Hear) -> Reply:
         """Make the call. Raises ModelError."""
         deltas = model.stream(request)

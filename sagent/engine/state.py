@@ -58,11 +58,6 @@ class Wishes:
         asked, self.background = self.background, set()
         return asked
 
-    def take_cancelled(self) -> set[str]:
-        """The calls that are to end, each given out once."""
-        asked, self.cancelled = self.cancelled, set()
-        return asked
-
 
 @dataclass(slots=True)
 class AgentState:
@@ -91,17 +86,14 @@ class AgentState:
 
     @property
     def model(self) -> Model:
-        """What answers now."""
         return self.context.model
 
     @property
     def limits(self) -> RunLimits:
-        """How far a run may go."""
         return self.context.limits
 
     @property
     def log(self) -> Log:
-        """Where it is recorded what happens."""
         return self.journal.log
 
     @property
@@ -139,11 +131,6 @@ class AgentState:
             self.journal.emit(Received(self.path, message))
         else:
             self.run.replies.append(message)
-
-    def record_history(self) -> None:
-        """Log a history that was taken over from another agent: each log is whole in itself."""
-        for message in self.context.history:
-            self.journal.record(MessageEntry(StoredMessage.of(message, self.journal.keep)))
 
     def add_result(self, result: ToolResult, seconds: float, diff: str = "") -> None:
         """Log one call's result the moment it is known; the message that carries it enters the history later. `diff` is

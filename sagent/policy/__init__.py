@@ -55,13 +55,9 @@ class Turn:
 class Policy(Protocol):
     """Judgement, apart from the loop."""
 
-    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """May this call be made?"""
-        ...
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict: ...
 
-    async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """What follows from it?"""
-        ...
+    async def after_turn(self, turn: Turn) -> Sequence[Action]: ...
 
 
 class AllowAll:
@@ -72,6 +68,5 @@ class AllowAll:
         return Allow()
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """Nothing."""
         del turn
         return ()
