@@ -18,6 +18,7 @@ from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.events import ReplyFinished, Retrying, TextDelta, ThinkingDelta
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
+from sagent.lib.pace import give_way
 from sagent.messages import Message, Part, Text, ToolCall
 from sagent.model import Reply, TextPart, ThinkingPart, input_budget
 from sagent.peer import Switch
@@ -40,6 +41,7 @@ async def call_model(state: AgentState) -> Message:
 
     Raises ModelError and BudgetExceeded. When cancelled, what had been said is kept as an interrupted reply.
     """
+    await give_way()
     state.record_prompt()
     await keep_room(state)
     attempt = 0

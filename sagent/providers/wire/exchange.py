@@ -10,6 +10,7 @@ from typing import TypeVar
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object
+from sagent.lib.pace import give_way
 from sagent.model import Delta, Reply, RequestDigest, TextPart, ThinkingPart
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import Body
@@ -112,6 +113,7 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
         yield _take_whole(call, answer, chunk + await _read(answer, _WHOLE_BODY, watch))
         return
     while chunk:
+        await give_way()
         reader.alive = False
         out: list[Delta] = []
         error = _take_events(call, reader.feed(chunk), out)

@@ -1,0 +1,43 @@
+"""Many agents share one event loop: none of its rounds is to take long, whatever all of them have to do at once."""
+
+import asyncio
+from collections import deque
+from time import perf_counter
+from weakref import WeakKeyDictionary
+
+SHARE = 0.004  # seconds of a round of the event loop in which agents may begin a piece of work
+ABREAST = 4  # of those that wait go on in one round
+
+
+class _Pace:
+    def __init__(self) -> None:
+        self.until = 0.0  # 0 before anybody has begun work in this round
+        self.waiting = deque[asyncio.Future[None]]()
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.until = perf_counter() + SHARE
+        loop.call_soon(self._next_round, loop)
+
+    def _next_round(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.until = 0.0
+        for _ in range(min(ABREAST, len(self.waiting))):
+            if not (waiter := self.waiting.popleft()).done():
+                waiter.set_result(None)
+        if self.waiting:
+            self.begin(loop)
+
+
+_paces: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pace] = WeakKeyDictionary()
+
+
+async def give_way() -> None:
+    """Wait until the event loop has time. Called before a piece of work that takes a millisecond or so."""
+    loop = asyncio.get_running_loop()
+    if (pace := _paces.get(loop)) is None:
+        pace = _paces[loop] = _Pace()
+    if not pace.until:
+        pace.begin(loop)
+    elif pace.waiting or perf_counter() >= pace.until:
+        waiter: asyncio.Future[None] = loop.create_future()
+        pace.waiting.append(waiter)
+        await waiter

@@ -1,0 +1,78 @@
+"""Many pieces of work in one event loop, and what is left of it for others."""
+
+import asyncio
+import time
+from itertools import pairwise
+
+import pytest
+
+from sagent.lib.pace import ABREAST, give_way
+
+
+async def test_one_piece_of_work_after_another_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagent.lib.pace.SHARE", 60.0)
+    rounds = 0
+
+    async def count() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    for _ in range(100):
+        await give_way()
+    counting.cancel()
+    assert rounds == 0
+
+
+async def test_others_have_their_turn_while_many_work() -> None:
+    done = list[int]()
+    seen = list[int]()
+
+    async def work(number: int) -> None:
+        await give_way()
+        time.sleep(0.005)
+        done.append(number)
+
+    async def watch() -> None:
+        while True:
+            seen.append(len(done))
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(watch())
+    await asyncio.gather(*map(work, range(20)))
+    watching.cancel()
+    assert done == list(range(20))
+    assert max(after - before for before, after in pairwise(seen)) <= ABREAST
+
+
+async def test_who_is_cancelled_while_it_waits_holds_up_nobody() -> None:
+    done = list[int]()
+
+    async def work(number: int) -> None:
+        await give_way()
+        time.sleep(0.005)
+        done.append(number)
+
+    tasks = [asyncio.create_task(work(number)) for number in range(10)]
+    await asyncio.sleep(0)
+    for task in tasks[1:9]:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert done == [0, 9]
+
+
+def test_an_event_loop_that_ended_early_holds_up_no_other() -> None:
+    async def leave() -> None:
+        await give_way()
+        time.sleep(0.005)
+        waiting = asyncio.create_task(give_way())  # noqa: RUF006, F841 -- left waiting on purpose
+        await asyncio.sleep(0)
+
+    async def work() -> str:
+        await give_way()
+        return "done"
+
+    asyncio.run(leave())
+    assert asyncio.run(asyncio.wait_for(work(), 5)) == "done"
