@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _IDLE_SECONDS = 90.0  # an unused connection is kept this long: longer than most tool calls take
-_IDLE_CONNECTIONS = 16  # are kept for one server
+_IDLE_CONNECTIONS = 256  # are kept for one server: as many as agents may work at a time
 _PORTS = {"http": 80, "https": 443}
 NOT_RUNNING = ". Start the server there, or name another address with --base-url"
 
