@@ -138,7 +138,7 @@ def as_int(value: object, default: int = 0) -> int:
 
 def _thaw_mapping(value: object) -> object:
     if isinstance(value, JsonObject):
-        return value._items  # the encoder only reads it
+        return value._items  # noqa: SLF001 -- the encoder only reads it
     raise TypeError(f"not a JSON value: {type(value).__name__}")
 
 
