@@ -13,7 +13,7 @@ Player = Callable[[Request], Step | Awaitable[Step]]
 
 def call(call_id: str, tool: str, /, **arguments: object) -> ToolCall:
     """A call of a tool."""
-    return ToolCall(call_id, tool, json_freeze_object(arguments))
+    return ToolCall(call_id, tool, json_freeze_object({**arguments}))
 
 
 def calls(*parts: ToolCall, text: str = "") -> Message:

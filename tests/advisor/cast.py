@@ -1,5 +1,8 @@
 """An executor with advisors, all scripted, and what they told."""
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false
+
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -20,6 +23,7 @@ from sagent.session.log import Log, MemoryLog
 from sagent.testing import ScriptedModel
 from sagent.testing.scripted import Line
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace
+from tests.messages import call
 
 OK = "VERDICT: proceed\nNEXT: go on"
 QUIET = Rules(triggers=())
@@ -35,10 +39,6 @@ def ask(call_id: str = "a1", **arguments: object) -> ToolCall:
     return call(call_id, "advisor", **arguments)
 
 
-def call(call_id: str, tool: str, **arguments: object) -> ToolCall:
-    return ToolCall(call_id, tool, json_freeze_object(arguments))
-
-
 class Act:
     """A tool that does nothing, and says what it is told to: `says`, and whether that is an error."""
 
@@ -49,7 +49,7 @@ class Act:
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         del workspace
-        return Effect(self.kind, (), str(arguments.get("command", "")))  # type: ignore[arg-type]
+        return Effect(self.kind, (), str(arguments.get("command", "")))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         del run
@@ -63,15 +63,15 @@ def act(call_id: str, **arguments: object) -> ToolCall:
 
 
 def worker(*script: Line, **given: object) -> ScriptedModel:
-    return ScriptedModel(*script, provider="cheap", model_id=str(given.pop("model_id", "worker")), **given)  # type: ignore[arg-type]
+    return ScriptedModel(*script, provider="cheap", model_id=str(given.pop("model_id", "worker")), **given)
 
 
 def oracle(*script: Line, **given: object) -> ScriptedModel:
-    return ScriptedModel(*script, provider="strong", model_id="oracle", **given)  # type: ignore[arg-type]
+    return ScriptedModel(*script, provider="strong", model_id="oracle", **given)
 
 
 def sage(*script: Line, **given: object) -> ScriptedModel:
-    return ScriptedModel(*script, provider="other", model_id="sage", **given)  # type: ignore[arg-type]
+    return ScriptedModel(*script, provider="other", model_id="sage", **given)
 
 
 class Rig:
@@ -109,9 +109,9 @@ class Rig:
                 log=self.log,
                 ledger=self.ledger,
                 resolve=self.resolve,
-                ask=ask,  # type: ignore[arg-type]
-                advisory=advise(advisors, Setup(rules=rules, **setup)),  # type: ignore[arg-type]
-                **resources,  # type: ignore[arg-type]
+                ask=ask,
+                advisory=advise(advisors, Setup(rules=rules, **setup)),
+                **resources,
             ),
         )
         self.agent.listen(self.hear)

@@ -1,5 +1,8 @@
 """Who is asked and how often: bounds in code, several by name, switched, muted, stopped, resumed."""
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+
 import asyncio
 import math
 from collections.abc import Sequence
@@ -24,7 +27,8 @@ from sagent.session.folds import history
 from sagent.session.log import FileLog
 from sagent.testing import ScriptedModel
 from sagent.usage import Usage
-from tests.advisor.cast import OK, QUIET, Rig, act, ask, call, oracle, sage, seen, worker
+from tests.advisor.cast import OK, QUIET, Rig, act, ask, oracle, sage, seen, worker
+from tests.messages import call
 
 STOP = "VERDICT: stop\nGAP: this deletes the customer's data"
 
@@ -125,7 +129,7 @@ async def test_a_bound_on_money_is_not_kept_by_guessing(rules: Rules) -> None:
 async def test_bounds_hold_for_consultations_that_run_side_by_side(rules: Rules) -> None:
     """Four agents of one tree ask at once."""
     slow = [(0.02, OK, Usage(input=500, output=2_000)) for _ in range(4)]
-    model = oracle(*slow)  # type: ignore[arg-type]
+    model = oracle(*slow)
     first = Rig(worker(*asking(1), "done"), model, rules=rules)
     others = [Rig(worker(*asking(1), "done"), model, rules=rules) for _ in range(3)]
     make = advise(["strong/oracle"], Setup(rules=rules))
@@ -153,7 +157,7 @@ async def test_an_advisor_with_tools_keeps_its_bound_over_all_its_turns() -> Non
     def look(request: Request) -> tuple[object, ...]:
         return call(f"l{len(request.messages)}", "Act"), Usage(input=500, output=min(500, request.max_output or 500))
 
-    endless = sage(*[look] * 12)  # type: ignore[list-item]
+    endless = sage(*[look] * 12)
     rig = Rig(worker(*asking(1), "done"), endless)
     bounded = Advisor("advisor", "other/sage", max_usd=Decimal("0.08"), tools=("Act",))
     advise([bounded], Setup(rules=QUIET))(rig.agent, None).resume(())

@@ -11,12 +11,13 @@ from sagent.messages import Message, Text, Thinking, ToolCall, assistant
 from sagent.model import Billed
 from sagent.peer import Cancel
 from sagent.usage import Charge, Usage
-from tests.advisor.cast import OK, Rig, act, ask, call, oracle, sage, seen, worker
+from tests.advisor.cast import OK, Rig, act, ask, oracle, sage, seen, worker
+from tests.messages import call
 
 
 async def one(*lines: object, advisor: str = "strong/oracle", **given: object) -> tuple[Rig, Advice]:
     """A run in which the executor asks once."""
-    rig = Rig(worker((ask(),), "done"), oracle(*lines), advisors=[advisor], **given)  # type: ignore[arg-type]
+    rig = Rig(worker((ask(),), "done"), oracle(*lines), advisors=[advisor], **given)  # pyright: ignore[reportArgumentType]
     result = await rig.run()
     assert result.content == "done"
     assert result.error is None
@@ -100,7 +101,7 @@ async def test_a_full_disk_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("stop", ["refusal", "content_filter"])
 async def test_a_refusal_is_declined_and_not_asked_again(stop: str) -> None:
-    rig, advice = await one(assistant("I cannot help with that.", stop=stop))  # type: ignore[arg-type]
+    rig, advice = await one(assistant("I cannot help with that.", stop=stop))  # pyright: ignore[reportArgumentType]
     assert (advice.status, advice.text) == ("declined", "I cannot help with that.")
     assert stop in advice.reason
     assert "declined to advise" in rig.told()
@@ -211,14 +212,14 @@ async def test_the_advisor_sees_system_prompt_tools_and_results_and_not_only_wor
     [{}, {"question": ""}, {"question": "Why?", "context": ["x"], "confidence": 3}, {"question": 42}, {"reason": "x"}],
 )
 async def test_junk_arguments_are_ignored(arguments: dict[str, object]) -> None:
-    rig = Rig(worker((ask(**arguments),), "done"), oracle(OK))
+    rig = Rig(worker((ask(**arguments),), "done"), oracle(OK))  # pyright: ignore[reportArgumentType]
     await rig.run()
     assert rig.statuses == ["answered"]
 
 
 @pytest.mark.parametrize("junk", [{"question": ["x"]}, {"question": {"text": "x"}}, {"name": [1]}])
 async def test_junk_of_a_wrong_type_is_ignored(junk: dict[str, object]) -> None:
-    rig = Rig(worker((ask(**junk),), "done"), oracle(OK))
+    rig = Rig(worker((ask(**junk),), "done"), oracle(OK))  # pyright: ignore[reportArgumentType]
     await rig.run()
     assert rig.statuses == ["answered"]
 
@@ -330,7 +331,7 @@ async def test_an_advisor_with_tools_looks_for_itself_as_an_agent_and_is_billed_
     assert (advice.status, advice.next) == ("answered", "read it")
     assert advice.usage == Usage(input=70, output=7)
     cost = rig.ledger.cost()
-    assert cost.by_role["advisor:advisor"] == cost.advisor == advice.usd > 0
+    assert cost.by_role["advisor:advisor"] == cost.advisor == advice.usd > 0  # pyright: ignore[reportOptionalOperand]
     assert [spec.name for spec in child.requests[0].tools] == ["Act"], "advice has no advisors"
     assert "Fix the parser." in seen(child.requests[0])
     assert (await rig.agent.wait()).advisors["advisor"].usage == Usage(input=70, output=7)
@@ -349,7 +350,7 @@ async def test_an_advisor_with_tools_fails_in_the_same_words(lines: tuple[object
     from sagent.advisor.advisor import Advisor
     from sagent.advisor.extension import advise
 
-    rig = Rig(worker((ask(),), "done"), sage(*lines))  # type: ignore[arg-type]
+    rig = Rig(worker((ask(),), "done"), sage(*lines))  # pyright: ignore[reportArgumentType]
     advise([Advisor("advisor", "other/sage", tools=("Act",))])(rig.agent, None).resume(())
     assert (await rig.run()).content == "done"
     assert rig.statuses == [status]

@@ -15,7 +15,7 @@ def result(call_id: str, text: str, *, is_error: bool = False) -> Message:
 
 
 def consult(talk: Conversation, *history: Message, answer: str = "VERDICT: proceed", **given: object) -> Asked:
-    asked = talk.ask(asking(*history, **given))  # type: ignore[arg-type]
+    asked = talk.ask(asking(*history, **given))  # pyright: ignore[reportArgumentType]
     talk.answer(asked, answer)
     return asked
 

@@ -101,7 +101,7 @@ class Chance:
             ("VERDICT: proceed", "VERDICT: adjust\nGAP: x", "VERDICT: stop", "", "It is fine as it is.")
         )
         stop = self.random.choice(("end", "end", "end", "max_tokens", "refusal"))
-        return Message("assistant", (Text(said),) if said else (Thinking("hm"),), stop=stop)  # type: ignore[arg-type]
+        return Message("assistant", (Text(said),) if said else (Thinking("hm"),), stop=stop)
 
     def _work(self, request: Request) -> Message:
         chance, n = self.random, len(request.messages)
@@ -118,7 +118,7 @@ class Chance:
 async def live(seed: int) -> None:
     """One session, from its first prompt to its end."""
     chance, books = Random(seed), Books()
-    models: dict[str, Model] = {name: Chance(chance, books, *name.split("/")) for name in MODELS}
+    models: dict[str, Model] = {name: Chance(chance, books, *name.split("/")) for name in MODELS}  # pyright: ignore[reportArgumentType]
     cap = chance.choice((None, None, Decimal("0.2"), Decimal(5)))
     ledger = Ledger(cap, BOOK)
     rules = Rules(
@@ -176,7 +176,7 @@ async def live(seed: int) -> None:
             ended, _ = await asyncio.wait([disturber])
             assert all(task.cancelled() for task in ended), [task.exception() for task in ended if not task.cancelled()]
         await agent.aclose()
-        while agent.advisory._for_person:
+        while agent.advisory._for_person:  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
             await asyncio.sleep(0)
     usage: dict[str, Usage] = {}
     for (_, role), used in ledger.usage().items():
@@ -201,7 +201,7 @@ async def live(seed: int) -> None:
         agent.log,
         *(agent.log.child(str(read_body(e)["agent"])) for e in agent.log.entries() if e.kind == "spawned"),
     ]
-    spent = [entry.content.charge for log in logs for entry in log.entries() if entry.kind == "spent"]
+    spent = [entry.content.charge for log in logs for entry in log.entries() if entry.kind == "spent"]  # pyright: ignore[reportAttributeAccessIssue]
     assert sum((record.usd or Decimal(0) for record in spent), Decimal(0)) == cost.total
     assert ledger.held == 0
     assert len(asyncio.all_tasks()) == 1

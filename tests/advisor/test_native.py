@@ -104,7 +104,7 @@ async def test_the_api_is_told_of_the_advisor_and_its_advice_and_bill_are_ours()
         result = await rig.agent.run("go")
         first = server.requests[0]
         assert tools_of(first) == ["advisor_20260301"]
-        assert first.json["tools"][0] == {  # pyright: ignore[reportIndexIssue,reportOptionalSubscript,reportArgumentType,reportCallIssue]
+        assert first.json["tools"][0] == {  # pyright: ignore[reportIndexIssue,reportOptionalSubscript,reportArgumentType]
             "type": "advisor_20260301",
             "name": "advisor",
             "model": "claude-opus-4-6",

@@ -12,11 +12,12 @@ from sagent.messages import ToolCall
 from sagent.peer import Switch
 from sagent.policy import Ask, Policy, Turn
 from sagent.tool import Effect, Workspace
-from tests.advisor.cast import OK, Act, Rig, act, ask, call, oracle, seen, worker
+from tests.advisor.cast import OK, Act, Rig, act, ask, oracle, seen, worker
+from tests.messages import call
 
 
 def rules(*triggers: Trigger, **given: object) -> Rules:
-    return Rules(triggers=triggers, **given)  # type: ignore[arg-type]
+    return Rules(triggers=triggers, **given)  # pyright: ignore[reportArgumentType]
 
 
 def advice_messages(rig: Rig) -> list[str]:
@@ -168,7 +169,7 @@ async def test_a_call_that_a_person_is_asked_about_is_advised_on_first() -> None
     executor = worker((call("b0", "Bash", command="rm -rf x"),), (call("b1", "Bash", command="rm -rf x"),), "done")
     rig = Rig(executor, oracle(OK), rules=rules("destructive"), tools=[shell], ask=person)
     rig.agent.state.judge = policy
-    rig.agent.state.policy = AdvisorPolicy(rig.agent.advisory.advisors, policy)  # type: ignore[union-attr]
+    rig.agent.state.policy = AdvisorPolicy(rig.agent.advisory.advisors, policy)  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
     await rig.run()
     assert fired(rig) == [("destructive", "answered")]
     assert asked == ["b1"]

@@ -7,7 +7,8 @@ from sagent.advisor.rules import TRIGGERS, Rules
 from sagent.advisor.signals import Watch, objection
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant
 from sagent.policy import Turn
-from tests.advisor.cast import act, ask, call
+from tests.advisor.cast import act, ask
+from tests.messages import call
 
 RULES = Rules()
 

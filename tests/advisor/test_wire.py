@@ -73,7 +73,7 @@ def turns(count: int, first: int = 0) -> list[tuple[object, ...]]:
 @FAMILIES
 async def test_each_consultation_begins_with_the_bytes_of_the_one_before(family: str) -> None:
     async with served(family, *[Turn(text=OK)] * 3) as (server, model):
-        rig = Rig(worker(*turns(3), "done"), model, advisors=[named(model)])
+        rig = Rig(worker(*turns(3), "done"), model, advisors=[named(model)])  # pyright: ignore[reportArgumentType]
         await rig.run()
         assert rig.statuses == ["answered"] * 3
         first, second, third = server.requests
@@ -89,11 +89,11 @@ async def test_the_same_after_the_session_was_resumed(family: str, tmp_path: Pat
         return FileLog(session, blobs=BlobDirectory(session / "blobs"))
 
     async with served(family, *[Turn(text=OK)] * 3) as (server, model):
-        before = Rig(worker(*turns(2), "one"), model, advisors=[named(model)], log=log())
+        before = Rig(worker(*turns(2), "one"), model, advisors=[named(model)], log=log())  # pyright: ignore[reportArgumentType]
         await before.run()
         before.log.close()
         kept = log()
-        after = Rig(worker(*turns(1, 2), "two"), model, advisors=[named(model)], log=kept)
+        after = Rig(worker(*turns(1, 2), "two"), model, advisors=[named(model)], log=kept)  # pyright: ignore[reportArgumentType]
         after.agent.restore(history(kept.entries(), kept.blobs.get))
         await after.run("Go on.")
         assert goes_on(server.requests[2], server.requests[1])
@@ -108,7 +108,7 @@ async def test_the_same_after_the_session_was_resumed(family: str, tmp_path: Pat
 async def test_the_same_after_the_executors_context_was_made_smaller(family: str, order: Compact) -> None:
     async with served(family, *[Turn(text=OK)] * 2) as (server, model):
         rig = Rig(
-            worker((act("c9", says="x" * 3_000),), *turns(1), "one", *turns(1, 1), "two"),
+            worker((act("c9", says="x" * 3_000),), *turns(1), "one", *turns(1, 1), "two"),  # pyright: ignore[reportArgumentType]
             model,
             advisors=[named(model)],
         )
@@ -121,7 +121,7 @@ async def test_the_same_after_the_executors_context_was_made_smaller(family: str
 
 async def test_anthropic_is_given_a_breakpoint_to_cache_by() -> None:
     async with served("anthropic", *[Turn(text=OK)] * 2) as (server, model):
-        rig = Rig(worker(*turns(2), "done"), model, advisors=[named(model)])
+        rig = Rig(worker(*turns(2), "done"), model, advisors=[named(model)])  # pyright: ignore[reportArgumentType]
         await rig.run()
         for request in server.requests:
             assert request.body.count(b'"cache_control"') in (1, 2, 3, 4)

@@ -48,5 +48,5 @@ def tree_tools() -> list:
 
 
 def root_of(model: Model, **given: object) -> Agent:
-    resources = Resources(tree=Tree(given.pop("limits", None)), **given)  # type: ignore[arg-type]
+    resources = Resources(tree=Tree(given.pop("limits", None)), **given)  # pyright: ignore[reportArgumentType]
     return Agent(model, system="be brief", tools=tree_tools(), resources=resources)

@@ -46,9 +46,9 @@ def echo(request: Request) -> str:
 def lead(expert: Runnable, *script: Line, **given: object) -> Agent:
     """An agent with an expert for a tool; by default it asks once and says what it heard."""
     tool = AgentTool(expert, "expert", "Knows.")
-    resources = Resources(**{"ledger": Ledger(None, PRICES), **given.pop("resources", {})})  # type: ignore[arg-type]
+    resources = Resources(**{"ledger": Ledger(None, PRICES), **given.pop("resources", {})})  # pyright: ignore[reportGeneralTypeIssues]
     script = script or ((ask("1", "why?"),), results)
-    return Agent(ScriptedModel(*script), tools=[tool], resources=resources, **given)  # type: ignore[arg-type]
+    return Agent(ScriptedModel(*script), tools=[tool], resources=resources, **given)  # pyright: ignore[reportArgumentType]
 
 
 class Touch:
@@ -86,7 +86,7 @@ async def test_an_agent_answers_another_below_it() -> None:
     assert result.content == "<why?>"
     assert [spec.description for spec in model.requests[0].tools] == ["Knows."]
     assert [event.agent for event in events if isinstance(event, Finished)] == ["root/expert", "root"]
-    assert expert.model.requests[0].system == "You know."  # type: ignore[attr-defined]
+    assert expert.model.requests[0].system == "You know."  # pyright: ignore[reportAttributeAccessIssue]
     assert not expert.messages
     assert [each.path for each in agent.tree.living] == ["root"]
 
@@ -274,7 +274,7 @@ async def test_called_by_no_agent_it_runs_itself_one_call_after_the_other() -> N
         return_exceptions=True,
     )
     assert isinstance(first, ToolOutput)
-    assert first.content[0].text == "one"  # type: ignore[union-attr]
+    assert first.content[0].text == "one"  # pyright: ignore[reportAttributeAccessIssue]
     assert isinstance(second, ToolError)
     assert "expert failed (auth)" in str(second)
     assert len(expert.messages) == 3

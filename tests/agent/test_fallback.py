@@ -25,7 +25,7 @@ def down(kind: ModelErrorKind = "overloaded", retry_after: float | None = 0.0) -
 
 
 def other(*script: object, name: str = "second") -> ScriptedModel:
-    return ScriptedModel(*script, provider=name, model_id="m")  # type: ignore[arg-type]
+    return ScriptedModel(*script, provider=name, model_id="m")  # pyright: ignore[reportArgumentType]
 
 
 def agent_of(first: Model, *fallbacks: Model, log: MemoryLog | None = None, ledger: Ledger | None = None) -> Agent:

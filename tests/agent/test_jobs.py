@@ -15,10 +15,7 @@ from sagent.peer import Background
 from sagent.testing import ScriptedModel
 from sagent.tool import Effect, RunContext, Workspace
 from sagent.tools.background import BackgroundTask
-
-
-def call(call_id: str, tool: str, **arguments: object) -> ToolCall:
-    return ToolCall(call_id, tool, json_freeze_object(arguments))
+from tests.messages import call
 
 
 class Gate:
@@ -97,9 +94,9 @@ async def test_quick_calls_still_end_before_a_message_is_read() -> None:
         return "quick"
 
     tool = type("Quick", (), {"name": "Quick", "description": "", "parameters": JsonObject({"type": "object"})})()
-    tool.__class__.__call__ = lambda self, arguments, run: quick(arguments, run)
+    tool.__class__.__call__ = lambda self, arguments, run: quick(arguments, run)  # pyright: ignore[reportAttributeAccessIssue]
     model = ScriptedModel((call("c1", "Quick"),), lambda r: r.messages[-2].results[0].text)
-    agent = Agent(model, tools=[tool])
+    agent = Agent(model, tools=[tool])  # pyright: ignore[reportArgumentType]
     assert (await agent.run("go")).content == "quick"
 
 

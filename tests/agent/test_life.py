@@ -23,12 +23,7 @@ from sagent.session.store import Session
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext
 from tests.messages import Player, Step, call, calls, forever, in_turn, last
-
-
-async def until(condition) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.002)
+from tests.waiting import until
 
 
 def ledger_of(usd: str) -> Ledger:
@@ -181,7 +176,7 @@ async def test_a_cousin_that_asks_a_foreground_child_is_answered_by_it() -> None
 
 async def test_a_message_that_was_not_read_is_returned_to_who_waits_for_an_answer() -> None:
     def spend(request: Request) -> Step:
-        agent.tree.get("root/b").send(message)  # type: ignore[union-attr]
+        agent.tree.get("root/b").send(message)  # pyright: ignore[reportOptionalMemberAccess]
         return (call("1", "AgentSelf", status=True),)
 
     message = user("are you there?", sender="root/a")
@@ -254,7 +249,7 @@ async def test_one_that_crashes_says_what_it_had_and_closes_its_books() -> None:
 
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), results),
-        root__a=in_turn(("half of it", call("2", "AgentSelf", status=True)), crash),  # type: ignore[arg-type]
+        root__a=in_turn(("half of it", call("2", "AgentSelf", status=True)), crash),  # pyright: ignore[reportArgumentType]
     )
     agent = root_of(cast)
     result = await agent.run("go")

@@ -1,5 +1,8 @@
 """The loop's promises: what enters the history, when it ends, and that every history is valid."""
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
+
 import asyncio
 from collections.abc import Callable
 from decimal import Decimal
@@ -51,18 +54,18 @@ class Probe:
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         path = arguments.get("path")
-        return Effect(self._kind, (workspace.resolve(path),) if isinstance(path, str) else ())  # type: ignore[arg-type]
+        return Effect(self._kind, (workspace.resolve(path),) if isinstance(path, str) else ())
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput | str:
         self.calls.append(arguments)
         outcome = self._act()
         if asyncio.iscoroutine(outcome):
             outcome = await outcome
-        return outcome  # type: ignore[return-value]
+        return outcome
 
 
 def call(name: str, call_id: str = "c1", **arguments: object) -> ToolCall:
-    return ToolCall(call_id, name, json_freeze_object(arguments))  # type: ignore[arg-type]
+    return ToolCall(call_id, name, json_freeze_object(arguments))
 
 
 def calls(*parts: ToolCall, text: str = "") -> Message:
@@ -84,7 +87,7 @@ async def test_a_plain_answer() -> None:
 @pytest.mark.parametrize("prompt", ["Hi", {"prompt": "Hi"}, json_freeze({"prompt": "Hi"}), user("Hi")])
 async def test_prompts_of_every_kind(prompt: object) -> None:
     agent = Agent(ScriptedModel("Hello."))
-    assert (await agent.run(prompt)).content == "Hello."  # type: ignore[arg-type]
+    assert (await agent.run(prompt)).content == "Hello."
     assert agent.messages[0] == user("Hi")
 
 
@@ -266,7 +269,7 @@ async def test_a_policy_can_stop_the_run() -> None:
 
 
 def failure(kind: str = "server", retry_after: float | None = 0.0) -> ModelError:
-    return ModelError(kind, "down", provider="p", status=500, retry_after=retry_after)  # type: ignore[arg-type]
+    return ModelError(kind, "down", provider="p", status=500, retry_after=retry_after)
 
 
 async def test_a_retryable_error_is_tried_again() -> None:
@@ -361,7 +364,7 @@ async def test_leaving_a_stream_interrupts_the_run() -> None:
     async for event in stream:
         if isinstance(event, ToolStarted):
             break
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
     check_pairing(agent.messages)
     assert agent.status().state == "idle"
 
@@ -536,7 +539,7 @@ async def test_a_call_that_cannot_be_judged_is_not_made() -> None:
 @pytest.mark.parametrize("prompt", [None, 5, ["x"], b"x", {"prompt": 5}, {"prompt": "x", "more": 1}])
 async def test_prompts_that_are_none_are_refused(prompt: object) -> None:
     with pytest.raises(UsageError, match="prompt"):
-        await Agent(ScriptedModel()).run(prompt)  # type: ignore[arg-type]
+        await Agent(ScriptedModel()).run(prompt)
 
 
 def test_tool_names_no_provider_takes_are_refused() -> None:

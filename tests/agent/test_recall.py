@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -25,12 +25,7 @@ from sagent.session.store import Session, log_files
 from sagent.session.verify import verify
 from sagent.tool import RunContext
 from tests.messages import call, forever, in_turn, last
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.002)
+from tests.waiting import until
 
 
 class Gate:
@@ -106,7 +101,7 @@ async def test_an_answer_that_had_not_arrived_does_and_work_that_was_cut_off_is_
     async with at_work(tmp_path / "s", cast) as agent:
         for name in "abc":
             await agent.spawn(SpawnRequest("x", name=name, persistent=True))
-        await until(lambda: not any(agent.tree.get(f"root/{name}").busy for name in "bc"))  # type: ignore[union-attr]
+        await until(lambda: not any(agent.tree.get(f"root/{name}").busy for name in "bc"))  # pyright: ignore[reportOptionalMemberAccess]
         log = tmp_path / "s" / "root.jsonl"
         before = log.read_bytes()
         agent.peers("b")[0].send("and more?")
@@ -174,7 +169,7 @@ async def test_a_message_that_is_to_arrive_later_does_so_after_the_end_of_the_pr
         twice = killed(copy)
     async with at_work(twice, Cast()) as agent:
         await asyncio.sleep(0.05)
-        assert not agent.tree.post.waiting  # type: ignore[union-attr]
+        assert not agent.tree.post.waiting  # pyright: ignore[reportOptionalMemberAccess]
 
 
 async def test_messages_that_were_not_read_are_delivered_once(tmp_path: Path) -> None:

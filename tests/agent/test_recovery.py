@@ -39,7 +39,7 @@ class Tight(ScriptedModel):
     """A scripted model with a window that counts: what does not fit is refused in a provider's way."""
 
     def __init__(self, *script: object, room: int, tells: str = "both", **options: object) -> None:
-        super().__init__(*script, **options)  # type: ignore[arg-type]
+        super().__init__(*script, **options)  # pyright: ignore[reportArgumentType]
         self._room = room
         self._tells = tells
         self.refused: list[Request] = []
@@ -248,7 +248,7 @@ async def test_a_stub_is_what_every_family_is_sent() -> None:
         )
 
     for family in ("anthropic", "chat", "google"):
-        async with FakeProviderServer(answer) as server:  # type: ignore[arg-type]
+        async with FakeProviderServer(answer) as server:  # pyright: ignore[reportArgumentType]
             provider = {
                 "anthropic": lambda: Anthropic.from_key("k", base_url=server.url),
                 "chat": lambda: OpenAICompatible.from_key("k", base_url=server.url),

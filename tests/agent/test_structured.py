@@ -431,7 +431,7 @@ async def test_clearing_the_context_keeps_the_request_and_what_was_told() -> Non
         return "done"
 
     model = ScriptedModel(Message("assistant", (ToolCall("a", "wait", JsonObject()),)), BERN_TEXT)
-    agent = Agent(model, tools=[wait], policy=Clear())  # type: ignore[arg-type]
+    agent = Agent(model, tools=[wait], policy=Clear())  # pyright: ignore[reportArgumentType]
     result = await agent.run("Tell.", output=City)
     assert result.data == BERN
     assert said(model.requests[1])[0] == "Tell." and "inhabitants" in said(model.requests[1])[1]
@@ -479,7 +479,7 @@ async def test_data_as_json() -> None:
     assert encode_result(Result("", (), "end", data=object()))["data"].startswith("<object")
     assert encode_result(Result("", (), "end", data=b"\xff"))["data"]
     assert encode_result(Result("", (), "end", data=Decimal("NaN")))["data"] == "NaN"
-    assert encode_result(Result("", (), "end", data=Point(float("nan"))))["data"] == {"x": None, "y": 0}  # type: ignore[arg-type]
+    assert encode_result(Result("", (), "end", data=Point(float("nan"))))["data"] == {"x": None, "y": 0}  # pyright: ignore[reportArgumentType]
     assert encode_result(Result("", (), "end", data={"a": "\ud800"}))["data"] == {"a": "\ud800"}
 
 

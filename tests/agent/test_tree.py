@@ -25,6 +25,7 @@ from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
 from sagent.tools import Bash
 from tests.messages import Player, Step, call, in_turn
+from tests.waiting import until
 
 
 async def test_a_child_answers_its_parent_with_what_it_inherits() -> None:
@@ -102,12 +103,10 @@ async def test_a_message_reaches_an_agent_whose_tool_runs() -> None:
     )
     agent = Agent(cast, tools=[Bash()])
     task = asyncio.create_task(agent.run("go"))
-    while not agent.running or len(cast.requests.get("root", ())) < 1:
-        await asyncio.sleep(0.01)
+    await until(lambda: agent.running and len(cast.requests.get("root", ())) >= 1, task=task)
     await asyncio.sleep(0.2)
     agent.send("never mind")
-    while len(cast.requests["root"]) < 2:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(cast.requests["root"]) >= 2, task=task)
     assert cast.requests["root"][1].messages[-1].content == "never mind"
     agent.interrupt()
     assert (await task).stop_reason in ("interrupted", "end")
@@ -433,7 +432,7 @@ def test_names_find_agents_as_people_mean_them() -> None:
             self.path, self.hears = path, True
 
     for path in ("root", "root/a", "root/b", "root/a/b", "root/a/c"):
-        tree.add(Named(path))  # type: ignore[arg-type]
+        tree.add(Named(path))  # pyright: ignore[reportArgumentType]
 
     def found(pattern: str, near: str) -> list[str]:
         return [agent.path for agent in tree.find(pattern, near)]

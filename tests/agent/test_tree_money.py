@@ -56,12 +56,12 @@ class Watched(Ledger):
 
     async def reserve(self, *args: object, **options: object) -> Reservation:
         try:
-            return await super().reserve(*args, **options)  # type: ignore[arg-type]
+            return await super().reserve(*args, **options)  # pyright: ignore[reportArgumentType]
         finally:
             self.look()
 
     def settle(self, reservation: Reservation, charges: object) -> tuple[Charge, ...]:
-        spent = super().settle(reservation, charges)  # type: ignore[arg-type]
+        spent = super().settle(reservation, charges)  # pyright: ignore[reportArgumentType]
         self.look()
         return spent
 
@@ -114,7 +114,7 @@ class Chance:
         chance = self.random
         number = chance.choice((0, 0, 1, 1, 2, 3))
         return [
-            ToolCall(f"c{len(request.messages)}_{n}", name, json_freeze_object(arguments))
+            ToolCall(f"c{len(request.messages)}_{n}", name, json_freeze_object({**arguments}))
             for n in range(number)
             for name, arguments in [self._call()]
         ]

@@ -32,7 +32,7 @@ def last(request: Request) -> str:
 
 def look(words: str, call_id: str = "look") -> Player:
     """Says something, and goes on."""
-    return lambda request: (words, call(call_id, "AgentSelf", status=True))  # type: ignore[return-value]
+    return lambda request: (words, call(call_id, "AgentSelf", status=True))  # pyright: ignore[reportReturnType]
 
 
 def told(agent: Agent) -> str:
@@ -227,7 +227,7 @@ async def test_a_tool_learns_who_calls_it_what_was_spent_and_shows_how_far_it_is
     agent = Agent(cast, tools=[*tree_tools(), Curious()], resources=Resources(ledger=ledger, tree=Tree()))
     agent.listen(events.append)
     await agent.run("go")
-    ((who, path, peers, cost),) = seen  # type: ignore[misc]
+    ((who, path, peers, cost),) = seen  # pyright: ignore[reportGeneralTypeIssues]
     assert (who, path, peers) == ("root/a", "root/a", ["root"])
     assert set(cost.by_agent) == {"root", "root/a"}
     assert 0 < cost.total < ledger.cost().total
@@ -279,7 +279,7 @@ async def test_a_hand_off_in_brief_is_what_was_asked_last() -> None:
 
 @pytest.mark.parametrize("kind", ["network", "stalled", "overloaded", "payment", "not_found"])
 async def test_every_way_to_lose_a_provider_is_named_with_what_there_was(kind: str) -> None:
-    fault = ModelError(kind, "it is gone", provider="p", model="m")  # type: ignore[arg-type]
+    fault = ModelError(kind, "it is gone", provider="p", model="m")  # pyright: ignore[reportArgumentType]
     cast = Cast(
         root=in_turn((call("1", "AgentSpawn", prompt="x", name="a"),), results), root__a=in_turn(look("half"), fault)
     )

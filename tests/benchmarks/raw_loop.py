@@ -39,7 +39,7 @@ async def main(url: str, prompt: str) -> None:
                 raw = block.pop("json")
                 if block["type"] != "tool_use":
                     continue
-                block["input"] = json.loads(raw or "{}")
+                block["input"] = json.loads(raw or "{}")  # pyright: ignore[reportArgumentType]
                 shell = await asyncio.create_subprocess_exec(
                     "bash",
                     "-c",

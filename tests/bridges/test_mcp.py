@@ -63,7 +63,7 @@ def over_stdio(script: Path, **env: str) -> McpServer:
 
 async def call(tool: McpTool, **arguments: object) -> Message:
     """One call of a tool, by an agent; the message with its result."""
-    wanted = ToolCall("1", tool.name, json_freeze_object(arguments))
+    wanted = ToolCall("1", tool.name, json_freeze_object({**arguments}))
     agent = Agent(ScriptedModel(Message("assistant", (wanted,)), "done"), tools=[tool])
     await agent.run("go")
     await agent.aclose()

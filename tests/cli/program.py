@@ -44,7 +44,7 @@ class Shell:
 
     def serve(self, script: Script, **options: object) -> FakeProviderServer:
         """Start a provider and lead the program to it."""
-        server = self.stack.enter_context(FakeProviderServer(script, **options).in_thread())  # type: ignore[arg-type]
+        server = self.stack.enter_context(FakeProviderServer(script, **options).in_thread())  # pyright: ignore[reportArgumentType]
         self.environment |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k"}
         self.server = server
         return server

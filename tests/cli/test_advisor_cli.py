@@ -1,13 +1,13 @@
 """Executor and advisor on two providers of two families, in real processes."""
 
 import json
-import time
 from collections.abc import Callable
 from decimal import Decimal
 
 from program import Shell
 
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Stall, Step, Turn
+from tests.waiting import wait_until
 
 ADVISOR = ("--advisor", "openai/gpt-5.2")
 Play = Callable[[Received], Step] | list[Step]
@@ -44,7 +44,7 @@ def test_advice_is_shown_with_its_reason_and_price_and_billed_apart(shell: Shell
     assert Decimal(str(cost["total"])) == Decimal(str(cost["executor"])) + Decimal(str(cost["advisor"]))
     assert json.dumps(done.json["advisors"]).startswith('{"advisor": {"calls": 1, "answered": 1,')
     results = executor.requests[1].json["messages"][2]["content"]  # pyright: ignore[reportIndexIssue,reportOptionalSubscript,reportArgumentType,reportCallIssue]
-    assert [str(result["content"]).splitlines()[0] for result in results] == ["advisor advises:", "hi"]  # pyright: ignore[reportGeneralTypeIssues,reportOptionalIterable,reportIndexIssue,reportArgumentType,reportCallIssue,reportOptionalSubscript]
+    assert [str(result["content"]).splitlines()[0] for result in results] == ["advisor advises:", "hi"]  # pyright: ignore[reportGeneralTypeIssues, reportOptionalIterable]
     assert len(advisor.requests) == 1
     shown = shell.run("--advisor", "none", "--log-level", "info", "--continue", "go on")
     assert "◆" not in shown.err
@@ -78,7 +78,7 @@ def test_stop_ends_the_turn_where_that_is_wanted(shell: Shell) -> None:
 
 def test_an_advisor_that_is_down_costs_nothing_but_a_line(shell: Shell) -> None:
     executor = shell.serve(asking())
-    advise(shell, [Fail(401, message="wrong key")] * 3)
+    advise(shell, [Fail(401, message="wrong key")] * 3)  # pyright: ignore[reportArgumentType]
     done = shell.run(*ADVISOR, "--log-level", "info", "go")
     assert (done.code, done.out) == (0, "done\n")
     assert "asked: failed: its provider does not accept the key" in done.err
@@ -89,10 +89,7 @@ def test_after_kill_9_in_the_middle_of_a_consultation_the_session_goes_on(shell:
     shell.serve(asking())
     stalled = advise(shell, [Stall(Turn(text="VERDICT: proceed"), 1)])
     child = shell.start(*ADVISOR, "go")
-    deadline = time.monotonic() + 20
-    while not stalled.requests:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: stalled.requests, "the advisor is asked", child=child)
     child.kill()
     child.wait()
     shell.serve(asking("here again"))

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from program import Shell
 
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Received, Stall, Step, Turn
+from tests.waiting import wait_until
 
 Player = list[Step | Callable[[Received], Step]]
 WHO = re.compile(r"You are (root/[^ ,]+), an agent")
@@ -46,13 +46,6 @@ def last(request: Received) -> str:
 
 def echo(request: Received) -> Step:
     return Turn(text=f"heard {last(request)}")
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
 
 
 FULL = ("--permission-mode", "full")
@@ -116,7 +109,7 @@ def test_a_signal_stops_the_whole_tree(shell: Shell, processes: Callable[[str], 
         )
     )
     child = shell.start(*FULL, "--output-format", "json", "go")
-    wait_for(lambda: len(processes(f"sleep\0{marker}")) >= 4 and len(server.requests) >= 4)
+    wait_until(lambda: len(processes(f"sleep\0{marker}")) >= 4 and len(server.requests) >= 4)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=10)
     assert child.returncode == 130, err
@@ -148,7 +141,7 @@ def test_after_kill_9_agents_jobs_and_messages_are_there_again(shell: Shell) -> 
         seen.append(json.loads(line))
         if seen[-1]["type"] == "tool_finished" and seen[-1]["name"] == "Bash":
             break
-    wait_for(lambda: len(server.requests) >= 5)
+    wait_until(lambda: len(server.requests) >= 5)
     child.kill()
     child.wait()
     session = Path(str(seen[0]["session_path"]))
@@ -208,7 +201,7 @@ def test_what_goes_on_after_the_end_is_named_when_it_is_let_go_and_at_the_end(
     job = Call("Bash", {"command": command, "background": True})
 
     def detach(request: Received) -> Turn:
-        wait_for((tmp_path / "begun").exists)
+        wait_until((tmp_path / "begun").exists)
         return Turn(calls=(Call("BackgroundTask", {"operation": "detach", "id": "job:1"}),))
 
     server = shell.serve(
@@ -223,8 +216,8 @@ def test_what_goes_on_after_the_end_is_named_when_it_is_let_go_and_at_the_end(
     )
     assert found
     assert found[1].removeprefix("root/a: ") in last(server.requests[3])
-    wait_for((tmp_path / "done").exists)
-    wait_for(lambda: Path(found[2]).read_text() == "begun\nended\n")
+    wait_until((tmp_path / "done").exists)
+    wait_until(lambda: Path(found[2]).read_text() == "begun\nended\n")
 
 
 def test_a_change_to_a_model_that_cannot_be_had_is_an_error_and_the_run_goes_on(shell: Shell) -> None:
@@ -271,7 +264,7 @@ def test_a_cap_holds_for_the_tree_and_a_child_without_money_says_so(shell: Shell
 def test_what_calls_cost_that_were_made_before_the_prices_were_there_survives_kill_9(shell: Shell) -> None:
     server = shell.serve(cast(root=[Turn(calls=(Call("Bash", {"command": "sleep 30"}),))]))
     child = shell.start(*FULL, "go")
-    wait_for(lambda: any('"spent"' in file.read_text() for file in shell.cwd.parent.rglob("root.jsonl")))
+    wait_until(lambda: any('"spent"' in file.read_text() for file in shell.cwd.parent.rglob("root.jsonl")))
     child.kill()
     child.wait()
     assert len(server.requests) == 1
@@ -287,8 +280,8 @@ def test_what_a_foreground_child_had_is_told_after_kill_9_once(shell: Shell) -> 
         )
     )
     child = shell.start(*FULL, "go")
-    wait_for(lambda: len(server.requests) >= 4)
-    wait_for(lambda: any('"returned"' in file.read_text() for file in shell.cwd.parent.rglob("root.jsonl")))
+    wait_until(lambda: len(server.requests) >= 4)
+    wait_until(lambda: any('"returned"' in file.read_text() for file in shell.cwd.parent.rglob("root.jsonl")))
     child.kill()
     child.wait()
     server = shell.serve(cast(root=[echo]))

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from program import PROGRAM, Shell
 
 from sagent.cli.main import run
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Stall, Step, Turn, Usage
+from tests.waiting import wait_until
 
 EXECUTOR, ADVISOR = "claude-sonnet-4-6", "claude-opus-4-6"
 BENCH = (
@@ -67,14 +67,6 @@ def runs(shell: Shell) -> list[dict[str, object]]:
     return [json.loads(line) for line in (shell.cwd / "out" / "runs.jsonl").read_text().splitlines()]
 
 
-def waited(true: Callable[[], object]) -> bool:
-    """Whether something comes true."""
-    end = time.monotonic() + 30
-    while not true() and time.monotonic() < end:
-        time.sleep(0.02)
-    return bool(true())
-
-
 def test_each_task_runs_with_and_without_and_the_original_stays(bench: Shell) -> None:
     server = bench.serve(helpful)
     done = bench.run(*BENCH, "--repeats", "2", "--out", "out", "--log-level", "info", model="")
@@ -116,7 +108,7 @@ def test_as_json_and_with_several_at_a_time(bench: Shell) -> None:
     assert (done.code, done.err) == (0, "")
     found = done.json
     assert (found["planned"], found["missing"], found["stopped"]) == (12, 0, None)
-    assert len(found["runs"]) == 12  # type: ignore[arg-type]
+    assert len(found["runs"]) == 12  # pyright: ignore[reportArgumentType]
     arms, differences = found["arms"], found["differences"]
     assert isinstance(arms, dict)
     assert isinstance(differences, dict)
@@ -222,7 +214,7 @@ def test_an_interrupt_ends_it_and_the_table_is_told(bench: Shell, number: int, c
 
     bench.serve(script)
     child = start(bench, "--out", "out", "--repeats", "2")
-    assert waited(lambda: stalled)
+    wait_until(lambda: stalled)
     child.send_signal(number)
     out, err = (text.decode() for text in child.communicate(timeout=30))
     assert child.returncode == code, err
@@ -249,7 +241,7 @@ def test_after_a_kill_it_goes_on_and_the_lost_run_counts_with_all_its_budget(ben
     bench.serve(script)
     caps = ("--out", "out", "--max-budget-usd", "0.50")
     child = start(bench, *caps)
-    assert waited(lambda: stalled)
+    wait_until(lambda: stalled)
     child.kill()
     child.communicate()
     assert len(left(bench)) == 1

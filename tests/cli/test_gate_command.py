@@ -32,7 +32,7 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def trial(cell: str, number: int, outcome: Outcome, **members: object) -> Trial:
     """A run for a tenth of a dollar, in three turns and a second."""
     given = {"usd": Decimal("0.1"), "turns": 3, "seconds": 1.0, **members}
-    return Trial(task="a", digest="", arm=cell, number=number, outcome=outcome, **given)  # type: ignore[arg-type]
+    return Trial(task="a", digest="", arm=cell, number=number, outcome=outcome, **given)
 
 
 def trials(cell: str, passed: int, runs: int, **members: object) -> list[Trial]:

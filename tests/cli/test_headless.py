@@ -1,5 +1,8 @@
 """The Unix filter: what goes in, what comes out, and with which exit code."""
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false, reportOptionalSubscript=false
+
 import fcntl
 import json
 import os
@@ -19,6 +22,7 @@ from sagent.session.contents import SwitchedEntry
 from sagent.session.log import read_log
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Cut, ErrorEvent, Fail, Raw, Stall, Turn, Usage
+from tests.waiting import wait_until
 
 READ = Turn(text="Looking.", calls=(Call("Read", {"file_path": "a.txt"}),))
 
@@ -160,7 +164,7 @@ def test_usage_errors_are_told_in_json_too(shell: Shell) -> None:
     done = shell.run("--output-format", "json", "--tools", "Raed", "hi")
     assert done.code == 2
     assert done.json["is_error"] is True
-    assert done.json["error"]["kind"] == "usage"  # type: ignore[index]
+    assert done.json["error"]["kind"] == "usage"
 
 
 def test_no_key_names_the_variable(shell: Shell) -> None:
@@ -263,7 +267,7 @@ def test_limits_exit_4(shell: Shell) -> None:
         done = shell.run(flag, "2", "--output-format", "json", "go")
         assert done.code == 4
         assert (done.json["stop_reason"], done.json["is_error"]) == (stop, True)
-        assert flag in done.json["error"]["message"]  # type: ignore[index]
+        assert flag in done.json["error"]["message"]
 
 
 def test_the_budget_exits_3_and_is_not_overshot(shell: Shell) -> None:
@@ -271,18 +275,18 @@ def test_the_budget_exits_3_and_is_not_overshot(shell: Shell) -> None:
     server = shell.serve([READ] * 99, bill="worst")
     done = shell.run("--max-budget-usd", "0.30", "--output-format", "json", "go")
     assert done.code == 3
-    assert done.json["error"]["kind"] == "budget"  # type: ignore[index]
-    assert "0.30" in done.json["error"]["message"]  # type: ignore[index]
+    assert done.json["error"]["kind"] == "budget"
+    assert "0.30" in done.json["error"]["message"]
     billed = sum((usage.input * 3 + usage.output * 15) / 1e6 for usage in server.billed)
     assert 0 < billed <= 0.30
-    assert done.json["cost_usd"]["total"] == pytest.approx(billed)  # type: ignore[index]
+    assert done.json["cost_usd"]["total"] == pytest.approx(billed)
 
 
 def test_denied_calls_are_listed_with_what_allows_them(shell: Shell) -> None:
     shell.serve([Turn(calls=(Call("Bash", {"command": "touch made"}),)), Turn(text="I may not.")])
     done = shell.run("--output-format", "json", "go")
     assert done.code == 0
-    (denial,) = done.json["permission_denials"]  # type: ignore[misc]
+    (denial,) = done.json["permission_denials"]
     assert denial["tool"] == "Bash"
     assert "--permission-mode full" in denial["reason"]
     assert not (shell.cwd / "made").exists()
@@ -302,7 +306,7 @@ def test_messages_on_stdin_are_answered_one_by_one(shell: Shell) -> None:
     )
     assert done.code == 0
     assert [line["result"] for line in done.lines if line["type"] == "result"] == ["one", "two", "three"]
-    assert len(server.requests[2].json["messages"]) == 5  # type: ignore[arg-type]
+    assert len(server.requests[2].json["messages"]) == 5
     done = shell.run("--input-format", "stream-json", stdin="not json\n")
     assert done.code == 2
     assert "line 1" in done.err
@@ -321,7 +325,7 @@ def test_continue_goes_on_with_the_same_bytes(shell: Shell) -> None:
     before = before.replace(b',"cache_control":{"type":"ephemeral"}', b"").split(b'],"model"')[0]
     after = after.replace(b',"cache_control":{"type":"ephemeral"}', b"")
     assert after.startswith(before), "the provider's cache must survive a resume"
-    assert second["cost_usd"]["total"] > first["cost_usd"]["total"]  # type: ignore[index]
+    assert second["cost_usd"]["total"] > first["cost_usd"]["total"]
 
 
 def test_a_resume_with_another_model_is_a_switch_in_the_log(shell: Shell) -> None:
@@ -347,8 +351,7 @@ def test_a_session_has_one_writer(shell: Shell) -> None:
     server = shell.serve([Turn(text="slow", delay=30.0), Turn(text="quick")])
     path = str(shell.cwd / "session")
     first = shell.start("--session", path, "a")
-    while not server.requests:
-        time.sleep(0.02)
+    wait_until(lambda: server.requests, "the first request", child=first)
     done = shell.run("--session", path, "b")
     assert done.code == 1
     assert str(first.pid) in done.err
@@ -396,9 +399,7 @@ def test_signals_stop_tools_and_leave_a_valid_log(
     calls = (Call("Bash", {"command": f"sleep {marker} & sleep {marker}"}),)
     shell.serve([Turn(text="Working.", calls=calls), Turn(text="Going on.")])
     child = shell.start("--permission-mode", "full", "--output-format", "json", "go")
-    while not processes(f"sleep\0{marker}"):
-        assert child.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: processes(f"sleep\0{marker}"), "the command runs", child=child)
     child.send_signal(number)
     out, err = child.communicate(timeout=10)
     assert child.returncode == code, err
@@ -437,8 +438,7 @@ def test_a_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
 def test_a_signal_while_the_model_writes_keeps_what_was_written(shell: Shell) -> None:
     server = shell.serve([Stall(Turn(text="Once upon a time", pieces=4), after_events=6)])
     child = shell.start("--output-format", "json", "tell")
-    while not server.requests:
-        time.sleep(0.02)
+    wait_until(lambda: server.requests, "the first request", child=child)
     time.sleep(0.3)
     child.send_signal(signal.SIGINT)
     out, _ = child.communicate(timeout=10)
@@ -561,9 +561,8 @@ def test_standard_streams_may_be_full_or_closed(shell: Shell, redirect: str, cod
 def test_every_failure_is_an_object_in_json(shell: Shell, flags: list[str]) -> None:
     server = shell.serve([Turn(text="slow", delay=30.0)])
     held = str(shell.cwd / "held")
-    shell.start("--session", held, "a")
-    while not server.requests:
-        time.sleep(0.02)
+    child = shell.start("--session", held, "a")
+    wait_until(lambda: server.requests, "the first request", child=child)
     done = shell.run("--output-format", "json", *(word.format(held=held) for word in flags), "hi")
     assert done.code in (1, 2)
     assert done.json["is_error"] is True
@@ -592,9 +591,7 @@ def test_kill_9_of_the_demo_leaves_no_server(shell: Shell, processes: Callable[[
         [*PROGRAM, "demo"], cwd=shell.cwd, env=shell.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     shell.children.append(child)
-    while not (servers := processes(f"--port-file\0{shell.cwd}")):
-        assert child.poll() is None
-        time.sleep(0.01)
+    servers = wait_until(lambda: processes(f"--port-file\0{shell.cwd}"), "the demo's server runs", child=child)
     child.kill()
     deadline = time.monotonic() + 10
     while set(servers) & set(processes(f"--port-file\0{shell.cwd}")) and time.monotonic() < deadline:

@@ -110,7 +110,7 @@ def test_another_model_is_asked_with_what_was_recorded(shell: Shell) -> None:
     first, _, third, fourth = shell.server.requests
     assert third.json["model"] == "claude-opus-4-8"
     assert third.json["system"] == first.json["system"]
-    assert [tool["name"] for tool in third.json["tools"]] == [tool["name"] for tool in first.json["tools"]]  # type: ignore[index,union-attr]
+    assert [tool["name"] for tool in third.json["tools"]] == [tool["name"] for tool in first.json["tools"]]  # pyright: ignore[reportGeneralTypeIssues, reportOptionalIterable]
     assert third.json["messages"] == first.json["messages"]
     assert json.dumps(third.json["output_config"]) == '{"effort": "low"}'  # of which no entry of the log tells
     assert "hello" in said(fourth)
@@ -210,7 +210,7 @@ def test_two_sessions_are_put_side_by_side(shell: Shell) -> None:
     assert "cannot be attributed" in same.out
     assert "exit 3" in same.out
     shown = command(shell, "compare", session, session, "--output-format", "json").json
-    assert (shown["same"], len(shown["turns"])) == (True, 2)  # type: ignore[arg-type]
+    assert (shown["same"], len(shown["turns"])) == (True, 2)  # pyright: ignore[reportArgumentType]
     page = shell.cwd / "page.html"
     assert command(shell, "compare", session, session, "--output-format", "html", "--output", str(page)).code == 0
     assert page.read_text().startswith("<!doctype html>")

@@ -49,7 +49,7 @@ def test_what_is_wrong_with_run_is_told(shell: Shell) -> None:
         assert done.code == 2, argv
         assert says in done.err
     done = shell.run("run", "--advisor-mode", "mine", "--output-format", "json", "x", model="")
-    assert (done.code, done.json["error"]["kind"]) == (2, "config")  # type: ignore[index]
+    assert (done.code, done.json["error"]["kind"]) == (2, "config")  # pyright: ignore[reportIndexIssue]
 
 
 def test_help_tells_the_flags_of_executor_and_advisor(shell: Shell) -> None:

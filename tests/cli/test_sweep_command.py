@@ -5,7 +5,6 @@ import io
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from program import PROGRAM, Shell
 
 from sagent.cli.main import run
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Stall, Step, Turn, Usage
+from tests.waiting import wait_until
 
 SMALL, LARGE, WISE = "claude-haiku-4-5", "claude-sonnet-4-6", "claude-opus-4-6"
 PRICES = {SMALL: (1, 5), LARGE: (3, 15), WISE: (5, 25)}  # USD per million tokens
@@ -110,14 +110,6 @@ def start(shell: Shell, *argv: str) -> "subprocess.Popen[bytes]":
     )
     shell.children.append(child)
     return child
-
-
-def waited(true: Callable[[], object]) -> bool:
-    """Whether something comes true."""
-    end = time.monotonic() + 30
-    while not true() and time.monotonic() < end:
-        time.sleep(0.02)
-    return bool(true())
 
 
 def test_a_grid_of_two_by_two_by_two(sweep: Shell) -> None:
@@ -226,7 +218,7 @@ def test_after_a_kill_no_finished_run_is_repeated_and_the_total_holds(sweep: She
     text = "repeats = 2\njobs = 2\n" + GRID.replace("0.50", "0.30").replace("= 5", "= 4.40") + TASKS
     (sweep.cwd / "spec.toml").write_text(text.replace("[grid]", "[grid]\nmax_response_tokens = 2000"))
     child = start(sweep, "--output", "out")
-    assert waited(lambda: len(asked) >= 11)
+    wait_until(lambda: len(asked) >= 11)
     before = runs(sweep)
     assert len(before) >= 2
     assert len(cells(result(sweep))) == 8  # whole, whenever it is looked at
@@ -261,7 +253,7 @@ def test_an_interrupt_ends_it_and_says_how_to_go_on(sweep: Shell, number: int, c
 
     sweep.serve(script)
     child = start(sweep, "--output", "out")
-    assert waited(lambda: stalled)
+    wait_until(lambda: stalled)
     child.send_signal(number)
     out, err = (text.decode() for text in child.communicate(timeout=30))
     assert child.returncode == code, err
@@ -283,10 +275,10 @@ def test_checks_do_not_outlive_a_kill(sweep: Shell, processes: Callable[[str], l
         GRID + '[[task]]\nname = "slow"\nprompt = "?"\ncheck = "sleep 4343 & sleep 4343"\n'
     )
     child = start(sweep, "--output", "out")
-    assert waited(lambda: len(processes("sleep\x004343")) == 2)
+    wait_until(lambda: len(processes("sleep\x004343")) == 2)
     child.kill()
     child.communicate()
-    assert waited(lambda: processes("sleep\x004343") == [])
+    wait_until(lambda: processes("sleep\x004343") == [])
 
 
 def test_where_a_provider_is_down_it_stops(sweep: Shell) -> None:

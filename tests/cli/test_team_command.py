@@ -1,5 +1,8 @@
 """`sagent team`, as real runs of the program: modes, money, failures, other families, `kill -9`, and its reports."""
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+
 import json
 import os
 import re
@@ -21,6 +24,7 @@ from sagent.cost.prices import PriceBook
 from sagent.events import Failure
 from sagent.patterns.handoffs import RoleReport
 from sagent.testing.server import Call, Fail, Received, Stall, Step, Turn, Usage
+from tests.waiting import wait_until
 
 USAGE = Usage(input=1_000, output=100)
 TEAM = """
@@ -85,14 +89,6 @@ def sessions(shell: Shell) -> list[Path]:
     return sorted(path.parent for path in home.rglob("root.jsonl"))
 
 
-def waited(true: Callable[[], object]) -> bool:
-    """Whether something comes true."""
-    end = time.monotonic() + 30
-    while not true() and time.monotonic() < end:
-        time.sleep(0.02)
-    return bool(true())
-
-
 def test_the_answer_the_progress_and_the_reports(shell: Shell, crew) -> None:
     server = shell.serve(says)
     done = team(shell, crew(), *MODEL, "The task.", "--output", "out")
@@ -109,7 +105,7 @@ def test_the_answer_the_progress_and_the_reports(shell: Shell, crew) -> None:
         )
     ]
     assert [who(request) for request in server.requests] == ["one", "two", "three"]
-    assert [len(request.json.get("tools", ())) for request in server.requests] == [0, 1, 0]  # type: ignore[arg-type]
+    assert [len(request.json.get("tools", ())) for request in server.requests] == [0, 1, 0]
     assert (shell.cwd / "out" / "final.md").read_text() == "What three found.\n"
     report = (shell.cwd / "out" / "report.md").read_text()
     session = sessions(shell)[0]
@@ -200,8 +196,8 @@ def test_a_team_s_cap_is_never_passed_by_three_at_once(shell: Shell, crew) -> No
     billed = sum((bill or Decimal(0) for bill in bills), Decimal(0))
     assert 0 < billed <= Decimal("0.08")
     assert done.code == 3
-    assert done.json["error"]["kind"] == "budget"  # type: ignore[index]
-    assert done.json["cost_usd"]["total"] == pytest.approx(float(billed))  # type: ignore[index]
+    assert done.json["error"]["kind"] == "budget"
+    assert done.json["cost_usd"]["total"] == pytest.approx(float(billed))
 
 
 def test_the_smaller_cap_holds_and_the_command_line_s_before_all(shell: Shell, crew) -> None:
@@ -210,7 +206,7 @@ def test_the_smaller_cap_holds_and_the_command_line_s_before_all(shell: Shell, c
     def cap(*argv: str, **more: str) -> object:
         shell.environment |= more
         done = team(shell, crew(more="budget_usd = 2"), *MODEL, "The task.", "--output-format", "json", *argv)
-        return done.json["handoffs"][0]["given"]["cap_usd"]  # type: ignore[index]
+        return done.json["handoffs"][0]["given"]["cap_usd"]
 
     assert cap() == "2"
     assert cap(SAGENT_MAX_BUDGET_USD="1") == "1"
@@ -246,7 +242,7 @@ def test_roles_on_other_families_with_advisors_of_their_own(shell: Shell, crew) 
     assert [request.family for request in server.requests] == ["anthropic", "responses", "chat"]
     assert [b'"advisor"' in request.body for request in server.requests] == [False, True, False]
     assert "What two found." in server.requests[2].body.decode()
-    models = [each["given"]["model"] for each in done.json["handoffs"] if each["given"]]  # type: ignore[union-attr]
+    models = [each["given"]["model"] for each in done.json["handoffs"] if each["given"]]
     assert models == ["anthropic/claude-sonnet-4-6", "openai/gpt-5.5", "moonshot/kimi-k2.5"]
 
 
@@ -287,7 +283,7 @@ def test_in_parallel_the_rest_goes_on_and_the_joiner_is_told(shell: Shell, crew)
     server = shell.serve(failing("two", Fail(400, message="no such thing")))
     done = team(shell, crew("parallel", 'editor = "three"'), *MODEL, "The task.", "--output-format", "json")
     assert (done.code, done.json["result"]) == (1, "What three found.")
-    assert done.json["error"]["kind"] == "invalid_request"  # type: ignore[index]
+    assert done.json["error"]["kind"] == "invalid_request"
     joiner = next(request.body.decode() for request in server.requests if who(request) == "three")
     assert "The role two failed (invalid_request: " in joiner and "What one found." in joiner
 
@@ -295,14 +291,14 @@ def test_in_parallel_the_rest_goes_on_and_the_joiner_is_told(shell: Shell, crew)
 def test_ctrl_c_stops_all_and_tells_what_there_is(shell: Shell, crew) -> None:
     server = shell.serve(failing("two", Stall(Turn(text="Half of it"), after_events=3)))
     child = _start(shell, crew(), "The task.")
-    assert waited(lambda: any(who(request) == "two" for request in server.requests))
+    wait_until(lambda: any(who(request) == "two" for request in server.requests))
     begun = time.monotonic()
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert time.monotonic() - begun < 20
     assert (child.returncode, out.decode()) == (130, "## one\n\nWhat one found.\n")
     assert "sagent: the team was interrupted" in err.decode()
-    assert waited(lambda: server.abandoned)
+    wait_until(lambda: server.abandoned)
     assert shell.run("verify", model="").code == 0
 
 
@@ -327,12 +323,12 @@ def test_after_kill_9_finished_roles_are_not_run_again(shell: Shell, crew, mode:
 
     server = shell.serve(play)
     child = _start(shell, crew(mode, "" if mode == "sequential" else 'editor = "three"'), "The task.")
-    assert waited(lambda: any(who(request) == "two" for request in server.requests))
+    wait_until(lambda: any(who(request) == "two" for request in server.requests))
 
     def logged() -> int:
         return (sessions(shell)[0] / "root.jsonl").read_text().count('"kind":"handoff"')
 
-    assert waited(lambda: logged() >= (2 if mode == "sequential" else 3))
+    wait_until(lambda: logged() >= (2 if mode == "sequential" else 3))
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
     stalled = False
@@ -417,7 +413,7 @@ def test_what_cannot_be_exits_with_2(
 
 def test_a_mistake_is_json_where_json_is_asked_for(shell: Shell) -> None:
     done = team(shell, "no.toml", "x", "--output-format", "json")
-    assert (done.code, done.json["error"]["kind"]) == (2, "config")  # type: ignore[index]
+    assert (done.code, done.json["error"]["kind"]) == (2, "config")
 
 
 def test_the_report_is_not_written_into_the_session(shell: Shell, crew) -> None:

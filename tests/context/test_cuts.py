@@ -13,7 +13,7 @@ SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in 
 
 
 def round_of(number: int, tool: str, text: str, *, error: bool = False, **arguments: object) -> list[Message]:
-    call = ToolCall(str(number), tool, json_freeze_object(arguments))
+    call = ToolCall(str(number), tool, json_freeze_object({**arguments}))
     return [assistant("", call, stop="tool_use"), Message("user", (ToolResult(call.id, (Text(text),), error),))]
 
 

@@ -121,7 +121,7 @@ async def _play(ledger: Ledger, steps: list[Step], cap: Decimal) -> None:
 
 
 def root_of(ledger: Ledger) -> "Budget[object, Reservation]":
-    return ledger._budgets[""]  # type: ignore[return-value]
+    return ledger._budgets[""]  # pyright: ignore[reportReturnType]
 
 
 async def test_a_call_that_waits_in_a_purse_that_is_given_back_goes_on_above():

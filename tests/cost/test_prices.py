@@ -364,13 +364,13 @@ def test_worst_bounds_every_price(named, spent, slack, minutes, tier):
     at = latest - timedelta(minutes=minutes)
     if at < datetime.now(UTC):
         at = datetime.now(UTC)
-    price = BOOK.price(*named, usage, at, tier)
+    price = BOOK.price(*named, usage, at, tier)  # pyright: ignore[reportCallIssue]
     if price is not None:
-        asked = BOOK.worst(*named, *limits, tier=tier)
+        asked = BOOK.worst(*named, *limits, tier=tier)  # pyright: ignore[reportCallIssue]
         assert asked is not None
         assert price <= asked
         if tier != "fast" and (named[0] != "google" or tier != "priority"):  # only a request can ask for those
-            worst = BOOK.worst(*named, *limits)
+            worst = BOOK.worst(*named, *limits)  # pyright: ignore[reportCallIssue]
             assert worst is not None
             assert price <= worst
 

@@ -61,16 +61,18 @@ class Told:
         self.output: list[dict] = []
         for event in events:
             holder = event.get("message") if event.get("type") == "message_start" else event.get("response") or event
-            found = holder.get("usage") or holder.get("usageMetadata") or (event.get("x_groq") or {}).get("usage")
+            found = holder.get("usage") or holder.get("usageMetadata") or (event.get("x_groq") or {}).get("usage")  # pyright: ignore[reportOptionalMemberAccess]
             found = found or ((event.get("choices") or [{}])[0] or {}).get("usage")
             if isinstance(found, dict):
                 self.usage |= {name: value for name, value in found.items() if value is not None}
             self.beside |= {
-                name: holder[name] for name in ("cost", "service_tier", "modelVersion") if holder.get(name) is not None
+                name: holder[name]
+                for name in ("cost", "service_tier", "modelVersion")
+                if holder.get(name) is not None  # pyright: ignore[reportOptionalMemberAccess, reportOptionalSubscript]
             }
-            self.output = holder.get("output") or self.output
-            self.tools = holder.get("tools") or []
-            self.searches = (holder.get("tool_usage") or {}).get("web_search", {}).get("num_requests", 0)
+            self.output = holder.get("output") or self.output  # pyright: ignore[reportOptionalMemberAccess]
+            self.tools = holder.get("tools") or []  # pyright: ignore[reportOptionalMemberAccess]
+            self.searches = (holder.get("tool_usage") or {}).get("web_search", {}).get("num_requests", 0)  # pyright: ignore[reportOptionalMemberAccess]
 
     @staticmethod
     def _model_in(event: dict) -> str:

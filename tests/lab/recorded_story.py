@@ -118,7 +118,7 @@ def agent_for(stage: Stage, log: FileLog, cwd: Path, model: str, **more: object)
     )
     tools: tuple[Tool, ...] = (Read(), *agent_tools(), wait, delete)
     given = {"system": "Be brief.", "tools": tools, "policy": NoDeleting(), "resources": resources, **more}
-    return Agent(stage.resolve(model), limits=RunLimits(max_retries=0), **given)  # type: ignore[arg-type]
+    return Agent(stage.resolve(model), limits=RunLimits(max_retries=0), **given)
 
 
 def once(agent: Agent, when: Callable[[Event], bool]) -> None:

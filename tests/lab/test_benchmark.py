@@ -22,7 +22,7 @@ MONEY = st.one_of(st.none(), st.decimals(0, 1000, places=8))
 def trial(arm: Arm, number: int = 1, outcome: Outcome = "solved", **members: object) -> Trial:
     """A run of the first task."""
     given = {"task": "add", "digest": TASKS[0].digest, "usd": Decimal("0.1"), "turns": 3, "seconds": 1.0, **members}
-    return Trial(arm=arm, number=number, outcome=outcome, **given)  # type: ignore[arg-type]
+    return Trial(arm=arm, number=number, outcome=outcome, **given)
 
 
 def pairs(*outcomes: tuple[Outcome, Outcome], **members: object) -> list[Trial]:
@@ -226,11 +226,11 @@ def test_failures_are_neither_solved_nor_unsolved() -> None:
 
 
 def test_few_runs_tell_nothing_and_enough_tell_it() -> None:
-    few = compare(pairs(*[("unsolved", "solved")] * 5))
+    few = compare(pairs(*[("unsolved", "solved")] * 5))  # pyright: ignore[reportArgumentType]
     assert not any(difference.is_clear for difference in few.differences.values())
     lines = drawn(show(few))
     assert sum(UNCLEAR in line for line in lines) == 4
-    enough = compare(pairs(*[("unsolved", "solved")] * 6))
+    enough = compare(pairs(*[("unsolved", "solved")] * 6))  # pyright: ignore[reportArgumentType]
     assert enough.differences["solved"].is_clear
     assert UNCLEAR not in next(line for line in drawn(show(enough)) if line.startswith("solved"))
     assert all(
@@ -239,7 +239,7 @@ def test_few_runs_tell_nothing_and_enough_tell_it() -> None:
 
 
 def test_an_unknown_price_leaves_the_cost_unknown() -> None:
-    trials = pairs(*[("solved", "solved")] * 6)
+    trials = pairs(*[("solved", "solved")] * 6)  # pyright: ignore[reportArgumentType]
     trials[3] = trial("with", 2, usd=None, advisor_usd=None)
     found = compare(trials)
     assert found.sides["with"].means["usd"] is None

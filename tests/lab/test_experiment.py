@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sagent.lab.workcopy import copy, remove
+from tests.waiting import until
 
 
 async def test_a_copy_is_whole_and_leads_nowhere_into_the_original(tmp_path: Path) -> None:
@@ -52,8 +53,7 @@ async def test_a_copy_that_nobody_wants_ends(tmp_path: Path) -> None:
     for number in range(3_000):
         (source / str(number)).write_text("x")
     task = asyncio.create_task(copy(source, tmp_path / "target"))
-    while not (tmp_path / "target").exists():
-        await asyncio.sleep(0)
+    await until((tmp_path / "target").exists, task=task, pause=0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

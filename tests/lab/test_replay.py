@@ -48,6 +48,7 @@ from sagent.tools import agent_tools, tool
 from sagent.transcript.export import export_bundle
 from sagent.transcript.export_redaction import Redaction
 from tests.messages import call, result
+from tests.waiting import until
 
 PRICES = PriceBook()
 CLAUDE = FAMILIES["anthropic"]
@@ -64,7 +65,7 @@ class Says(ScriptedModel):
 async def played(log: MemoryLog, **found: object) -> Replayed:
     """A log in memory, replayed."""
     scripted = Says()
-    return await replay_log(log.agent, tuple(log.entries()), log.blobs.get, lambda name: found.get(name, scripted))  # type: ignore[arg-type,return-value]
+    return await replay_log(log.agent, tuple(log.entries()), log.blobs.get, lambda name: found.get(name, scripted))  # pyright: ignore[reportArgumentType]
 
 
 def why(done: Replayed) -> str:
@@ -267,11 +268,17 @@ def calls(*given: tuple[str, JsonObject]) -> Message:
 
 
 def actor(*script: object, log: MemoryLog, **more: object) -> Agent:
-    model = Says(*script)  # type: ignore[arg-type]
+    model = Says(*script)  # pyright: ignore[reportArgumentType]
     resources = Resources(log=log, resolve=lambda _: model, ledger=Ledger(None, PRICES))
     return Agent(
-        model, system="be", tools=[act], policy=Careful(), limits=RunLimits(max_retries=0), resources=resources, **more
-    )  # type: ignore[arg-type]
+        model,
+        system="be",
+        tools=[act],
+        policy=Careful(),
+        limits=RunLimits(max_retries=0),
+        resources=resources,
+        **more,  # pyright: ignore[reportArgumentType]
+    )
 
 
 async def test_a_model_without_an_adapter_is_said_and_counted() -> None:
@@ -333,13 +340,14 @@ async def test_a_call_in_the_background_is_answered_as_it_was_and_counted() -> N
     log = MemoryLog()
     agent = actor(calls(("act", JsonObject({"how": "slowly"}))), "in between", "the end", log=log)
     task = asyncio.create_task(agent.run("a"))
-    while not any(entry.kind == "message" and b"tool_call" in entry.line for entry in log.entries()):
-        await asyncio.sleep(0)
-    while not agent.state.inbox._watchers:  # it waits for its call
-        await asyncio.sleep(0)
+    await until(
+        lambda: any(entry.kind == "message" and b"tool_call" in entry.line for entry in log.entries()),
+        task=task,
+        pause=0,
+    )
+    await until(lambda: agent.state.inbox._watchers, "it waits for its call", task=task, pause=0)
     agent.apply(Background(""))
-    while not any(b"in between" in entry.line for entry in log.entries()):
-        await asyncio.sleep(0)
+    await until(lambda: any(b"in between" in entry.line for entry in log.entries()), task=task, pause=0)
     await agent.cancel_job("job:1")
     await task
     done = await played(log)
@@ -417,11 +425,9 @@ async def test_a_message_that_preempts_and_a_limit_that_ends_a_run() -> None:
     log = MemoryLog()
     agent = actor(calls(("act", JsonObject({"how": "slowly"}))), "I read it.", calls(("act", JsonObject())), log=log)
     task = asyncio.create_task(agent.run("a"))
-    while not agent.state.inbox._watchers:
-        await asyncio.sleep(0)
+    await until(lambda: agent.state.inbox._watchers, "it waits for its call", task=task, pause=0)
     agent.send("stop that", "now")
-    while not any(b"I read it." in entry.line for entry in log.entries()):
-        await asyncio.sleep(0)
+    await until(lambda: any(b"I read it." in entry.line for entry in log.entries()), task=task, pause=0)
     await agent.cancel_job("job:1")
     await task
     agent.state.context.limits = RunLimits(max_turns=1)

@@ -101,9 +101,9 @@ def test_figures_are_those_of_the_bills_to_the_last_digit(tmp_path: Path) -> Non
         assert side.spent == told
         assert {role: each.usd for role, each in side.spent.by_role.items()} == told.cost().by_role
     shown = as_json(diff)
-    assert shown["a"]["cost"]["usd"] == "0.00370370367"  # type: ignore[index,call-overload]
-    assert shown["b"]["cost"]["usd"] == "0.0000000000000000000000000002"  # type: ignore[index,call-overload]
-    assert shown["b"]["cost"]["tokens"]["cache_read"] == 14  # type: ignore[index,call-overload]
+    assert shown["a"]["cost"]["usd"] == "0.00370370367"  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
+    assert shown["b"]["cost"]["usd"] == "0.0000000000000000000000000002"  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
+    assert shown["b"]["cost"]["tokens"]["cache_read"] == 14  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
 
 
 def test_a_price_that_is_not_known_makes_the_cost_a_minimum(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_what_the_check_said_is_shown_with_where_it_ran(tmp_path: Path) -> None:
     assert "exit 0" in lines
     assert "not known: /b is no longer there" in lines
     assert "note: Take care." in lines
-    assert as_json(diff)["b"]["outcome"] == {  # type: ignore[index,call-overload]
+    assert as_json(diff)["b"]["outcome"] == {  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
         "command": "make test", "exit_code": None, "said": "/b is no longer there", "directory": "/b"
     }  # fmt: skip
 

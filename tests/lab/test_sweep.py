@@ -30,7 +30,7 @@ def never(work: Path) -> Settings:
 def plan(arms: str, repeats: int = 1, **members: object) -> Plan:
     """What is to be measured, in ways by the names of single letters."""
     ways = tuple(Way(arm, never) for arm in arms)
-    return Plan(tasks=TASKS, ways=ways, near=Path(), repeats=repeats, **members)  # type: ignore[arg-type]
+    return Plan(tasks=TASKS, ways=ways, near=Path(), repeats=repeats, **members)  # pyright: ignore[reportArgumentType]
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.data())

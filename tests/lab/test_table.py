@@ -18,7 +18,7 @@ def trial(cell: str, number: int = 1, outcome: Outcome = "solved", usd: str | No
     """A run of task "a"."""
     price = None if usd is None else Decimal(usd)
     given = {"task": "a", "digest": "", "usd": price, "turns": 3, "seconds": 1.0, "read": 10, "written": 2, **members}
-    return Trial(arm=cell, number=number, outcome=outcome, **given)  # type: ignore[arg-type]
+    return Trial(arm=cell, number=number, outcome=outcome, **given)
 
 
 def by_name(*trials: Trial, cells: tuple[str, ...] = ("x", "y"), planned: int = 0) -> dict[str, Row]:
@@ -65,7 +65,7 @@ def test_by_pass_rate_then_by_cost_and_what_nothing_beats_is_marked() -> None:
         [
             *(trial("sure", number, usd="0.5") for number in (1, 2)),
             *(trial("dear", number, usd="0.6") for number in (1, 2)),
-            *(trial("half", number, outcome, usd="0.2") for number, outcome in ((1, "solved"), (2, "unsolved"))),
+            *(trial("half", number, outcome, usd="0.2") for number, outcome in ((1, "solved"), (2, "unsolved"))),  # pyright: ignore[reportArgumentType]
             *(trial("never", number, "unsolved", usd="0.01") for number in (1, 2)),
         ],
         ["never", "half", "dear", "sure", "unborn"],

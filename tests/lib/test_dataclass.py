@@ -115,11 +115,11 @@ def test_is_a_dataclass_that_can_be_matched_copied_pickled_and_derived_from() ->
     with pytest.raises(ValueError, match="negative"):
         replace(point, y=-1)
     with pytest.raises(FrozenInstanceError, match="cannot assign to field 'x'"):
-        point.x = "y"  # type: ignore[misc]
+        point.x = "y"  # pyright: ignore[reportAttributeAccessIssue]
     solid = Solid(1)
     assert (repr(solid), solid == Solid(1, 2, z=3), solid == Point(1)) == ("Solid(x=1, y=2, tags=[], z=3)", True, False)
     with pytest.raises(FrozenInstanceError):
-        solid.z = 4  # type: ignore[misc]
+        solid.z = 4  # pyright: ignore[reportAttributeAccessIssue]
 
     @dataclasses.dataclass(frozen=True)
     class Named(Point[int]):
@@ -130,9 +130,9 @@ def test_is_a_dataclass_that_can_be_matched_copied_pickled_and_derived_from() ->
 
     assert Named(1, label="n").label == "n"
     loose = Loose(1)
-    loose.note = "own"  # type: ignore[attr-defined]
+    loose.note = "own"  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(FrozenInstanceError):
-        loose.y = 4  # type: ignore[misc]
+        loose.y = 4  # pyright: ignore[reportAttributeAccessIssue]
     assert (loose, vars(loose)) == (Loose(1), {"note": "own"})
 
 
@@ -146,7 +146,7 @@ def test_a_signature_and_a_method_can_be_asked_for_before_the_first_is_made() ->
     assert Fresh.__init__.__qualname__.endswith("Fresh.__init__")
     assert (Fresh.__hash__(Fresh(1)), Fresh.__eq__(Fresh(1), Fresh(1))) == (hash(Fresh(1)), True)
     with pytest.raises(TypeError, match=r"Fresh.__init__\(\) missing 1 required positional argument: 'a'"):
-        Fresh()  # type: ignore[call-arg]
+        Fresh()  # pyright: ignore[reportCallIssue]
 
 
 def test_one_that_holds_itself_can_be_shown() -> None:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sagent.lib.process import MARK, Finished, ProcessGroup, open_reader, open_writer, run
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -65,13 +65,6 @@ def children(pid: int) -> set[int]:
     return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
 
 
-def await_that(condition, what: str) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 def gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
@@ -121,13 +114,13 @@ def test_kill_9_of_the_agent_leaves_no_orphan(tmp_path: Path, marker: str, whole
         """,
     )
     try:
-        await_that(lambda: len(sleeping(marker)) == len(STUBBORN) + 2, "start")
+        wait_until(lambda: len(sleeping(marker)) == len(STUBBORN) + 2, "start")
         helpers = children(agent.pid)
     finally:
         (os.killpg if whole_group else os.kill)(agent.pid, signal.SIGKILL)
         agent.wait()
-    await_that(lambda: not living(marker), "orphans are left")
-    await_that(lambda: all(map(gone, helpers)), "the watchdog or another helper is left")
+    wait_until(lambda: not living(marker), "orphans are left")
+    wait_until(lambda: all(map(gone, helpers)), "the watchdog or another helper is left")
     assert not living(marker)
 
 
@@ -137,7 +130,7 @@ def test_kill_9_of_the_agent_leaves_no_orphan(tmp_path: Path, marker: str, whole
 def test_however_the_agent_ends_nothing_is_left(tmp_path: Path, marker: str, ending: str) -> None:
     agent = an_agent(tmp_path, f"await call('setsid sleep {marker} & sleep {marker} &')\n{ending}")
     assert agent.wait() == 0
-    await_that(lambda: not living(marker), "orphans are left")
+    wait_until(lambda: not living(marker), "orphans are left")
 
 
 def test_an_agent_that_leaves_at_once_while_it_stops_a_deaf_command_leaves_nothing(tmp_path: Path, marker: str) -> None:
@@ -156,13 +149,13 @@ def test_an_agent_that_leaves_at_once_while_it_stops_a_deaf_command_leaves_nothi
         """,
     )
     try:
-        await_that(lambda: len(sleeping(marker)) == 3, "start")
+        wait_until(lambda: len(sleeping(marker)) == 3, "start")
         os.kill(agent.pid, signal.SIGINT)
         assert agent.wait() == 130
     finally:
         agent.kill()
         agent.wait()
-    await_that(lambda: not living(marker), "orphans are left")
+    wait_until(lambda: not living(marker), "orphans are left")
 
 
 async def test_after_close_nothing_is_left_and_it_may_be_used_again(marker: str) -> None:
@@ -171,7 +164,7 @@ async def test_after_close_nothing_is_left_and_it_may_be_used_again(marker: str)
         process = await start(group, "sh", "-c", f"(trap '' TERM; setsid sleep {marker} &); sleep {marker} & exit 0")
         await process.ended()
         process.close()
-        await_that(lambda: len(sleeping(marker)) == 2, "start")
+        wait_until(lambda: len(sleeping(marker)) == 2, "start")
         await group.aclose()
         assert living(marker) == {}
     await group.aclose()
@@ -200,7 +193,7 @@ async def test_a_process_is_alone_in_its_session_and_may_leave_notes() -> None:
 async def test_each_process_bears_a_mark_of_its_own_and_only_its_own_is_swept(marker: str) -> None:
     group = ProcessGroup()
     processes = [await start(group, "sleep", marker) for _ in range(11)]  # the mark of 1 begins those of 10, 11
-    await_that(lambda: len(living(marker)) == 11, "start")
+    wait_until(lambda: len(living(marker)) == 11, "start")
     await processes[0].kill()
     assert len(living(marker)) == 10
     await group.aclose()
@@ -238,9 +231,9 @@ async def test_a_watchdog_that_was_killed_is_replaced(marker: str) -> None:
     (await start(group, "true")).close()
     [watchdog] = children(os.getpid()) - before
     os.kill(watchdog, signal.SIGKILL)
-    await_that(lambda: gone(watchdog), "it was killed")
+    wait_until(lambda: gone(watchdog), "it was killed")
     process = await start(group, "setsid", "sleep", marker)
-    await_that(lambda: living(marker), "start")
+    wait_until(lambda: living(marker), "start")
     await group.aclose()
     assert living(marker) == {}
     process.close()
@@ -251,7 +244,7 @@ async def test_a_group_that_is_dropped_ends_what_it_started(marker: str) -> None
     process = await start(group, "sh", "-c", f"setsid sleep {marker} &")
     await process.ended()
     process.close()
-    await_that(lambda: living(marker), "start")
+    wait_until(lambda: living(marker), "start")
     del group, process
     assert living(marker) == {}
 
@@ -293,7 +286,7 @@ async def test_a_run_that_is_cancelled_ends_with_the_programs_children(marker: s
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    await_that(lambda: not living(marker), "orphans are left")
+    wait_until(lambda: not living(marker), "orphans are left")
 
 
 async def test_a_process_may_read_write_and_complain_through_pipes() -> None:

@@ -129,7 +129,7 @@ JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from([*map(str, SCHEMA["properties"]), "other"]), JSON, max_size=5))
+@given(st.dictionaries(st.sampled_from([*map(str, SCHEMA["properties"]), "other"]), JSON, max_size=5))  # pyright: ignore[reportArgumentType]
 def test_mending_never_breaks_what_was_right_and_settles(arguments: dict[str, object]) -> None:
     value = json_freeze(arguments)
     mended = coerce(SCHEMA, value)

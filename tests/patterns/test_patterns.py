@@ -21,6 +21,7 @@ from sagent.patterns.choice import named
 from sagent.testing import Line, ScriptedModel
 from sagent.usage import Cost, Usage
 from tests.messages import call, echo, forever
+from tests.waiting import until
 
 PRICES = PriceBook({"scripted/scripted": {"input": "1", "output": "1"}})
 
@@ -38,7 +39,7 @@ def asked(agent: Agent, number: int = -1) -> str:
 
 
 def broken(kind: str = "auth") -> ModelError:
-    return ModelError(kind, "no key", provider="p", model="m")  # type: ignore[arg-type]
+    return ModelError(kind, "no key", provider="p", model="m")  # pyright: ignore[reportArgumentType]
 
 
 def behind(member: str, answer: str) -> Callable[[Request], Awaitable[str]]:
@@ -226,8 +227,7 @@ async def test_a_cancelled_run_takes_all_members_along() -> None:
     task = asyncio.create_task(
         parallel(agents[0], sequential(agents[1]), loop_until(agents[2], lambda _: True)).run("x")
     )
-    while not all(agent.running for agent in agents):
-        await asyncio.sleep(0)
+    await until(lambda: all(agent.running for agent in agents), task=task, pause=0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -451,8 +451,7 @@ async def test_an_interrupt_ends_it_with_what_was_said_last() -> None:
 
     task = asyncio.create_task(run())
     agents = pattern.agents
-    while not all(agent.running for agent in agents[1:]):
-        await asyncio.sleep(0)
+    await until(lambda: all(agent.running for agent in agents[1:]), task=task, pause=0)
     pattern.interrupt()
     result = await asyncio.wait_for(task, 10)
     assert result.error is not None
@@ -484,7 +483,7 @@ async def test_leaving_a_stream_early_ends_the_run() -> None:
     async for event in stream:
         if isinstance(event, TextDelta):
             break
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
     assert not agent.running
 
 

@@ -1,5 +1,8 @@
 """Teams: who sees which hand-offs, what the log keeps of them, what becomes of failures, caps and interruptions."""
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
+
 import asyncio
 import contextlib
 import hashlib
@@ -87,13 +90,13 @@ def lead_of(crew: Crew, *, log: object = None, cap: str = "", **given_: object) 
         return others[name]
 
     ledger = Ledger(Decimal(cap) if cap else None, PRICES)
-    resources = Resources(log=log, ledger=ledger, resolve=resolve, tree=Tree(given_.pop("limits", None)))  # type: ignore[arg-type]
+    resources = Resources(log=log, ledger=ledger, resolve=resolve, tree=Tree(given_.pop("limits", None)))
     limits = RunLimits(max_retries=0)
-    return Agent(crew, system="be brief", tools=[Read(), Glob()], limits=limits, resources=resources, **given_)  # type: ignore[arg-type]
+    return Agent(crew, system="be brief", tools=[Read(), Glob()], limits=limits, resources=resources, **given_)
 
 
 def roles(*names: str, **more: object) -> list[Role]:
-    return [Role(name, f"the part of {name}", **more) for name in names]  # type: ignore[arg-type]
+    return [Role(name, f"the part of {name}", **more) for name in names]
 
 
 def handed(prompt: str) -> list[str]:
@@ -117,7 +120,7 @@ async def test_each_request_has_the_last_hand_offs_and_names_the_older_ones() ->
     """Six roles, two visible: what the server received is looked at."""
 
     def answer(request: Received) -> Turn:
-        text = request.json["messages"][0]["content"]  # type: ignore[index]
+        text = request.json["messages"][0]["content"]
         return Turn(text=f"What {who(text if isinstance(text, str) else text[0]['text'])} found.")
 
     async with FakeProviderServer(answer) as server:
@@ -175,7 +178,7 @@ async def test_hand_offs_are_in_the_log_with_the_hashes_of_what_was_sent(tmp_pat
         given_ = body["given"]
         assert isinstance(given_, dict)
         sent = next(
-            read_body(entry)["parts"][0]["text"]  # type: ignore[index]
+            read_body(entry)["parts"][0]["text"]
             for entry in read_log(tmp_path / "s" / "root" / f"{name}.jsonl")
             if entry.kind == "message"
         ).partition("Your task:\n")[2]
@@ -441,7 +444,7 @@ async def test_wherever_the_log_ends_nobody_who_had_handed_on_works_again(tmp_pa
         for file in sorted(session.path.joinpath("root").glob("*.jsonl")):
             lead.tree.register(f"root/{file.stem}")
         editor = "" if mode == "sequential" else "c"
-        return crew, lead, Team(lead, roles("a", "b", "c"), mode=mode, editor=editor)  # type: ignore[arg-type]
+        return crew, lead, Team(lead, roles("a", "b", "c"), mode=mode, editor=editor)
 
     with Session.create_at(tmp_path / "whole") as session:
         crew, lead, team = crew_on(session)
@@ -542,7 +545,7 @@ async def test_an_interruption_stops_all_and_tells_what_there_is(mode: str) -> N
         return stall
 
     lead, done = lead_of(Crew(play)), asyncio.Event()
-    team = Team(lead, roles("a", "b", "c"), mode=mode)  # type: ignore[arg-type]
+    team = Team(lead, roles("a", "b", "c"), mode=mode)
     team.watch(lambda role: done.set() if role.state == "done" else None)
     running = asyncio.create_task(team.run("The task."))
     await at_work.wait()
@@ -579,7 +582,7 @@ async def test_a_full_disk_does_not_stop_a_team() -> None:
     def full(content: object) -> object:
         raise OSError(28, "No space left on device")
 
-    lead.log.append = full  # type: ignore[method-assign]
+    lead.log.append = full
     result = await Team(lead, roles("a", "b")).run("The task.")
     assert (result.content, result.error) == ("What b found.", None)
 
@@ -660,7 +663,7 @@ async def test_watchers_are_told_of_beginnings_and_ends() -> None:
 def test_what_cannot_be_is_said_before_anything_is_spent(given_: dict[str, object], told: str) -> None:
     crew = Crew(says)
     with pytest.raises(UsageError, match=re.escape(told)):
-        Team(lead_of(crew, limits=TreeLimits(max_live=2)), **given_)  # type: ignore[arg-type]
+        Team(lead_of(crew, limits=TreeLimits(max_live=2)), **given_)
     assert crew.asked == []
 
 

@@ -18,7 +18,7 @@ Make = Callable[[Runnable], Runnable]
 
 
 def says(*lines: object) -> Agent:
-    return Agent(ScriptedModel(*lines))  # type: ignore[arg-type]
+    return Agent(ScriptedModel(*lines))  # pyright: ignore[reportArgumentType]
 
 
 def hand(to: str) -> tuple[ToolCall, ...]:

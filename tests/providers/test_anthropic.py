@@ -35,12 +35,12 @@ MARK = {"type": "ephemeral"}
 
 
 def prepared(*messages: Message, model: str = "claude-sonnet-4-5", **more: object) -> Call:
-    request = Request("c", messages or (user("hi"),), **more)
+    request = Request("c", messages or (user("hi"),), **more)  # pyright: ignore[reportArgumentType]
     return Anthropic.from_key("k" * 8).model(model).prepare(request)
 
 
 def body_of(*messages: Message, **more: object) -> dict:
-    return json.loads(prepared(*messages, **more).body.data)
+    return json.loads(prepared(*messages, **more).body.data)  # pyright: ignore[reportArgumentType]
 
 
 def drafted(*events: dict) -> tuple[MessagesReplyReader, list[Delta]]:
@@ -461,7 +461,7 @@ def test_the_generation_of_a_model(model: str, expected: tuple[str, tuple[int, i
 def test_what_an_effort_means(
     model: str, effort: str | None, thinking: str | None, level: str | None, noted: bool
 ) -> None:
-    thought = think(model, effort, 32_000)
+    thought = think(model, effort, 32_000)  # pyright: ignore[reportArgumentType]
     assert as_object(thought.members.get("thinking")).get("type") == thinking
     assert as_object(thought.members.get("output_config")).get("effort") == level
     assert bool(thought.notes) == noted
@@ -577,7 +577,7 @@ async def test_a_stream_that_a_gateway_ends_with_done_is_whole_where_the_reply_s
         provider = Anthropic.from_key("k" * 8, base_url=server.url)
         model = provider.model("claude-sonnet-4-5")
         *_, reply = [item async for item in model.stream(Request("c", [user("hi")]))]
-        assert (reply.message.content, reply.message.stop) == ("Hi.", "end")
+        assert (reply.message.content, reply.message.stop) == ("Hi.", "end")  # pyright: ignore[reportAttributeAccessIssue]
         with pytest.raises(ModelError) as caught:
             assert [item async for item in model.stream(Request("c", [user("hi")]))]
         await provider.aclose()

@@ -1,5 +1,8 @@
 """Chat Completions: what goes out to whom, and the dialects that call themselves compatible."""
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+
 import json
 from decimal import Decimal
 

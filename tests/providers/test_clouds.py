@@ -97,7 +97,7 @@ class Sent:
 
 async def collect(model: Model, **options: object) -> tuple[str, Reply]:
     text, reply = "", None
-    async for item in model.stream(Request("c", [user("hi")], **options)):  # type: ignore[arg-type]
+    async for item in model.stream(Request("c", [user("hi")], **options)):  # pyright: ignore[reportArgumentType]
         assert reply is None
         if isinstance(item, TextPart):
             text += item.text
@@ -176,7 +176,7 @@ def signature_of(sent: Sent, url: str) -> str:
     request = AWSRequest(sent.method, url + sent.target, headers=headers, data=sent.body)
     request.context["timestamp"] = sent.headers["x-amz-date"]
     auth = SigV4Auth(Credentials("AKIDEXAMPLE", "secret-for-tests"), "bedrock", "eu-west-3")
-    return auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request)
+    return auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request)  # pyright: ignore[reportReturnType]
 
 
 async def test_an_exception_among_bedrocks_frames_is_an_error_of_its_kind(aws: None, raw_server) -> None:
@@ -312,7 +312,9 @@ async def test_openai_exchanges_a_workloads_identity_too(
     denied = page(b'{"error":"access_denied"}', status="403 Forbidden")
     async with raw_server(denied if refused else granted, sse(*RESPONSE)) as server:
         monkeypatch.setitem(
-            WorkloadIdentityAuth.__init__.__kwdefaults__, "token_exchange_url", f"{server.url}/oauth/token"
+            WorkloadIdentityAuth.__init__.__kwdefaults__,
+            "token_exchange_url",
+            f"{server.url}/oauth/token",  # pyright: ignore[reportArgumentType]
         )
         identity = tmp_path / "identity.jwt"
         identity.write_text("a.b.c")
@@ -396,4 +398,4 @@ def test_a_cloud_cannot_be_reached_directly() -> None:
 def _frozen(value: dict[str, object]):
     from sagent.lib.json import json_freeze_object
 
-    return json_freeze_object(value)
+    return json_freeze_object(value)  # pyright: ignore[reportArgumentType]

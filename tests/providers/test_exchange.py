@@ -49,7 +49,7 @@ async def chat(url: str, timeouts: Timeouts | None = None) -> AsyncGenerator[Mod
 async def ask(model: Model) -> tuple[list[object], Reply]:
     *deltas, reply = [item async for item in model.stream(Request("c", [user("hi")]))]
     assert isinstance(reply, Reply)
-    return deltas, reply
+    return deltas, reply  # pyright: ignore[reportReturnType]
 
 
 async def failure(model: Model) -> ModelError:
@@ -217,7 +217,7 @@ async def test_a_call_left_early_or_cancelled_ends_and_the_next_one_works(raw_se
     open_end = [HEAD, chunk(says("he")), 30.0]
     good = [HEAD, chunk(says("hello", "stop") + USAGE + DONE), END]
     async with raw_server(open_end, open_end, good, good) as server, chat(server.url) as model:
-        async with aclosing(model.stream(Request("c", [user("hi")]))) as deltas:
+        async with aclosing(model.stream(Request("c", [user("hi")]))) as deltas:  # pyright: ignore[reportArgumentType]
             assert await anext(deltas) == TextPart("he")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):

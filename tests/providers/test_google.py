@@ -1,5 +1,8 @@
 """generateContent: what goes out, and chunks that recordings do not show."""
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+
 import contextlib
 import json
 from collections.abc import AsyncGenerator

@@ -38,7 +38,7 @@ def recordings() -> list[Path]:
 def serve(path: Path, **options: object):
     sys.path.insert(0, str(WIRE))
     try:
-        from replay_server import ReplayServer
+        from replay_server import ReplayServer  # pyright: ignore[reportMissingImports] -- in ../shared
     finally:
         sys.path.remove(str(WIRE))
     return ReplayServer(str(path), want_diff=False, **options)
@@ -153,7 +153,7 @@ def check(found: Reply, chunks: list, name: str) -> None:
             for call in found.message.calls
         ] == [(call.id, call.name, call.args or {}) for call in calls], name
     own = [json_thaw(part.private.data) for part in mine if isinstance(part, Opaque)]
-    kept = [part for part in own if set(part) - {"text", "thought", "thoughtSignature"}]
+    kept = [part for part in own if set(part) - {"text", "thought", "thoughtSignature"}]  # pyright: ignore[reportArgumentType]
     theirs = [part for part in parts if part.text is None and part.function_call is None]
     assert len(kept) == len(theirs), name
     assert signatures(mine) == [part.thought_signature for part in parts if part.thought_signature], name

@@ -92,7 +92,7 @@ histories = st.lists(messages, max_size=9)
 
 def body_of(provider: object, history: list[Message], conversation: str = "c") -> bytes:
     request = Request(conversation, history, "Be terse.", (READ,), 100)
-    return provider.model("claude-sonnet-4-6").prepare(request).body.data  # type: ignore[attr-defined]
+    return provider.model("claude-sonnet-4-6").prepare(request).body.data  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def check_anthropic(body: dict) -> None:
@@ -317,7 +317,7 @@ def test_thinking_that_is_last_once_a_lost_server_tool_is_left_out_goes_too() ->
 
 def test_private_data_goes_back_to_its_family_only() -> None:
     reply = Message("assistant", (Thinking("hm", SIGNED), Opaque("advice", SIGNED), Text("x", SIGNED)))
-    assert fed(user("hi"), reply)[1] == ModelTurn(reply.parts)
+    assert fed(user("hi"), reply)[1] == ModelTurn(reply.parts)  # pyright: ignore[reportArgumentType]
     assert fed(user("hi"), reply, rules=Rules("chat:x"))[1] == ModelTurn((Text("advice"), Text("x")))
 
 
@@ -370,7 +370,7 @@ def test_a_provider_s_own_long_ids_go_back_whole_and_others_are_cut() -> None:
     ]
     for provider, wanted in (("openrouter", long), ("openai-compatible", long[:40])):
         model = provider_named(provider, key="k" * 8, base_url="http://127.0.0.1:4711/v1").model("m")
-        sent = json.loads(model.prepare(Request("c", history)).body.data)["messages"]
+        sent = json.loads(model.prepare(Request("c", history)).body.data)["messages"]  # pyright: ignore[reportAttributeAccessIssue]
         assert [message["tool_calls"][0]["id"] for message in sent if "tool_calls" in message] == [wanted]
         assert [message["tool_call_id"] for message in sent if message["role"] == "tool"] == [wanted]
 
@@ -378,6 +378,6 @@ def test_a_provider_s_own_long_ids_go_back_whole_and_others_are_cut() -> None:
 def test_results_whose_uses_were_renamed_on_the_way_keep_them() -> None:
     use = Opaque("", Private("anthropic", json_freeze_object({"type": "server_tool_use", "id": "srvtoolu_1"})))
     found = {"type": "web_search_tool_result", "tool_use_id": "other", "content": ()}
-    result = Opaque("", Private("anthropic", json_freeze_object(found)))
+    result = Opaque("", Private("anthropic", json_freeze_object(found)))  # pyright: ignore[reportArgumentType]
     turns = fed(user("hi"), Message("assistant", (use, result, Text("x"))))
     assert turns[1] == ModelTurn((use, result, Text("x")))

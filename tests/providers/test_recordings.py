@@ -34,14 +34,14 @@ def recordings(endpoint: str) -> list[Path]:
 def serve(path: Path, **options: object):
     sys.path.insert(0, str(WIRE))
     try:
-        from replay_server import ReplayServer
+        from replay_server import ReplayServer  # pyright: ignore[reportMissingImports] -- in ../shared
     finally:
         sys.path.remove(str(WIRE))
     return ReplayServer(str(path), want_diff=False, **options)
 
 
 def lines_of(server: object, endpoint: str) -> list[dict]:
-    return [line for line in server.lines if line["endpoint"] == endpoint]  # type: ignore[attr-defined]
+    return [line for line in server.lines if line["endpoint"] == endpoint]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 async def read_all(path: Path, endpoint: str, **options: object) -> list[tuple[dict, Reply | ModelError]]:
@@ -268,7 +268,7 @@ def content_text(content: object) -> str:
         return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
     if isinstance(content, list):
         return "".join(item.get("text") or "" for item in content if item.get("type") == "text")
-    return content or ""  # type: ignore[return-value]
+    return content or ""  # pyright: ignore[reportReturnType]
 
 
 def content_thinking(content: object) -> str:

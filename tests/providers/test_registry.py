@@ -98,7 +98,7 @@ def test_what_cannot_be_a_key_an_address_or_a_way_is_refused_before_any_call() -
     with pytest.raises(UsageError, match="auth is one of key, bearer, credentials, not 'oauth'"):
         OpenAI.from_key("k" * 8, auth="oauth")
     with pytest.raises(UsageError, match="transport is direct or sdk, not 'grpc'"):
-        OpenAI.from_key("k" * 8, transport="grpc")  # type: ignore[arg-type]
+        OpenAI.from_key("k" * 8, transport="grpc")  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("key", ["sk-a\nb", "sk a", "schlüssel"])
@@ -171,7 +171,7 @@ def test_rows_of_a_user_s_own() -> None:
         "x",
     )
     provider = provider_named("acme", rows=rows, environ={"ACME_API_KEY": "k" * 8})
-    body = provider.model("acme-1").prepare(Request("c", [user("hi")], max_output=7)).body.data
+    body = provider.model("acme-1").prepare(Request("c", [user("hi")], max_output=7)).body.data  # pyright: ignore[reportAttributeAccessIssue]
     assert b'"max_completion_tokens":7' in body
     assert infer("acme-1", rows) == "acme"
     claude = read_rows({"own": {"family": "anthropic", "base_url": "https://own.example"}}, "x")

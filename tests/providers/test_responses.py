@@ -1,5 +1,8 @@
 """Responses: what goes out, what comes in, and what of it goes back."""
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false, reportOptionalIterable=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
+
 import json
 from collections.abc import Callable
 from contextlib import aclosing
@@ -665,7 +668,7 @@ async def test_reasoning_that_cannot_be_decrypted_is_left_out_and_said() -> None
         first, second = await reply_of(provider, *history), await reply_of(provider, *history)
     assert first.message.content == "fine"
     assert first.notes == second.notes != ()
-    kinds = [[item.get("type") for item in request.json["input"]] for request in server.requests]  # type: ignore[index]
+    kinds = [[item.get("type") for item in request.json["input"]] for request in server.requests]
     assert "reasoning" in kinds[0]
     assert kinds[1] == kinds[2] == [None, None, "function_call", "function_call_output"]
 

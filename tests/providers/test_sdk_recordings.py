@@ -35,7 +35,7 @@ def recordings(endpoint: str) -> list[Path]:
 def serve(path: Path):
     sys.path.insert(0, str(RECORDINGS))
     try:
-        from replay_server import ReplayServer
+        from replay_server import ReplayServer  # pyright: ignore[reportMissingImports] -- in ../shared
     finally:
         sys.path.remove(str(RECORDINGS))
     return ReplayServer(str(path), want_diff=False, order="any")

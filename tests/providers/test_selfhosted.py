@@ -4,6 +4,9 @@ What it says is rigged at its very end: the logits of the next token of a script
 them (template, tokens, attention, cache) and after them (sampling, decoding, streaming) is the real thing.
 """
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportAssignmentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
+
 import asyncio
 import contextlib
 import functools
@@ -71,8 +74,8 @@ WINDOW = 60_000
 
 def make_tokenizer(template: str | None) -> object:
     """A tokenizer of bytes: every character beyond ASCII is several tokens."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers  # pyright: ignore[reportMissingImports] -- an extra, not installed for checks
+    from transformers import PreTrainedTokenizerFast  # pyright: ignore[reportMissingImports] -- an extra, not installed for checks
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({char: at for at, char in enumerate(alphabet)}, []))
@@ -90,7 +93,7 @@ def make_tokenizer(template: str | None) -> object:
 @functools.cache
 def rig() -> tuple[type, type]:
     """A Qwen3 whose configuration holds what it says; known to transformers' Auto classes."""
-    from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM  # pyright: ignore[reportMissingImports] -- an extra, not installed for checks
 
     class RiggedConfig(Qwen3Config):
         model_type = "rigged_qwen3"
@@ -145,7 +148,7 @@ class Home:
         self, *lines: str, name: str = "tiny", template: str | None = CHATML, go: str = "<|go|>", **config: object
     ) -> str:
         """A model that says these lines, each ended unless it ends in "…"; without any it says what its weights say."""
-        import torch
+        import torch  # pyright: ignore[reportMissingImports] -- an extra, not installed for checks
 
         kind, network = rig()
         tokenizer = make_tokenizer(template)
@@ -847,7 +850,7 @@ async def test_sampling_is_what_was_asked_for(home: Home) -> None:
 @needs_torch
 async def test_what_cannot_be_loaded_is_told(home: Home, tmp_path: Path) -> None:
     """By its kind and its name; and the next call tries again."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports] -- an extra, not installed for checks
 
     half = Path(home.make("x", name="half"))
     (half / "model.safetensors").unlink()

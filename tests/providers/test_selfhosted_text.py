@@ -34,7 +34,7 @@ def read(pieces: Sequence[str], *, tools: tuple[ToolSpec, ...] = (READ,), **how)
     reader = MarkReader(tools, "call", **how)
     deltas = [delta for piece in pieces for delta in reader.feed(piece)] + reader.finish()
     told = ["".join(delta.text for delta in deltas if isinstance(delta, kind)) for kind in (TextPart, ThinkingPart)]
-    return reader.parts(), *told
+    return reader.parts(), *told  # pyright: ignore[reportReturnType]
 
 
 def calls(text: str, **how) -> list[tuple[str, object]]:
@@ -194,7 +194,7 @@ def test_thinking_comes_first_and_only_first() -> None:
     parts, text, thinking = read(["<think>\n\nHm <think> hm.\n\n</think>\n\n  Yes: <think>x</think>\n"])
     assert (text, thinking) == ("Yes: <think>x</think>\n", "Hm <think> hm.")
     assert [type(part) for part in parts] == [Thinking, Text]
-    assert parts[0].private is not None, "without it the handover would drop it"
+    assert parts[0].private is not None, "without it the handover would drop it"  # pyright: ignore[reportAttributeAccessIssue]
     for opening, closing in THOUGHTS.items():
         assert read([f"{opening}a{closing}b"])[1:] == ("b", "a")
         assert read([f"a{closing}b"], closing=closing)[1:] == ("b", "a")

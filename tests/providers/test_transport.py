@@ -281,7 +281,7 @@ async def test_small_pieces_are_read_together_inside_tls_too(tmp_path, monkeypat
 @pytest.mark.parametrize("way", ["direct", "sdk"])
 async def test_a_certificate_that_is_not_trusted_is_said_at_once(tmp_path, tls_server, way: str) -> None:
     async with tls_server(write_certificate(tmp_path)) as url:
-        provider = OpenAI.from_key("key-for-tests", base_url=f"{url}/v1", transport=way)
+        provider = OpenAI.from_key("key-for-tests", base_url=f"{url}/v1", transport=way)  # pyright: ignore[reportArgumentType]
         with pytest.raises(ModelError, match="SSL_CERT_FILE") as caught:
             await provider.models()
         await provider.aclose()

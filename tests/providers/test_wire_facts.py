@@ -30,7 +30,7 @@ every = pytest.mark.parametrize("kind", list(MODELS), ids=lambda kind: kind.__na
 @asynccontextmanager
 async def opened(kind: type, url: str, way: str, **more: object) -> AsyncGenerator[Model]:
     path = "/v1" if kind in (OpenAI, OpenAICompatible) else ""
-    provider = kind.from_key(KEY, base_url=f"{url}{path}", transport=way, **more)
+    provider = kind.from_key(KEY, base_url=f"{url}{path}", transport=way, **more)  # pyright: ignore[reportArgumentType]
     try:
         yield provider.model(MODELS[kind])
     finally:
@@ -38,7 +38,7 @@ async def opened(kind: type, url: str, way: str, **more: object) -> AsyncGenerat
 
 
 async def ask(model: Model, **more: object) -> Reply:
-    *_, reply = [item async for item in model.stream(Request("c", [user("hi")], **more))]
+    *_, reply = [item async for item in model.stream(Request("c", [user("hi")], **more))]  # pyright: ignore[reportArgumentType]
     assert isinstance(reply, Reply)
     return reply
 
@@ -99,7 +99,7 @@ async def test_aliases_of_gemini_are_asked_for_where_they_are(way: str, monkeypa
 )
 def test_what_must_be_asked_for_is_asked_for(provider: str, member: str, value: object) -> None:
     model = provider_named(provider, key=KEY).model("m")
-    assert json.loads(model.prepare(Request("c", [user("hi")])).body.data).get(member) == value
+    assert json.loads(model.prepare(Request("c", [user("hi")])).body.data).get(member) == value  # pyright: ignore[reportAttributeAccessIssue]
 
 
 # Streams

@@ -33,6 +33,7 @@ from sagent.repl.view.calls import proposal
 from sagent.repl.view.lines import plain
 from sagent.repl.view.plain import plain_text
 from sagent.repl.view.question import render_approval
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -237,8 +238,9 @@ async def test_a_shell_line_tells_what_it_wrote_and_is_bounded(tmp_path: Path) -
 
 async def test_a_shell_line_that_is_cancelled_is_gone_with_its_children(tmp_path: Path) -> None:
     task = asyncio.create_task(run_shell("(sleep 33.11; true) & sleep 33.11; true", tmp_path))
-    while not subprocess.run(["pgrep", "-f", "sleep 33.11"], capture_output=True, check=False).stdout:
-        await asyncio.sleep(0.05)
+    await until(
+        lambda: subprocess.run(["pgrep", "-f", "sleep 33.11"], capture_output=True, check=False).stdout, task=task
+    )
     task.cancel()
     await asyncio.wait([task])
     end = time.monotonic() + 5

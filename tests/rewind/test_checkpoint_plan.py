@@ -40,7 +40,7 @@ def file(content: str) -> Snapshot:
 
 
 def ended(call: str, path: str, before: Snapshot, after: Snapshot, **more: object) -> Touched:
-    return Touched(call, "Edit", True, (Touch(path, before, after),), **more)  # type: ignore[arg-type]
+    return Touched(call, "Edit", True, (Touch(path, before, after),), **more)  # pyright: ignore[reportArgumentType]
 
 
 @given(

@@ -38,6 +38,7 @@ from sagent.tool import RunContext, Workspace
 from sagent.tools import Bash, Edit, Read, Write
 from tests.agent.cast import Cast, root_of
 from tests.messages import call, in_turn
+from tests.waiting import until
 
 IDENTITY = ("-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "commit.gpgsign=false")
 
@@ -105,7 +106,7 @@ def desk_of(cwd: Path, log: Log, *more: object) -> Rig:
     model = ScriptedModel(lambda _: steps.pop(0))
     model = Cast(root=lambda _: steps.pop(0))
     tools = (Bash(), Edit(), Read(), Write(), *more)
-    agent = Agent(model, tools=tools, resources=Resources(log=log, workspace=Workspace(cwd)))  # type: ignore[arg-type]
+    agent = Agent(model, tools=tools, resources=Resources(log=log, workspace=Workspace(cwd)))  # pyright: ignore[reportArgumentType]
     return Rig(agent, cwd, steps)
 
 
@@ -552,8 +553,7 @@ async def test_odd_names(where: str, request: pytest.FixtureRequest, tmp_path: P
 async def test_a_call_that_is_interrupted_is_told_of(plain: Path) -> None:
     async with at_work(plain) as rig:
         run = asyncio.create_task(rig.run("echo x > x; sleep 60"))
-        while not (plain / "x").exists():
-            await asyncio.sleep(0.01)
+        await until((plain / "x").exists, task=run)
         rig.agent.interrupt()
         await run
         assert paths(await rig.agent.preview("")) == {"x": "deleted"}
@@ -628,7 +628,7 @@ async def test_what_children_did_is_wound_back_too(plain: Path) -> None:
 
     spawn = call("s1", "AgentSpawn", prompt="write", name="a")
     again = call("s2", "AgentSpawn", prompt="write", name="b")
-    model = Cast(root=in_turn((spawn,), "done", (again,), "done"), root__a=work("a"), root__b=work("b"))
+    model = Cast(root=in_turn((spawn,), "done", (again,), "done"), root__a=work("a"), root__b=work("b"))  # pyright: ignore[reportArgumentType]
     log = MemoryLog()
     agent = root_of(model, log=log, workspace=Workspace(plain))
     agent.state.tools = {**agent.state.tools, "Write": Write(), "Bash": Bash()}
@@ -850,7 +850,7 @@ async def wind_through(cwd: Path, steps: list[Step], back: int) -> None:
         assert not list(cwd.rglob(".sagent-*"))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(steps=STEPS, back=st.integers(0, 6), in_git=st.booleans())
 def test_any_point_comes_back_but_for_what_others_changed(steps: list[Step], back: int, *, in_git: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -43,7 +43,7 @@ def play(log: FileLog, steps: list[tuple[str, int]]) -> None:
     ids: list[str] = []
 
     def add(kind: str, body: object) -> None:
-        ids.append(log.append(Unknown(kind, body)).id)  # type: ignore[arg-type]
+        ids.append(log.append(Unknown(kind, body)).id)  # pyright: ignore[reportArgumentType]
 
     for serial, (what, number) in enumerate(steps):
         match what:
@@ -116,7 +116,7 @@ def test_a_history_is_that_of_the_messages_one_by_one(tmp_path: Path) -> None:
     for each in (other, call):
         found = ToolResult(each.id, (Text(f"found by {each.id}"),))
         log.append(Unknown("result", {"result": encode_result_part(found, None), "seconds": 0.1}))
-    log.append(Compacted([(3, "1", "gone")], 9, 5, "full", kept=[1, 2, 3], summary=(1, "so far")))
+    log.append(Compacted(((3, "1", "gone"),), 9, 5, "full", kept=(1, 2, 3), summary=(1, "so far")))
     results = Message("user", (ToolResult("1", (Text("gone"),)), ToolResult("2", (Text("found by 2"),))))
     assert history(log.contents(), lambda _: None) == (
         user("go"), user("so far", sender="sagent"), assistant("", call, other, stop="tool_use"), results,

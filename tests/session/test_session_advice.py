@@ -28,7 +28,7 @@ ADVISOR = "claude-opus-4-6"
 def note(log: MemoryLog, advisor: str = "advisor", status: AdviceStatus = "answered", **told: str) -> str:
     """Log a consultation as the engine does."""
     members = {"trigger": "asked", **told}
-    advice = Advice(advisor, f"openai/{advisor}", status=status, **members)  # type: ignore[arg-type]
+    advice = Advice(advisor, f"openai/{advisor}", status=status, **members)  # pyright: ignore[reportArgumentType]
     return log.append(Unknown("advice", {**show_advice(advice), "usd": "0"})).id
 
 
@@ -190,7 +190,7 @@ async def test_it_is_what_the_session_itself_counted() -> None:
         result = await agent.run("go")
         await agent.run("again")
         assert agent.advisory is not None
-        agent.advisory.rate(1)
+        agent.advisory.rate(1)  # pyright: ignore[reportAttributeAccessIssue]
         tally = agent.advisory.report().tallies
         entries = list(agent.log.entries())
         await agent.aclose()

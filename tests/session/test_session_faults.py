@@ -292,7 +292,7 @@ def test_a_session_deleted_under_a_run_is_told_of_once_and_the_run_goes_on(place
 
     def answer(request: Received) -> Step:
         step = steps.pop(0)
-        return step(request) if callable(step) else step  # type: ignore[return-value]
+        return step(request) if callable(step) else step  # pyright: ignore[reportReturnType]
 
     server = place.serve(answer)
     done = place.run("go")

@@ -154,7 +154,7 @@ def test_stubs_take_the_place_of_results_and_nothing_else(log: MemoryLog):
     results = [ToolResult("1", (Text("long"), Image("image/png", b"x")), is_error=True), ToolResult("2", (Text("b"),))]
     for result in results:  # the message that carries them was not logged when the context was shrunk
         log.append(Unknown("result", {"result": encode_result_part(result, lambda data: log.blobs.put(data).name)}))
-    log.append(Compacted([(2, "1", "stub"), (9, "1", "no such message")], 900, 100, "overflow"))
+    log.append(Compacted([(2, "1", "stub"), (9, "1", "no such message")], 900, 100, "overflow"))  # pyright: ignore[reportArgumentType]
     say(log, assistant("done"))
     assert history(log.entries(), log.blobs.get) == (
         user("go"),
@@ -168,7 +168,7 @@ def test_a_branch_before_the_stubs_has_the_whole(log: MemoryLog):
     say(log, assistant("", ToolCall("1", "Read"), stop="tool_use"))
     say(log, Message("user", (ToolResult("1", (Text("whole"),)),)))
     fork = log.head
-    log.append(Compacted([(1, "1", "stub")], 2, 1, "overflow"))
+    log.append(Compacted([(1, "1", "stub")], 2, 1, "overflow"))  # pyright: ignore[reportArgumentType]
     assert history(log.entries(), log.blobs.get)[1].results[0].text == "stub"
     log.fork(fork)
     assert history(log.entries(), log.blobs.get)[1].results[0].text == "whole"

@@ -110,7 +110,7 @@ def test_a_bundle_repacked_in_another_order_shows(bundle: Path, tmp_path: Path):
     assert problems == []
     other = tmp_path / "other.tar"
     with tarfile.open(other, "w", format=tarfile.PAX_FORMAT) as archive:
-        for name, place in reversed(places.items()):
+        for name, place in reversed(places.items()):  # pyright: ignore[reportArgumentType, reportCallIssue]
             member = tarfile.TarInfo(name)
             member.size, member.mode = place.size, 0o600
             with place.path.open("rb") as file:

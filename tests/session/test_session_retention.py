@@ -29,7 +29,7 @@ def make(state: Path, cwd: Path, days: float = 0, prompt: str = "do it") -> Path
         session.log().append(Opened(session.id, "root", str(cwd), {}))
         session.log().append(MessageEntry(StoredMessage.of(user(prompt), None)))
     for file in log_files(session.path):
-        os.utime(file, (time.time() - days * DAY,) * 2)
+        os.utime(file, (time.time() - days * DAY,) * 2)  # pyright: ignore[reportArgumentType]
     return session.path
 
 

@@ -117,7 +117,7 @@ def test_it_reads_as_it_was_meant(session: Path):
         assert first.parts == (Text('Käse\u2028 "fixen"\n'), Image("image/png", b"\x89PNG of old"))
         assert isinstance(reply.parts[1], ToolCall)
         assert dict(reply.parts[1].arguments) == {"file_path": "a.py", "n": 1.0}
-        assert reply.parts[0].private is not None  # type: ignore[union-attr]
+        assert reply.parts[0].private is not None  # pyright: ignore[reportAttributeAccessIssue]
         assert (answer.results[0].text, answer.results[0].is_error) == ("x = 1", True)
         assert [each.message.sender for each in unread(entries, log.blobs.get)] == ["root/a"]
         assert [each.due.year for each in on_their_way(entries, log.blobs.get)] == [2027]
@@ -128,7 +128,7 @@ def test_it_reads_as_it_was_meant(session: Path):
             {"web_search": 1},
         )
         (prompt,) = contents(entries, PromptEntry)
-        assert prompt.tools[0].load() == ToolSpec("Read", "reads", JsonObject({"type": "object", "properties": {}}))
+        assert prompt.tools[0].load() == ToolSpec("Read", "reads", JsonObject({"type": "object", "properties": {}}))  # pyright: ignore[reportArgumentType]
         assert prompt.tools[0].ordered == (origin(entries).version > 1)
         assert title(entries) == "an old one"
     assert (summarize(session).cwd, glance(session).title) == ("/work", "an old one")

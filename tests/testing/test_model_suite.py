@@ -27,7 +27,7 @@ KINDS: dict[int, ModelErrorKind] = {
 
 
 def error(kind: ModelErrorKind, **members: object) -> ModelError:
-    return ModelError(kind, "as scripted", provider="scripted", model="scripted", **members)
+    return ModelError(kind, "as scripted", provider="scripted", model="scripted", **members)  # pyright: ignore[reportArgumentType]
 
 
 def line(step: Step) -> Line:
@@ -66,7 +66,7 @@ def stop(turn: Turn) -> StopReason | None:
 
 def call(number: int, item: Call) -> Part:
     if not isinstance(item.arguments, str):
-        return ToolCall(f"call_{number}", item.name, json_freeze_object(item.arguments))
+        return ToolCall(f"call_{number}", item.name, json_freeze_object({**item.arguments}))
     with contextlib.suppress(ValueError):
         value = json_load(item.arguments or "{}")
         if isinstance(value, JsonObject):

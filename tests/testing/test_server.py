@@ -1,5 +1,8 @@
 """The fake provider, as official SDKs see it and byte by byte."""
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOperatorIssue=false, reportOptionalMemberAccess=false
+
 import asyncio
 import contextlib
 import json

@@ -27,7 +27,7 @@ class TestAskUser(ToolSuite):
 
 def context(tmp_path: Path) -> RunContext:
     """One in which nothing is kept."""
-    return RunContext("root/a", "c1", Workspace(tmp_path), None, lambda text: None)  # type: ignore[arg-type]
+    return RunContext("root/a", "c1", Workspace(tmp_path), None, lambda text: None)  # pyright: ignore[reportArgumentType]
 
 
 async def test_the_person_sees_who_asks_and_the_model_reads_what_they_say(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """The Bash tool, on real shells."""
 
+# Parts of recordings, JSON and SDK objects are read as what they must be; a wrong one fails the test.
+# pyright: reportAttributeAccessIssue=false
+
 import asyncio
 import hashlib
 import os
@@ -21,6 +24,7 @@ from sagent.tools import bash as bash_module
 from sagent.tools.bash import Bash
 from sagent.tools.capture import HEAD_CHARS, TAIL_CHARS, cut_head, cut_tail, legible
 from sagent.tools.exports import parse_exports
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("bash")
 
@@ -70,7 +74,7 @@ class Rig:
 
     async def text(self, command: str, **more: float) -> str:
         output = await self.call(command, **more)
-        return "".join(part.text for part in output.content)  # type: ignore[union-attr]
+        return "".join(part.text for part in output.content)
 
     @property
     def kept(self) -> list[Path]:
@@ -124,7 +128,7 @@ async def test_a_script_that_opens_dev_stderr_cuts_nothing_off(rig: Rig) -> None
 
 async def test_a_quiet_command_says_so(rig: Rig) -> None:
     output = await rig.call("true")
-    assert (output.content[0].text, output.is_error, output.summary) == ("(no output)", False, "exit 0, 0 lines")  # type: ignore[union-attr]
+    assert (output.content[0].text, output.is_error, output.summary) == ("(no output)", False, "exit 0, 0 lines")
 
 
 @pytest.mark.parametrize(
@@ -139,20 +143,20 @@ async def test_a_quiet_command_says_so(rig: Rig) -> None:
 async def test_failure_is_an_error_that_names_code_or_signal(rig: Rig, command: str, says: str) -> None:
     output = await rig.call(command)
     assert output.is_error
-    assert output.content[0].text.endswith(says)  # type: ignore[union-attr]
+    assert output.content[0].text.endswith(says)
 
 
 async def test_a_syntax_error_is_told_with_its_line(rig: Rig) -> None:
     output = await rig.call("echo before\nif (\n")
     assert output.is_error
-    assert "line 3: syntax error" in output.content[0].text  # type: ignore[union-attr]
+    assert "line 3: syntax error" in output.content[0].text
     assert output.summary.startswith("exit 2")
 
 
 @pytest.mark.parametrize("command", ["echo 'unclosed", "echo `ls", 'echo "$(echo', "(echo", "if true; then"])
 async def test_a_command_cut_short_is_told_of_itself_only(rig: Rig, command: str) -> None:
     output = await rig.call(command)
-    lines = output.content[0].text.splitlines()  # type: ignore[union-attr]
+    lines = output.content[0].text.splitlines()
     assert [line.partition(": line ")[0] for line in lines] == ["bash: eval", "[exit code 2]"]
 
 
@@ -235,7 +239,7 @@ async def test_directory_and_environment_are_kept(rig: Rig) -> None:
 )
 async def test_state_survives_every_end_of_the_shell(rig: Rig, end: str) -> None:
     output = await rig.call(f"cd /usr; export KEPT=1\n{end}")
-    assert "__sagent" not in output.content[0].text  # type: ignore[union-attr]
+    assert "__sagent" not in output.content[0].text
     assert (rig.workspace.cwd, (rig.workspace.environment or {}).get("KEPT")) == (Path("/usr"), "1")
 
 
@@ -361,7 +365,7 @@ async def test_after_the_time_limit_everything_it_started_is_gone(rig: Rig) -> N
     marker = a_marker()
     output = await rig.call(f"echo early; cd /; trap '' TERM; setsid sleep {marker} & sleep {marker}", timeout=0.2)
     assert output.is_error
-    assert output.content[0].text.startswith("early\n[timed out after 0.2 s")  # type: ignore[union-attr]
+    assert output.content[0].text.startswith("early\n[timed out after 0.2 s")
     assert living(marker) == []
     assert rig.workspace.cwd.name == "work"
 
@@ -370,8 +374,7 @@ async def test_after_the_time_limit_everything_it_started_is_gone(rig: Rig) -> N
 async def test_a_cancelled_call_leaves_nothing_behind(rig: Rig, command: str) -> None:
     marker = a_marker()
     call = asyncio.create_task(rig.call(command.format(m=marker)))
-    while not living(marker):
-        await asyncio.sleep(0.01)
+    await until(lambda: living(marker), "the command runs", task=call)
     await asyncio.sleep(0.05)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -383,8 +386,7 @@ async def test_a_cancelled_call_leaves_nothing_behind(rig: Rig, command: str) ->
 async def test_what_a_cancelled_call_printed_is_shown(rig: Rig) -> None:
     marker = a_marker()
     call = asyncio.create_task(rig.call(f"echo early; sleep {marker}"))
-    while not any(line.startswith("sleep") for line in living(marker)):
-        await asyncio.sleep(0.01)
+    await until(lambda: any(line.startswith("sleep") for line in living(marker)), "the command runs", task=call)
     call.cancel()
     await asyncio.wait([call])
     assert rig.seen[-1] == "early\n"
@@ -393,8 +395,7 @@ async def test_what_a_cancelled_call_printed_is_shown(rig: Rig) -> None:
 async def test_a_call_cancelled_twice_leaves_nothing_either(rig: Rig) -> None:
     marker = a_marker()
     call = asyncio.create_task(rig.call(f"trap '' TERM; setsid sleep {marker} & sleep {marker}"))
-    while len(living(marker)) < 3:  # the shell is the third
-        await asyncio.sleep(0.01)
+    await until(lambda: len(living(marker)) >= 3, "the shell is the third", task=call)
     call.cancel()
     await asyncio.sleep(0.05)
     call.cancel()
@@ -425,8 +426,7 @@ async def test_a_job_of_an_earlier_call_outlives_a_cancelled_one(rig: Rig) -> No
     earlier, later = a_marker(), a_marker()
     await rig.text(f"sleep {earlier} >/dev/null 2>&1 &")
     call = asyncio.create_task(rig.call(f"sleep {later}"))
-    while not living(later):
-        await asyncio.sleep(0.01)
+    await until(lambda: living(later), "the command runs", task=call)
     call.cancel()
     await asyncio.wait([call])
     assert (len(living(earlier)), living(later)) == (1, [])

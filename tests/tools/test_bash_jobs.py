@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from sagent.tool import RunContext, Workspace
 from sagent.tools import bash as bash_module
 from sagent.tools.background import BackgroundTask
 from sagent.tools.bash import Bash
+from tests.waiting import until
 
 pytestmark = [pytest.mark.needs("linux"), pytest.mark.needs("bash")]
 
@@ -86,13 +86,6 @@ def living(marker: str, program: bytes = b"sleep") -> list[int]:
         if line.startswith(program) and marker.encode() in line:
             found.append(int(path.parent.name))
     return found
-
-
-async def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.02)
 
 
 @pytest.fixture

@@ -74,9 +74,9 @@ async def test_it_is_called_with_typed_values_and_the_context(call) -> None:
 
 async def test_wrong_arguments_are_told_with_their_place(call) -> None:
     with pytest.raises(ToolError, match=r"points\.0\.x: .*, not 'a'"):
-        await add_points(JsonObject({"points": (JsonObject({"x": "a"}),)}), None)
+        await add_points(JsonObject({"points": (JsonObject({"x": "a"}),)}), None)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ToolError, match=r"scale: .*greater than 0"):
-        await add_points(JsonObject({"points": (), "scale": -1}), None)
+        await add_points(JsonObject({"points": (), "scale": -1}), None)  # pyright: ignore[reportArgumentType]
 
 
 async def test_anything_json_can_say_may_be_returned(call) -> None:
@@ -122,7 +122,7 @@ async def test_names_that_pydantic_keeps_for_itself_are_fine(call) -> None:
         return f"{model_config} {json} {_private}"
 
     assert text_of(await call(odd, model_config=1, json="x", _private=True)) == "1 x True"
-    assert json_thaw(odd.parameters)["properties"]["json"]["description"] == "some text"
+    assert json_thaw(odd.parameters)["properties"]["json"]["description"] == "some text"  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
 
 
 def test_effects_are_what_the_decorator_was_told(workspace) -> None:
@@ -142,7 +142,7 @@ def test_functions_that_cannot_be_tools_are_refused_with_the_reason() -> None:
         """Text."""
         return ""
 
-    async def unknown(x: "Nowhere") -> str:  # noqa: F821
+    async def unknown(x: "Nowhere") -> str:  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
         """Text."""
         return ""
 

@@ -17,6 +17,7 @@ from sagent.errors import ToolError
 from sagent.lib.json import JsonObject
 from sagent.tools import Glob, Grep, List, Read
 from sagent.tools.dialect import PatternError, translate
+from tests.waiting import until, wait_until
 
 SOURCE = str(Path(sagent.__file__).parents[1])
 NO_PROGRAMS = {"PATH": "/nonexistent"}
@@ -193,9 +194,7 @@ async def test_wrong_places_and_types_are_told(call, root, engine) -> None:
 async def test_a_pattern_that_backtracks_without_end_blocks_nobody_and_dies_when_cancelled(call, root, engine) -> None:
     make(root, {"f": "a" * 40 + "!\n"})
     task = asyncio.create_task(call(Grep(), pattern="^(a+)+$(?<!b)"))
-    while not (children := _children(os.getpid())):
-        assert not task.done()
-        await asyncio.sleep(0.01)
+    children = await until(lambda: _children(os.getpid()), "the search runs", task=task)
     await asyncio.sleep(0.2)
     assert not task.done()
     task.cancel()
@@ -216,9 +215,7 @@ def test_a_search_dies_with_an_agent_that_was_killed(root) -> None:
     )
     agent = subprocess.Popen([sys.executable, "-c", script, str(root)], env={**os.environ, "PYTHONPATH": SOURCE})
     try:
-        while not (searches := _children(agent.pid)):
-            assert agent.poll() is None
-            time.sleep(0.02)
+        searches = wait_until(lambda: _children(agent.pid), "the search runs", child=agent)
     finally:
         agent.kill()
         agent.wait()
@@ -326,7 +323,7 @@ NAMES = st.sampled_from(PATHS.split())
 
 
 @pytest.mark.needs("rg")
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(
     ignores=st.dictionaries(st.sampled_from(["", "a/", "b/", "c/"]), st.lists(IGNORE_LINE, max_size=4), max_size=3),
     names=st.sets(NAMES, min_size=1, max_size=8),
@@ -357,7 +354,7 @@ def _parents(name: str) -> list[str]:
 
 
 @pytest.mark.needs("git")
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(lines=st.lists(IGNORE_LINE, max_size=5), names=st.sets(NAMES, min_size=1, max_size=8))
 async def test_what_git_ignores_is_ignored(call, workspace, tmp_path_factory, lines, names) -> None:
     root = tmp_path_factory.mktemp("repo").resolve()
@@ -382,7 +379,7 @@ LINES = st.lists(st.text('ab é1_.{}"]&A\t\x1f\0', max_size=6), max_size=5)
 
 
 @pytest.mark.needs("rg")
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(
     parts=PATTERN,
     contents=st.lists(LINES, min_size=1, max_size=3),

@@ -220,7 +220,7 @@ CODECS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 LINE = st.text("abcé \t", max_size=6)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(
     before=st.lists(LINE, max_size=5),
     after=st.lists(LINE, max_size=5),

@@ -28,7 +28,7 @@ def session(tmp_path: Path) -> Path:
 
 def members(bundle: Path) -> dict[str, bytes]:
     with tarfile.open(bundle) as archive:
-        return {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+        return {member.name: archive.extractfile(member).read() for member in archive}  # pyright: ignore[reportOptionalMemberAccess]
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_secrets_go_wherever_they_are_in_a_call(word: str, name: str):
     clean = redaction.value(body)
     assert secret not in json.dumps(clean)
     assert redaction.count == 2
-    assert json.loads(clean["parts"][1]["arguments"])["word"] == word  # type: ignore[index]
+    assert json.loads(clean["parts"][1]["arguments"])["word"] == word  # pyright: ignore[reportIndexIssue]
 
 
 JSON = st.recursive(

@@ -76,7 +76,7 @@ def test_logs_without_diffs_show_what_the_arguments_tell(kind: str, tmp_path: Pa
         )
         files = (Touch("/work/a.txt", ABSENT, Snapshot("file", log.blobs.put(b"x").name, 0o644)),)
         log.append(Touched("2", REWIND, True, files))
-    page, _ = export_text(session.path, kind, Redaction())  # type: ignore[arg-type]
+    page, _ = export_text(session.path, kind, Redaction())  # pyright: ignore[reportArgumentType]
     assert "-middle" in page.decode()
     assert "files rewound" in page.decode()
     assert "a.txt" in page.decode()

@@ -177,7 +177,7 @@ def test_a_search_shows_what_holds_every_word_and_opens_it(browser: Browser):
     browser.run(settle)
     assert browser.run(shown) == everything
     browser.run("document.querySelector('a[data-agent=\"root/review\"]').click()")
-    assert 0 < browser.run(shown) < everything  # type: ignore[operator]
+    assert 0 < browser.run(shown) < everything  # pyright: ignore[reportOperatorIssue]
     assert browser.run("document.getElementById('agent').value") == "root/review"
 
 

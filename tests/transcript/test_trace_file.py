@@ -31,7 +31,7 @@ def test_every_event_is_a_line_with_its_time(recorded):
         at = datetime.fromisoformat(str(event["at"]))
         assert at.tzinfo is UTC
         assert event["agent"] == "root"
-    assert [event["at"] for event in events] == sorted(event["at"] for event in events)
+    assert [event["at"] for event in events] == sorted(event["at"] for event in events)  # pyright: ignore[reportArgumentType]
 
 
 def test_it_is_the_owners_alone_and_is_added_to(tmp_path):

@@ -1,0 +1,44 @@
+"""Waits for what another process or task does; fails with a message where it does not come."""
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+SECONDS = 30.0
+
+
+def wait_until(
+    condition: Callable[[], T],
+    what: str = "what the test waits for",
+    *,
+    child: subprocess.Popen[bytes] | None = None,
+    seconds: float = SECONDS,
+) -> T:
+    """The condition's value once it is true. A `child` that ends before that fails the test at once."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        code = None if child is None else child.poll()
+        assert code is None, f"{what}: did not happen before the program ended with code {code}"
+        assert time.monotonic() < end, f"{what}: did not happen within {seconds:g} seconds"
+        time.sleep(0.01)
+    return value
+
+
+async def until(
+    condition: Callable[[], T],
+    what: str = "what the test waits for",
+    *,
+    task: asyncio.Task[object] | None = None,
+    seconds: float = SECONDS,
+    pause: float = 0.005,
+) -> T:
+    """The condition's value once it is true. A `task` that ends before that fails the test at once."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert task is None or not task.done(), f"{what}: did not happen before {task!r} ended"
+        assert time.monotonic() < end, f"{what}: did not happen within {seconds:g} seconds"
+        await asyncio.sleep(pause)
+    return value
