@@ -117,8 +117,9 @@ class Blobs(Protocol):
 
     def put(self, data: bytes) -> Path: ...
 
-    def adopt(self, path: Path) -> Path:
-        """Take over a finished file, however large, without reading it into memory; the file is moved."""
+    def adopt(self, path: Path, *, sha256: str | None = None) -> Path:
+        """Take over a finished file, however large, without reading it into memory; the file is moved. Who wrote it
+        may know its hash: then it is not read."""
         ...
 
     def scratch(self) -> Path:

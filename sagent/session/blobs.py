@@ -36,13 +36,13 @@ class BlobDirectory:
             fresh.unlink(missing_ok=True)
             raise
 
-    def adopt(self, path: Path) -> Path:
-        """Take over a finished file on the same file system: it is hashed piece by piece and moved."""
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            size = os.fstat(file.fileno()).st_size
-        kept = self._home() / digest
-        if _is_whole(kept, size):
+    def adopt(self, path: Path, *, sha256: str | None = None) -> Path:
+        """Take over a finished file on the same file system: it is moved. Without its hash it is read for that."""
+        if sha256 is None:
+            with path.open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        kept = self._home() / sha256
+        if _is_whole(kept, path.stat().st_size):
             path.unlink()
             return kept
         path.chmod(0o600)

@@ -45,12 +45,9 @@ class FolderBlobs:
         path.write_bytes(data)
         return path
 
-    def adopt(self, path: Path) -> Path:
-        import hashlib
-
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return path.replace(self._folder / digest)
+    def adopt(self, path: Path, *, sha256: str | None = None) -> Path:
+        """Move it."""
+        return path.replace(self._folder / (sha256 or sha256_hex(path.read_bytes())))
 
     def scratch(self) -> Path:
         """A name never used before."""

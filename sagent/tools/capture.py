@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -19,9 +20,8 @@ TAIL_CHARS = 20_000
 _IN_MEMORY = 128 * 1024
 _EDGE = 96 * 1024  # bytes looked at on either side; more than the characters shown, for colour codes and progress bars
 _CHUNK = 128 * 1024
-_CHUNKS_AT_ONCE = 64  # then the event loop gets its turn
+_CHUNKS_AT_ONCE = 32  # then the event loop gets its turn
 _PIPE_SIZE = 512 * 1024
-_LARGE = 16 * 1024 * 1024
 
 _KINDS = (
     (b"\x7fELF", "ELF program"),
@@ -54,6 +54,7 @@ class Capture:
         self._start = bytearray()
         self._late = b""  # the end of what the file could not take
         self._file = -1
+        self._hash = hashlib.sha256()  # of what is in the file
         self._path: Path | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.source, self.sink = os.pipe()
@@ -142,8 +143,7 @@ class Capture:
             if self._path is None:
                 path = self._blobs.put(bytes(self._start))
             else:
-                adopt = self._blobs.adopt  # reads it all, for its name
-                path = await asyncio.to_thread(adopt, self._path) if self.size > _LARGE else adopt(self._path)
+                path = self._blobs.adopt(self._path, sha256=self._hash.hexdigest())
                 self._path = None
         except OSError as error:
             return f"the whole could not be kept: {error}"
@@ -194,12 +194,18 @@ class Capture:
                 path = self._blobs.scratch()
                 self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
                 self._path = path
-                _write(self._file, self._start)
-            _write(self._file, chunk)
+                self._append(self._start)
+            self._append(chunk)
         except OSError as error:
             self.trouble = error.strerror or str(error)
             self._late = (self._tail(_EDGE) + chunk)[-_EDGE:]
             self._forget_file()
+
+    def _append(self, data: bytes | bytearray) -> None:
+        self._hash.update(data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
 
     def _tail(self, count: int) -> bytes:
         if self._file >= 0:
@@ -289,12 +295,6 @@ def _binary_kind(sample: bytes) -> str:
 
 
 _CONTROLS = bytes(set(range(1, 32)) - set(b"\a\b\t\n\v\f\r\x1b"))
-
-
-def _write(file: int, data: bytes | bytearray) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
 
 
 def _widen(pipe: int) -> None:

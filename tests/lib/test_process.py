@@ -28,7 +28,7 @@ from sagent.tools.bash import Bash
 class Shelf:
     count = 0
     def put(self, data): raise OSError
-    def adopt(self, path): raise OSError
+    def adopt(self, path, *, sha256=None): raise OSError
     def scratch(self):
         self.count += 1
         return Path({tmp!r}, f"scratch-{{self.count}}")

@@ -24,7 +24,7 @@ class Folder:
         path.write_bytes(data)
         return path
 
-    def adopt(self, path: Path) -> Path:
+    def adopt(self, path: Path, *, sha256: str | None = None) -> Path:
         return path
 
     def scratch(self) -> Path:

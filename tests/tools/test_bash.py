@@ -41,7 +41,8 @@ class Shelf:
         path.write_bytes(data)
         return path
 
-    def adopt(self, path: Path) -> Path:
+    def adopt(self, path: Path, *, sha256: str | None = None) -> Path:
+        assert sha256 in (None, hashlib.sha256(path.read_bytes()).hexdigest())
         return path.rename(self.directory / f"adopted-{path.name}")
 
     def scratch(self) -> Path:
