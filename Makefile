@@ -42,6 +42,7 @@ check: $(VENV)/.developed
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-timing 2>/dev/null || $(BIN)/lint-imports
 	@$(BIN)/pyright --pythonpath $(BIN)/python
+	@$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-tests.json
 	@$(BIN)/python scripts/reading.py
 
 bench: $(VENV)/.developed

@@ -66,9 +66,9 @@ class Told:
             if isinstance(found, dict):
                 self.usage |= {name: value for name, value in found.items() if value is not None}
             self.beside |= {
-                name: holder[name]
+                name: holder[name]  # pyright: ignore[reportOptionalSubscript]
                 for name in ("cost", "service_tier", "modelVersion")
-                if holder.get(name) is not None  # pyright: ignore[reportOptionalMemberAccess, reportOptionalSubscript]
+                if holder.get(name) is not None  # pyright: ignore[reportOptionalMemberAccess]
             }
             self.output = holder.get("output") or self.output  # pyright: ignore[reportOptionalMemberAccess]
             self.tools = holder.get("tools") or []  # pyright: ignore[reportOptionalMemberAccess]

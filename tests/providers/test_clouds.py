@@ -312,9 +312,9 @@ async def test_openai_exchanges_a_workloads_identity_too(
     denied = page(b'{"error":"access_denied"}', status="403 Forbidden")
     async with raw_server(denied if refused else granted, sse(*RESPONSE)) as server:
         monkeypatch.setitem(
-            WorkloadIdentityAuth.__init__.__kwdefaults__,
+            WorkloadIdentityAuth.__init__.__kwdefaults__,  # pyright: ignore[reportArgumentType] -- it has defaults
             "token_exchange_url",
-            f"{server.url}/oauth/token",  # pyright: ignore[reportArgumentType]
+            f"{server.url}/oauth/token",
         )
         identity = tmp_path / "identity.jwt"
         identity.write_text("a.b.c")
