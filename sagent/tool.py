@@ -127,14 +127,6 @@ class Blobs(Protocol):
         ...
 
 
-def _in_foreground() -> bool:
-    return False
-
-
-def _decline(let_go: Callable[[], str]) -> None:
-    del let_go
-
-
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """What a running call may use: the calling agent's path, its workspace, its blobs, a way to show progress.
@@ -151,8 +143,8 @@ class RunContext:
     blobs: Blobs
     progress: Callable[[str], None]
     caller: Caller | None = None
-    in_background: Callable[[], bool] = _in_foreground
-    offer_detach: Callable[[Callable[[], str]], None] = _decline
+    in_background: Callable[[], bool] = lambda: False
+    offer_detach: Callable[[Callable[[], str]], None] = lambda _: None
 
 
 class Tool(Protocol):

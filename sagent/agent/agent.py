@@ -2,30 +2,31 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.agent import job_control, likeness, spawn
 from sagent.agent.child import ChildTask
+from sagent.agent.conversation import go_back, take_over
 from sagent.agent.delayed_mail import DelayedMail
 from sagent.agent.handoffs import Handoff
 from sagent.agent.neighbours import TreeNeighbours
+from sagent.agent.prompt import to_message
 from sagent.agent.resources import Resources
 from sagent.agent.runs import Runner
+from sagent.agent.status import status_of
 from sagent.agent.tree import Node, Tree
-from sagent.context.breakdown import break_down
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.actions import apply, check
 from sagent.engine.compaction import make_room
 from sagent.engine.context import Context
-from sagent.engine.extension import Extension, Report
-from sagent.engine.inbox import Arrived
+from sagent.engine.extension import Extension
 from sagent.engine.journal import Journal
-from sagent.engine.limits import RunLimits, limits_of, with_limits
-from sagent.engine.state import EXECUTOR, AgentState
+from sagent.engine.limits import RunLimits
+from sagent.engine.state import AgentState
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advice, Event, Result
 from sagent.messages import Message, user
@@ -45,19 +46,12 @@ from sagent.peer import (
 )
 from sagent.policy import AllowAll, Policy
 from sagent.session.contents import (
-    AdviceOutcome,
-    AdviceRated,
-    ConsultationEntry,
-    MessageEntry,
     MessageSent,
-    Opened,
     Returned,
     Spawned,
 )
-from sagent.session.entries import Entry
-from sagent.session.folds import branch_contents, history
+from sagent.session.folds import history
 from sagent.session.log import Log, MemoryLog
-from sagent.session.stored import StoredMessage
 from sagent.tool import Tool, Workspace
 from sagent.usage import Cost
 
@@ -85,12 +79,7 @@ class Agent(Node):
         resources: Resources | None = None,
     ) -> None:
         given = resources or Resources()
-        by_name = {tool.name: tool for tool in tools}
-        for name in by_name:
-            if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
-                raise UsageError(f"{name!r} cannot be a tool's name: providers take 1 to 64 letters, digits, _ and -")
-        if len(by_name) != len(tools):
-            raise UsageError(f"two tools have the same name: {', '.join(tool.name for tool in tools)}")
+        by_name = _by_name(tools)
         judge, log = policy or AllowAll(), given.log or MemoryLog()
         self._resources, self._tree = given, given.tree or Tree()
         specs = self._tree.prompts.specs(tools)
@@ -131,17 +120,14 @@ class Agent(Node):
 
     @property
     def running(self) -> bool:
-        """Whether a run is in progress."""
         return self._runs.running
 
     @property
     def busy(self) -> bool:
-        """Whether it is at work, or has something to read or to wait for with which it will go on."""
         return self.running or (self._life is not None and self._life.busy)
 
     @property
     def hears(self) -> bool:
-        """Whether it will read what is sent to it now."""
         return self._life is None or self._life.hears
 
     @property
@@ -151,27 +137,22 @@ class Agent(Node):
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The conversation so far."""
         return tuple(self._state.context.history)
 
     @property
     def tree(self) -> Tree:
-        """All agents of its session, itself among them."""
         return self._tree
 
     @property
     def ledger(self) -> Ledger:
-        """What it and its tree have spent."""
         return self._state.ledger
 
     @property
     def log(self) -> Log:
-        """What happened."""
         return self._state.log
 
     @property
     def state(self) -> AgentState:
-        """Its engine's."""
         return self._state
 
     @property
@@ -186,12 +167,10 @@ class Agent(Node):
 
     @property
     def handoffs(self) -> list[Handoff]:
-        """What those below it were asked and have answered, the latest few."""
         return self._handoffs
 
     @property
     def last(self) -> Result | None:
-        """The result of its last run."""
         return self._runs.last
 
     async def run(self, prompt: str | Mapping[str, object] | Message, *, output: object = None) -> Result:
@@ -342,9 +321,9 @@ class Agent(Node):
             raise UsageError("an agent needs a prompt: what is it to do?")
         path = self._tree.reserve(self.path, request.name, self._neighbours.deepest)
         with spawn.allowance(state.ledger, path, request.budget_usd):
-            child = self._child(path, request)
+            child = Agent(**spawn.parts_for(self, self.resources, path, request))
             child.restore(spawn.history_for(state, request))
-            child.begin(self, request, spawn.prompt_for(state, request, path, self._handoffs))
+            child._begin(self, request, spawn.prompt_for(state, request, path, self._handoffs))
         return child
 
     def spawn_like(self, model: Node, name: str, prompt: Message, messages: Sequence[Message] | None) -> "Agent":
@@ -355,55 +334,18 @@ class Agent(Node):
         own, request = model.state, SpawnRequest(prompt.content, name)
         path = self._tree.reserve(self.path, name, self._neighbours.deepest)
         given = replace(model.resources, ask=self._resources.ask or model.resources.ask)
-        child = Agent(
-            own.model,
-            system=own.context.system,
-            tools=tuple(own.tools.values()),
-            policy=likeness.Both(own.policy, self._state.policy),
-            limits=likeness.least(own.limits, self._state.limits),
-            effort=own.context.effort,
-            resources=likeness.resources_like(own, given, self, path, request),
-        )
+        child = Agent(**likeness.parts_like(own, given, self, path, request))
         child.restore(spawn.history_for(own, replace(request, share="full")) if messages is None else messages)
-        child.begin(self, request, prompt)
+        child._begin(self, request, prompt)
         return child
 
-    def _child(self, path: str, request: SpawnRequest, entries: Iterable[Entry] = ()) -> "Agent":
-        """An agent below this one; `entries` is its log, where it has one."""
-        state = self._state
-        model, effort = spawn.model_for(state, request)
-        given = replace(
-            self.resources,
-            advisory=spawn.inherited(self._resources.advisory, self.advisory),
-            advised=self.advisory is not None,
-            role=request.role or EXECUTOR,
-        )
-        return Agent(
-            model,
-            system=spawn.system_for(state, request),
-            tools=spawn.tools_for(state, request),
-            policy=state.judge,
-            limits=with_limits(spawn.bounds_for(state, request), spawn.limits_told(entries)),
-            effort=effort,
-            resources=spawn.resources_for(self, given, path, spawn.workspace_for(state, request)),
-        )
-
-    def begin(self, above: "Agent", request: SpawnRequest, prompt: Message | None = None) -> None:
+    def _begin(self, above: "Agent", request: SpawnRequest, prompt: Message | None = None) -> None:
         """Begin the life of an agent that was spawned: its events are passed on above. Without a prompt it is one of an
         earlier process, that goes on."""
-        state = self._state
         self.listen(above.state.journal.emit)
         self._neighbours.settle_below(above.neighbours, request)
         if prompt is not None:
-            where = str(state.workspace.cwd)
-            first = state.journal.record(Opened(state.log.session_id, self.path, where))
-            above.state.journal.record(spawn.spawned_entry(state, first, request))
-            for message in state.context.history:  # taken over: each log is whole in itself
-                state.journal.record(MessageEntry(StoredMessage.of(message, state.journal.keep)))
-            if request.persistent:
-                state.receive(prompt, "next")  # which would be given to it again after this process
-            else:
-                state.inbox.put(Arrived(prompt))
+            spawn.record_birth(self._state, above.state, request, prompt)
         self._life = ChildTask(self, self._runs, above, request)
 
     def as_tool(self, name: str, description: str) -> Tool:
@@ -429,9 +371,9 @@ class Agent(Node):
         request = spawn.request_of(born, entries)
         rest = spawn.rest_of(request, state.ledger.spent_below(path))
         with spawn.allowance(state.ledger, path, rest):
-            child = self._child(path, request, entries)
+            child = Agent(**spawn.parts_for(self, self.resources, path, request, entries))
             child.restore(history(entries, state.log.blobs.get))
-            child.begin(self, request)
+            child._begin(self, request)
         if (text := spawn.left_open(path, entries, heads, child.messages)) is not None:
             state.receive(user(text, sender=path), "next")
             state.journal.record(Returned(path, child.log.head))
@@ -501,49 +443,24 @@ class Agent(Node):
 
     def status(self) -> Status:
         """How it stands."""
-        state, context = self._state, self._state.context
         ended = self._life is not None and self._life.left
-        report = Report() if context.extension is None else context.extension.report()
-        return Status(
-            state.path,
-            "ended" if ended else "working" if self.running else "idle",
-            f"{state.model.provider}/{state.model.id}",
-            state.run.turns,
-            context.tokens(),
-            context.effort or "",
-            state.model_limits.window,
-            state.ledger.spent(state.path),
-            state.ledger.spent_below(state.path),
-            tuple(job.status() for job in state.jobs.running()),
-            break_down(context.system, context.specs, context.history, context.tokens()),
-            limits_of(state.limits),
-            report.advisors,
-        )
+        return status_of(self._state, "ended" if ended else "working" if self.running else "idle")
 
     def restore(self, history: Sequence[Message]) -> None:
         """Take over an earlier conversation, before the first run."""
-        context = self._state.context
-        context.history = list(history)
-        if context.extension is not None and history:
-            entries = branch_contents(self.log.contents(), ConsultationEntry, AdviceOutcome, AdviceRated)
-            context.extension.resume(entries)
+        take_over(self._state, history)
 
     def rewind(self, entry: str) -> None:
         """Go back to an earlier entry of the log: what came after it stays there, as a branch of its own, to which one
         can go forward again in the same way. Files stay as they are: see `rewind_files`. Raises UsageError while a run
         is in progress, and for an entry that is not there."""
-        state = self._state
+        self._check_idle()
+        go_back(self._state, entry)
+        self._handoffs.clear()
+
+    def _check_idle(self) -> None:
         if self.running:
             raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
-        try:
-            state.log.fork(entry)
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-        state.context.begin_anew(list(history(state.log.contents(), state.log.blobs.get)))
-        state.prompt_id = ""
-        self._handoffs.clear()
-        if state.context.extension is not None:
-            state.context.extension.resume(())
 
     async def preview(self, entry: str) -> "FileChanges":
         """What `rewind_files` would change, and what it would leave alone. Raises UsageError for an entry that is not
@@ -559,8 +476,7 @@ class Agent(Node):
         A file that somebody else has changed since stays as it is. Raises UsageError while a run is in progress, and
         for an entry that is not there.
         """
-        if self.running:
-            raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
+        self._check_idle()
         from sagent.rewind.restore import restore_files
 
         return await restore_files(self._state, self._neighbours.checkpoints(), entry)
@@ -587,15 +503,12 @@ class Agent(Node):
             self._state.log.close()
 
 
-def to_message(prompt: str | Mapping[str, object] | Message) -> Message:
-    """What a person or program asked, as a message. Raises UsageError for a mapping without a "prompt" string."""
-    if isinstance(prompt, Message):
-        return prompt
-    if isinstance(prompt, str):
-        return user(prompt)
-    if not isinstance(prompt, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers are not all typed
-        raise UsageError(f"a prompt is a string, a mapping with a prompt, or a Message, not {type(prompt).__name__}")
-    text = prompt.get("prompt")
-    if not isinstance(text, str) or len(prompt) != 1:
-        raise UsageError(f'a prompt mapping is {{"prompt": "text"}}, not {dict(prompt)!r:.200}')
-    return user(text)
+def _by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
+    """Tools by their names. Raises UsageError for a name that cannot be, or is there twice."""
+    by_name = {tool.name: tool for tool in tools}
+    for name in by_name:
+        if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
+            raise UsageError(f"{name!r} cannot be a tool's name: providers take 1 to 64 letters, digits, _ and -")
+    if len(by_name) != len(tools):
+        raise UsageError(f"two tools have the same name: {', '.join(tool.name for tool in tools)}")
+    return by_name

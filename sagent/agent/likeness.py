@@ -25,12 +25,20 @@ def check_ledger(model: Node, above: Node) -> None:
         )
 
 
-def resources_like(own: AgentState, given: Resources, above: Node, path: str, request: SpawnRequest) -> Resources:
-    """What a likeness of an agent has below another."""
+def parts_like(own: AgentState, given: Resources, above: Node, path: str, request: SpawnRequest) -> spawn.AgentParts:
+    """What a likeness of an agent is made of below another."""
     workspace = spawn.workspace_for(own, request)
     workspace.hidden = _either(own.workspace.hidden, above.state.workspace.hidden)
     resources = spawn.resources_for(above, given, path, workspace)
-    return replace(resources, advisory=None, role=EXECUTOR, compactor=None)
+    return spawn.AgentParts(
+        model=own.model,
+        system=own.context.system,
+        tools=tuple(own.tools.values()),
+        policy=Both(own.policy, above.state.policy),
+        limits=_least(own.limits, above.state.limits),
+        effort=own.context.effort,
+        resources=replace(resources, advisory=None, role=EXECUTOR, compactor=None),
+    )
 
 
 class Both:
@@ -61,7 +69,7 @@ def _either(own: PathFilter | None, above: PathFilter | None) -> PathFilter | No
     return path_filter
 
 
-def least(own: RunLimits, above: RunLimits) -> RunLimits:
+def _least(own: RunLimits, above: RunLimits) -> RunLimits:
     """An agent's own bounds, where they are not wider than those above it."""
     most = limits_of(above)
     least = {name: min(value, limits_of(own).get(name, value)) for name, value in most.items()}

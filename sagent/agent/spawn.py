@@ -4,23 +4,63 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
+from typing import TypedDict
 
 from sagent.agent.handoffs import Handoff, brief
 from sagent.agent.resources import ExtensionFactory, Resources
 from sagent.agent.tree import Node
 from sagent.cost.ledger import Ledger
 from sagent.engine.extension import Extension
-from sagent.engine.limits import CHANGEABLE, RunLimits
-from sagent.engine.state import AgentState, parse_effort
+from sagent.engine.inbox import Arrived
+from sagent.engine.limits import CHANGEABLE, RunLimits, with_limits
+from sagent.engine.state import EXECUTOR, AgentState, parse_effort
 from sagent.errors import UsageError
 from sagent.lib.money import ZERO
 from sagent.messages import Message, user
 from sagent.model import Effort, Model
 from sagent.peer import SpawnRequest
-from sagent.session.contents import PromptEntry, Spawned, SwitchedEntry
+from sagent.policy import Policy
+from sagent.session.contents import MessageEntry, Opened, PromptEntry, Spawned, SwitchedEntry
 from sagent.session.entries import Entry
 from sagent.session.folds import contents, unfinished, waiting
+from sagent.session.stored import StoredMessage
 from sagent.tool import Tool, Workspace
+
+
+class AgentParts(TypedDict):
+    """What an agent is made of."""
+
+    model: Model
+    system: str
+    tools: Sequence[Tool]
+    policy: Policy
+    limits: RunLimits
+    effort: Effort | None
+    resources: Resources
+
+
+def parts_for(
+    above: Node, own: Resources, path: str, request: SpawnRequest, entries: Iterable[Entry] = ()
+) -> AgentParts:
+    """What an agent below another is made of; `own` is what the other has, `entries` the new one's log, if there is
+    one. Raises UsageError for a request that cannot be met."""
+    state, extension = above.state, above.state.context.extension
+    model, effort = model_for(state, request)
+    given = replace(
+        own,
+        advisory=inherited(own.advisory, extension),
+        advised=extension is not None,
+        role=request.role or EXECUTOR,
+    )
+    return AgentParts(
+        model=model,
+        system=system_for(state, request),
+        tools=tools_for(state, request),
+        policy=state.judge,
+        limits=with_limits(bounds_for(state, request), limits_told(entries)),
+        effort=effort,
+        resources=resources_for(above, given, path, workspace_for(state, request)),
+    )
 
 
 def resources_for(above: Node, like: Resources, path: str, workspace: Workspace) -> Resources:
@@ -113,6 +153,18 @@ def prompt_for(state: AgentState, request: SpawnRequest, path: str, handoffs: Se
     who = f"You are {path}, an agent that works for {state.path}. Your last message of this turn is your answer to it."
     context = f"\n\n{brief(state, handoffs)}" if request.share == "brief" else ""
     return user(f"{who}{context}\n\nYour task:\n{request.prompt}", sender=state.path)
+
+
+def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, prompt: Message) -> None:
+    """Have a new agent in its own log and that of the one above, and its prompt in its inbox."""
+    first = state.journal.record(Opened(state.log.session_id, state.path, str(state.workspace.cwd)))
+    above.journal.record(spawned_entry(state, first, request))
+    for message in state.context.history:  # taken over: each log is whole in itself
+        state.journal.record(MessageEntry(StoredMessage.of(message, state.journal.keep)))
+    if request.persistent:
+        state.receive(prompt, "next")  # which would be given to it again after this process
+    else:
+        state.inbox.put(Arrived(prompt))
 
 
 def spawned_entry(child: AgentState, first: str, request: SpawnRequest) -> Spawned:

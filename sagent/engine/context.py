@@ -90,7 +90,3 @@ class Context:
         """Do to the history what an entry says: nothing else makes it smaller."""
         compact(self.history, entry)
         self.meter.shrunk = True
-
-    def begin_anew(self, history: list[Message]) -> None:
-        """Go on from another history, of which nothing is known yet."""
-        self.history, self.meter, self.proven, self.cramped = history, Meter(), None, -1

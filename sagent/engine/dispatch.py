@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from sagent.context.truncation import bound_output
 from sagent.engine.jobs import Job, Ongoing, news_of
@@ -28,6 +28,8 @@ MOST_SHOWN = 4_000  # characters of what an interrupted call had shown that its 
 GRACE = 0.02  # seconds that running calls have to end when a message arrives, before they go on as jobs
 LONGEST_DELAY = 86_400.0  # seconds
 
+Results: TypeAlias = dict[str, ToolResult]  # by the ids of their calls
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:
@@ -46,7 +48,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
 
     When cancelled, running tools are stopped, every open call is answered as interrupted, and the history is valid.
     """
-    results: dict[str, ToolResult] = {}
+    results: Results = {}
     tasks: dict[str, asyncio.Task[None]] = {}
     ready: list[Ready] = []
     state.wishes.take_background()  # what was said of earlier calls
@@ -77,7 +79,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
 
 
 async def _until_answered(
-    state: AgentState, tasks: Mapping[str, asyncio.Task[None]], reply: Message, results: dict[str, ToolResult]
+    state: AgentState, tasks: Mapping[str, asyncio.Task[None]], reply: Message, results: Results
 ) -> None:
     """Wait for the calls; those that may not be waited for any longer are answered as jobs."""
     clock = asyncio.get_running_loop().time
@@ -110,9 +112,7 @@ async def _until_answered(
             await task
 
 
-def _go_on(
-    state: AgentState, call: ToolCall, task: asyncio.Task[None], results: dict[str, ToolResult], why: str
-) -> None:
+def _go_on(state: AgentState, call: ToolCall, task: asyncio.Task[None], results: Results, why: str) -> None:
     """Answer a call that runs by the name of the job that it is from now on."""
     job = state.jobs.begin(call, task)
     task.add_done_callback(lambda _: _close_job(state, job))
@@ -126,7 +126,7 @@ def decline_calls(state: AgentState, reply: Message, reason: str) -> None:
     _close(state, reply, {}, reason)
 
 
-def _close(state: AgentState, reply: Message, results: dict[str, ToolResult], reason: str) -> Message:
+def _close(state: AgentState, reply: Message, results: Results, reason: str) -> Message:
     """Answer the calls that are still open, and let the results enter the history in the order of the calls."""
     for call in reply.calls:
         if call.id not in results:
@@ -203,9 +203,7 @@ def _set_apart(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, flo
     return rest, extra.get("background") in (True, "true"), min(max(float(delay), 0.0), LONGEST_DELAY)
 
 
-async def _run_one(
-    state: AgentState, item: Ready, before: Sequence[asyncio.Task[None]], results: dict[str, ToolResult]
-) -> None:
+async def _run_one(state: AgentState, item: Ready, before: Sequence[asyncio.Task[None]], results: Results) -> None:
     """Run one call after those it must wait for; its outcome is the call's answer, or a message when it is a job."""
     started = time.monotonic()
     running: asyncio.Task[None] | None = asyncio.current_task()
@@ -295,12 +293,7 @@ async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], o
 
 
 def _answer(
-    state: AgentState,
-    call: ToolCall,
-    outcome: ToolOutput | Denial,
-    seconds: float,
-    results: dict[str, ToolResult],
-    job: str = "",
+    state: AgentState, call: ToolCall, outcome: ToolOutput | Denial, seconds: float, results: Results, job: str = ""
 ) -> None:
     """Record a call's result and report it."""
     denied = isinstance(outcome, Denial)

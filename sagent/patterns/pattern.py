@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 
-from sagent.agent.agent import to_message
 from sagent.agent.agent_tool import AgentTool, Composite, Runnable, Stage, failed
+from sagent.agent.prompt import to_message
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Failure, Finished, Result
 from sagent.messages import Message, Part, Text
