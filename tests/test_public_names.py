@@ -42,7 +42,7 @@ def public_names(module: ModuleType) -> list[str]:
     declared = getattr(module, "__all__", None)
     if declared is not None:
         return sorted(declared)
-    own = (name for name in vars(module) if not name.startswith("_"))
+    own = (name for name in vars(module) if not name.startswith(("_", "@")))  # pytest adds @py_builtins
     return sorted(name for name in own if getattr(vars(module)[name], "__module__", module.__name__) == module.__name__)
 
 
