@@ -42,7 +42,8 @@ class Shelf:
         return path
 
     def adopt(self, path: Path, *, sha256: str | None = None) -> Path:
-        assert sha256 in (None, hashlib.sha256(path.read_bytes()).hexdigest())
+        with path.open("rb") as file:
+            assert sha256 in (None, hashlib.file_digest(file, "sha256").hexdigest())
         return path.rename(self.directory / f"adopted-{path.name}")
 
     def scratch(self) -> Path:
