@@ -42,8 +42,12 @@ def public_names(module: ModuleType) -> list[str]:
     declared = getattr(module, "__all__", None)
     if declared is not None:
         return sorted(declared)
-    own = (name for name in vars(module) if not name.startswith(("_", "@")))  # pytest adds @py_builtins
-    return sorted(name for name in own if getattr(vars(module)[name], "__module__", module.__name__) == module.__name__)
+    own = {name: value for name, value in vars(module).items() if not name.startswith(("_", "@"))}  # pytest adds @...
+    return sorted(
+        name
+        for name, value in own.items()
+        if not isinstance(value, ModuleType) and getattr(value, "__module__", module.__name__) == module.__name__
+    )
 
 
 def members(module: ModuleType, name: str) -> list[str]:
