@@ -17,7 +17,7 @@ from sagent.agent.prompt import to_message
 from sagent.agent.resources import Resources
 from sagent.agent.runs import Runner
 from sagent.agent.status import status_of
-from sagent.agent.tree import Node, Tree
+from sagent.agent.tree import Node, Tree, allowance
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.actions import apply, check
@@ -320,7 +320,7 @@ class Agent(Node):
         if not request.prompt.strip():
             raise UsageError("an agent needs a prompt: what is it to do?")
         path = self._tree.reserve(self.path, request.name, self._neighbours.deepest)
-        with spawn.allowance(state.ledger, path, request.budget_usd):
+        with allowance(state.ledger, path, request.budget_usd):
             child = Agent(**spawn.parts_for(self, self.resources, path, request))
             child.restore(spawn.history_for(state, request))
             child._begin(self, request, spawn.prompt_for(state, request, path, self._handoffs))
@@ -370,7 +370,7 @@ class Agent(Node):
         entries = state.log.child(path).contents()
         request = spawn.request_of(born, entries)
         rest = spawn.rest_of(request, state.ledger.spent_below(path))
-        with spawn.allowance(state.ledger, path, rest):
+        with allowance(state.ledger, path, rest):
             child = Agent(**spawn.parts_for(self, self.resources, path, request, entries))
             child.restore(history(entries, state.log.blobs.get))
             child._begin(self, request)

@@ -1,7 +1,6 @@
 """What a new agent gets from the one above it: never more than that has."""
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TypedDict
@@ -9,7 +8,6 @@ from typing import TypedDict
 from sagent.agent.handoffs import Handoff, brief
 from sagent.agent.resources import ExtensionFactory, Resources
 from sagent.agent.tree import Node
-from sagent.cost.ledger import Ledger
 from sagent.engine.extension import Extension
 from sagent.engine.inbox import Arrived
 from sagent.engine.limits import CHANGEABLE, RunLimits, with_limits
@@ -213,21 +211,6 @@ def limits_told(entries: Iterable[Entry]) -> Mapping[str, int | str]:
 def _switches(entries: Iterable[Entry]) -> Sequence[SwitchedEntry]:
     """Those of the model, its effort or the limits: an advisor's say nothing of these."""
     return [switched for switched in contents(entries, SwitchedEntry) if switched.model]
-
-
-@contextmanager
-def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]:
-    """Set an allowance aside, if there is one, for an agent that is begun in this block; it stays unless that fails.
-    Raises BudgetExceeded, and UsageError for what is no amount."""
-    if usd is not None:
-        if not usd.is_finite() or usd < 0:
-            raise UsageError(f"budget_usd: an amount of USD is needed, not {usd}")
-        ledger.allow(path, usd)
-    try:
-        yield
-    except BaseException:
-        ledger.take_back(path)
-        raise
 
 
 def rest_of(request: SpawnRequest, spent: Decimal) -> Decimal | None:

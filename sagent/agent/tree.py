@@ -1,9 +1,11 @@
-"""The agents of a session: who lives, who is below whom, and how many there may be."""
+"""The agents of a session: who lives, who is below whom, how many there may be, and what one sets aside for another."""
 
 import asyncio
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -249,6 +251,21 @@ class Tree:
             number += 1
         self._numbers[stem] = number  # not one more: nobody may take it
         return f"{stem}{number}"
+
+
+@contextmanager
+def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]:
+    """Set an allowance aside, if there is one, for an agent that is begun in this block; it stays unless that fails.
+    Raises BudgetExceeded, and UsageError for what is no amount."""
+    if usd is not None:
+        if not usd.is_finite() or usd < 0:
+            raise UsageError(f"budget_usd: an amount of USD is needed, not {usd}")
+        ledger.allow(path, usd)
+    try:
+        yield
+    except BaseException:
+        ledger.take_back(path)
+        raise
 
 
 def _segment(name: str) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from program import PROGRAM, Shell
 
-from sagent.session.contents import SwitchedEntry
+from sagent.session.contents import MessageEntry, SwitchedEntry
 from sagent.session.log import read_log
 from sagent.session.verify import verify
 from sagent.testing.server import Call, Cut, ErrorEvent, Fail, Raw, Stall, Turn, Usage
@@ -334,8 +334,12 @@ def test_a_resume_with_another_model_is_a_switch_in_the_log(shell: Shell) -> Non
     models = ("anthropic/claude-sonnet-4-6", "anthropic/claude-haiku-4-5", "", "anthropic/claude-sonnet-4-6")
     for prompt, model in zip("abcd", models, strict=True):
         assert shell.run("--session", str(path), prompt, model=model).code == 0
-    found = [entry.content for entry in read_log(path / "root.jsonl") if entry.kind in ("message", "switched")]
-    steps = [each.model if isinstance(each, SwitchedEntry) else each.message.text for each in found]
+    found = [entry.content for entry in read_log(path / "root.jsonl")]
+    steps = [
+        each.model if isinstance(each, SwitchedEntry) else each.message.text
+        for each in found
+        if isinstance(each, SwitchedEntry | MessageEntry)
+    ]
     assert steps == [
         *("a", "one"),
         *("anthropic/claude-haiku-4-5", "b", "two"),
