@@ -10,15 +10,10 @@ import dataclasses
 import reprlib
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
-from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 __all__ = ["dataclass"]
-
-
-class _Checks(Protocol):
-    def __post_init__(self) -> None: ...
 
 
 class _Later:
@@ -46,45 +41,6 @@ class _Later:
         method.__qualname__ = f"{owner.__qualname__}.{name}"
         setattr(owner, name, method)
         return method
-
-
-class _LaterInit(_Later):
-    """`__init__`, written for the second object of its class: of every other class used, a run makes only one."""
-
-    __slots__ = ("_used",)
-
-    def __init__(self, owner: type) -> None:
-        super().__init__(owner, "__init__", _write_init)
-        self._used = False
-
-    def __get__(self, instance: object, of: type | None = None) -> object:
-        if self._used or instance is None:
-            return super().__get__(instance, of)
-        self._used = True
-        return partial(self._fill, instance)
-
-    def _fill(self, instance: object, *given: object, **named: object) -> None:
-        """Do what the method would do. Arguments that it would refuse are left to it."""
-        every = _fields(self._owner)
-        values = dict(zip((each.name for each in every if each.init and not each.kw_only), given, strict=False))
-        fits = len(values) == len(given) and not values.keys() & named.keys()
-        fits = fits and named.keys() <= {each.name for each in every if each.init}
-        values |= named
-        for each in every:
-            if each.name in values:
-                continue
-            if each.default_factory is not MISSING:
-                values[each.name] = each.default_factory()
-            elif each.default is not MISSING:
-                values[each.name] = each.default
-            else:
-                fits = fits and not each.init
-        if not fits:
-            self._written()(instance, *given, **named)
-        for name, value in values.items():
-            object.__setattr__(instance, name, value)
-        if hasattr(instance, "__post_init__"):
-            cast("_Checks", instance).__post_init__()
 
 
 def _fields(of: object) -> "tuple[Field[object], ...]":
@@ -168,7 +124,7 @@ def _decorate(
             init=False, repr=False, eq=False, slots=slots, kw_only=kw_only, frozen=frozen and derived
         )
         cls = cast("Callable[[type], type]", bare)(plain)
-        methods: dict[str, object] = {"__init__": _LaterInit(cls), "__repr__": _show}
+        methods: dict[str, object] = {"__init__": _Later(cls, "__init__", _write_init), "__repr__": _show}
         if eq:
             methods["__eq__"] = _Later(cls, "__eq__", _write_eq)
             methods["__hash__"] = _Later(cls, "__hash__", _write_hash) if frozen else None
