@@ -40,7 +40,7 @@ test-all: $(VENV)/.developed
 check: $(VENV)/.developed
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/lint-imports --no-timing 2>/dev/null || $(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 	@$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-tests.json
 	@$(BIN)/python scripts/reading.py
