@@ -8,7 +8,6 @@ from sagent.engine.dispatch import INTERRUPTED
 from sagent.errors import ModelError
 from sagent.lab.player import Ended, Player
 from sagent.lab.rebuild import Preparing
-from sagent.lab.recording import Prompt, Turn
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject
 from sagent.messages import DENIED, ToolCall
@@ -50,7 +49,7 @@ class RecordedModel:
         return self.adapter.max_input_tokens(self.player.rebuilder.sent_as(request))
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """The recorded reply; of one that was cut off, what it had said. Raises Ended and Diverged."""
+        """The recorded reply; of one that was cut off, what it had said. Raises Ended and Divergence."""
         try:
             turn = self.player.on_request(self.name, self.adapter, request)
         except Ended as ended:
@@ -59,7 +58,8 @@ class RecordedModel:
             raise
         reply = turn.reply
         if turn.sent is not None and reply is not None:
-            usage = _usage(turn)
+            own = (bill.usage for bill in turn.bills if bill.role.partition(":")[0] not in ("advisor", "compactor"))
+            usage = sum(own, Usage())
             yield Reply(
                 reply, usage, (Charge(self.id, usage),), RequestDigest(turn.sent.sha256, turn.sent.size, self.id)
             )
@@ -105,11 +105,11 @@ class RecordedTool:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """The recorded result. A call that was interrupted is so again."""
         del arguments
-        answer = self.player.answer(run.call_id)
+        result = self.player.answer(run.call_id)
         last = self.player.last
         was_stopped = last is not None and last.failed is not None and last.failed.kind == "interrupted"
-        text = "" if answer is None else answer.result.text
-        if answer is None or (was_stopped and answer.result.is_error and text.startswith(INTERRUPTED)):
+        text = "" if result is None else result.text
+        if result is None or (was_stopped and result.is_error and text.startswith(INTERRUPTED)):
             if shown := text.partition(_SHOWN)[2]:
                 run.progress(shown)
             for _ in range(_PATIENCE):  # the others of its turn had ended before
@@ -120,14 +120,9 @@ class RecordedTool:
                 await asyncio.sleep(0)
             self.player.interrupt()
             await asyncio.Event().wait()
-        assert answer is not None
+        assert result is not None
         self.player.returned.add(run.call_id)
-        return ToolOutput(answer.result.content, answer.result.is_error)
-
-
-def recorded_tools(player: Player, prompt: Prompt) -> tuple[RecordedTool, ...]:
-    """The tools of a prompt."""
-    return tuple(RecordedTool(player, tool.name, tool.description) for tool in prompt.tools)
+        return ToolOutput(result.content, result.is_error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +133,11 @@ class RecordedPolicy:
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         del effect, workspace
-        answer = self.player.answer(call.id)
-        if answer is not None and answer.result.denied:
-            return Deny(answer.result.text.removeprefix(DENIED))
+        result = self.player.answer(call.id)
+        if result is not None and result.denied:
+            return Deny(result.text.removeprefix(DENIED))
         return Allow()
 
     async def after_turn(self, turn: Judged) -> Sequence[Action]:
         del turn
         return self.player.after()
-
-
-def _usage(turn: Turn) -> Usage:
-    own = (bill.usage for bill in turn.bills if bill.role.partition(":")[0] not in ("advisor", "compactor"))
-    return sum(own, Usage())

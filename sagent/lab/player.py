@@ -3,7 +3,7 @@
 import difflib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import NamedTuple
 
@@ -12,13 +12,14 @@ from sagent.context.truncation import MOST_OUTPUT
 from sagent.engine.dispatch import INTERRUPTED
 from sagent.errors import SagentError
 from sagent.lab.rebuild import Preparing, Rebuilder, RebuiltRequest
-from sagent.lab.recording import Answer, Sent, Turn
+from sagent.lab.recording import Turn
+from sagent.lab.side_calls import SideCalls
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import canonical_bytes, json_dump, json_thaw, sha256_hex
-from sagent.messages import Message
+from sagent.lib.json import canonical_bytes, json_dump, sha256_hex
+from sagent.messages import Message, ToolResult
 from sagent.model import Request, RequestDigest
 from sagent.peer import Action, Inject, Stop, Switch
-from sagent.session.contents import SwitchedEntry
+from sagent.session.contents import RequestSent, SwitchedEntry
 
 _REFUSED = ("Invalid arguments for ", "The arguments of ")  # how a result begins where a call was not made for them
 _MOST_DIFF = 60  # lines
@@ -32,40 +33,41 @@ class Ended(SagentError):
     kind = "ended"
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """Where a replay and its recording part: `what` it is about, what the log has and what came instead, as lines of a
-    unified diff where there are both."""
-
-    turn: int
-    entry: str
-    what: str
-    expected: str
-    came: str
-    diff: tuple[str, ...] = ()
-    hint: str = ""
-
-
-class Diverged(SagentError):
-    """The replay is no longer what was recorded."""
+class Divergence(SagentError):
+    """The replay is no longer what was recorded: `what` it is about, what the log has and what came instead, as lines
+    of a unified diff where there are both."""
 
     kind = "diverged"
 
-    def __init__(self, divergence: Divergence) -> None:
-        super().__init__(f"turn {divergence.turn}: {divergence.what}")
-        self.divergence = divergence
+    def __init__(
+        self, turn: int, entry: str, what: str, expected: str, came: str, diff: tuple[str, ...] = (), hint: str = ""
+    ) -> None:
+        super().__init__(f"turn {turn}: {what}")
+        self.turn, self.entry, self.what, self.expected, self.came = turn, entry, what, expected, came
+        self.diff, self.hint = diff, hint
 
 
 @dataclass(slots=True)
-class Score:
-    """What a replay has come to so far: requests whose bytes agree, messages and results that the loop made alike; what
-    could not be compared, and what was taken from the log, each with how often."""
+class Replayed:
+    """One agent's replay, as far as it has come. `requests` are those whose bytes are the recorded ones, of `recorded`
+    requests, `messages` and `results` those that the loop made alike; `unchecked` says what could not be compared byte
+    for byte, and why, and `taken` what came from the log without being run again, each with how often."""
 
+    agent: str
+    turns: int = 0
+    recorded: int = 0
     requests: int = 0
     messages: int = 0
     results: int = 0
+    side_calls: SideCalls = SideCalls()
     unchecked: Counter[str] = field(default_factory=Counter[str])
     taken: Counter[str] = field(default_factory=Counter[str])
+    divergence: Divergence | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every request was compared byte for byte, and nothing differs."""
+        return self.divergence is None and self.requests == self.recorded and not self.unchecked
 
 
 class _Expected(NamedTuple):
@@ -87,19 +89,17 @@ class Player:
         self,
         turns: Sequence[Turn],
         base: Sequence[Message],
-        score: Score,
+        score: Replayed,
         rebuilder: Rebuilder,
         *,
         resumed: bool = False,
     ) -> None:
-        self._resumed = resumed
         self.interrupt: Callable[[], None] = lambda: None
-        self.played = 0  # turns
+        self.played = self._begun = 0  # turns; and those when the run in progress began
         self.returned: set[str] = set()  # calls of the last turn that their tools have answered
         self.rebuilder = rebuilder
-        self._turns, self._score = turns, score
+        self._turns, self._score, self._resumed = turns, score, resumed
         self._tools = {tool.name for tool in turns[0].prompt.tools} if turns[0].prompt is not None else set[str]()
-        self._begun = 0  # turns that were played when the run in progress began
         self._expected = [_Expected(message, 0, "", "the conversation before it") for message in base]
         self._checked = len(base)
         self._proven = (0, 0)  # messages of the last request whose bytes agree, and its turn
@@ -125,7 +125,7 @@ class Player:
         return found
 
     def on_request(self, name: str, model: Preparing | str, request: Request) -> Turn:
-        """The loop asks the model: the turn that answers. Raises Ended and Diverged."""
+        """The loop asks the model: the turn that answers. Raises Ended and Divergence."""
         turn, last = self.next, self.last
         if self.played > self._begun and last is not None and last.failed is not None:
             raise Ended(last.failed.kind)
@@ -133,12 +133,12 @@ class Player:
             raise Ended("the recording ends here")
         if turn.prompted and self.played > self._begun:
             ended = "the run had ended, and another prompt came"
-            raise Diverged(Divergence(turn.number, turn.entry, "the loop asks the model once more", ended, "a request"))
+            raise Divergence(turn.number, turn.entry, "the loop asks the model once more", ended, "a request")
         self._expect(turn)
         self.check(request.messages)
         wanted = turn.reply.model if turn.reply is not None else ""
         if wanted and wanted != name:
-            raise Diverged(Divergence(turn.number, turn.entry, "another model is asked", wanted, name))
+            raise Divergence(turn.number, turn.entry, "another model is asked", wanted, name)
         if turn.sent is not None:
             self._check_request(turn, turn.sent, model, request)
         self.played += 1
@@ -158,49 +158,43 @@ class Player:
             return (Stop("stopped"),) if goes_on else ()
         return (*self.switches(turn), *(Inject(came.message, "next") for came in turn.came))
 
-    def answer(self, call_id: str) -> Answer | None:
+    def answer(self, call_id: str) -> ToolResult | None:
         """The recorded result of a call of the turn that was played last."""
         answers = self.last.answers if self.last is not None else ()
-        return next((each for each in answers if each.result.call_id == call_id), None)
+        return next((each for each in answers if each.call_id == call_id), None)
+
+    def _answers(self, names: set[str], passed: set[str]) -> list[ToolResult]:
+        """Those of all its calls of tools, but for some calls."""
+        reply = self.last.reply if self.last is not None else None
+        calls = [call.id for call in reply.calls if call.name in names and call.id not in passed] if reply else []
+        return [found for found in map(self.answer, calls) if found is not None]
 
     @property
     def waits(self) -> bool:
         """Whether a tool has still to answer a call of the last turn, which was answered before it was interrupted."""
-        reply = self.last.reply if self.last is not None else None
-        made = [call.id for call in reply.calls if call.name in self._tools] if reply is not None else []
-        answers = (self.answer(call) for call in made if call not in self.returned)
-        return any(
-            each and not each.result.denied and not each.result.text.startswith((INTERRUPTED, *_REFUSED))
-            for each in answers
-        )
+        answers = self._answers(self._tools, self.returned)
+        return any(not each.denied and not each.text.startswith((INTERRUPTED, *_REFUSED)) for each in answers)
 
     def refused(self, name: str) -> bool:
         """Whether a call of this tool was not made, in the turn that was played last, for what it said."""
-        last = self.last
-        calls = [call.id for call in last.reply.calls if call.name == name] if last and last.reply else []
-        found = (self.answer(call) for call in calls)
-        return any(each is not None and each.result.text.startswith(_REFUSED) for each in found)
+        return any(each.text.startswith(_REFUSED) for each in self._answers({name}, set()))
 
     def check_end(self) -> None:
-        """A run has ended: that is where it ended in the recording too. Raises Diverged."""
+        """A run has ended: that is where it ended in the recording too. Raises Divergence."""
         last, turn = self.last, self.next
         if self.played == self._begun:
             if turn is not None and turn.failed is not None:  # it failed before its call
                 self._expect(turn)
                 self.played += 1
                 return
-            entry = turn.entry if turn else ""
-            raise Diverged(
-                Divergence(turn.number if turn else 0, entry, "the loop ends without a request", "a request", "nothing")
-            )
+            number, entry = (turn.number, turn.entry) if turn else (0, "")
+            raise Divergence(number, entry, "the loop ends without a request", "a request", "nothing")
         goes_on = last is not None and last.failed is None and last.reply is not None and bool(last.reply.calls)
         if turn is not None and not turn.prompted and goes_on:
-            raise Diverged(
-                Divergence(turn.number, turn.entry, "the loop ends", "one more request", "the end of the run")
-            )
+            raise Divergence(turn.number, turn.entry, "the loop ends", "one more request", "the end of the run")
 
     def check_all(self, messages: Sequence[Message]) -> None:
-        """The conversation at the end of the stretch. Raises Diverged."""
+        """The conversation at the end of the stretch. Raises Divergence."""
         last = self.last
         if last is None:
             return
@@ -213,12 +207,12 @@ class Player:
             self.check(messages)
 
     def check(self, messages: Sequence[Message]) -> None:
-        """The messages that are new, one by one. Raises Diverged."""
+        """The messages that are new, one by one. Raises Divergence."""
         for place in range(self._checked, max(len(messages), len(self._expected))):
             wanted = self._expected[place] if place < len(self._expected) else None
             came = messages[place] if place < len(messages) else None
             if wanted is None or came is None or wanted.message != came:
-                raise Diverged(self._differing(wanted, came))
+                raise self._differing(wanted, came)
             self._score.messages += 1
             self._score.results += len(came.results)
         self._checked = len(self._expected)
@@ -232,8 +226,7 @@ class Player:
 
     def _expect_results(self, turn: Turn) -> None:
         if turn.results is not None:
-            entry = turn.answers[-1].entry
-            self._expected.append(_Expected(turn.results, turn.number, entry, "the results"))
+            self._expected.append(_Expected(turn.results, turn.number, turn.answered, "the results"))
 
     def _differing(self, wanted: _Expected | None, came: Message | None) -> Divergence:
         turn = self.next
@@ -246,35 +239,30 @@ class Player:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _check_request(self, turn: Turn, sent: Sent, model: Preparing | str, request: Request) -> None:
-        """Its bytes against those that were sent. Raises Diverged."""
+    def _check_request(self, turn: Turn, sent: RequestSent, model: Preparing | str, request: Request) -> None:
+        """Its bytes against those that were sent. Raises Divergence."""
         if isinstance(model, str):
             self._score.unchecked[f"requests whose bytes cannot be built: {model}"] += 1
             return
         found = self.rebuilder.compare(model, request, sent)
         if found.outcome == "same":
-            self._check_digest(turn, sent, found.ours)
+            logged, came = _said(sent), _said(found.ours)
+            if _pretty(logged) != _pretty(came):
+                what = "what the log says of a request, whose body is the one that was sent"
+                raise Divergence(turn.number, turn.entry, what, *_both(logged, came))
             self._score.requests += 1
             self._proven = (len(self._expected), turn.number)
             if found.limit_taken:
                 self._score.taken[_CAPPED] += 1
         elif why := self._excused(sent, found):
             self._score.unchecked[why] += 1
+        elif found.outcome == "parameters":
+            differing = _both(sent.parameters, found.ours.parameters)
+            raise Divergence(turn.number, turn.entry, "the parameters of the request", *differing)
         else:
-            raise Diverged(self._other_request(turn, sent, found))
+            raise self._other_body(turn, sent, found.ours)
 
-    def _check_digest(self, turn: Turn, sent: Sent, ours: RequestDigest) -> None:
-        """What the log says of a body that is the one that was sent. Raises Diverged."""
-        logged = {"model": sent.model, "size": sent.size, "parameters": json_thaw(sent.parameters)}
-        came = {"model": ours.model, "size": ours.size, "parameters": json_thaw(ours.parameters)}
-        if logged != came:
-            what = "what the log says of a request, whose body is the one that was sent"
-            diff = _diff(_pretty(logged), _pretty(came))
-            raise Diverged(
-                Divergence(turn.number, sent.entry, what, _gist(json_dump(logged)), _gist(json_dump(came)), diff)
-            )
-
-    def _excused(self, sent: Sent, found: RebuiltRequest) -> str:
+    def _excused(self, sent: RequestSent, found: RebuiltRequest) -> str:
         """Why a request that is not the same proves nothing, or ""."""
         recorded = canonical_bytes(sent.parameters)
         if found.outcome == "parameters":
@@ -289,13 +277,7 @@ class Player:
             return "requests that may have named an advisor to the provider, which the log does not"
         return ""
 
-    def _other_request(self, turn: Turn, sent: Sent, found: RebuiltRequest) -> Divergence:
-        ours = found.ours
-        if found.outcome == "parameters":
-            diff = _diff(_pretty(json_thaw(sent.parameters)), _pretty(json_thaw(ours.parameters)))
-            return Divergence(
-                turn.number, sent.entry, "the parameters of the request", *_both(sent.parameters, ours), diff
-            )
+    def _other_body(self, turn: Turn, sent: RequestSent, ours: RequestDigest) -> Divergence:
         recorded, came = (f"{each.size} bytes, sha256 {each.sha256}" for each in (sent, ours))
         count, agreed = self._proven
         new = [f"{each.what} of turn {each.turn} (entry {each.entry[:12]})" for each in self._expected[count:]]
@@ -303,19 +285,24 @@ class Player:
         before = f"The request of turn {agreed} agrees, and so do the parameters" if agreed else "The parameters agree"
         hint = f"{before}: what differs is in {where}."
         what = "the request's body: what the log has is not what was sent, or this version writes it otherwise"
-        return Divergence(turn.number, sent.entry, what, recorded, came, hint=hint)
+        return Divergence(turn.number, turn.entry, what, recorded, came, hint=hint)
 
 
 def is_long(turn: Turn) -> bool:
     """Whether a result of a turn is cut when it comes back from a tool, although it had been cut before."""
-    return any(len(answer.result.text) > MOST_OUTPUT for answer in turn.answers)
+    return any(len(result.text) > MOST_OUTPUT for result in turn.answers)
 
 
 # -- differences in words ----------------------------------------------------------------------------------------------
 
 
-def _both(recorded: Mapping[str, object], ours: RequestDigest) -> tuple[str, str]:
-    return _gist(json_dump(recorded)), _gist(json_dump(ours.parameters))
+def _said(of: RequestSent | RequestDigest) -> dict[str, object]:
+    return {"model": of.model, "size": of.size, "parameters": of.parameters}
+
+
+def _both(recorded: object, came: object) -> tuple[str, str, tuple[str, ...]]:
+    """Two values, each on a line, and their difference."""
+    return _gist(json_dump(recorded)), _gist(json_dump(came)), _diff(_pretty(recorded), _pretty(came))
 
 
 def _shown(message: Message) -> str:
@@ -324,7 +311,7 @@ def _shown(message: Message) -> str:
 
 
 def _pretty(value: object) -> str:
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False)
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, default=dict)
 
 
 def _gist(text: str) -> str:

@@ -12,13 +12,14 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from sagent import tools
 from sagent.engine.prompts import specs_of
 from sagent.errors import SagentError
-from sagent.lab.recording import Prompt, Sent
+from sagent.lab.recording import Prompt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Json, JsonObject, as_array, as_int, as_object, canonical_bytes
 from sagent.model import EFFORTS, Effort, Model, Request, RequestDigest, ToolSpec
 from sagent.providers.registry import provider_named, row_named
 from sagent.providers.rows import Row
 from sagent.providers.wire.transport import Answer
+from sagent.session.contents import RequestSent
 
 NOWHERE = "http://127.0.0.1:9/v1"  # an address for providers that have none of their own; nothing is ever sent
 _LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "maxOutputTokens")
@@ -113,14 +114,15 @@ class Rebuilder:
     def __init__(self, agent: str, prompt: Prompt, sessions: Sequence[str], options: Sequence[JsonObject] = ()) -> None:
         self._agent = agent
         self._sessions = tuple(dict.fromkeys(sessions)) or ("",)
-        self._orders = tuple(_orders(prompt))  # equal as values: schemas that differ in the order of their keys
+        # the tools as they may have been written, the likeliest way first: schemas differ in the order of their keys
+        self.orders = tuple(_orders(prompt))
         self._options = (JsonObject(), *options)
-        self._guess = _Guess(session=self._sessions[0])
-        self._knows_order = False
+        self.guess = _Guess(session=self._sessions[0])
+        self.knows_order = False  # whether a request with these tools was the same
         self._proven: tuple[JsonObject, ...] = ()  # options of requests that were the same, and none
         self._advised = any(tool.name == "advisor" for tool in prompt.tools)
-        self.ordered = set(prompt.ordered) | {tool.name for tool in prompt.tools if _known(tool) is not None}
-        self.unordered = tuple(tool.name for tool in prompt.tools if tool.name not in self.ordered)
+        ordered = set(prompt.ordered) | {tool.name for tool in prompt.tools if _known(tool) is not None}
+        self.unordered = tuple(tool.name for tool in prompt.tools if tool.name not in ordered)
 
     def may_be_advised(self, model: str) -> bool:
         """Whether its provider may have been asked to consult an advisor by itself, with a tool that no entry names."""
@@ -128,14 +130,9 @@ class Rebuilder:
 
     def schema(self, name: str) -> JsonObject:
         """A tool's parameters, as they are most likely to have gone out by what is known so far."""
-        return next((spec.parameters for spec in self._orders[self._guess.order] if spec.name == name), JsonObject())
+        return next((spec.parameters for spec in self.orders[self.guess.order] if spec.name == name), JsonObject())
 
-    @property
-    def orders(self) -> Sequence[tuple[ToolSpec, ...]]:
-        """The tools, their schemas written as they may have been; the likeliest way first."""
-        return self._orders
-
-    def effort_of(self, model: Preparing, request: Request, sent: Sent) -> Effort | None:
+    def effort_of(self, model: Preparing, request: Request, sent: RequestSent) -> Effort | None:
         """The effort by which a request has the recorded parameters; None where that is no effort, or none fits."""
         self.compare(model, request, sent)
         wanted = canonical_bytes(sent.parameters)
@@ -147,9 +144,9 @@ class Rebuilder:
 
     def sent_as(self, request: Request) -> Request:
         """The request as it goes to the adapter, by what is known so far."""
-        return self._made(request, self._guess, request.max_output)
+        return self._made(request, self.guess, request.max_output)
 
-    def compare(self, model: Preparing, request: Request, sent: Sent) -> RebuiltRequest:
+    def compare(self, model: Preparing, request: Request, sent: RequestSent) -> RebuiltRequest:
         """Build it and compare. What fits is kept for the next one."""
         wanted = canonical_bytes(sent.parameters)
         nearest: RebuiltRequest | None = None
@@ -163,44 +160,26 @@ class Rebuilder:
                 if canonical_bytes(ours.parameters) != wanted:
                     nearest = nearest or RebuiltRequest("parameters", ours, taken)
                     continue
-                if (found := self._among_orders(model, request, sent, guess, limit)) is not None:
-                    return replace(found, limit_taken=taken)
+                for order in range(len(self.orders)):
+                    made = replace(guess, order=order)
+                    reordered = model.prepare(self._made(request, made, limit)).digest
+                    if reordered.sha256 == sent.sha256:
+                        self._keep(made)
+                        return RebuiltRequest("same", reordered, taken)
                 how: Outcome = "size" if ours.size != sent.size else "bytes"
                 if nearest is None or nearest.outcome == "parameters":
                     nearest = RebuiltRequest(how, ours, taken)
         return nearest or RebuiltRequest("parameters", RequestDigest("", 0, model.id))
 
-    def _among_orders(
-        self, model: Preparing, request: Request, sent: Sent, guess: _Guess, limit: int | None
-    ) -> RebuiltRequest | None:
-        """With the tools' schemas written as they may have been."""
-        for order in range(len(self._orders)):
-            made = replace(guess, order=order)
-            ours = model.prepare(self._made(request, made, limit)).digest
-            if ours.sha256 == sent.sha256:
-                self._keep(made)
-                return RebuiltRequest("same", ours)
-        return None
-
     def _guesses(self, request: Request) -> Iterator[_Guess]:
         """What was right for the last request comes first."""
-        yield self._guess
+        yield self.guess
         for options in self._proven or self._options:
             for session in self._sessions:
-                for effort in dict.fromkeys((self._guess.effort, request.effort, None, *EFFORTS)):
-                    guess = _Guess(effort, session, self._guess.order, options)
-                    if guess != self._guess:
+                for effort in dict.fromkeys((self.guess.effort, request.effort, None, *EFFORTS)):
+                    guess = _Guess(effort, session, self.guess.order, options)
+                    if guess != self.guess:
                         yield guess
-
-    @property
-    def order(self) -> int:
-        """The likeliest of `orders`."""
-        return self._guess.order
-
-    @property
-    def knows_order(self) -> bool:
-        """Whether a request with these tools was the same."""
-        return self._knows_order
 
     @property
     def knows_options(self) -> bool:
@@ -209,15 +188,15 @@ class Rebuilder:
 
     def follow(self, before: "Rebuilder") -> None:
         """Take over what was found out of the same tools."""
-        self._guess, self._knows_order = replace(self._guess, order=before.order), before.knows_order
+        self.guess, self.knows_order = replace(self.guess, order=before.guess.order), before.knows_order
 
     def _keep(self, guess: _Guess) -> None:
         """A request was the same by what is guessed."""
-        self._guess, self._knows_order = guess, True
+        self.guess, self.knows_order = guess, True
         self._proven = tuple(dict.fromkeys((guess.options, *self._proven, JsonObject())))
 
     def _made(self, request: Request, guess: _Guess, limit: int | None) -> Request:
-        specs = self._orders[guess.order]
+        specs = self.orders[guess.order]
         brought = {as_object(tool).get("name") for tool in as_array(guess.options.get("tools"))}
         # the session's id comes first: caches are named by it. The rest keeps what was encoded otherwise apart.
         return replace(
@@ -242,13 +221,15 @@ def output_limit(parameters: Mapping[str, object]) -> int | None:
 def _orders(prompt: Prompt) -> Iterator[tuple[ToolSpec, ...]]:
     """The tools with their schemas' keys as they may have gone out: those known as they are known, others as pydantic
     writes them, as people do, as the log has them."""
-    for rule in (_as_pydantic, _as_people, _as_it_is):
-        yield tuple(
-            tool
-            if tool.name in prompt.ordered
-            else replace(tool, parameters=known if (known := _known(tool)) is not None else rule(tool.parameters))
-            for tool in prompt.tools
-        )
+    for first in ((), _ORDER, None):
+        yield tuple(tool if tool.name in prompt.ordered else _as_sent(tool, first) for tool in prompt.tools)
+
+
+def _as_sent(tool: ToolSpec, first: Sequence[str] | None) -> ToolSpec:
+    known = _known(tool)
+    if known is None and first is not None:
+        known = _ordered(tool.parameters, first)
+    return tool if known is None else replace(tool, parameters=known)
 
 
 @cache
@@ -268,20 +249,9 @@ def _known(tool: ToolSpec) -> JsonObject | None:
     return _schemas().get((tool.name, canonical_bytes(tool.parameters)))
 
 
-def _as_it_is(schema: JsonObject) -> JsonObject:
-    return schema
-
-
-def _as_pydantic(schema: JsonObject) -> JsonObject:
-    """Keys sorted, but for properties, of which the required ones come first as they are listed."""
-    return _ordered(schema, ())
-
-
-def _as_people(schema: JsonObject) -> JsonObject:
-    return _ordered(schema, _ORDER)
-
-
 def _ordered(schema: JsonObject, first: Sequence[str]) -> JsonObject:
+    """Some keys first, the rest sorted, but for properties, of which the required ones come first as they are
+    listed."""
     names = [name for name in first if name in schema]
     names += [name for name in sorted(schema) if name not in names]
     required = [str(name) for name in as_array(schema.get("required"))]

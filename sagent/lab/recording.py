@@ -12,7 +12,6 @@ from sagent.codec import Fetch
 from sagent.config import Settings
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, json_freeze
 from sagent.messages import Message, ToolResult
 from sagent.model import ToolSpec
 from sagent.session import contents
@@ -47,7 +46,6 @@ class Came:
 class Inherited:
     """A message that was taken over from another agent's conversation."""
 
-    entry: str
     message: Message
 
 
@@ -59,52 +57,16 @@ class Prompt:
     """The system prompt and the tools as sent. `ordered` names the tools whose schema is known key by key in the order
     in which it went out: version 1 of a log sorts them."""
 
-    entry: str
     system: str
     tools: tuple[ToolSpec, ...]
     ordered: frozenset[str] = frozenset()
-
-    def has(self, name: str) -> bool:
-        return any(tool.name == name for tool in self.tools)
-
-    def same(self, other: "Prompt | None") -> bool:
-        return other is not None and (self.system, self.tools) == (other.system, other.tools)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A request: sha256 and size in bytes of its exact body, the model's id, the parameters."""
-
-    entry: str
-    at: str
-    sha256: str
-    size: int
-    model: str
-    parameters: JsonObject = EMPTY
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A call's result, as it was known; it took so many seconds."""
-
-    entry: str
-    result: ToolResult
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Why a run ended early."""
-
-    entry: str
-    kind: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One model call and what came of it. `before` is what happened since the turn before it; `place` counts the
-    entries of the log before its request.
+    entries of the log before its request; `entry` is the one to name when this turn is meant: its request, or what
+    there is in its place.
 
     `sent` is None where no whole reply came, so that no request was logged; `reply` where nothing was said; `failed` is
     why the run ended with this turn, if something went wrong. `bills` are all charges since the turn before. Times are
@@ -115,21 +77,16 @@ class Turn:
     place: int
     before: tuple[Step, ...]
     prompt: Prompt | None
-    sent: Sent | None = None
+    entry: str = ""
+    sent: contents.RequestSent | None = None
     said: str = ""  # the entry of the reply
     reply: Message | None = None
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ToolResult, ...] = ()
+    answered: str = ""  # the entry of the last one
     bills: tuple[Charge, ...] = ()
-    failed: Failed | None = None
+    failed: contents.FailedEntry | None = None
     began: str = ""
     ended: str = ""
-    after: str = ""  # the last entry of `before`
-
-    @property
-    def entry(self) -> str:
-        """The entry to name when this turn is meant."""
-        named = (self.sent and self.sent.entry, self.said, self.failed and self.failed.entry)
-        return next((name for name in named if name), self.after)
 
     @property
     def came(self) -> tuple[Came, ...]:
@@ -143,31 +100,28 @@ class Turn:
     @property
     def results(self) -> Message | None:
         """The message that carries the results, in the order of the calls; None where there are none."""
-        known = {answer.result.call_id: answer.result for answer in self.answers}
+        known = {result.call_id: result for result in self.answers}
         found = tuple(known[call.id] for call in self.reply.calls if call.id in known) if self.reply else ()
         return Message("user", found) if found else None
 
     @property
     def open_calls(self) -> tuple[str, ...]:
         """Calls that the log has no result of."""
-        known = {answer.result.call_id for answer in self.answers}
+        known = {result.call_id for result in self.answers}
         return tuple(call.id for call in self.reply.calls if call.id not in known) if self.reply else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One agent's log. `origin` is its first entry; `counts` of what stood outside its conversation, by
-    kind: "job", "advice", "spawned". `pending` came in after the last
-    turn."""
+    """One agent's log. `origin` is its first entry, `head` the id of its last one; `counts` of what stood outside its
+    conversation, by kind: "job", "advice", "spawned". `pending` came in after the last turn; `bills` are all of it."""
 
     agent: str
     origin: contents.Opened
     turns: tuple[Turn, ...]
     counts: Mapping[str, int]
     pending: tuple[Step, ...] = ()
-    bills: tuple[Charge, ...] = ()  # every charge of the log
-    first: str = ""  # times of the first and the last entry
-    last: str = ""
+    bills: tuple[Charge, ...] = ()
     head: str = ""
 
     @property
@@ -196,8 +150,6 @@ def read_recording(agent: str, entries: Sequence[Entry], fetch: Fetch) -> Record
         dict(reader.counts),
         tuple(reader.before),
         tuple(reader.bills),
-        entries[0].at if entries else "",
-        entries[-1].at if entries else "",
         entries[-1].id if entries else "",
     )
 
@@ -212,7 +164,6 @@ class _Reader:
         self._prompt: Prompt | None = None
         self._turn: Turn | None = None  # the one that is open
         self._at = ""
-        self._last_step = ""  # the entry of the last of `before`
         self._loose: list[Charge] = []  # charges since the last turn was opened
         self._inherited = _last_inherited(entries)
 
@@ -221,26 +172,29 @@ class _Reader:
             case contents.MessageEntry() as said:
                 self._message(place, entry, said)
             case contents.RequestSent(role="") as request:
-                self._open(place, entry.at)
-                self._put(sent=read_sent(entry, request))
-            case contents.ResultEntry(result, seconds):
-                answer = Answer(entry.id, result.load(self._fetch), seconds)
+                self._open(place, entry)
+                self._put(sent=request)
+            case contents.ResultEntry(result):
+                found = result.load(self._fetch)
                 if self._turn is not None:
-                    self._put(answers=(*self._turn.answers, answer))
+                    self._put(answers=(*self._turn.answers, found), answered=entry.id)
             case contents.PromptEntry() as prompt:
                 self.close()
-                self._prompt = read_prompt(entry, prompt)
-            case contents.FailedEntry(kind, message):
+                self._prompt = read_prompt(prompt)
+            case contents.FailedEntry() as failed:
                 if self._turn is None:
-                    self._open(place, entry.at)
-                self._put(failed=Failed(entry.id, kind, message))
+                    self._open(place, entry)
+                self._put(failed=failed)
             case contents.ChargeEntry(bill):
                 self._bill(bill)
-            case content:
-                self._other(entry, content)
+            case contents.SwitchedEntry() | contents.Compacted() | contents.Forked() as step:
+                self._step(entry, step)
+            case contents.JobEntry(state="running") | contents.ConsultationEntry() | contents.Spawned():
+                self.counts[entry.kind] += 1
+            case _:
+                pass
         self._at = entry.at
-        if self._turn is not None:
-            self._put(ended=entry.at)
+        self._put(ended=entry.at)
 
     def close(self) -> None:
         if self._turn is not None:
@@ -250,43 +204,24 @@ class _Reader:
     def _message(self, place: int, entry: Entry, said: contents.MessageEntry) -> None:
         message = said.message.load(self._fetch)
         if place <= self._inherited:
-            self._step(entry, Inherited(entry.id, message))
+            self._step(entry, Inherited(message))
         elif message.role == "user":
             self._step(entry, Came(entry.id, message, said.received))
         else:
             if self._turn is None or self._turn.reply is not None or self._turn.failed is not None:
-                self._open(place, entry.at)
+                self._open(place, entry)
             self._put(reply=message, said=entry.id)
 
-    def _other(self, entry: Entry, content: contents.Content) -> None:
-        match content:
-            case contents.SwitchedEntry() | contents.Compacted() | contents.Forked():
-                self._step(entry, content)
-            case contents.JobEntry(state="running") | contents.ConsultationEntry() | contents.Spawned():
-                self.counts[entry.kind] += 1
-            case _:
-                pass
-
-    def _open(self, place: int, at: str) -> None:
+    def _open(self, place: int, entry: Entry) -> None:
         self.close()
-        number = len(self.turns) + 1
-        began = self._at or at
-        self._turn = Turn(
-            number,
-            place,
-            tuple(self.before),
-            self._prompt,
-            began=began,
-            bills=tuple(self._loose),
-            after=self._last_step,
-        )
-        self._last_step = ""
+        number, before, bills = len(self.turns) + 1, tuple(self.before), tuple(self._loose)
+        began = self._at or entry.at
+        self._turn = Turn(number, place, before, self._prompt, entry.id, bills=bills, began=began)
         self.before.clear()
         self._loose.clear()
 
     def _step(self, entry: Entry, step: Step) -> None:
         self.close()
-        self._last_step = entry.id
         self.before.append(step)
 
     def _bill(self, bill: Charge) -> None:
@@ -317,16 +252,10 @@ def _last_inherited(entries: Iterable[Entry]) -> int:
     return last
 
 
-def read_sent(entry: Entry, request: contents.RequestSent) -> Sent:
-    parameters = json_freeze(request.parameters)
-    frozen = parameters if isinstance(parameters, JsonObject) else EMPTY
-    return Sent(entry.id, entry.at, request.sha256, request.size, request.model, frozen)
-
-
-def read_prompt(entry: Entry, prompt: contents.PromptEntry) -> Prompt:
+def read_prompt(prompt: contents.PromptEntry) -> Prompt:
     """The prompt of an entry. Raises ValueError for a schema that cannot be read."""
     ordered = frozenset(tool.name for tool in prompt.tools if tool.ordered)
-    return Prompt(entry.id, prompt.system or "", tuple(tool.load() for tool in prompt.tools), ordered)
+    return Prompt(prompt.system or "", tuple(tool.load() for tool in prompt.tools), ordered)
 
 
 def name_of(session: Path, opened: contents.Opened) -> str:

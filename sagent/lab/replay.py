@@ -6,8 +6,9 @@ the one that the log has. Nothing is sent, no tool is run, nothing is written.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
-from itertools import product
+from dataclasses import replace
+from functools import cache
+from itertools import islice, product
 from pathlib import Path
 
 from sagent.agent import Agent, Resources, RunLimits
@@ -15,21 +16,22 @@ from sagent.codec import VERSION, Fetch
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
-from sagent.lab.doubles import RecordedModel, RecordedPolicy, recorded_tools
-from sagent.lab.player import Diverged, Divergence, Ended, Player, Score, is_long
-from sagent.lab.rebuild import Find, Preparing, Rebuilder, adapters
+from sagent.lab.doubles import RecordedModel, RecordedPolicy, RecordedTool
+from sagent.lab.player import Divergence, Ended, Player, Replayed, is_long
+from sagent.lab.rebuild import Find, Rebuilder, adapters
 from sagent.lab.recording import (
     Came,
     Inherited,
     Prompt,
     Recording,
     Turn,
+    models_of,
     name_of,
     read_recording,
     session_at,
 )
 from sagent.lab.rerun import Conditions, Rerun, rerun
-from sagent.lab.side_calls import SideCalls, check_side_calls
+from sagent.lab.side_calls import check_side_calls
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject
 from sagent.messages import Message
@@ -37,7 +39,7 @@ from sagent.model import ModelLimits
 from sagent.providers.limits import known_models
 from sagent.providers.rows import Row
 from sagent.session.blobs import BlobDirectory
-from sagent.session.contents import Compacted, Forked, Opened, SwitchedEntry
+from sagent.session.contents import Compacted, Forked, SwitchedEntry
 from sagent.session.entries import Entry
 from sagent.session.folds import history, origin
 from sagent.session.log import MemoryLog, read_log
@@ -52,29 +54,6 @@ REDACTED = (
     "secrets were taken out of {count} entries when it was exported: what was sent can no longer be built from it. "
     "Replay the session it was exported from."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """One agent's replay. `requests` are those whose bytes are the recorded ones, of `recorded` requests; `unchecked`
-    says what could not be compared byte for byte, and why, and `taken` what came from the log without being run again,
-    each with how often."""
-
-    agent: str
-    turns: int = 0
-    recorded: int = 0
-    requests: int = 0
-    messages: int = 0
-    results: int = 0
-    side_calls: SideCalls = SideCalls()
-    unchecked: Mapping[str, int] = field(default_factory=dict[str, int])
-    taken: Mapping[str, int] = field(default_factory=dict[str, int])
-    divergence: Divergence | None = None
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether every request was compared byte for byte, and nothing differs."""
-        return self.divergence is None and self.requests == self.recorded and not self.unchecked
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +97,12 @@ async def _replay(session: Path, agent: str, find: Find) -> Replay:
     if agent and agent not in files:
         raise UsageError(f"{session.name} has no agent {agent!r}; it has {', '.join(files)}")
     fetch = BlobDirectory(session / "blobs").get
-    first = next(iter(read_log(session / "root.jsonl")), None)
-    opened = origin(() if first is None else (first,))
-    _check_version(session, opened)
+    opened = origin(islice(read_log(session / "root.jsonl"), 1))
+    if opened.version > VERSION:
+        raise UsageError(
+            f"session {session.name} was written by a newer sagent (format {opened.version}, this one reads up to "
+            f"{VERSION}): update sagent to replay it"
+        )
     names = (opened.session, session.name)
     found = [
         await replay_log(path, tuple(read_log(file)), fetch, find, names)
@@ -130,39 +112,25 @@ async def _replay(session: Path, agent: str, find: Find) -> Replay:
     return Replay(name_of(session, opened), str(session), opened.recorded_by, tuple(found))
 
 
-def _check_version(session: Path, opened: Opened) -> None:
-    version = opened.version
-    if version > VERSION:
-        raise UsageError(
-            f"session {session.name} was written by a newer sagent (format {version}, this one reads up to {VERSION}): "
-            "update sagent to replay it"
-        )
-
-
 async def replay_log(
     agent: str, entries: Sequence[Entry], fetch: Fetch, find: Find, sessions: Sequence[str] = ()
 ) -> Replayed:
     """Run one agent again from its log. `sessions` are ids that the session has had."""
     recording = read_recording(agent, entries, fetch)
-    own = recording.origin.session
-    score = Score()
-    score.taken.update({_TAKEN[kind]: count for kind, count in recording.counts.items() if kind in _TAKEN})
-    names = tuple(name for name in dict.fromkeys((own, *sessions)) if name)
-    parts = _Parts(recording, entries, fetch, find, names, score)
-    divergence: Divergence | None = None
+    found = Replayed(agent, len(recording.turns), sum(turn.sent is not None for turn in recording.turns))
+    found.taken.update({_TAKEN[kind]: count for kind, count in recording.counts.items() if kind in _TAKEN})
+    names = tuple(name for name in dict.fromkeys((recording.origin.session, *sessions)) if name)
+    parts = _Parts(recording, entries, fetch, find, names, found)
     try:
         for stretch in _stretches(recording):
             await parts.play(stretch)
-    except Diverged as diverged:
-        divergence = diverged.divergence
-    sent = sum(turn.sent is not None for turn in recording.turns)
-    side_calls = check_side_calls(agent, entries, fetch, find, names)
-    if side_calls.recorded > side_calls.same:
-        score.unchecked["requests of advisors and compactors that could not be built as they were sent"] = (
-            side_calls.recorded - side_calls.same
-        )
-    counts = (len(recording.turns), sent, score.requests, score.messages, score.results)
-    return Replayed(agent, *counts, side_calls, dict(score.unchecked), dict(score.taken), divergence)
+    except Divergence as divergence:
+        found.divergence = divergence
+    side = found.side_calls = check_side_calls(agent, entries, fetch, find, names)
+    if side.recorded > side.same:
+        missing = "requests of advisors and compactors that could not be built as they were sent"
+        found.unchecked[missing] = side.recorded - side.same
+    return found
 
 
 _TAKEN = {
@@ -189,22 +157,14 @@ def _stretches(recording: Recording) -> Iterator[tuple[Turn, ...]]:
 
 
 def _breaks(before: Turn, turn: Turn) -> bool:
-    """A process logs its prompt once, before its first request, and again when that has changed."""
-    return turn.prompt is not before.prompt or _resumes(turn) or _is_cut(before)
-
-
-def _resumes(turn: Turn) -> bool:
-    """Whether what is before a turn is taken from the log, and not brought about by the loop."""
-    return any(
+    """Whether the loop cannot go on after a turn as it did. A process logs its prompt once, before its first request,
+    and again when that has changed; or it ended; or a result does not pass a second time."""
+    is_cut = bool(before.open_calls) or is_long(before) or (before.sent is not None and before.reply is None)
+    resumes = any(  # from the log: it is not brought about by the loop
         isinstance(step, Compacted | Forked) or (isinstance(step, SwitchedEntry) and step.reason)
         for step in turn.before
     )
-
-
-def _is_cut(turn: Turn) -> bool:
-    """Whether the loop cannot go on after a turn as it did: its process ended, or a result does not pass a second
-    time."""
-    return bool(turn.open_calls) or is_long(turn) or (turn.sent is not None and turn.reply is None)
+    return turn.prompt is not before.prompt or resumes or is_cut
 
 
 class _Parts:
@@ -215,38 +175,40 @@ class _Parts:
         fetch: Fetch,
         find: Find,
         sessions: Sequence[str],
-        score: Score,
+        score: Replayed,
     ) -> None:
         self._recording, self._entries, self._fetch = recording, entries, fetch
-        self._find, self._sessions, self._score = find, sessions, score
+        self._find, self._sessions, self._score = cache(find), sessions, score
         self._prices = PriceBook()
-        self._models: dict[str, Preparing | str] = {}
         self._prompted: tuple[Prompt, Rebuilder] | None = None  # the last stretch's
         self._native = tuple(_native(recording))
-        self._name = next((turn.reply.model for turn in recording.turns if turn.reply and turn.reply.model), "")
+        self._name = next(models_of(recording), "")  # of the model that answers, as "provider/id"
 
     async def play(self, turns: Sequence[Turn]) -> None:
-        """Play a stretch. Raises Diverged."""
+        """Play a stretch. Raises Divergence."""
         first = turns[0]
         if first.prompt is None:  # the call failed before anything was sent
             for turn in turns:
-                self._note_steps(turn)
+                self._count_steps(turn)
+                if turn.failed is not None:
+                    self._score.taken["calls that failed before anything was sent"] += 1
             return
         driven = all(isinstance(step, Inherited | Came) for step in first.before)
         base = self._base(first, driven=driven)
         if not driven:
             self._count_steps(first)
-        rebuilder = self._rebuilder_for(first.prompt)
-        player = Player(turns, base, self._score, rebuilder, resumed=not driven)
+        player = Player(turns, base, self._score, self._rebuilder_for(first.prompt), resumed=not driven)
+        if first.reply is not None and first.reply.model:
+            self._name = first.reply.model
 
         def model(name: str) -> RecordedModel:
-            return RecordedModel(player, name, self._model(name))
+            return RecordedModel(player, name, self._find(name))
 
         log = MemoryLog(self._recording.agent, session_id=self._sessions[0] if self._sessions else "")
         agent = Agent(
-            model(self._name_of(first)),
+            model(self._name),
             system=first.prompt.system,
-            tools=recorded_tools(player, first.prompt),
+            tools=tuple(RecordedTool(player, tool.name, tool.description) for tool in first.prompt.tools),
             policy=RecordedPolicy(player),
             limits=RunLimits(max_retries=0, compact_at=0, wait_for_jobs=False),
             resources=Resources(
@@ -270,7 +232,7 @@ class _Parts:
         """For a prompt that is that of the last stretch, the order of its keys is known already."""
         before = self._prompted
         made = Rebuilder(self._recording.agent, prompt, self._sessions, self._native)
-        if before is not None and prompt.same(before[0]):
+        if before is not None and (prompt.system, prompt.tools) == (before[0].system, before[0].tools):
             made.follow(before[1])
         self._prompted = (prompt, made)
         return made
@@ -292,11 +254,8 @@ class _Parts:
     def _base(self, first: Turn, *, driven: bool) -> tuple[Message, ...]:
         if driven and first.number == 1:
             return tuple(step.message for step in first.before if isinstance(step, Inherited))
-        if not driven:
-            return history(self._entries[: first.place], self._fetch)
-        came = len(first.came)
         whole = history(self._entries[: first.place], self._fetch)
-        return whole[: len(whole) - came]
+        return whole[: len(whole) - len(first.came)] if driven else whole
 
     def _count_steps(self, turn: Turn) -> None:
         for step in turn.before:
@@ -310,22 +269,6 @@ class _Parts:
                 case _:
                     pass
 
-    def _note_steps(self, turn: Turn) -> None:
-        self._count_steps(turn)
-        if turn.failed is not None:
-            self._score.taken["calls that failed before anything was sent"] += 1
-
-    def _name_of(self, turn: Turn) -> str:
-        """The model that answers at a turn, as "provider/id"."""
-        if turn.reply is not None and turn.reply.model:
-            self._name = turn.reply.model
-        return self._name
-
-    def _model(self, name: str) -> Preparing | str:
-        if name not in self._models:
-            self._models[name] = self._find(name)
-        return self._models[name]
-
 
 def _native(recording: Recording) -> Iterator[JsonObject]:
     """What a provider's own advisor may have added to requests: no entry names it before it has been asked."""
@@ -333,7 +276,7 @@ def _native(recording: Recording) -> Iterator[JsonObject]:
     from sagent.advisor.native import Native
     from sagent.advisor.rules import Rules
 
-    if not any(turn.prompt is not None and turn.prompt.has("advisor") for turn in recording.turns):
+    if not any(tool.name == "advisor" for turn in recording.turns if turn.prompt for tool in turn.prompt.tools):
         return
     billed = (bill.model for bill in recording.bills if bill.role.startswith("advisor"))
     models = dict.fromkeys((*billed, *(info.id for info in known_models("anthropic"))))

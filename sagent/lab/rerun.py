@@ -12,7 +12,7 @@ from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Failure, Result
 from sagent.lab.check import CheckResult, run_check
 from sagent.lab.rebuild import Preparing, Rebuilder, adapters
-from sagent.lab.recording import Inherited, Prompt, Recording, name_of, read_recording
+from sagent.lab.recording import Came, Inherited, Prompt, Recording, name_of, read_recording
 from sagent.lab.workcopy import Scratch, scratch_of
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, canonical_bytes
@@ -99,16 +99,13 @@ async def rerun(
         answers = Answers(asked.prompt, asked.calls)
         result, made, notes = await _ask(asked, settings, scratch, answers, listener, begun)
         outcome = None
-        if given.check:
-            outcome = await _checked(given.check, scratch)
+        if given.check and scratch is None:
+            nowhere = "its tools were answered from the recording: there is no directory to check"
+            outcome = CheckResult(given.check, None, nowhere)
+        elif given.check and scratch is not None:
+            outcome = await run_check(given.check, scratch.directory)
         directory, how = ("", "") if scratch is None else (str(scratch.directory), scratch.how)
         return Rerun(asked.session, made, result, answers.answered, answers.missing, directory, how, outcome, notes)
-
-
-async def _checked(command: str, scratch: Scratch | None) -> CheckResult:
-    if scratch is None:
-        return CheckResult(command, None, "its tools were answered from the recording: there is no directory to check")
-    return await run_check(command, scratch.directory)
 
 
 def read_asked(session: Path, settings: Settings) -> Asked:
@@ -120,7 +117,9 @@ def read_asked(session: Path, settings: Settings) -> Asked:
         entries = tuple(read_log(file))
         recording = read_recording(agent_of(session, file), entries, fetch)
         logs[recording.agent] = recording, next(iter(contents(entries, Environment)), Environment({}))
-        calls += _calls(recording)
+        for turn in recording.turns:
+            known = {result.call_id: result for result in turn.answers}
+            calls += [(call, known[call.id]) for call in (turn.reply.calls if turn.reply else ()) if call.id in known]
     root, git = logs["root"]
     prompt = next((turn.prompt for turn in root.turns if turn.prompt is not None), None)
     if prompt is None or not root.spoken:
@@ -132,24 +131,15 @@ def read_asked(session: Path, settings: Settings) -> Asked:
     return Asked(name, root.head, cwd, commit, prompt, effort, root.spoken, tuple(calls))
 
 
-def _calls(recording: Recording) -> list[tuple[ToolCall, ToolResult]]:
-    found: list[tuple[ToolCall, ToolResult]] = []
-    for turn in recording.turns:
-        known = {answer.result.call_id: answer.result for answer in turn.answers}
-        found += [(call, known[call.id]) for call in (turn.reply.calls if turn.reply else ()) if call.id in known]
-    return found
-
-
 def effort_of(recording: Recording, find: Callable[[str], object]) -> Effort | None:
     """The effort of the first request, which no entry names: the one whose request has the recorded parameters."""
     turn = next((turn for turn in recording.turns if turn.sent is not None and turn.reply is not None), None)
-    if turn is None or turn.prompt is None or turn.sent is None or turn.reply is None:
+    if turn is None or turn.prompt is None or turn.sent is None or turn.reply is None or turn.number != 1:
         return None
     model = find(turn.reply.model)
-    if not isinstance(model, Preparing) or turn.number != 1:
+    if not isinstance(model, Preparing):
         return None
-    said = [step.message for step in turn.before if isinstance(step, Inherited)]
-    said += [came.message for came in turn.came]
+    said = [step.message for step in turn.before if isinstance(step, Inherited | Came)]
     rebuilder = Rebuilder(recording.agent, turn.prompt, (recording.origin.session,))
     return rebuilder.effort_of(model, Request("", said, turn.prompt.system), turn.sent)
 
@@ -167,39 +157,42 @@ async def _ask(
 ) -> tuple[Result, Path | None, tuple[str, ...]]:
     """Prompt by prompt, in a new session: the last result, where that session is, and what is not as it was."""
     names = [tool.name for tool in asked.prompt.tools if tool.name != "advisor"]
-    builtin = tuple(name for name in names if name in BUILTIN)
-    notes = [f"{name} is no tool of sagent's own, and was not offered." for name in names if name not in builtin]
-    system = asked.prompt.system if scratch is None else _moved(asked.prompt.system, asked.cwd, scratch)
+    notes, policy = list[str](), None
     own = replace(
         settings,
         effort=settings.effort if settings.origins.get("effort", "").startswith("--") else asked.effort,
-        cwd=settings.cwd if scratch is None else scratch.directory,
-        add_dirs=() if scratch is not None else settings.add_dirs,
-        tools=builtin if scratch is not None else (),
-        mcp={} if scratch is None else settings.mcp,
         system=None,
         append_system="",
         continue_session=False,
         fork=None,
         ephemeral=False,
-        session=_begin(asked, settings, system, scratch),
+        session=_begin(asked, settings, scratch),
     )
-    more = () if scratch is not None else answers.tools
-    policy = None if scratch is None else _Fenced(own, asked.cwd)
+    if scratch is None:
+        own, more = replace(own, tools=(), mcp={}), answers.tools
+    else:
+        builtin, more = tuple(name for name in names if name in BUILTIN), ()
+        own = replace(own, cwd=scratch.directory, add_dirs=(), tools=builtin)
+        policy = _Fenced(own, asked.cwd)
+        strangers = [name for name in names if name not in builtin and not settings.mcp]
+        notes += [f"{name} is no tool of sagent's own, and was not offered." for name in strangers]
     result = Result("", (), "error", Failure("error", "nothing was asked"))
     try:
         async with open_agent(own, listener, None, policy, more) as agent:
             begun(agent)
             for message in asked.spoken:
-                moved = message if scratch is None else _moved_message(message, asked.cwd, scratch)
-                result = await _answer(agent, moved)
+                parts = tuple(
+                    replace(part, text=_moved(part.text, asked, scratch)) if isinstance(part, Text) else part
+                    for part in message.parts
+                )
+                result = await _answer(agent, replace(message, parts=parts))
                 if result.error is not None:
                     break
     except UsageError:  # no such model, no key: nothing was asked
         if own.session is not None:
             delete(own.session)
         raise
-    return result, own.session, tuple(notes) if scratch is not None and not settings.mcp else ()
+    return result, own.session, tuple(notes)
 
 
 async def _answer(agent: Agent, message: Message) -> Result:
@@ -212,7 +205,7 @@ async def _answer(agent: Agent, message: Message) -> Result:
             return Result("", (), "error", Failure(error.kind, str(error)))
 
 
-def _begin(asked: Asked, settings: Settings, system: str, scratch: Scratch | None) -> Path:
+def _begin(asked: Asked, settings: Settings, scratch: Scratch | None) -> Path:
     """A new session that has the recorded prompt, and says of which session it is a replay."""
     import sys
 
@@ -225,21 +218,13 @@ def _begin(asked: Asked, settings: Settings, system: str, scratch: Scratch | Non
     with Session.create(settings.state_dir, settings.cwd) as made:
         log = made.log()
         log.append(Opened(made.id, "root", str(cwd), environment))
-        log.append(PromptEntry(system))
+        log.append(PromptEntry(_moved(asked.prompt.system, asked, scratch)))
     return made.path
 
 
-def _moved(text: str, origin: Path, scratch: Scratch) -> str:
-    """A text in which the person's own directory is the copy."""
-    return text.replace(str(origin), str(scratch.directory))
-
-
-def _moved_message(message: Message, origin: Path, scratch: Scratch) -> Message:
-    parts = tuple(
-        replace(part, text=_moved(part.text, origin, scratch)) if isinstance(part, Text) else part
-        for part in message.parts
-    )
-    return replace(message, parts=parts)
+def _moved(text: str, asked: Asked, scratch: Scratch | None) -> str:
+    """A text in which the person's own directory is the copy, where there is one."""
+    return text if scratch is None else text.replace(str(asked.cwd), str(scratch.directory))
 
 
 class _Fenced(PermissionPolicy):
@@ -252,14 +237,11 @@ class _Fenced(PermissionPolicy):
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         """A denial for what names that directory, else the policy's word."""
-        named = str(self._origin) in effect.command
-        if named or any(self._is_own(path) for path in effect.paths):
+        if str(self._origin) in effect.command or any(
+            path.resolve().is_relative_to(self._origin) for path in effect.paths
+        ):
             return Deny(f"{self._origin} is the person's own directory; work in the copy of it, {workspace.cwd}.")
         return await super().before_tool(call, effect, workspace)
-
-    def _is_own(self, path: Path) -> bool:
-        real = path.resolve()
-        return real == self._origin or self._origin in real.parents
 
 
 # -- answers from a recording ------------------------------------------------------------------------------------------
@@ -274,9 +256,7 @@ class Answers:
         self._left: dict[tuple[str, bytes], list[ToolResult]] = {}
         for call, result in calls:
             spec = self._specs.get(call.name)
-            arguments = (
-                call.arguments if spec is None else coerce(spec.parameters, call.arguments)
-            )  # as a tool is given
+            arguments = coerce(spec.parameters, call.arguments) if spec else call.arguments  # as a tool is given
             self._left.setdefault((call.name, canonical_bytes(arguments)), []).append(result)
 
     @property

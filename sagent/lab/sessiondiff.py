@@ -2,10 +2,11 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from itertools import groupby, zip_longest
 from pathlib import Path
+from typing import TypeAlias
 
 from sagent.lab.check import CheckResult
 from sagent.lab.recording import Recording, Turn, models_of, name_of, read_recording
@@ -23,24 +24,25 @@ from sagent.usage import Sum, Totals
 BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """One of the two. `seconds` are those in turns of the root agent; times between prompts do not count."""
 
     session: str
     path: str
+    head: str
     cwd: str
     commit: str
     dirty: bool
     recorded_by: str
-    head: str
     models: tuple[str, ...]
-    spent: Totals
     turns: int
-    calls: int
+    tool_calls: int
     errors: int
     denials: int
     seconds: float
+    cost: Sum
+    cost_by_role: Mapping[str, Sum]
     final: str
     outcome: CheckResult | None = None
 
@@ -92,27 +94,21 @@ class SessionDiff:
 
 def diff_sessions(left: Path, right: Path) -> SessionDiff:
     """Two sessions, by their directories. Raises SessionCorrupt and OSError."""
-    one, other = _read(left), _read(right)
-    rows = [
-        row
-        for agent in dict.fromkeys((*one.logs, *other.logs))
-        for row in _rows(agent, one.logs.get(agent), other.logs.get(agent))
+    (one, mine), (other, theirs) = _read(left), _read(right)
+    agents = dict.fromkeys((*mine, *theirs))
+    rows = [row for agent in agents for row in _rows(agent, mine.get(agent), theirs.get(agent))]
+    notes = [
+        f"{side.session}: a price is unknown, so that its cost is at least what is shown."
+        for side in (one, other)
+        if side.cost.unpriced
     ]
-    notes = [f"{each.session}: a price is unknown, so that its cost is at least what is shown."
-             for each in (one.side, other.side) if each.spent.whole.unpriced]  # fmt: skip
-    strangers = [agent for agent in (*one.logs, *other.logs) if (agent in one.logs) != (agent in other.logs)]
-    if strangers:
-        notes.append(f"Only one of them has {', '.join(dict.fromkeys(strangers))}.")
-    return SessionDiff(one.side, other.side, tuple(rows), tuple(notes))
+    if strangers := [agent for agent in agents if (agent in mine) != (agent in theirs)]:
+        notes.append(f"Only one of them has {', '.join(strangers)}.")
+    return SessionDiff(one, other, tuple(rows), tuple(notes))
 
 
-@dataclass(frozen=True, slots=True)
-class _Session:
-    side: Side
-    logs: Mapping[str, Recording]
-
-
-def _read(session: Path) -> _Session:
+def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
+    """A session, and the logs of its agents."""
     logs: dict[str, Recording] = {}
     git = list[Environment]()
     spent = Totals()
@@ -124,28 +120,29 @@ def _read(session: Path) -> _Session:
         for charge in charges(entries):
             spent.add(charge)
     root = logs["root"]
-    answers = [answer.result for each in logs.values() for turn in each.turns for answer in turn.answers]
-    failed = [result for result in answers if result.is_error]
+    turns = [turn for each in logs.values() for turn in each.turns]
+    replies = [turn.reply for turn in turns if turn.reply is not None]
+    failed = [result for turn in turns for result in turn.answers if result.is_error]
     denied = sum(result.denied for result in failed)
-    models = dict.fromkeys(model for each in logs.values() for model in models_of(each))
     side = Side(
         session=name_of(session, root.origin),
         path=str(session),
+        head=root.head,
         cwd=root.origin.cwd,
         commit=git[0].commit if git else "",
         dirty=bool(git and git[0].dirty),
         recorded_by=root.origin.recorded_by,
-        head=root.head,
-        models=tuple(models),
-        spent=spent,
-        turns=sum(turn.reply is not None for each in logs.values() for turn in each.turns),
-        calls=sum(len(turn.reply.calls) for each in logs.values() for turn in each.turns if turn.reply),
+        models=tuple(dict.fromkeys(model for each in logs.values() for model in models_of(each))),
+        turns=len(replies),
+        tool_calls=sum(len(reply.calls) for reply in replies),
         errors=len(failed) - denied,
         denials=denied,
         seconds=round(sum(map(_seconds, root.turns)), 3),
+        cost=spent.whole,
+        cost_by_role=dict(sorted(spent.by_role.items())),
         final=next((turn.reply.content for turn in reversed(root.turns) if turn.reply and turn.reply.content), ""),
     )
-    return _Session(side, logs)
+    return side, logs
 
 
 def _seconds(turn: Turn) -> float:
@@ -199,15 +196,9 @@ def _paired(agent: str, prompt: str, left: Sequence[Turn], right: Sequence[Turn]
 def _move(turn: Turn | None) -> Move | None:
     if turn is None:
         return None
-    reply = turn.reply
-    return Move(
-        turn.number,
-        turn.sent.sha256 if turn.sent else "",
-        reply.model if reply else "",
-        tuple(call.name for call in reply.calls) if reply else (),
-        (reply.stop or "") if reply else "",
-        turn.failed.kind if turn.failed else "",
-    )
+    sha256, failed = turn.sent.sha256 if turn.sent else "", turn.failed.kind if turn.failed else ""
+    reply = turn.reply or Message("assistant", ())
+    return Move(turn.number, sha256, reply.model, tuple(call.name for call in reply.calls), reply.stop or "", failed)
 
 
 def _calls(reply: Message | None) -> list[tuple[str, bytes]]:
@@ -225,102 +216,63 @@ def as_json(diff: SessionDiff) -> dict[str, Thawed]:
     """Plain keys that stay. USD are strings of decimals; a cost with `unpriced` above 0 is a minimum."""
     return {
         "same": diff.is_same,
-        "a": _side_json(diff.left),
-        "b": _side_json(diff.right),
-        "turns": [_row_json(row) for row in diff.rows],
+        "a": _plain(diff.left),
+        "b": _plain(diff.right),
+        "turns": _plain(diff.rows),
         "notes": list(diff.notes),
     }
 
 
-def _side_json(side: Side) -> dict[str, Thawed]:
-    outcome = side.outcome
-    shown: dict[str, Thawed] = {
-        "session": side.session,
-        "path": side.path,
-        "head": side.head,
-        "cwd": side.cwd,
-        "git_commit": side.commit,
-        "git_dirty": side.dirty,
-        "recorded_by": side.recorded_by,
-        "models": list(side.models),
-        "turns": side.turns,
-        "tool_calls": side.calls,
-        "errors": side.errors,
-        "denials": side.denials,
-        "seconds": side.seconds,
-        "cost": _sum_json(side.spent.whole),
-        "cost_by_role": {role: _sum_json(each) for role, each in sorted(side.spent.by_role.items())},
-        "result": side.final,
-        "outcome": None,
-    }
-    if outcome is not None:
-        check: dict[str, Thawed] = {"command": outcome.command, "exit_code": outcome.code, "said": outcome.said}
-        shown["outcome"] = {**check, "directory": outcome.directory}
-    return shown
+_KEYS = {"commit": "git_commit", "dirty": "git_dirty", "final": "result", "code": "exit_code", "left": "a",
+         "right": "b", "sha256": "request"}  # fmt: skip
 
 
-def _sum_json(spent: Sum) -> dict[str, Thawed]:
-    tokens: dict[str, Thawed] = {bucket: getattr(spent.usage, bucket) for bucket in BUCKETS}
-    fees: dict[str, Thawed] = dict(spent.usage.fees)
-    return {"usd": f"{spent.usd:f}", "unpriced": spent.unpriced, "calls": spent.charges, "tokens": tokens, "fees": fees}
+_Part: TypeAlias = "str | float | tuple[_Part, ...] | Mapping[str, Sum] | Sum | Side | Row | Move | CheckResult | None"
 
 
-def _row_json(row: Row) -> dict[str, Thawed]:
-    return {
-        "agent": row.agent,
-        "prompt": row.prompt,
-        "a": _move_json(row.left),
-        "b": _move_json(row.right),
-        "same_request": row.same_request,
-        "same_calls": row.same_calls,
-        "same_reply": row.same_reply,
-    }
-
-
-def _move_json(move: Move | None) -> Thawed:
-    if move is None:
-        return None
-    return {
-        "turn": move.turn,
-        "request": move.sha256,
-        "model": move.model,
-        "calls": list(move.calls),
-        "stop": move.stop,
-        "failed": move.failed,
-    }
+def _plain(value: _Part) -> Thawed:
+    match value:
+        case Sum(charges, usage, usd, unpriced):
+            tokens: dict[str, Thawed] = {bucket: getattr(usage, bucket) for bucket in BUCKETS}
+            fees: dict[str, Thawed] = dict(usage.fees)
+            return {"usd": f"{usd:f}", "unpriced": unpriced, "calls": charges, "tokens": tokens, "fees": fees}
+        case Side() | Row() | Move() | CheckResult():
+            return {_KEYS.get(each.name, each.name): _plain(getattr(value, each.name)) for each in fields(value)}
+        case tuple():
+            return [_plain(each) for each in value]
+        case None | str() | int() | float():
+            return value
+        case _:
+            return {role: _plain(each) for role, each in value.items()}
 
 
 def figures(diff: SessionDiff) -> Iterator[tuple[str, str, str]]:
     """What both came to: a name, and a text for each."""
-    one, other = diff.left, diff.right
-    yield "session", one.session, other.session
-    yield "models", ", ".join(one.models), ", ".join(other.models)
-    yield "commit", _commit(one), _commit(other)
-    yield "turns", str(one.turns), str(other.turns)
-    yield "tool calls", str(one.calls), str(other.calls)
-    yield "errors", str(one.errors), str(other.errors)
-    yield "denials", str(one.denials), str(other.denials)
-    yield "seconds", f"{one.seconds:.1f}", f"{other.seconds:.1f}"
-    for bucket in BUCKETS:
-        mine, theirs = getattr(one.spent.whole.usage, bucket), getattr(other.spent.whole.usage, bucket)
-        if mine or theirs:
-            yield f"tokens: {bucket.replace('_', ' ')}", str(mine), str(theirs)
-    mine, theirs = one.spent.by_role, other.spent.by_role
-    for role in sorted({*mine, *theirs}):
-        yield f"cost: {role}", _usd(mine.get(role, Sum())), _usd(theirs.get(role, Sum()))
-    yield "cost", _usd(one.spent.whole), _usd(other.spent.whole)
-    if one.outcome is not None and other.outcome is not None:
-        yield "outcome", outcome_text(one.outcome), outcome_text(other.outcome)
+    sides = diff.left, diff.right
+    buckets = [bucket for bucket in BUCKETS if any(getattr(side.cost.usage, bucket) for side in sides)]
+    roles = sorted({role for side in sides for role in side.cost_by_role})
+    names = ("session", "models", "commit", "turns", "tool calls", "errors", "denials", "seconds")
+    names += (*(f"tokens: {bucket.replace('_', ' ')}" for bucket in buckets), *(f"cost: {role}" for role in roles))
+    yield from zip((*names, "cost"), *(_figures(side, buckets, roles) for side in sides), strict=True)
+    if diff.left.outcome is not None and diff.right.outcome is not None:
+        yield "outcome", outcome_text(diff.left.outcome), outcome_text(diff.right.outcome)
+
+
+def _figures(side: Side, buckets: Sequence[str], roles: Sequence[str]) -> Iterator[str]:
+    yield side.session
+    yield ", ".join(side.models)
+    yield f"{side.commit[:12]}{' and changes' if side.dirty else ''}" if side.commit else "unknown"
+    yield from map(str, (side.turns, side.tool_calls, side.errors, side.denials))
+    yield f"{side.seconds:.1f}"
+    yield from (str(getattr(side.cost.usage, bucket)) for bucket in buckets)
+    yield from (_usd(side.cost_by_role.get(role, Sum())) for role in roles)
+    yield _usd(side.cost)
 
 
 def _usd(spent: Sum) -> str:
     if spent.unpriced and not spent.usd:
         return "price unknown"
     return f"{'≥ ' if spent.unpriced else ''}{spent.usd:f} USD"
-
-
-def _commit(side: Side) -> str:
-    return f"{side.commit[:12]}{' and changes' if side.dirty else ''}" if side.commit else "unknown"
 
 
 def outcome_text(outcome: CheckResult) -> str:

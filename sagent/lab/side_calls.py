@@ -7,7 +7,7 @@ from sagent.codec import Fetch
 from sagent.context.compaction import instruction
 from sagent.errors import SagentError
 from sagent.lab.rebuild import Find, Rebuilder
-from sagent.lab.recording import Prompt, Sent, read_prompt, read_sent
+from sagent.lab.recording import Prompt, read_prompt
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, assistant, user
 from sagent.model import Request
@@ -34,7 +34,7 @@ class _SideCall:
 
     place: int
     role: str
-    sent: Sent
+    sent: contents.RequestSent
     provider: str = ""
 
 
@@ -69,12 +69,12 @@ class _Reader:
             return
         match entry.content:
             case contents.PromptEntry() as prompt:
-                self._prompt = read_prompt(entry, prompt)
+                self._prompt = read_prompt(prompt)
             case contents.Forked():
                 self._talks.clear()
             case contents.RequestSent(role=role) as request if role:
                 self.recorded += 1
-                self._open.append(_SideCall(place, role, read_sent(entry, request)))
+                self._open.append(_SideCall(place, role, request))
             case contents.ChargeEntry(bill) if self._open and bill.role == self._open[-1].role:
                 self._open[-1].provider = bill.provider
             case contents.ConsultationEntry() as consultation if self._open:
@@ -99,7 +99,7 @@ class _Reader:
             return
         messages = (*talk.messages, user(said))
         for call in calls:
-            self.same += self._is_same(call, Prompt("", role, ()), [messages])
+            self.same += self._is_same(call, Prompt(role, ()), [messages])
         if entry.advice.status in _ANSWERS:
             talk.messages = [*messages, assistant(entry.advice.text)]
 

@@ -72,7 +72,7 @@ def test_a_turn_has_what_came_before_it_and_what_came_of_it() -> None:
     assert first.prompted
     assert not second.prompted
     assert first.sent is not None and first.sent.parameters == {"top": 1}
-    assert [answer.result.call_id for answer in first.answers] == ["b", "a"]
+    assert [answer.call_id for answer in first.answers] == ["b", "a"]
     assert first.results is not None and [part.call_id for part in first.results.results] == ["a", "b"]
     assert (len(first.bills), len(second.bills)) == (1, 1)
     assert first.open_calls == ()

@@ -565,7 +565,7 @@ async def test_a_result_that_would_be_cut_twice_is_taken_as_it_is() -> None:
 
 def test_an_answer_is_given_to_the_same_call_and_only_once() -> None:
     schema = JsonObject({"type": "object", "properties": JsonObject({"n": JsonObject({"type": "integer"})})})
-    prompt = Prompt("e", "be", (ToolSpec("count", "", schema), ToolSpec("advisor", "", JsonObject())))
+    prompt = Prompt("be", (ToolSpec("count", "", schema), ToolSpec("advisor", "", JsonObject())))
     made = [
         (call("1", "count", n="5"), result("1", "first")),
         (call("2", "count", n=5), result("2", "second", failed=True)),

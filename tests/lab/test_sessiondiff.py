@@ -97,9 +97,9 @@ def test_figures_are_those_of_the_bills_to_the_last_digit(tmp_path: Path) -> Non
     diff = diff_sessions(one, other)
     for side, path in ((diff.left, one), (diff.right, other)):
         told = spend(entry for file in log_files(path) for entry in read_log(file))
-        assert side.spent.whole.usd == told.cost().total
-        assert side.spent == told
-        assert {role: each.usd for role, each in side.spent.by_role.items()} == told.cost().by_role
+        assert side.cost.usd == told.cost().total
+        assert (side.cost, side.cost_by_role) == (told.whole, told.by_role)
+        assert {role: each.usd for role, each in side.cost_by_role.items()} == told.cost().by_role
     shown = as_json(diff)
     assert shown["a"]["cost"]["usd"] == "0.00370370367"  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
     assert shown["b"]["cost"]["usd"] == "0.0000000000000000000000000002"  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
@@ -124,7 +124,7 @@ def test_a_price_that_is_not_known_makes_the_cost_a_minimum(tmp_path: Path) -> N
 def test_errors_and_denials_are_told_apart(tmp_path: Path) -> None:
     one = session(tmp_path / "a", ("Fix it.", [("I look.", "ls", "rm"), ("Done.",)]))
     side = diff_sessions(one, one).left
-    assert (side.calls, side.errors, side.denials, side.turns) == (2, 0, 1, 2)
+    assert (side.tool_calls, side.errors, side.denials, side.turns) == (2, 0, 1, 2)
 
 
 def test_what_the_check_said_is_shown_with_where_it_ran(tmp_path: Path) -> None:
