@@ -1,13 +1,33 @@
-"""Tables for people, drawn by rich: fitted to a terminal; elsewhere one row a line, whole and without colour."""
+"""What a command writes: JSON, lines, and tables, drawn by rich: fitted to a terminal; elsewhere one row a line."""
 
 import os
+import sys
 from collections.abc import Iterable
+from decimal import Decimal
 from io import StringIO
 from typing import TextIO
 
+from sagent.lib.json import json_dump
 from sagent.lib.text import Table, printable
 
 ENDLESS = 1 << 20  # columns of what is not a terminal: nothing is cut or wrapped
+
+
+def show(value: object, blocks: Iterable[str | Table], *, as_json: bool) -> None:
+    """Write a result on standard output: as one JSON object, or as lines and tables."""
+    from sagent.cli.render import binary_safe
+
+    out = binary_safe(sys.stdout)
+    if as_json:
+        out.write(json_dump(value) + "\n")
+    else:
+        write(out, blocks)
+    out.flush()
+
+
+def number(usd: Decimal | None) -> float | None:
+    """USD as JSON has them; null where they are not known."""
+    return None if usd is None else float(usd)
 
 
 def write(out: TextIO, blocks: Iterable[str | Table]) -> None:

@@ -1,7 +1,7 @@
 """What trials with an advisor came to against those without: figures, differences, and how sure they are."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from statistics import fmean
 
@@ -79,52 +79,46 @@ def compare(trials: Sequence[Trial]) -> Comparison:
         differences[name] = paired_mean(
             [after - before for before, after in both if before is not None and after is not None]
         )
-    return Comparison(
-        {arm: _side(trial for trial in last.values() if trial.arm == arm) for arm in ARMS},
-        {
-            name: {
-                arm: _side(trial for trial in last.values() if (trial.task, trial.arm) == (name, arm)) for arm in ARMS
-            }
-            for name in names
-        },
-        differences,
-    )
+    every = list(last.values())
+    tasks = {name: _sides([trial for trial in every if trial.task == name]) for name in names}
+    return Comparison(_sides(every), tasks, differences)
 
 
-def _side(found: Iterable[Trial]) -> Side:
-    trials = list(found)
+def _sides(trials: Sequence[Trial]) -> Mapping[Arm, Side]:
+    return {arm: _side([trial for trial in trials if trial.arm == arm]) for arm in ARMS}
+
+
+def _side(trials: Sequence[Trial]) -> Side:
     judged = [trial for trial in trials if trial.is_judged]
+    apart = [trial for trial in trials if not trial.is_judged]
     solved = sum(trial.outcome == "solved" for trial in judged)
     means: dict[str, float | None] = {}
     for name, measure in MEASURES.items():
-        values = [measure(trial) for trial in judged]
-        known = [value for value in values if value is not None]
-        means[name] = fmean(known) if known and len(known) == len(values) else None
-    apart = [trial for trial in trials if not trial.is_judged]
+        known = [value for trial in judged if (value := measure(trial)) is not None]
+        means[name] = fmean(known) if known and len(known) == len(judged) else None
     return Side(
-        len(trials),
-        len(judged),
-        solved,
-        wilson(solved, len(judged)),
-        means,
-        dict(Counter(trial.outcome for trial in apart).most_common()),
-        dict(Counter(trial.reason or trial.stop for trial in apart if trial.outcome == "failed").most_common()),
-        _sum(trial.usd for trial in judged),
-        _sum(trial.advisor_usd for trial in judged),
-        sum(trial.turns for trial in judged),
-        sum(trial.consultations for trial in judged),
-        sum(trial.consultations > 0 for trial in judged),
-        sum(trial.answered for trial in judged),
-        sum(trial.declined for trial in judged),
-        sum(trial.undone for trial in judged),
-        sum(trial.withheld for trial in judged),
+        trials=len(trials),
+        judged=len(judged),
+        solved=solved,
+        rate=wilson(solved, len(judged)),
+        means=means,
+        apart=dict(Counter(trial.outcome for trial in apart).most_common()),
+        reasons=dict(Counter(trial.reason or trial.stop for trial in apart if trial.outcome == "failed").most_common()),
+        usd=_sum([trial.usd for trial in judged]),
+        advisor_usd=_sum([trial.advisor_usd for trial in judged]),
+        turns=sum(trial.turns for trial in judged),
+        consultations=sum(trial.consultations for trial in judged),
+        consulted=sum(trial.consultations > 0 for trial in judged),
+        answered=sum(trial.answered for trial in judged),
+        declined=sum(trial.declined for trial in judged),
+        failed=sum(trial.undone for trial in judged),
+        withheld=sum(trial.withheld for trial in judged),
     )
 
 
-def _sum(usd: Iterable[Decimal | None]) -> Decimal | None:
-    found = list(usd)
-    known = [each for each in found if each is not None]
-    return sum(known, Decimal(0)) if len(known) == len(found) else None
+def _sum(usd: Sequence[Decimal | None]) -> Decimal | None:
+    known = [each for each in usd if each is not None]
+    return sum(known, Decimal(0)) if len(known) == len(usd) else None
 
 
 # -- as lines ----------------------------------------------------------------------------------------------------------
@@ -134,7 +128,15 @@ def show(found: Comparison) -> Iterator[str | Table]:
     """The tables. They hold names and reasons from outside: make them safe to print."""
     yield _by_task(found)
     yield ""
-    yield _arms(found)
+    shares = found.differences["solved"]
+    points = shares._replace(mean=100 * shares.mean, interval=shares.interval and shares.interval.times(100))
+    rows = [("solved", *(_rate(found.sides[arm]) for arm in ARMS), _difference(points, 0, " points", "no pairs"))]
+    columns = [_means(found.sides[arm]) for arm in ARMS]
+    for place, (name, digits) in enumerate((("usd", 6), ("turns", 1), ("seconds", 1))):
+        unknown = name == "usd" and any(side.usd is None for side in found.sides.values())
+        shown = "unknown" if unknown else _difference(found.differences[name], digits)
+        rows.append(("cost, USD" if name == "usd" else name, *(means[place] for means in columns), shown))
+    yield Table(tuple(rows), ("", *ARMS, "difference"))
     yield ""
     advised = found.sides["with"]
     rate = "" if advised.consult_rate is None else f", {advised.consult_rate:.2f} per turn"
@@ -158,27 +160,13 @@ def _by_task(found: Comparison) -> Table:
     return Table(tuple(rows), titles, right=(3, 4, 5, 6))
 
 
-def _arms(found: Comparison) -> Table:
-    shares = found.differences["solved"]
-    rows = [("solved", _rate(found.sides["without"]), _rate(found.sides["with"]), _points(shares))]
-    columns = [_means(found.sides[arm]) for arm in ARMS]
-    for place, (name, digits) in enumerate((("usd", 6), ("turns", 1), ("seconds", 1))):
-        title = "cost, USD" if name == "usd" else name
-        difference = found.differences[name]
-        unknown = name == "usd" and any(side.usd is None for side in found.sides.values())
-        shown = "unknown" if unknown else _difference(difference, digits)
-        rows.append((title, columns[0][place], columns[1][place], shown))
-    return Table(tuple(rows), ("", "without", "with", "difference"))
-
-
 def _means(side: Side) -> tuple[str, str, str]:
-    usd, turns, seconds = (side.means[name] for name in ("usd", "turns", "seconds"))
-    lacking = "unknown" if side.judged else "-"
-    return (
-        lacking if usd is None else f"{usd:.6f}",
-        "-" if turns is None else f"{turns:.1f}",
-        "-" if seconds is None else f"{seconds:.1f}",
-    )
+    usd, turns, seconds = (side.means[name] for name in MEASURES)
+    return _figure(usd, 6, "unknown" if side.judged else "-"), _figure(turns, 1), _figure(seconds, 1)
+
+
+def _figure(value: float | None, digits: int, none: str = "-") -> str:
+    return none if value is None else f"{value:.{digits}f}"
 
 
 def _rate(side: Side) -> str:
@@ -188,25 +176,15 @@ def _rate(side: Side) -> str:
     return f"{side.solved}/{side.judged}, {side.solved / side.judged:.0%} ({low:.0%} to {high:.0%})"
 
 
-def _points(shares: Difference) -> str:
-    if shares.interval is None or shares.p is None:
-        return f"{UNCLEAR}: no pairs"
-    low, high = (100 * bound for bound in shares.interval)
-    unclear = "" if shares.is_clear else f": {UNCLEAR}"
-    return (
-        f"{100 * shares.mean:+.0f} points ({low:+.0f} to {high:+.0f}), {count(shares.pairs, 'pair')}, "
-        f"p = {shares.p:.2g}{unclear}"
-    )
-
-
-def _difference(difference: Difference, digits: int) -> str:
-    pairs = count(difference.pairs, "pair")
-    if difference.interval is None:
-        return f"{UNCLEAR}: {pairs}"
-    low, high = difference.interval
-    unclear = "" if difference.is_clear else f": {UNCLEAR}"
-    p = "" if difference.p is None else f", p = {difference.p:.2g}"
-    return f"{difference.mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f}), {pairs}{p}{unclear}"
+def _difference(found: Difference, digits: int, unit: str = "", none: str = "") -> str:
+    """A difference with its interval; where there is none, `none` says why, or how many pairs there are."""
+    pairs = count(found.pairs, "pair")
+    if found.interval is None:
+        return f"{UNCLEAR}: {none or pairs}"
+    low, high = found.interval
+    unclear = "" if found.is_clear else f": {UNCLEAR}"
+    p = "" if found.p is None else f", p = {found.p:.2g}"
+    return f"{found.mean:+.{digits}f}{unit} ({low:+.{digits}f} to {high:+.{digits}f}), {pairs}{p}{unclear}"
 
 
 def _apart(found: Comparison) -> Iterator[str]:
@@ -218,11 +196,8 @@ def _apart(found: Comparison) -> Iterator[str]:
             yield f"               {times} × {one_line(reason, 160)}"
     ended = {arm: side.apart.get("budget", 0) for arm, side in found.sides.items()}
     if any(ended.values()):
-        counts = (
-            f"{arm} {side.solved}/{side.judged + ended[arm]}"
-            for arm, side in found.sides.items()
-        )  # fmt: skip
-        yield f"               With those that the budget ended as unsolved: {', '.join(counts)} solved."
+        counts = ", ".join(f"{arm} {side.solved}/{side.judged + ended[arm]}" for arm, side in found.sides.items())
+        yield f"               With those that the budget ended as unsolved: {counts} solved."
 
 
 _WORDS = {"failed": "failed (not the task's doing)", "budget": "ended by the budget"}

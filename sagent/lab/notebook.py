@@ -3,10 +3,9 @@
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Protocol
 
 from sagent.errors import SessionBusy, UsageError
 from sagent.lab.trials import ARMS, Arm, Task, Trial, decode_trial, encode_trial
@@ -18,35 +17,9 @@ from sagent.session.log import make_directory
 PREFIX = "sagent-bench-"
 
 
-class Notes(Protocol):
-    """Where trials are kept, or nowhere."""
-
-    @property
-    def trials(self) -> Sequence[Trial]: ...
-
-    @property
-    def lost(self) -> int:
-        """Runner that were begun and of which nothing is known, as when their process was killed."""
-        ...
-
-    def session(self, task: str, arm: str, number: int) -> Path | None:
-        """Where the session of a new run is to be; None where none is kept."""
-        ...
-
-    def keep(self, trial: Trial) -> None:
-        """Add a trial. Raises OSError."""
-        ...
-
-    @property
-    def workplace(self) -> Path:
-        """A directory for the runs to work in, for this user alone."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Memory:
-    """Notes that end with the process."""
+class Notes:
+    """Trials that end with the process. `lost` are runs that were begun and of which nothing is known, as when their
+    process was killed."""
 
     def __init__(self) -> None:
         self.trials: list[Trial] = []
@@ -55,22 +28,26 @@ class Memory:
 
     @property
     def workplace(self) -> Path:
+        """A directory for the runs to work in, for this user alone."""
         return Path(self._place.name)
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
+        """Where the session of a new run is to be; None where none is kept."""
         del task, arm, number
         return None
 
     def keep(self, trial: Trial) -> None:
-        """Keep it until the end."""
+        """Add a trial. Raises OSError."""
         self.trials.append(trial)
 
     def close(self) -> None:
+        """Remove the workplace."""
         self._place.cleanup()
 
 
-class Notebook:
-    """Notes in a directory: `setup.json`, `runs.jsonl`, the runs' sessions. One process at a time has it.
+class Notebook(Notes):
+    """Notes in a directory: `setup.json`, `runs.jsonl`, the runs' sessions. One process at a time has it. Its workplace
+    is elsewhere: a project above this directory would have its say in the runs.
 
     A last line that a killed process left without its end is cut off. `flag` is what named the directory. Raises
     UsageError for a directory of something else, of another setup, or in use; and OSError.
@@ -88,7 +65,9 @@ class Notebook:
         self._directory, self._flag = directory.absolute(), flag
         self._file, self._setup = self._directory / "runs.jsonl", self._directory / "setup.json"
         self._left = self._directory / "workplace"
-        if self._directory.exists() and not self._setup.exists() and any(self._strangers()):
+        # a process that was killed before there was a setup has left these two
+        strangers = (path for path in self._directory.glob("*") if path.name not in ("lock", "setup.partial"))
+        if not self._setup.exists() and any(strangers):
             raise UsageError(f"{flag} {directory}: it holds something else: name a new directory.")
         make_directory(self._directory)
         try:
@@ -103,7 +82,7 @@ class Notebook:
             self._lock.close()
             raise
         self._place = self._make_workplace()
-        self._begun = {path.name for path in self._sessions()}
+        self._begun = {path.name for path in (self._directory / "sessions").glob("*") if path.is_dir()}
         self.lost = len(self._begun - {Path(trial.session).name for trial in self.trials})
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
@@ -128,17 +107,12 @@ class Notebook:
         except OSError:
             os.ftruncate(self._fd, size)
             raise
-        self.trials.append(trial)
-
-    @property
-    def workplace(self) -> Path:
-        """Where temporary files go, and not in this directory: a project above it would have its say in the runs."""
-        return Path(self._place.name)
+        super().keep(trial)
 
     def close(self) -> None:
         """Close the file, remove the workplace and free the directory."""
         os.close(self._fd)
-        self._place.cleanup()
+        super().close()
         self._left.unlink(missing_ok=True)
         self._lock.close()
 
@@ -152,14 +126,6 @@ class Notebook:
         place = TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
         self._left.write_text(place.name, "utf-8")
         return place
-
-    def _strangers(self) -> Iterator[Path]:
-        """What is not of the moment before there is a setup, in which another process was killed."""
-        return (path for path in self._directory.iterdir() if path.name not in ("lock", "setup.partial"))
-
-    def _sessions(self) -> Sequence[Path]:
-        home = self._directory / "sessions"
-        return [path for path in home.iterdir() if path.is_dir()] if home.is_dir() else []
 
     def _check(self, setup: Mapping[str, object]) -> None:
         given = as_object(json_load(json_dump(setup)))

@@ -22,19 +22,8 @@ from sagent.session.store import is_session
 
 Point: TypeAlias = Mapping[str, object]
 """A value for some keys of the grid, as the file has them."""
-KEYS = (
-    "tasks",
-    "task",
-    "sessions",
-    "session_check",
-    "grid",
-    "exclude",
-    "include",
-    "repeats",
-    "jobs",
-    "max_total_usd",
-    "max_budget_usd",
-)
+KEYS = ("tasks", "task", "sessions", "session_check", "grid", "exclude", "include", "repeats", "jobs",
+        "max_total_usd", "max_budget_usd")  # fmt: skip
 MOST = 10_000  # cells; more is a slip
 SHORT = 60  # characters of a value that is part of a cell's name
 NO_TEAM = "none"
@@ -137,7 +126,7 @@ class _Reader:
             source = self._place.path(name)
             return read_tasks(source), source.parent
         rows = [
-            (self._file.where("task", str(number)) + f": task {number + 1}", _without_decimals(row))
+            (f"{self._file.where('task', str(number))}: task {number + 1}", row)
             for number, row in enumerate(self._rows("task"))
         ]
         if not rows and "sessions" not in data:
@@ -196,7 +185,7 @@ class _Reader:
             if not values:
                 raise self._wrong(keys, f"{key} has no values: give at least one, or leave it out")
             for number, each in enumerate(values):
-                self._check((*keys, str(number)) if isinstance(value, list) else keys, key, each)
+                self._read((*keys, str(number)) if isinstance(value, list) else keys, self._fields[key].read, each, key)
                 if _text(each) in map(_text, values[:number]):
                     raise self._wrong(keys, f"{key} names {_text(each)!r} twice")
             axes[key] = values
@@ -234,15 +223,13 @@ class _Reader:
         for keys, key, value in self._settings(at, table):
             if key not in axes:
                 raise self._unknown(keys, tuple(axes), "axis of [grid]", key)
-            among: list[object] = [value]
-            if isinstance(value, list) and value not in axes[key]:
-                among = cast("list[object]", value)
-            for each in among:
+            several = isinstance(value, list) and value not in axes[key]
+            found[key] = cast("list[object]", value) if several else [value]
+            for each in found[key]:
                 if each not in axes[key]:
                     known = [_text(value) for value in axes[key]]
                     hint = nearest(_text(each), known) or f"; its values are {', '.join(known)}."
                     raise self._wrong(keys, f"{key} has no value {_text(each)!r} in [grid]{hint}")
-            found[key] = among
         return found
 
     def _included(
@@ -255,7 +242,7 @@ class _Reader:
             raise self._wrong((*at, "name"), "a cell's name is a text of at most 100 characters, all of them printable")
         own: dict[str, object] = {}
         for keys, key, value in self._settings(at, table):
-            self._check(keys, key, value)
+            self._read(keys, self._fields[key].read, value, key)
             own[key] = value
         named = {self._fields[key].name for key in own}
         fixed = {
@@ -271,9 +258,6 @@ class _Reader:
         team = _read_team(point.get(_TEAM, NO_TEAM), self._place)
         handing = team is not None and team.mode == "sequential"
         return {key: value for key, value in point.items() if key != _HANDOFFS or handing}
-
-    def _check(self, keys: tuple[str, ...], key: str, value: object) -> None:
-        self._read(keys, self._fields[key].read, value, key)
 
     def _cell(self, name: str, point: Point) -> Cell:
         given: dict[str, object] = {}
@@ -370,10 +354,3 @@ def _text(value: object) -> str:
 def _quoted(value: object) -> str:
     shown = _text(value) if isinstance(value, bool | int | Decimal) else repr(value)
     return shown if len(shown) <= 80 else f"{shown[:79]}…"
-
-
-def _without_decimals(row: object) -> object:
-    if not isinstance(row, Mapping):
-        return row
-    table = cast("Mapping[str, object]", row)
-    return {key: float(value) if isinstance(value, Decimal) else value for key, value in table.items()}

@@ -34,15 +34,7 @@ from sagent.usage import Charge
 
 PATIENCE = 3  # runs in a row that fail, after which the rest would too
 OWN_DOING = frozenset(
-    {
-        "max_turns",
-        "max_tool_call_rounds",
-        "max_tokens",
-        "context_overflow",
-        "refusal",
-        "content_filter",
-        "advisor_stop",
-    }
+    {"max_turns", "max_tool_call_rounds", "max_tokens", "context_overflow", "refusal", "content_filter", "advisor_stop"}
 )
 """Errors of a run that are the model's own doing, or a limit's: what it left is checked like any other."""
 ALIKE = (
@@ -100,6 +92,9 @@ async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
         raise UsageError("--max-total-usd can be kept only where no run is without end: give --max-budget-usd too.")
     if total is not None and budget is not None and budget > total:
         raise UsageError(f"One run may cost {budget} USD, all of them {total}: none could begin.")
+    named = way.team.roles if way.team else ()
+    roles = [role.model for role in named if role.model]
+    roles += [parse_advisor(spec).model for role in named for spec in role.advisors]
     choose_tools(settings)
     choice = await choose_model(settings)
     try:
@@ -107,7 +102,7 @@ async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
         executor = f"{choice.model.provider}/{choice.model.id}"
         if budget is not None:
             prices = PriceBook(settings.prices, free=choice.free())
-            for name in (executor, *(advisor.model for advisor in settings.advisors), *_models_of(way.team)):
+            for name in (executor, *(advisor.model for advisor in settings.advisors), *roles):
                 if "/" in name and prices.ceiling(*name.split("/", 1)) is None:
                     raise UsageError(
                         f"{name} has no known price, so that --max-budget-usd cannot be kept: give its price in the "
@@ -119,29 +114,16 @@ async def _look_at(way: Way, total: Decimal | None, cwd: Path) -> Field:
         async with open_team(replace(settings, ephemeral=True), way.team, lambda _: None):
             pass  # all its roles can be had
     advisors = tuple(map(str, settings.advisors))
-    shared = {name: plain(getattr(settings, name)) for name in ALIKE}
-    setup = {"executor": executor, "advisors": list(advisors), "max_budget_usd": plain(budget), **shared}
+    shared = {name: _plain(getattr(settings, name)) for name in ALIKE}
+    setup = {"executor": executor, "advisors": list(advisors), "max_budget_usd": _plain(budget), **shared}
     if way.team is not None:
-        handoffs = way.team.visible_handoffs
-        setup |= {"team": way.team.name, "visible_handoffs": handoffs, "team_digest": _digest(way.team)}
+        text = repr((replace(way.team, unadvised=frozenset()), sorted(way.team.unadvised)))
+        digest = sha256_hex(text.encode())[:16]  # changes whenever the team does
+        setup |= {"team": way.team.name, "visible_handoffs": way.team.visible_handoffs, "team_digest": digest}
     return Field(executor, advisors, budget, setup, tuple(notices))
 
 
-def _models_of(team: TeamFile | None) -> Iterator[str]:
-    """The models that a team's roles name, and their advisors'."""
-    for role in () if team is None else team.roles:
-        if role.model:
-            yield role.model
-        yield from (parse_advisor(spec).model for spec in role.advisors)
-
-
-def _digest(team: TeamFile) -> str:
-    """Changes whenever the team does."""
-    text = repr((replace(team, unadvised=frozenset()), sorted(team.unadvised)))
-    return sha256_hex(text.encode())[:16]
-
-
-def plain(value: object) -> object:
+def _plain(value: object) -> object:
     return value if value is None or isinstance(value, int | float | str) else str(value)
 
 
@@ -215,19 +197,17 @@ class Experiment:
             budget = self._budgets[way.arm]
             if self.stopped or not await self._afford(budget):
                 return
+            self._rooms += 1
+            room = self._notes.workplace / str(self._rooms)
             try:
                 session = self._notes.session(task.name, way.arm, number)
                 run = _Run(task, way, number, budget, self._plan.near, session)
-                trial = await run.make(self._workplace(), self._keep)
+                trial = await run.make(room, self._keep)
             finally:
                 await self._free(budget)
             self._failed = self._failed + 1 if trial.outcome == "failed" else 0
             if self._failed >= PATIENCE and not self.stopped:
                 self.stopped = f"{self._failed} runs in a row failed, the last one because {trial.reason}"
-
-    def _workplace(self) -> Path:
-        self._rooms += 1
-        return self._notes.workplace / str(self._rooms)
 
     def _keep(self, trial: Trial) -> None:
         self._notes.keep(trial)

@@ -22,6 +22,9 @@ class Interval(NamedTuple):
         """Whether all of it is on one side of 0."""
         return self.low > 0 or self.high < 0
 
+    def times(self, factor: float) -> "Interval":
+        return Interval(factor * self.low, factor * self.high)
+
 
 class Difference(NamedTuple):
     """A mean difference of pairs. `interval` is None where there are too few for one; `p` is that of a test, where one

@@ -60,13 +60,19 @@ def tabulate(trials: Sequence[Trial], cells: Sequence[Arm], planned: int = 0) ->
     each; of tries of the same run the last counts, and all of them cost."""
     rows = [_row(cell, [trial for trial in trials if trial.arm == cell], planned) for cell in cells]
     rows = [replace(row, is_front=_on_front(row, rows)) for row in rows]
-    return tuple(sorted(rows, key=lambda row: (-(row.rate if row.rate is not None else -1), _usd_or_most(row))))
+    most = float("inf")  # of rows of one pass rate, those whose price is not known come last
+
+    def order(row: Row) -> tuple[float, float]:
+        return -(row.rate if row.rate is not None else -1), most if row.unpriced else row.means.get("usd", most)
+
+    return tuple(sorted(rows, key=order))
 
 
 def _row(cell: Arm, tries: Sequence[Trial], planned: int) -> Row:
     last = list(latest(tries).values())
     runs = [trial for trial in last if trial.outcome in FINISHED]
     apart = [trial for trial in last if trial.outcome not in FINISHED]
+    by_task = {trial.task: [each for each in runs if each.task == trial.task] for trial in runs}
     measured: dict[str, list[float]] = {
         "usd": [float(_known(trial)) for trial in runs],
         "turns": [float(trial.turns) for trial in runs],
@@ -91,13 +97,8 @@ def _row(cell: Arm, tries: Sequence[Trial], planned: int) -> Row:
         reasons=dict(
             Counter(trial.reason or trial.stop for trial in last if trial.outcome in ("failed", "budget")).most_common()
         ),
-        tasks={name: _of_task(name, runs) for name in dict.fromkeys(trial.task for trial in runs)},
+        tasks={name: (_passed(its), len(its)) for name, its in by_task.items()},
     )
-
-
-def _of_task(name: str, runs: Iterable[Trial]) -> tuple[int, int]:
-    its = [trial for trial in runs if trial.task == name]
-    return _passed(its), len(its)
 
 
 def _passed(runs: Iterable[Trial]) -> int:
@@ -106,11 +107,6 @@ def _passed(runs: Iterable[Trial]) -> int:
 
 def _known(trial: Trial) -> Decimal:
     return trial.least if trial.usd is None else trial.usd
-
-
-def _usd_or_most(row: Row) -> float:
-    """What rows of one pass rate are in order of; those whose price is not known come last."""
-    return float("inf") if row.unpriced else row.means.get("usd", float("inf"))
 
 
 def _on_front(row: Row, rows: Iterable[Row]) -> bool:
@@ -145,10 +141,9 @@ def show(rows: Sequence[Row]) -> Iterator[str | Table]:
 
 def as_markdown(rows: Sequence[Row]) -> Iterator[str]:
     """The table in Markdown, by lines."""
-    yield _piped(_TITLES)
-    yield _piped(["---", "---:", "---:", "---:", "---:", "---:", "---:", "---:", "---"])
-    for row in rows:
-        yield _piped(_cells(row))
+    for cells in (_TITLES, ("---", *["---:"] * 7, "---"), *map(_cells, rows)):
+        escaped = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*") for cell in cells)
+        yield f"| {' | '.join(escaped)} |"
     yield ""
     yield from (line.replace("*", "\\*") for line in HOW.splitlines())
 
@@ -189,12 +184,6 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _piped(cells: Iterable[str]) -> str:
-    return (
-        "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*") for cell in cells) + " |"
-    )
-
-
 # -- for programs ------------------------------------------------------------------------------------------------------
 
 
@@ -207,7 +196,7 @@ def encode_row(row: Row) -> dict[str, object]:
         "passed": row.passed,
         "missing": row.missing,
         "pass_rate": row.rate,
-        "pass_rate_interval": list(row.interval),
+        "pass_rate_interval": row.interval,
         "usd_mean": usd,
         "usd_total": float(row.total),
         "usd_at_most": float(row.total + row.unsure),
@@ -216,10 +205,10 @@ def encode_row(row: Row) -> dict[str, object]:
         "tokens_in_mean": read,
         "tokens_out_mean": written,
         "seconds_mean": seconds,
-        "intervals": {name: list(interval) for name, interval in row.intervals.items()},
+        "intervals": row.intervals,
         "budget": row.budget,
-        "apart": dict(row.apart),
-        "reasons": dict(row.reasons),
+        "apart": row.apart,
+        "reasons": row.reasons,
         "tasks": {name: {"passed": passed, "runs": runs} for name, (passed, runs) in row.tasks.items()},
         "front": row.is_front,
     }

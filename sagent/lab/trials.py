@@ -2,8 +2,8 @@
 
 import json
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -106,38 +106,26 @@ def encode_trial(trial: Trial) -> str:
     )
 
 
+_READERS: Mapping[object, Callable[[object], object]] = {
+    str: as_str,
+    int: as_int,
+    float: as_number,
+    Decimal: lambda value: as_usd(value) or Decimal(0),
+    Decimal | None: as_usd,
+    int | None: lambda value: value if isinstance(value, int) else None,
+}
+
+
 def decode_trial(line: bytes | str, arms: Collection[Arm] = ARMS) -> Trial:
     """The trial of a line. Raises ValueError for what is not a trial of one of the arms."""
     body = as_object(json.loads(line))
-    arm, outcome = as_str(body.get("arm")), as_str(body.get("outcome"))
-    number, check = as_int(body.get("number")), body.get("check")
-    known_outcome: Outcome | None = next((each for each in get_args(Outcome) if each == outcome), None)
-    if arm not in arms or known_outcome is None or number < 1 or not body.get("task"):
+    outcome: Outcome | None = next((each for each in get_args(Outcome) if each == body.get("outcome")), None)
+    number = as_int(body.get("number"))
+    if as_str(body.get("arm")) not in arms or outcome is None or number < 1 or not body.get("task"):
         raise ValueError("not the line of a run")
-    return Trial(
-        task=as_str(body.get("task")),
-        digest=as_str(body.get("digest")),
-        arm=arm,
-        number=number,
-        outcome=known_outcome,
-        stop=as_str(body.get("stop")),
-        reason=as_str(body.get("reason")),
-        check=check if isinstance(check, int) else None,
-        usd=as_usd(body.get("usd")),
-        least=as_usd(body.get("least")) or Decimal(0),
-        most=as_usd(body.get("most")),
-        advisor_usd=as_usd(body.get("advisor_usd")),
-        turns=as_int(body.get("turns")),
-        read=as_int(body["read"]) if body.get("read") is not None else None,
-        written=as_int(body["written"]) if body.get("written") is not None else None,
-        seconds=as_number(body.get("seconds")),
-        answered=as_int(body.get("answered")),
-        declined=as_int(body.get("declined")),
-        undone=as_int(body.get("undone")),
-        withheld=as_int(body.get("withheld")),
-        session=as_str(body.get("session")),
-        at=as_str(body.get("at")),
-    )
+    empty = Trial(task="", digest="", arm="", number=number, outcome=outcome)
+    read = {each.name: _READERS[each.type](body.get(each.name)) for each in fields(Trial) if each.type in _READERS}
+    return replace(empty, **read)
 
 
 def latest(trials: Sequence[Trial]) -> Mapping[tuple[str, Arm, int], Trial]:
@@ -209,10 +197,11 @@ def _task(file: Path, where: str, row: object) -> Task:
     name, timeout = as_str(body.get("name")), body.get("timeout", TIMEOUT)
     if len(name) > 100 or not name.isprintable():
         raise UsageError(f"{where}: a name has at most 100 characters, all of them printable.")
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+    seconds = float(timeout) if isinstance(timeout, int | float | Decimal) and not isinstance(timeout, bool) else 0.0
+    if not 0 < seconds < float("inf"):
         raise UsageError(f"{where}: timeout is to be a number of seconds above 0.")
     directory = _directory(file, where, body["directory"]) if "directory" in body else None
-    return Task(name, as_str(body.get("prompt")), as_str(body.get("check")), directory, float(timeout))
+    return Task(name, as_str(body.get("prompt")), as_str(body.get("check")), directory, seconds)
 
 
 def _directory(file: Path, where: str, given: object) -> Path:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sagent.errors import UsageError
 from sagent.lab.comparison import UNCLEAR, compare, show
-from sagent.lab.notebook import PREFIX, Memory, Notebook
+from sagent.lab.notebook import PREFIX, Notebook, Notes
 from sagent.lab.trials import ARMS, TIMEOUT, Arm, Outcome, Task, Trial, decode_trial, encode_trial, read_tasks
 
 TASKS = (Task("add", "Add.", "true"), Task("sub", "Subtract.", "false"))
@@ -197,7 +197,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(
         assert not book.workplace.exists()
     assert (mine / "file").exists()
     assert not left.exists()
-    memory = Memory()
+    memory = Notes()
     assert memory.workplace.parent == tmp_path
     memory.close()
     assert not memory.workplace.exists()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.config import Settings, load
-from sagent.lab.notebook import Memory, Notebook
+from sagent.lab.notebook import Notebook, Notes
 from sagent.lab.runner import Experiment, Plan, Way, survey
 from sagent.lab.trials import Task, Trial
 from sagent.testing.server import FakeProviderServer, Turn, Usage
@@ -36,7 +36,7 @@ def plan(arms: str, repeats: int = 1, **members: object) -> Plan:
 @given(st.integers(1, 5), st.integers(1, 4), st.data())
 def test_every_run_has_its_turn_once_and_no_way_is_always_first(ways: int, repeats: int, data: st.DataObject) -> None:
     arms = "vwxyz"[:ways]
-    notes = Memory()
+    notes = Notes()
     try:
         every = [(task.name, arm, number) for task in TASKS for arm in arms for number in range(1, repeats + 1)]
         done = data.draw(st.sets(st.sampled_from(every)))
@@ -55,7 +55,7 @@ def test_every_run_has_its_turn_once_and_no_way_is_always_first(ways: int, repea
 
 
 def test_what_is_lost_counts_with_the_largest_budget() -> None:
-    notes = Memory()
+    notes = Notes()
     try:
         notes.lost = 2
         notes.keep(Trial(task="a", digest="", arm="x", number=1, outcome="interrupted", most=None))
@@ -81,7 +81,7 @@ async def test_a_run_costs_no_more_than_was_held_for_it_whatever_its_directory_s
         made = Plan(tasks=TASKS, ways=(Way("only", load_here),), near=tmp_path, total=Decimal("0.00001"))
         fields = await survey(made, tmp_path)
         assert fields["only"].budget == Decimal("0.000001")
-        notes = Memory()
+        notes = Notes()
         try:
             experiment = Experiment(made, {"only": fields["only"].budget}, notes, lambda trial: None)
             await experiment.run()

@@ -1,14 +1,12 @@
 """`sagent advice`: what a session's advisors were asked, what became of it and what it cost; and a word on it."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+from dataclasses import asdict
 from pathlib import Path
 
 from sagent.cli.flags import SESSION, Parser
-from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import write
+from sagent.cli.tables import number, show
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.text import Table, count, one_line
 from sagent.session.contents import AdviceRated
@@ -42,8 +40,7 @@ def run_advice(argv: Sequence[str]) -> int:
         return _rate(path, GOOD if given.rate == "good" else BAD, given.name or "", as_json=given.json)
     damaged: list[SessionCorrupt] = []
     found = review({agent_of(path, file): _entries(file, damaged) for file in log_files(path)})
-    out = binary_safe(sys.stdout)
-    write(out, [as_json(path.name, found)] if given.json else _show(path.name, found))
+    show(_as_json(path.name, found), _lines(path.name, found), as_json=given.json)
     if damaged:
         raise damaged[0]
     return 0
@@ -70,33 +67,24 @@ def _rate(path: Path, by: int, name: str, *, as_json: bool) -> int:
         log.sync()
     word = "good" if by == GOOD else "bad"
     line = f"rated {word}: the advice of {rated.advisor} at {_when(rated)} ({_line(rated.next) or rated.verdict})"
-    if as_json:
-        from sagent.lib.json import json_dump
-
-        line = json_dump({"session": path.name, "advisor": rated.advisor, "entry": rated.entry, "rated": by})
-    write(binary_safe(sys.stdout), [line])
+    value = {"session": path.name, "advisor": rated.advisor, "entry": rated.entry, "rated": by}
+    show(value, [line], as_json=as_json)
     return 0
 
 
 # -- as JSON -----------------------------------------------------------------------------------------------------------
 
 
-def as_json(session: str, found: Review) -> str:
+def _as_json(session: str, found: Review) -> Mapping[str, object]:
     """The review as one object. A price that is not known is null, and so is a rate of nothing."""
-    from dataclasses import asdict
-
-    from sagent.lib.json import json_dump
-
-    return json_dump(
-        {
-            "session": session,
-            "turns": found.turns,
-            "consultations": found.calls,
-            "consult_rate": found.consult_rate,
-            "advisors": {name: _standing_json(standing) for name, standing in found.standings.items()},
-            "list": [asdict(one) for one in found.consultations],
-        }
-    )
+    return {
+        "session": session,
+        "turns": found.turns,
+        "consultations": found.calls,
+        "consult_rate": found.consult_rate,
+        "advisors": {name: _standing_json(standing) for name, standing in found.standings.items()},
+        "list": [asdict(one) for one in found.consultations],
+    }
 
 
 def _standing_json(standing: Standing) -> Mapping[str, object]:
@@ -118,19 +106,15 @@ def _standing_json(standing: Standing) -> Mapping[str, object]:
             "objections": dict(standing.objections),
         },
         "usage": {bucket: getattr(usage, bucket) for bucket in buckets},
-        "usd": _number(tally.usd),
-        "usd_per_followed": _number(standing.usd_per_followed),
+        "usd": number(tally.usd),
+        "usd_per_followed": number(standing.usd_per_followed),
     }
-
-
-def _number(usd: Decimal | None) -> float | None:
-    return None if usd is None else float(usd)
 
 
 # -- as text -----------------------------------------------------------------------------------------------------------
 
 
-def _show(session: str, found: Review) -> Iterator[str | Table]:
+def _lines(session: str, found: Review) -> Iterator[str | Table]:
     rate = "" if found.consult_rate is None else f", {found.consult_rate:.2f} per turn"
     yield f"session  {session}  ({count(found.turns, 'turn')}, {count(found.calls, 'consultation')}{rate})"
     if not found.standings:

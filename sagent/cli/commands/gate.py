@@ -2,22 +2,22 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from decimal import Decimal
+from itertools import groupby
 from math import sqrt
 from pathlib import Path
+from typing import TypeAlias
 
 from sagent.cli.flags import Parser
-from sagent.cli.render import binary_safe
 from sagent.cli.settings import read_flag
-from sagent.cli.tables import write
+from sagent.cli.tables import show
 from sagent.config.values import RefusedError, decimal
 from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
 from sagent.lab.table import Row, decode_row, tabulate
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_int, as_object, as_str, json_dump
+from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.lib.text import nearest
 from sagent.session.store import is_session
 from sagent.transcript.steps import as_number, as_usd
@@ -35,11 +35,11 @@ class Finding:
     """One condition: what was found, what was wanted, whether that holds, and why not where a figure cannot say it."""
 
     cell: str
-    name: str
+    condition: str
     figure: float | None
     wanted: str
-    holds: bool
-    why: str = ""
+    ok: bool
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +55,26 @@ class Measured:
 def run_gate(argv: Sequence[str]) -> int:
     """Judge it. Raises UsageError for what cannot be judged."""
     given = _parser().parse_args(argv)
-    limits = _Limits.of(given)
+    limits = _limits(given)
     measured = _read(given.result)
-    if measured.single and limits.least is None:
-        limits = replace(limits, least=1.0)
-    if not limits.any:
+    if measured.single:
+        limits = {"pass": 1.0, **limits}
+    if not limits:
         raise UsageError("Say what has to hold: --min-pass 0.8, --max-usd 1, ... See sagent gate --help.")
     rows = _chosen(measured.rows, given.cell, given.result)
     before = None if given.baseline is None else _read(given.baseline).rows
     found: list[Finding] = []
     for row in rows:
         earlier = None if before is None else _alike(before, row.cell, str(given.baseline), len(rows))
-        found += limits.judge(row, earlier, row.unsure + measured.lost)
-    holds = all(each.holds for each in found)
-    out = binary_safe(sys.stdout)
-    if given.output_format == "json":
-        out.write(json_dump(_object(found, holds=holds)) + "\n")
-    else:
-        write(out, _show(found, named=len(measured.rows) > 1))
-    return OK if holds else FAILED
+        if row.missing and not given.partial:
+            count = row.runs + row.missing
+            why = f"{row.runs} of {count} runs are made; --partial judges those"
+            found.append(Finding(row.cell, "complete", float(row.runs), f"= {count}", ok=False, why=why))
+        found += _judge(limits, row, earlier, row.unsure + measured.lost, confident=given.confident)
+    ok = all(each.ok for each in found)
+    value = {"ok": ok, "conditions": [asdict(each) for each in found]}
+    show(value, _lines(found, named=len(measured.rows) > 1), as_json=given.output_format == "json")
+    return OK if ok else FAILED
 
 
 def _parser() -> Parser:
@@ -100,105 +101,88 @@ def _parser() -> Parser:
 # -- conditions --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    least: float | None = None
-    usd: float | None = None
-    usd_per_pass: float | None = None
-    turns: float | None = None
-    seconds: float | None = None
-    drop: float | None = None
-    confident: bool = False
-    partial: bool = False
+_FLAGS = {"pass": "--min-pass", "usd": "--max-usd", "usd_per_pass": "--max-usd-per-pass", "turns": "--max-turns",
+          "seconds": "--max-seconds", "drop": "--max-drop"}  # fmt: skip
 
-    @classmethod
-    def of(cls, given: argparse.Namespace) -> "_Limits":
-        """The limits of the command line. Raises UsageError."""
-        if given.max_drop is not None and given.baseline is None:
-            raise UsageError("--max-drop says how far the pass rate may drop below that of --baseline RESULT: give it.")
-        drop = None if given.baseline is None else read_flag("--max-drop", given.max_drop or "0", _share)
-        return cls(
-            least=read_flag("--min-pass", given.min_pass, _share),
-            usd=read_flag("--max-usd", given.max_usd, _figure),
-            usd_per_pass=read_flag("--max-usd-per-pass", given.max_usd_per_pass, _figure),
-            turns=read_flag("--max-turns", given.max_turns, _figure),
-            seconds=read_flag("--max-seconds", given.max_seconds, _figure),
-            drop=drop,
-            confident=given.confident,
-            partial=given.partial,
-        )
 
-    @property
-    def any(self) -> bool:
-        every = (self.least, self.usd, self.usd_per_pass, self.turns, self.seconds, self.drop)
-        return any(each is not None for each in every)
+def _limits(given: argparse.Namespace) -> dict[str, float]:
+    """The limits of the command line, by condition. Raises UsageError."""
+    if given.baseline is not None:
+        given.max_drop = given.max_drop or "0"
+    elif given.max_drop is not None:
+        raise UsageError("--max-drop says how far the pass rate may drop below that of --baseline RESULT: give it.")
+    found = {
+        name: read_flag(flag, vars(given)[flag[2:].replace("-", "_")], _share if name in ("pass", "drop") else _figure)
+        for name, flag in _FLAGS.items()
+    }
+    return {name: limit for name, limit in found.items() if limit is not None}
 
-    def judge(self, row: Row, before: Row | None, unsure: Decimal) -> Iterator[Finding]:
-        """Every condition on a cell. One that was never run holds none."""
-        if row.missing and not self.partial:
-            count = row.runs + row.missing
-            why = f"{row.runs} of {count} runs are made; --partial judges those"
-            yield Finding(row.cell, "complete", float(row.runs), f"= {count}", holds=False, why=why)
-        if self.least is not None:
-            yield self._passed(row, self.least)
-        if self.usd is not None:
-            yield self._cost(row, "usd", 1, unsure, self.usd)
-        if self.usd_per_pass is not None:
-            yield self._cost(row, "usd_per_pass", row.passed, unsure, self.usd_per_pass)
-        for name, most in (("turns", self.turns), ("seconds", self.seconds)):
-            if most is not None:
-                yield self._mean(row, name, most)
-        if self.drop is not None and before is not None:
-            yield self._dropped(row, before, self.drop)
 
-    def _passed(self, row: Row, least: float) -> Finding:
-        wanted = f">= {least:g}"
-        if row.rate is None:
-            return Finding(row.cell, "pass", None, wanted, holds=False, why="no run has ended")
-        figure = row.interval.low if self.confident else row.rate
-        low, high = row.interval
-        why = f"{row.passed} of {row.runs} passed, {low:.3f} to {high:.3f}"
-        return Finding(row.cell, "pass", figure, wanted, holds=figure >= least, why=why)
+def _judge(
+    limits: Mapping[str, float], row: Row, before: Row | None, unsure: Decimal, *, confident: bool
+) -> Iterator[Finding]:
+    """Every condition on a cell. One that was never run holds none."""
+    for name, limit in limits.items():
+        match name:
+            case "pass":
+                figure, ok, why = _passed(row, limit, confident=confident)
+            case "usd" | "usd_per_pass":
+                figure, ok, why = _cost(row, 1 if name == "usd" else row.passed, unsure, limit)
+            case "drop":
+                if before is None:
+                    continue
+                figure, ok, why = _dropped(row, before, limit, confident=confident)
+            case _:
+                figure, ok, why = _mean(row, name, limit, confident=confident)
+        wanted = f"{'>=' if name == 'pass' else '<='} {limit:g}"
+        yield Finding(row.cell, name, figure, wanted, ok=ok, why=why)
 
-    @staticmethod
-    def _cost(row: Row, name: str, shares: int, unsure: Decimal, most: float) -> Finding:
-        """What it has cost, in so many shares."""
-        wanted, figure = f"<= {most:g}", float(row.total / shares) if shares else None
-        if row.unpriced:
-            why = (
-                f"of {row.unpriced} {'run' if row.unpriced == 1 else 'runs'} a price is not known: it is at least this"
-            )
-            return Finding(row.cell, name, figure, wanted, holds=False, why=why)
-        if not row.runs or figure is None:
-            why = "no run has ended" if not row.runs else "none has passed"
-            return Finding(row.cell, name, figure, wanted, holds=False, why=why)
-        if figure <= most < (worst := float((row.total + unsure) / shares)):
-            why = f"runs that were killed or interrupted may have cost more: up to {worst:g}"
-            return Finding(row.cell, name, figure, wanted, holds=False, why=why)
-        return Finding(row.cell, name, figure, wanted, holds=figure <= most)
 
-    def _mean(self, row: Row, name: str, most: float) -> Finding:
-        wanted, figure, why = f"<= {most:g}", row.means.get(name), ""
-        if figure is None:
-            return Finding(row.cell, name, None, wanted, holds=False, why="it is not known")
-        if self.confident:
-            interval = row.intervals.get(name)
-            if interval is None:
-                return Finding(row.cell, name, figure, wanted, holds=False, why="one run has no interval: make more")
-            why, figure = f"mean {figure:g}, {interval.low:g} to {interval.high:g}", interval.high
-        return Finding(row.cell, name, figure, wanted, holds=figure <= most, why=why)
+_Judged: TypeAlias = tuple[float | None, bool, str | None]
+"""A figure, whether it is within the limit, and why not, or what it is made of."""
 
-    def _dropped(self, row: Row, before: Row, most: float) -> Finding:
-        wanted = f"<= {most:g}"
-        if row.rate is None or before.rate is None:
-            which = "the baseline" if before.rate is None else "it"
-            return Finding(row.cell, "drop", None, wanted, holds=False, why=f"no run of {which} has ended")
-        drop = before.rate - row.rate
-        why = f"{before.passed} of {before.runs} before, {row.passed} of {row.runs} now"
-        if self.confident:
-            drop += sqrt((before.interval.high - before.rate) ** 2 + (row.rate - row.interval.low) ** 2)
-            why += "; the upper end of Newcombe's interval"
-        return Finding(row.cell, "drop", drop, wanted, holds=drop <= most + 1e-12, why=why)
+
+def _passed(row: Row, least: float, *, confident: bool) -> _Judged:
+    if row.rate is None:
+        return None, False, "no run has ended"
+    low, high = row.interval
+    figure = low if confident else row.rate
+    return figure, figure >= least, f"{row.passed} of {row.runs} passed, {low:.3f} to {high:.3f}"
+
+
+def _cost(row: Row, shares: int, unsure: Decimal, most: float) -> _Judged:
+    """What it has cost, in so many shares."""
+    figure = float(row.total / shares) if shares else None
+    if row.unpriced:
+        runs = "run" if row.unpriced == 1 else "runs"
+        return figure, False, f"of {row.unpriced} {runs} a price is not known: it is at least this"
+    if not row.runs or figure is None:
+        return figure, False, "no run has ended" if not row.runs else "none has passed"
+    if figure <= most < (worst := float((row.total + unsure) / shares)):
+        return figure, False, f"runs that were killed or interrupted may have cost more: up to {worst:g}"
+    return figure, figure <= most, None
+
+
+def _mean(row: Row, name: str, most: float, *, confident: bool) -> _Judged:
+    figure, interval = row.means.get(name), row.intervals.get(name)
+    if figure is None:
+        return None, False, "it is not known"
+    if not confident:
+        return figure, figure <= most, None
+    if interval is None:
+        return figure, False, "one run has no interval: make more"
+    return interval.high, interval.high <= most, f"mean {figure:g}, {interval.low:g} to {interval.high:g}"
+
+
+def _dropped(row: Row, before: Row, most: float, *, confident: bool) -> _Judged:
+    if row.rate is None or before.rate is None:
+        return None, False, f"no run of {'the baseline' if before.rate is None else 'it'} has ended"
+    drop = before.rate - row.rate
+    why = f"{before.passed} of {before.runs} before, {row.passed} of {row.runs} now"
+    if confident:
+        drop += sqrt((before.interval.high - before.rate) ** 2 + (row.rate - row.interval.low) ** 2)
+        why += "; the upper end of Newcombe's interval"
+    return drop, drop <= most + 1e-12, why
 
 
 def _figure(text: object) -> float:
@@ -246,12 +230,17 @@ def _read(name: str) -> Measured:
     """What is there under a name. Raises UsageError for nothing, and for what cannot be read."""
     path = Path(name).expanduser()
     try:
-        if path.is_dir():
-            found = _read_directory(path)
+        if path.is_dir() and not is_session(path):
+            if (path / "result.json").is_file():
+                found = _read_file(path / "result.json")
+            elif (path / "runs.jsonl").is_file():
+                found = _read_notes(path)
+            else:
+                raise ValueError("there is neither a result.json nor a runs.jsonl in it, and it is no session")
         elif path.is_file() and path.name != "root.jsonl":
             found = _read_file(path)
         else:
-            found = _read_session(name)
+            found = _read_session(str(path) if path.is_dir() else name)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{name}: it cannot be read as a result: {reason}.") from error
@@ -262,30 +251,19 @@ def _read(name: str) -> Measured:
     return found
 
 
-def _read_directory(path: Path) -> Measured:
-    if is_session(path):
-        return _read_session(str(path))
-    if (path / "result.json").is_file():
-        return _read_file(path / "result.json")
-    if (path / "runs.jsonl").is_file():
-        return _read_notes(path)
-    raise ValueError("there is neither a result.json nor a runs.jsonl in it, and it is no session")
-
-
 def _read_notes(path: Path) -> Measured:
     """The notes of a bench-advisor, or of a sweep."""
     from sagent.lab.trials import ARMS, decode_trial, latest
 
     setup = as_object(json.loads((path / "setup.json").read_bytes()))
     arms = tuple(as_object(setup.get("cells"))) or ARMS
-    *lines, rest = (path / "runs.jsonl").read_bytes().split(b"\n")
-    del rest  # of a run that is being written, or that a kill cut off
+    lines = (path / "runs.jsonl").read_bytes().split(b"\n")[:-1]  # less one that is being written, or was cut off
     trials = [decode_trial(line, arms) for line in lines]
     last = latest(trials)
     tasks = {task for task, _, _ in last}
     rows = tabulate(trials, arms, len(tasks) * max((number for _, _, number in last), default=0))
     sessions = path / "sessions"
-    begun = {session.name for session in sessions.iterdir()} if sessions.is_dir() else set[str]()
+    begun = {session.name for session in sessions.glob("*")}
     lost = len(begun - {Path(trial.session).name for trial in trials})  # their process was killed
     each = as_usd(setup.get("max_budget_usd")) or Decimal("inf")
     return Measured(rows, lost=lost * each if lost else Decimal(0))
@@ -346,8 +324,7 @@ def _read_session(name: str) -> Measured:
         logs = [list(read_log(file)) for file in log_files(path)]
     except (SessionNotFound, SessionCorrupt) as error:
         raise UsageError(f"{name}: {error}") from error
-    replies = 0
-    passed = False
+    replies, passed = 0, False
     for entry in branch(logs[0]):
         content = entry.content if entry.kind in ("message", "failed") else None
         if isinstance(content, MessageEntry) and content.message.role == "assistant":
@@ -355,52 +332,21 @@ def _read_session(name: str) -> Measured:
             passed = content.message.stop in ("end", "stop_sequence")
         elif content is not None:
             passed = False
-    cost = spend(entry for log in logs for entry in log).cost()
     if not replies and logs[0][-1].kind != "failed":
         return Measured(())
-    return Measured(
-        (
-            Row(
-                cell="session",
-                runs=1,
-                passed=int(passed),
-                total=cost.total,
-                unpriced=int(bool(cost.unpriced)),
-                means={"turns": float(replies)},
-            ),
-        ),
-        single=True,
-    )
+    cost = spend(entry for log in logs for entry in log).cost()
+    unpriced, means = int(bool(cost.unpriced)), {"turns": float(replies)}
+    row = Row(cell="session", runs=1, passed=int(passed), total=cost.total, unpriced=unpriced, means=means)
+    return Measured((row,), single=True)
 
 
-# -- as text and as JSON -----------------------------------------------------------------------------------------------
-
-
-def _show(found: Sequence[Finding], *, named: bool) -> Iterator[str]:
-    before = ""
-    for each in found:
-        if named and each.cell != before:
-            yield each.cell
-        before = each.cell
-        figure = "-" if each.figure is None else f"{each.figure:.6g}"
-        why = f"  ({each.why})" if each.why else ""
-        yield f"{'  ' if named else ''}{'ok    ' if each.holds else 'FAILED'}  {each.name} {figure} {each.wanted}{why}"
-    failed = sum(not each.holds for each in found)
+def _lines(found: Sequence[Finding], *, named: bool) -> Iterator[str]:
+    for cell, findings in groupby(found, lambda each: each.cell):
+        if named:
+            yield cell
+        for each in findings:
+            figure = "-" if each.figure is None else f"{each.figure:.6g}"
+            mark, why = "ok    " if each.ok else "FAILED", f"  ({each.why})" if each.why else ""
+            yield f"{'  ' if named else ''}{mark}  {each.condition} {figure} {each.wanted}{why}"
+    failed = sum(not each.ok for each in found)
     yield f"FAILED: {failed} of {len(found)} conditions" if failed else f"ok: {len(found)} of {len(found)} conditions"
-
-
-def _object(found: Sequence[Finding], *, holds: bool) -> Mapping[str, object]:
-    return {
-        "ok": holds,
-        "conditions": [
-            {
-                "cell": each.cell,
-                "condition": each.name,
-                "figure": each.figure,
-                "wanted": each.wanted,
-                "ok": each.holds,
-                "why": each.why or None,
-            }
-            for each in found
-        ],
-    }

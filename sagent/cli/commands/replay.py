@@ -11,8 +11,8 @@ from sagent.cli.flags import Parser
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, renderer_for
 from sagent.cli.settings import load_settings
+from sagent.cli.tables import show
 from sagent.errors import UsageError
-from sagent.lib.json import Thawed, json_dump
 from sagent.lib.text import printable
 
 if TYPE_CHECKING:
@@ -162,16 +162,11 @@ def _from_log(path: Path, agent: str, settings: "Settings", *, as_json: bool) ->
 
     rows = {name: own.row for name, own in settings.providers.items()}
     done = asyncio.run(replay(path, agent=agent, rows=rows))
-    out = binary_safe(sys.stdout)
-    if as_json:
-        out.write(json_dump(_as_json(done)) + "\n")
-    else:
-        for line in _show(done):
-            out.write(printable(line) + "\n")
+    show(_as_json(done), _lines(done), as_json=as_json)
     return 0 if done.is_same else 1
 
 
-def _show(done: "Replay") -> Iterator[str]:
+def _lines(done: "Replay") -> Iterator[str]:
     yield f"session {done.session}  {done.path}"
     for problem in done.problems:
         yield f"! {problem}"
@@ -218,7 +213,7 @@ def _show_divergence(found: "Divergence", recorded_by: str) -> Iterator[str]:
         yield f"    It was recorded by sagent {recorded_by}, and this is {__version__}."
 
 
-def _as_json(done: "Replay") -> dict[str, Thawed]:
+def _as_json(done: "Replay") -> dict[str, object]:
     from sagent.version import __version__
 
     return {
@@ -228,19 +223,14 @@ def _as_json(done: "Replay") -> dict[str, Thawed]:
         "exact": done.is_exact,
         "recorded_by": done.recorded_by,
         "replayed_by": __version__,
-        "problems": list(done.problems),
+        "problems": done.problems,
         "agents": [_agent_json(each) for each in done.agents],
     }
 
 
-def _agent_json(each: "Replayed") -> dict[str, Thawed]:
+def _agent_json(each: "Replayed") -> dict[str, object]:
     found = each.divergence
-    shown: Thawed = None
-    if found is not None:
-        shown = {"turn": found.turn, "entry": found.entry, "what": found.what, "expected": found.expected,
-                "came": found.came, "diff": list(found.diff), "hint": found.hint}  # fmt: skip
-    unchecked: dict[str, Thawed] = dict(each.unchecked)
-    taken: dict[str, Thawed] = dict(each.taken)
+    names = ("turn", "entry", "what", "expected", "came", "diff", "hint")
     return {
         "agent": each.agent,
         "turns": each.turns,
@@ -250,7 +240,7 @@ def _agent_json(each: "Replayed") -> dict[str, Thawed]:
         "side_requests_same": each.side_calls.same,
         "messages": each.messages,
         "results": each.results,
-        "unchecked": unchecked,
-        "taken_from_log": taken,
-        "divergence": shown,
+        "unchecked": each.unchecked,
+        "taken_from_log": each.taken,
+        "divergence": found and {name: getattr(found, name) for name in names},
     }

@@ -1,17 +1,18 @@
 """`sagent sweep`: tasks carried out in every cell of a grid of settings, within one budget, and a table of them."""
 
+import argparse
 import asyncio
 import shlex
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, cast
 
+from sagent.cli.experiments import ExperimentCommand
 from sagent.cli.flags import Parser
-from sagent.cli.render import binary_safe
-from sagent.cli.tables import write
+from sagent.cli.tables import number, show, write
 from sagent.errors import ConfigError, SagentError, UsageError
 from sagent.lib.text import Table, count, printable
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from sagent.lab.plan import Cell, Spec
     from sagent.lab.runner import Experiment, Field, Plan
     from sagent.lab.table import Row
-    from sagent.lab.trials import Task, Trial
+    from sagent.lab.trials import Task
 
 FORMATS = ("text", "json", "markdown", "csv")
 KIND = "sweep"
@@ -42,15 +43,14 @@ def run_sweep(argv: Sequence[str]) -> int:
         )
     if given.no_budget:
         spec = replace(spec, max_total_usd=None)
-    directory = Path(given.output or f"{file.stem}.sweep")
     spec = replace(spec, tasks=(*spec.tasks, *_asked(spec, file)))
     names = [task.name for task in spec.tasks]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise UsageError(f"{file}: there are two tasks {twice!r}: name each apart.")
     own = [] if given.config is None else ["--config", given.config]
     again = [*own, *(["--no-budget"] if given.no_budget else [])]
-    sweep = _Sweep(spec, _plan(spec, given.config), file, directory, given.output_format, again)
-    return asyncio.run(sweep.show() if given.dry_run else sweep.carry_out())
+    sweep = _Sweep(spec, given, again)
+    return asyncio.run(sweep.show_grid() if given.dry_run else sweep.carry_out())
 
 
 def _parser() -> Parser:
@@ -105,101 +105,68 @@ def _plan(spec: "Spec", config: str | None) -> "Plan":
     from sagent.lab.runner import Plan, Way
 
     own = None if config is None else str(Path(config).absolute())
-    ways = tuple(Way(cell.name, _loader(cell, own), cell.team) for cell in spec.cells)
+
+    def load(cell: "Cell", work: Path) -> "Settings":
+        from sagent.cli.settings import load_settings
+
+        return cell.apply(load_settings({**cell.given, "cwd": str(work), "config": own}))
+
+    ways = tuple(Way(cell.name, partial(load, cell), cell.team) for cell in spec.cells)
     return Plan(
         tasks=spec.tasks, ways=ways, near=spec.near, repeats=spec.repeats, jobs=spec.jobs, total=spec.max_total_usd
     )
 
 
-def _loader(cell: "Cell", config: str | None) -> "Callable[[Path], Settings]":
-    def load(work: Path) -> "Settings":
-        from sagent.cli.settings import load_settings
+class _Sweep(ExperimentCommand):
+    flag = "--output"
 
-        return cell.apply(load_settings({**cell.given, "cwd": str(work), "config": config}))
+    def __init__(self, spec: "Spec", given: argparse.Namespace, again: Sequence[str]) -> None:
+        self._spec, self._file, self._form = spec, Path(given.spec).expanduser(), given.output_format
+        self._kept_in = Path(given.output or f"{self._file.stem}.sweep")
+        super().__init__(_plan(spec, given.config), str(self._kept_in))
+        self._again = ["sagent", "sweep", str(self._file), "--output", str(self._kept_in), *again]
 
-    return load
+    @property
+    def again(self) -> str:
+        return f"to go on: {shlex.join(self._again)}"
 
-
-class _Sweep:
-    def __init__(
-        self, spec: "Spec", plan: "Plan", file: Path, directory: Path, form: str, again: Sequence[str]
-    ) -> None:
-        self._spec, self._plan, self._file, self._form = spec, plan, file, form
-        self._directory, self._again = directory, again
-        self._fields: Mapping[str, Field] = {}
-        self._out, self._err = binary_safe(sys.stdout), binary_safe(sys.stderr)
-
-    async def show(self) -> int:
+    async def show_grid(self) -> int:
         """The grid and the worst case; nothing is made or spent."""
-        self._fields = await self._survey()
-        if self._form == "json":
-            self._write_json(self._out, self._grid_object())
-        else:
-            write(self._out, self._grid())
+        await self.look()
+        show(self._grid_object(), self._grid(), as_json=self._form == "json")
         return 0
 
-    async def carry_out(self) -> int:
-        from sagent.cli.commands.bench_advisor import Progress, ending, make_runs, open_notes
-        from sagent.cli.headless import Interrupter
-        from sagent.lab.runner import Experiment
-
-        interrupter = Interrupter()
-        interrupter.install()
-        try:
-            self._fields = await self._survey()
-            notes = open_notes(self._plan, self._setup(), str(self._directory), "--output")
-        except asyncio.CancelledError:
-            return 128 + (interrupter.received or 2)
-        try:
-            progress = Progress(self._err)
-
-            def report(trial: "Trial") -> None:
-                progress(trial)
-                self._keep(experiment)
-
-            budgets = {arm: field.budget for arm, field in self._fields.items()}
-            experiment = Experiment(self._plan, budgets, notes, report)
-            progress.runs = experiment.missing
-            write(self._err, self._grid())
-            made = experiment.planned - experiment.missing
-            self._err.write(
-                f"kept in {printable(str(self._directory))}" + (f"; {made} runs are made\n" if made else "\n")
-            )
-            self._err.flush()
-            self._keep(experiment)
-            await make_runs(experiment, interrupter)
-            self._keep(experiment)
-            self._show(experiment)
-            if experiment.stopped:
-                again = shlex.join(["sagent", "sweep", str(self._file), "--output", str(self._directory), *self._again])
-                self._err.write(f"sagent: stopped before the end: {printable(experiment.stopped)}; to go on: {again}\n")
-        finally:
-            await asyncio.to_thread(notes.close)
-        return ending(experiment, interrupter)
-
-    async def _survey(self) -> "Mapping[str, Field]":
-        """What every cell is, looked at before anything is spent. Raises UsageError naming the cell."""
+    async def look(self) -> Mapping[str, object]:
+        """What every cell is. Raises UsageError naming the cell."""
         from sagent.lab.runner import survey
 
         found: dict[str, Field] = {}
-        for way in self._plan.ways:
+        for way in self.plan.ways:
             try:
                 settings = way.load(Path.cwd())
                 budgets = settings.max_budget_usd, way.team and way.team.budget_usd
-                if self._plan.total is not None and not any(budgets):
+                if self.plan.total is not None and not any(budgets):
                     raise UsageError("max_total_usd is kept only where no run is without end: give max_budget_usd too.")
                 if settings.model is None:
                     raise UsageError('no model is named: write model = ["PROVIDER/MODEL", ...] in [grid]')
-                found |= await survey(replace(self._plan, ways=(way,)), Path.cwd())
+                found |= await survey(replace(self.plan, ways=(way,)), Path.cwd())
             except (UsageError, ConfigError) as error:
                 raise UsageError(f"{self._file}: cell {way.arm}: {error}") from error
         for notice in dict.fromkeys(notice for field in found.values() for notice in field.notices):
-            self._err.write(f"sagent: warning: {printable(notice)}\n")
-        return found
+            self.err.write(f"sagent: warning: {printable(notice)}\n")
+        self.fields = found
+        return self._setup()
+
+    def begin(self, experiment: "Experiment") -> None:
+        write(self.err, self._grid())
+        made = experiment.planned - experiment.missing
+        self.err.write(f"kept in {printable(str(self._kept_in))}{f'; {made} runs are made' if made else ''}\n")
+        self.err.flush()
+        self.keep(experiment)
 
     def _setup(self) -> dict[str, object]:
         """What all runs must have been made with: what all cells have in common, and what each has of its own."""
-        rows = {cell.name: {**_plain(cell), **self._fields[cell.name].setup} for cell in self._spec.cells}
+        rows = {cell.name: {**_plain(cell), **self.fields[cell.name].setup} for cell in self._spec.cells}
         names = list(dict.fromkeys(name for row in rows.values() for name in row))
         first = next(iter(rows.values()))
         alike = [name for name in names if all(name in row and row[name] == first.get(name) for row in rows.values())]
@@ -210,30 +177,30 @@ class _Sweep:
 
     @property
     def _each(self) -> int:
-        return len(self._plan.tasks) * self._plan.repeats
+        return len(self.plan.tasks) * self.plan.repeats
 
     @property
     def _worst(self) -> Decimal | None:
         """What all runs can cost, None where nothing bounds it."""
-        budgets = [field.budget for field in self._fields.values()]
+        budgets = [field.budget for field in self.fields.values()]
         known = [budget for budget in budgets if budget is not None]
         all_of_them = self._each * sum(known, Decimal(0)) if len(known) == len(budgets) else None
-        bounds = [bound for bound in (all_of_them, self._plan.total) if bound is not None]
+        bounds = [bound for bound in (all_of_them, self.plan.total) if bound is not None]
         return min(bounds) if bounds else None
 
     def _grid(self) -> Iterator[str | Table]:
-        cells, tasks, repeats = len(self._spec.cells), len(self._plan.tasks), self._plan.repeats
-        jobs = f", {self._plan.jobs} at a time" if self._plan.jobs > 1 else ""
+        cells, tasks, repeats = len(self._spec.cells), len(self.plan.tasks), self.plan.repeats
+        jobs = f", {self.plan.jobs} at a time" if self.plan.jobs > 1 else ""
         yield (
             f"{count(cells, 'cell')} × {count(tasks, 'task')} × {count(repeats, 'repeat')} = "
             f"{cells * self._each} runs{jobs}"
         )
         rows = (
             (name, field.executor, "-" if field.budget is None else f"{field.budget:f}")
-            for name, field in self._fields.items()
+            for name, field in self.fields.items()
         )
         yield Table(tuple(rows), ("cell", "model", "at most, USD"), right=(2,))
-        total = self._plan.total
+        total = self.plan.total
         bound = "" if total is None else f" (max_total_usd = {total:f})"
         yield "worst case: " + ("no bound" if self._worst is None else f"{self._worst:f} USD{bound}")
 
@@ -241,21 +208,21 @@ class _Sweep:
         return {
             "kind": KIND,
             "planned": len(self._spec.cells) * self._each,
-            "repeats": self._plan.repeats,
-            "jobs": self._plan.jobs,
-            "tasks": [task.name for task in self._plan.tasks],
-            "max_total_usd": _number(self._plan.total),
-            "worst_usd": _number(self._worst),
+            "repeats": self.plan.repeats,
+            "jobs": self.plan.jobs,
+            "tasks": [task.name for task in self.plan.tasks],
+            "max_total_usd": number(self.plan.total),
+            "worst_usd": number(self._worst),
             "cells": [self._cell_object(cell) for cell in self._spec.cells],
         }
 
     def _cell_object(self, cell: "Cell") -> dict[str, object]:
-        field = self._fields[cell.name]
+        field = self.fields[cell.name]
         return {
             "name": cell.name,
             "model": field.executor,
             "advisors": list(field.advisors),
-            "max_budget_usd": _number(field.budget),
+            "max_budget_usd": number(field.budget),
             **({} if cell.team is None else {"team": cell.team.name, "visible_handoffs": cell.team.visible_handoffs}),
             "settings": _plain(cell),
         }
@@ -277,38 +244,36 @@ class _Sweep:
             "planned": experiment.planned,
             "missing": experiment.missing,
             "stopped": experiment.stopped or None,
-            "repeats": self._plan.repeats,
-            "tasks": [task.name for task in self._plan.tasks],
-            "max_total_usd": _number(self._plan.total),
-            "spent_usd": _number(sum((row.total for row in rows), Decimal(0))),
-            "spent_at_most_usd": _number(experiment.spent),
+            "repeats": self.plan.repeats,
+            "tasks": [task.name for task in self.plan.tasks],
+            "max_total_usd": number(self.plan.total),
+            "spent_usd": number(sum((row.total for row in rows), Decimal(0))),
+            "spent_at_most_usd": number(experiment.spent),
             "unpriced": sum(row.unpriced for row in rows),
             "cells": [{**cells[row.cell], **encode_row(row)} for row in rows],
             "how": " ".join(HOW.split()),
         }
 
-    def _keep(self, experiment: "Experiment") -> None:
+    def keep(self, experiment: "Experiment") -> None:
         """The figures as they stand, in a file that is always whole."""
         from sagent.lib.atomic import atomic_write
         from sagent.lib.json import json_dump
 
-        with atomic_write(self._directory / RESULT) as file:
+        with atomic_write(self._kept_in / RESULT) as file:
             file.write((json_dump(self._object(experiment, self._rows(experiment))) + "\n").encode("utf-8", "replace"))
 
-    def _show(self, experiment: "Experiment") -> None:
-        from sagent.lab.table import as_csv, as_markdown, show
+    def show(self, experiment: "Experiment") -> None:
+        from sagent.lab import table
 
         rows = self._rows(experiment)
         match self._form:
-            case "json":
-                self._write_json(self._out, self._object(experiment, rows))
             case "csv":
-                self._out.write(as_csv(rows))
+                self.out.write(table.as_csv(rows))
             case "markdown":
-                write(self._out, as_markdown(rows))
-            case _:
-                write(self._out, (*self._head(experiment, rows), "", *show(rows)))
-        self._out.flush()
+                write(self.out, table.as_markdown(rows))
+            case form:
+                blocks = (*self._head(experiment, rows), "", *table.show(rows))
+                show(self._object(experiment, rows), blocks, as_json=form == "json")
 
     def _head(self, experiment: "Experiment", rows: "Sequence[Row]") -> Iterator[str]:
         left = f"; {experiment.missing} still to be made" if experiment.missing else ""
@@ -316,14 +281,8 @@ class _Sweep:
         least = "≥ " if any(row.unpriced for row in rows) else ""
         usd = sum((row.total for row in rows), Decimal(0))
         most = f"; at most {experiment.spent:.6f}" if experiment.spent > usd else ""
-        total = "" if self._plan.total is None else f" of {self._plan.total:f}"
+        total = "" if self.plan.total is None else f" of {self.plan.total:f}"
         yield f"spent  {least}{usd:.6f}{total} USD{most}"
-
-    @staticmethod
-    def _write_json(out: TextIO, value: Mapping[str, object]) -> None:
-        from sagent.lib.json import json_dump
-
-        out.write(json_dump(value) + "\n")
 
 
 def _plain(cell: "Cell") -> dict[str, object]:
@@ -331,16 +290,12 @@ def _plain(cell: "Cell") -> dict[str, object]:
 
 
 def _json(value: object) -> object:
-    if isinstance(value, list | tuple):
-        return [_json(each) for each in cast("Sequence[object]", value)]
-    return (
-        value
-        if value is None or isinstance(value, bool | int | str)
-        else float(value)
-        if isinstance(value, Decimal | float)
-        else str(value)
-    )
-
-
-def _number(usd: Decimal | None) -> float | None:
-    return None if usd is None else float(usd)
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case Decimal() | float():
+            return float(value)
+        case list() | tuple():
+            return [_json(each) for each in cast("Sequence[object]", value)]
+        case _:
+            return str(value)

@@ -8,8 +8,8 @@ from pathlib import Path
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings, session_path
+from sagent.cli.tables import write
 from sagent.errors import SessionNotFound, UsageError
-from sagent.lib.text import printable
 from sagent.session.store import is_session, log_files
 from sagent.session.view import session_of
 from sagent.transcript.entries import read_entries
@@ -29,10 +29,8 @@ def run_trace(argv: Sequence[str]) -> int:
     parser.add_cwd()
     given = parser.parse_args(argv)
     report = Report(None) if given.full else Report()
-    out = binary_safe(sys.stdout)
     name: str = given.run or ""
-    for line in report.show(_readable(name, given.cwd)):
-        out.write(printable(line) + "\n")
+    write(binary_safe(sys.stdout), report.show(_readable(name, given.cwd)))
     if not report.steps:
         raise UsageError(f"{name or 'The session'} holds no events of a run.")
     if report.damaged:
@@ -53,7 +51,7 @@ def _steps(name: str, cwd: str | None) -> Iterator[Step]:
         yield from read_events(sys.stdin.buffer)
     elif name and path.exists() and not path.is_dir():
         with path.open("rb") as lines:
-            if not _is_log(lines.peek(16)):
+            if not lines.peek(16).startswith(b'{"id":"'):  # as an entry of a log begins, and no event
                 yield from read_events(lines)
                 return
         session = session_of(path.absolute())
@@ -71,8 +69,3 @@ def _found(name: str, cwd: str | None) -> Path:
         if os.sep in name or name.endswith((".jsonl", ".json")):
             raise SessionNotFound(f"{name}: there is no such file, and no such session") from error
         raise
-
-
-def _is_log(beginning: bytes) -> bool:
-    """Whether this is how an entry of a log begins, and not an event."""
-    return beginning.startswith(b'{"id":"')

@@ -8,11 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagent.cli.flags import Parser
-from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings, session_path
-from sagent.cli.tables import write
+from sagent.cli.tables import show
 from sagent.errors import UsageError
-from sagent.lib.json import json_dump
 from sagent.lib.text import Table, count
 from sagent.session.bundle import is_bundle, unpacked
 from sagent.session.verify import Each, Proof, verify
@@ -39,11 +37,7 @@ def run_verify(argv: Sequence[str]) -> int:
         from sagent.session.verify import sign_record
 
         signed = str(sign_record(path, proof, Path(given.sign).expanduser()))
-    out = binary_safe(sys.stdout)
-    if given.json:
-        out.write(json_dump(_as_json(path, proof, signed)) + "\n")
-    else:
-        write(out, _show(path, proof, signed))
+    show(_as_json(path, proof, signed), _show(path, proof, signed), as_json=given.json)
     if given.sign and proof.problems:
         sys.stderr.write("sagent: nothing was signed: only what verifies is.\n")
     return 1 if proof.problems else 0
@@ -90,16 +84,12 @@ def _sharing(path: Path) -> Generator[Each]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    pool = ProcessPoolExecutor(count, get_context("fork"), initializer=_ignore_interrupts)  # nothing else runs here
+    ignored = signal.SIGINT, signal.SIG_IGN  # Ctrl-C is for the process that waits
+    pool = ProcessPoolExecutor(count, get_context("fork"), signal.signal, ignored)  # nothing else runs here
     try:
         yield pool.map
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _ignore_interrupts() -> None:
-    """Ctrl-C is for the process that waits."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _show(path: Path, proof: Proof, signed: str) -> Iterator[str | Table]:
@@ -112,20 +102,14 @@ def _show(path: Path, proof: Proof, signed: str) -> Iterator[str | Table]:
         yield f"signed: {signed}"
     if proof.problems:
         yield f"NOT OK: {count(len(proof.problems), 'problem')}"
-        if not _is_bundle(path):
+        if not (path.is_file() or unpacked(path)):  # what is damaged in a bundle is damaged
             yield f"`sagent sessions repair {path}` keeps the good beginning of a damaged log."
     else:
         but = f", but for {proof.redacted} redacted" if proof.redacted else ""
         yield f"OK: what is checked above is as it was written{but}"
 
 
-def _is_bundle(path: Path) -> bool:
-    """Whether it is a bundle, packed or not: what is damaged in one is damaged."""
-    return path.is_file() or unpacked(path)
-
-
 def _as_json(path: Path, proof: Proof, signed: str) -> dict[str, object]:
-    parts = [{"name": part.name, "checked": part.checked, "problems": list(part.problems)} for part in proof.parts]
     return {
         "ok": not proof.problems,
         "session": proof.session,
@@ -137,7 +121,7 @@ def _as_json(path: Path, proof: Proof, signed: str) -> dict[str, object]:
         "redacted": proof.redacted,
         "signer": proof.signer,
         "signed": signed,
-        "parts": parts,
-        "problems": list(proof.problems),
-        "notes": [*proof.notes],
+        "parts": [{"name": part.name, "checked": part.checked, "problems": part.problems} for part in proof.parts],
+        "problems": proof.problems,
+        "notes": proof.notes,
     }
