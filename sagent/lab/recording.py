@@ -10,13 +10,13 @@ from typing import TypeAlias
 
 from sagent.codec import Fetch
 from sagent.config import Settings
-from sagent.errors import SessionCorrupt, UsageError
+from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, ToolResult
 from sagent.model import ToolSpec
 from sagent.session import contents
 from sagent.session.bundle import SESSION, is_bundle, open_bundle, unpacked
-from sagent.session.entries import Entry
+from sagent.session.entries import Entry, unreadable
 from sagent.session.folds import origin
 from sagent.session.store import find, is_session, latest
 from sagent.usage import Charge
@@ -137,11 +137,8 @@ def read_recording(agent: str, entries: Sequence[Entry], fetch: Fetch) -> Record
     for place, entry in enumerate(entries):
         try:
             reader.read(place, entry)
-        except ValueError as error:
-            raise SessionCorrupt(
-                f"entry {entry.id} ({entry.kind}, {entry.at}) cannot be read: {error}. "
-                "It was written by another version of sagent: use that one, or a newer one."
-            ) from error
+        except (ValueError, RecursionError) as error:
+            raise unreadable(entry, error) from error
     reader.close()
     return Recording(
         agent,

@@ -76,9 +76,15 @@ def json_thaw(value: Json) -> Thawed:
 def json_load(data: str | bytes) -> Json:
     """Parse JSON text into frozen values. Raises ValueError; NaN, infinities and bottomless nesting are refused."""
     try:
-        return json_freeze(json.loads(data, parse_constant=_refuse_constant, parse_float=_finite))
+        text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
+        return json_freeze(json_parse(text))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def json_parse(text: str) -> object:
+    """Parse JSON text into plain values. Raises ValueError, for NaN and infinities too, and RecursionError."""
+    return _STRICT.decode(text)
 
 
 def json_dump(value: object) -> str:
@@ -153,6 +159,7 @@ def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 _WIRE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_thaw_mapping)
 _CANONICAL = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False, default=_thaw_mapping

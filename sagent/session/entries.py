@@ -6,12 +6,12 @@ byte of a log is outside a hash, white space and escapes included.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_object, canonical_bytes
+from sagent.lib.json import as_object, canonical_bytes, json_parse
 from sagent.session.contents import Content
 from sagent.session.table import decode, encode
 
@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def content(self) -> Content:
-        """What it says, read from the line each time it is asked for. Raises ValueError if that cannot be read."""
+        """What it says, read from the line each time it is asked for. Raises SessionCorrupt if that cannot be read."""
         return decode(self.kind, read_body(self))
 
 
@@ -74,11 +74,23 @@ def parse_line(line: bytes) -> Entry:
 
 
 def read_body(entry: Entry) -> Mapping[str, object]:
-    """The JSON of an entry, for who does not ask what it means. Raises ValueError if it is none."""
+    """The JSON of an entry, for who does not ask what it means. Raises SessionCorrupt if it is none."""
     try:
-        return as_object(json.loads(entry.line[_BODY : -len(_tail(entry.kind, entry.parent))].decode()))
-    except RecursionError as error:
-        raise ValueError("the body is nested too deeply") from error
+        text = entry.line[_BODY : -len(_tail(entry.kind, entry.parent))].decode()
+        body = json_parse(text)
+        if "\\ud" in text or "\\uD" in text:  # lone surrogates, which no output takes
+            body = json_parse(canonical_bytes(body).decode())
+        return as_object(body)
+    except (ValueError, RecursionError) as error:  # its id is right, so it was written like this
+        raise unreadable(entry, error) from error
+
+
+def unreadable(entry: Entry, error: Exception) -> SessionCorrupt:
+    """The error for an entry that says something that is not understood here."""
+    return SessionCorrupt(
+        f"entry {entry.id} ({entry.kind}, {entry.at}) cannot be read: {error}. "
+        "It was written by another version of sagent: use that one, or a newer one."
+    )
 
 
 def _tail(kind: str, parent: str) -> bytes:

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TypeVar, cast
 
 from sagent.codec import Fetch
-from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, Text, ToolResult, user
 from sagent.session.contents import (
@@ -24,7 +23,7 @@ from sagent.session.contents import (
     Opened,
     ResultEntry,
 )
-from sagent.session.entries import Entry
+from sagent.session.entries import Entry, unreadable
 from sagent.session.table import kind_of
 from sagent.session.view import LogView, MemoryLogView, follow
 from sagent.usage import Charge, Totals
@@ -341,7 +340,7 @@ def _collect(early: Iterable[Entry], reply: Message, fetch: Fetch) -> tuple[Mess
 
 def _load(entry: Entry, fetch: Fetch) -> Message:
     """The message of an entry that has one. Raises SessionCorrupt."""
-    content = _reading(entry, lambda each: each.content, entry)
+    content = entry.content
     assert isinstance(content, MessageEntry | MessageReceived | MessagePosted)
     return _reading(entry, content.message.load, fetch)
 
@@ -357,10 +356,7 @@ def _reading(entry: Entry, read: Callable[[_A], _T], given: _A) -> _T:
     try:
         return read(given)
     except ValueError as error:
-        raise SessionCorrupt(
-            f"entry {entry.id} ({entry.kind}, {entry.at}) cannot be read: {error}. "
-            "It was written by another version of sagent: use that one, or a newer one."
-        ) from error
+        raise unreadable(entry, error) from error
 
 
 def charges(entries: Iterable[Entry]) -> Iterator[Charge]:

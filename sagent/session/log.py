@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sagent.errors import SessionCorrupt
 from sagent.session.blobs import BlobDirectory, sync_path
 from sagent.session.contents import Content, Forked
 from sagent.session.entries import Entry, parse_line, scan_line, seal
@@ -333,7 +334,7 @@ def _scan(file: Path) -> Iterator[tuple[bytes, str, str, str]]:
                 if parent != previous:
                     forks = forks or _Forks(file, place, size)
                     forks.check(parse_line(line), previous)
-            except ValueError as error:
+            except (ValueError, SessionCorrupt) as error:
                 raise damaged(file, number, str(error)) from error
             if forks is not None:
                 forks.see(entry_id)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 
-from sagent.errors import SagentError, UsageError
+from sagent.errors import SagentError, SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.session.entries import Entry, parse_line
 from sagent.session.folds import origin, title
@@ -167,7 +167,7 @@ def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
         try:
             entry = parse_line(line)
             _ = entry.content
-        except ValueError:
+        except (ValueError, SessionCorrupt):
             continue  # cut by our reading, or damaged: `sagent verify` tells
         yield entry
 

@@ -118,9 +118,10 @@ def _plain(kind: str, of: Callable[..., Content], mark: str = "", /, **members: 
 
 def _usd(value: object) -> Decimal | None:
     try:
-        return Decimal(value) if isinstance(value, str) else None
+        usd = Decimal(value) if isinstance(value, str) else None
     except ArithmeticError:
         return None
+    return usd if usd is not None and usd.is_finite() and abs(usd.adjusted()) < 30 else None  # else no sum holds it
 
 
 def _number(value: object) -> float:

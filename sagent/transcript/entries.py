@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.names import quote_path
 from sagent.messages import DENIED
@@ -63,7 +64,7 @@ class LogEnds:
 
 class _Line(NamedTuple):
     number: int
-    found: Entry | ValueError
+    found: Entry | ValueError | SessionCorrupt
     damage: str = ""
 
 
@@ -84,7 +85,7 @@ class SessionReader:
                 try:
                     yield from log.read(error)
                     continue
-                except ValueError as unreadable:
+                except SessionCorrupt as unreadable:
                     error = unreadable
             place = file.name if len(self._files) > 1 else ""
             yield Damaged(line.number, f"{error}{line.damage}", place, log.agent)
@@ -123,7 +124,7 @@ class LogReader:
         self._names: dict[str, str] = {}  # of calls, by their ids
 
     def read(self, entry: Entry) -> Iterable[Step]:
-        """The steps of an entry. Raises ValueError for one that cannot be read."""
+        """The steps of an entry. Raises SessionCorrupt for one that cannot be read."""
         agent, at = self.agent, entry.at
         match entry.content:
             case contents.Opened(session, _, cwd, environment):

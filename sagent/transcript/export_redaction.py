@@ -6,7 +6,7 @@ import re
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, canonical_bytes, json_dump
 from sagent.lib.secrets import redact
-from sagent.session.entries import Entry, read_body
+from sagent.session.entries import Entry, read_body, unreadable
 
 _NAMES = re.compile(r"(?i)key|secret|token|pass|pwd|credential|auth")
 _JSON = ("arguments", "data", "schema")  # members whose text is JSON
@@ -44,7 +44,10 @@ class Redaction:
         if self.keep:
             return entry.line
         before = self.count
-        body = self.value(read_body(entry))
+        try:
+            body = self.value(read_body(entry))
+        except RecursionError as error:
+            raise unreadable(entry, error) from error
         if self.count == before:
             return entry.line
         members = {"at": entry.at, "body": body, "kind": entry.kind, "parent": entry.parent}
