@@ -3,28 +3,34 @@
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
 NAME = "sagent"
+_PACKAGES = {"bedrock": "boto3", "selfhosted": "torch transformers"}  # extras that are not named as what they need
+_TOOLS = {"pipx_metadata.json": "pipx install --force", "uv-receipt.toml": "uv tool install"}  # by what they leave
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra to this installation, from where it came: "pip install -e '/checkout[mcp]'".
+    """The command that adds an extra to this installation, from where it came, by what installed it: "/venv/bin/python
+    -m pip install -e '/checkout[mcp]'".
 
     Where that is not known, the command installs what the extra needs.
     """
+    pip = f"{shlex.quote(sys.executable)} -m pip install"  # the first pip on the path may be another Python's
     checkout = Path(__file__).parents[2]
     if (checkout / "pyproject.toml").is_file():
-        return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
+        return f"{pip} -e {shlex.quote(f'{checkout}[{extra}]')}"
     try:
         found = metadata.distribution(NAME)
     except metadata.PackageNotFoundError:
-        return f"pip install {extra}"
+        return f"{pip} {_PACKAGES.get(extra, extra)}"
     if came_from := found.read_text("direct_url.json"):
-        return f"pip install {shlex.quote(_requirement(json.loads(came_from), extra))}"
-    return f"pip install {shlex.join(_needs(found.requires or (), extra))}"
+        own = next((command for mark, command in _TOOLS.items() if Path(sys.prefix, mark).is_file()), pip)
+        return f"{own} {shlex.quote(_requirement(json.loads(came_from), extra))}"
+    return f"{pip} {shlex.join(_needs(found.requires or (), extra))}"
 
 
 def _requirement(came_from: dict[str, object], extra: str) -> str:

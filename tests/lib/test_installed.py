@@ -1,6 +1,7 @@
 """Hints say what to install in the words of how this was installed, and never by a name that is another's."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from sagent.lib.installed import install_command
 
 ROOT = Path(__file__).parents[2]
+PIP = f"{sys.executable} -m pip"
 METADATA = """Metadata-Version: 2.4
 Name: sagent
 Version: 0.1.0
@@ -21,7 +23,7 @@ Requires-Dist: mcp>=2.3; extra == 'dev'
 
 
 def test_a_checkout_is_installed_from_where_it_lies() -> None:
-    assert install_command("mcp") == f"pip install -e '{ROOT}[mcp]'"
+    assert install_command("mcp") == f"{sys.executable} -m pip install -e '{ROOT}[mcp]'"
 
 
 @pytest.mark.parametrize(
@@ -29,24 +31,49 @@ def test_a_checkout_is_installed_from_where_it_lies() -> None:
     [
         (
             {"url": "file:///wheels/sagent-0.1.0-py3-none-any.whl", "archive_info": {}},
-            "pip install '/wheels/sagent-0.1.0-py3-none-any.whl[mcp]'",
+            f"{PIP} install '/wheels/sagent-0.1.0-py3-none-any.whl[mcp]'",
         ),
-        ({"url": "file:///my%20clone", "dir_info": {}}, "pip install '/my clone[mcp]'"),
+        ({"url": "file:///my%20clone", "dir_info": {}}, f"{PIP} install '/my clone[mcp]'"),
         (
             {"url": "https://git.example/s", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
-            "pip install 'sagent[mcp] @ git+https://git.example/s@abc'",
+            f"{PIP} install 'sagent[mcp] @ git+https://git.example/s@abc'",
         ),
         (
             {"url": "https://files.example/s.whl", "archive_info": {}},
-            "pip install 'sagent[mcp] @ https://files.example/s.whl'",
+            f"{PIP} install 'sagent[mcp] @ https://files.example/s.whl'",
         ),
-        (None, "pip install 'mcp>=2.3'"),  # nobody knows from where: only what is missing
+        (None, f"{PIP} install 'mcp>=2.3'"),  # nobody knows from where: only what is missing
     ],
 )
 def test_an_installation_is_named_by_where_it_came_from(
     came_from: dict[str, object] | None, command: str, tmp_path: Path
 ) -> None:
-    site = tmp_path / "site-packages"
+    assert told(installed(tmp_path / "site-packages", came_from)) == command
+
+
+@pytest.mark.parametrize(
+    ("mark", "command"),
+    [
+        ("pipx_metadata.json", "pipx install --force '/clone[mcp]'"),
+        ("uv-receipt.toml", "uv tool install '/clone[mcp]'"),
+    ],
+)
+def test_what_installed_it_is_asked_again(mark: str, command: str, tmp_path: Path) -> None:
+    """No pip of the path would find the environment that pipx or uv has made, and few of these have one."""
+    (tmp_path / mark).touch()
+    site = installed(tmp_path / "site-packages", {"url": "file:///clone", "dir_info": {}})
+    assert told(site, prefix=tmp_path) == command
+
+
+def test_without_any_record_the_packages_are_named_and_not_the_extra(tmp_path: Path) -> None:
+    site = installed(tmp_path / "site-packages", None)
+    shutil.rmtree(site / "sagent-0.1.0.dist-info")
+    assert told(site, "bedrock") == f"{PIP} install boto3"
+    assert told(site, "selfhosted") == f"{PIP} install torch transformers"
+    assert told(site, "keyring") == f"{PIP} install keyring"
+
+
+def installed(site: Path, came_from: dict[str, object] | None) -> Path:
     (site / "sagent" / "lib").mkdir(parents=True)
     (site / "sagent" / "__init__.py").touch()
     (site / "sagent" / "lib" / "__init__.py").touch()
@@ -56,10 +83,15 @@ def test_an_installation_is_named_by_where_it_came_from(
     (info / "METADATA").write_text(METADATA)
     if came_from is not None:
         (info / "direct_url.json").write_text(json.dumps(came_from))
-    code = f"import sys; sys.path.insert(0, {str(site)!r})\n"
-    code += "from sagent.lib.installed import install_command; print(install_command('mcp'))"
+    return site
+
+
+def told(site: Path, extra: str = "mcp", prefix: Path = Path(sys.prefix)) -> str:
+    """The command, as it is named by what is installed there."""
+    code = f"import sys; sys.path.insert(0, {str(site)!r}); sys.prefix = {str(prefix)!r}\n"
+    code += f"from sagent.lib.installed import install_command; print(install_command({extra!r}))"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == command
+    return done.stdout.strip()
 
 
 def test_no_hint_and_no_page_names_the_package_of_an_index() -> None:
