@@ -1,78 +1,174 @@
-"""What keys do: the input is sent, cleared, kept or filled, and what runs is interrupted."""
+"""What keys do: a line is sent or carried out, the input cleared, kept or filled, and what runs is interrupted."""
 
 import asyncio
 import os
+import re
 import signal
 import time
 from typing import Literal
 
+from sagent.errors import SagentError
+from sagent.messages import Image, Part, user
+from sagent.repl.commands.command import run_command, split_command
+from sagent.repl.project import add_note, attach
 from sagent.repl.session import SessionLoop
-from sagent.repl.status import HINT
-from sagent.repl.submission import Submissions
+from sagent.repl.shell import run_shell
+from sagent.repl.status import HINT, StatusDisplay
+from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
-from sagent.repl.view.blocks import Page
+from sagent.repl.terminal_context import TerminalContext
+from sagent.repl.view.blocks import Page, Report, Said, Shell
 
-TWICE = HINT  # seconds in which a second Ctrl-C quits, as the hint says
 MOST_REMEMBERED = 20_000  # characters; of a longer line the history keeps what was to be seen of it
+MOST_SHARED = 20_000  # characters of a shell command's output that the model reads
+_UNFINISHED = {
+    "/": "type a command's name after /; Tab lists them",
+    "!": "type a shell command after !",
+    "#": "type a note for AGENTS.md after #",
+    "@": "type a file's path after @",
+}
+_HOLDER = re.compile(r"\[(?:Pasted text|Image) #(\d+)[^\]]*\]")
+
+
+class InputBuffer:
+    """Long pastes and images, by the number of the place holder that stands for each in the input."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._images: dict[str, Image] = {}
+
+    def _next(self) -> str:
+        return str(len(self._texts) + len(self._images) + 1)
+
+    def keep_text(self, text: str) -> str:
+        number, lines = self._next(), text.count("\n") + 1
+        self._texts[number] = text
+        return f"[Pasted text #{number}, {lines} lines]" if lines > 1 else f"[Pasted text #{number}]"
+
+    def keep_image(self, image: Image) -> str:
+        number = self._next()
+        self._images[number] = image
+        return f"[Image #{number}]"
+
+    def whole(self, text: str) -> str:
+        """The text with the pastes in their places."""
+        return _HOLDER.sub(lambda match: self._texts.get(match[1], match[0]), text)
+
+    def images(self, text: str) -> tuple[Part, ...]:
+        """The images that the text still names."""
+        return tuple(self._images[match[1]] for match in _HOLDER.finditer(text) if match[1] in self._images)
 
 
 class InputActions:
-    """The KeyActions of the REPL."""
+    """What keys and lines can ask for. Commands, shell commands and notes wait until `ready` is set."""
 
     def __init__(
         self,
         screen: Screen,
         questions: Questions,
+        context: TerminalContext,
         *,
         session: SessionLoop,
-        submissions: Submissions,
         painter: Painter,
+        status: StatusDisplay,
+        tasks: Tasks,
     ) -> None:
-        self.questions = questions
-        self._screen, self._session, self._submissions = screen, session, submissions
-        self._painter, self._status, self._tasks = painter, submissions.status, submissions.tasks
+        self.questions, self.pasted, self.ready = questions, InputBuffer(), asyncio.Event()
+        self._screen, self._session, self._context = screen, session, context
+        self._painter, self._status, self._tasks = painter, status, tasks
+        self._shells: set[asyncio.Task[None]] = set()
         self._pressed_at = 0.0  # Ctrl-C
+        context.prompt = self.send
 
     @property
     def busy(self) -> bool:
+        """Whether a turn is in progress."""
         return self._session.busy
 
     @property
     def interruptible(self) -> bool:
-        return self.busy or self._submissions.runs_shell
+        """Whether there is something that Esc stops."""
+        return self.busy or bool(self._shells)
 
-    # -- the input
+    # -- lines
 
     def submit(self, moment: Literal["now", "idle"]) -> None:
+        """Send what was typed: to be read now, or when the turn would end."""
         buffer = self._screen.buffer
         if not self.questions.take_line(buffer.text) and self.take(buffer.text, moment):
             buffer.reset()
             self._screen.app.vi_state.reset()  # a new line is typed, not navigated
 
     def take(self, typed: str, moment: Literal["now", "idle"] = "now") -> bool:
-        """Do what a line asks for, and remember it; False where it asks for nothing yet."""
-        text = self._submissions.pasted.whole(typed).strip("\n")
-        if not text.strip() or not self._submissions.take(text, typed, when_idle=moment == "idle"):
+        """Begin what a line asks for, and remember it; False where it is only the beginning of something, which a hint
+        says. `typed` is the line as it stood in the input, with place holders for what was pasted."""
+        text = self.pasted.whole(typed).strip("\n")
+        if not (asked := text.strip()):
             return False
+        if asked in _UNFINISHED:
+            self._status.hint(_UNFINISHED[asked])
+            return False
+        if found := split_command(text):
+            self._tasks.spawn(self._run_command(*found))
+        elif text.startswith("!") and text[1:].strip():
+            task = self._tasks.spawn(self._run_shell(text[1:].strip()))
+            self._shells.add(task)
+            task.add_done_callback(self._shells.discard)
+        elif text.startswith("#") and text[1:2] not in ("#", "!"):
+            self._tasks.spawn(self._add_note(text[1:].strip()))
+        else:
+            self.send(text, typed, when_idle=moment == "idle")
         self._screen.buffer.history.append_string(typed if len(text) > MOST_REMEMBERED else text)
         return True
 
-    def hold_paste(self, text: str) -> str:
-        return self._submissions.pasted.keep_text(text)
+    def send(self, text: str, typed: str = "", *, when_idle: bool = False) -> None:
+        """Send a message, with the files that it mentions and the images that were pasted."""
+        typed = typed or text
+        parts, wrong = attach(text, self._session.cwd)
+        self._painter.write(*(Report(sentence, "warning") for sentence in wrong))
+        self._session.send(user(text, *parts, *self.pasted.images(typed)), typed, when_idle=when_idle)
+
+    async def _run_command(self, name: str, text: str = "") -> None:
+        self._painter.write(Said(f"/{name} {text}".strip()))
+        await self.ready.wait()
+        try:
+            await run_command(self._context, name, text)
+        except (SagentError, OSError, ValueError) as error:
+            self._tasks.report(error)
+        self._session.refresh()
+
+    async def _run_shell(self, command: str) -> None:
+        """Run a shell command of the person's, and share its output with the model."""
+        await self.ready.wait()
+        code, output = await run_shell(command, self._session.cwd)
+        self._painter.write(Shell(command, output, code))
+        half = MOST_SHARED * 2 // 5
+        shared = output if len(output) <= MOST_SHARED else f"{output[:half]}\n[...]\n{output[-half:]}"
+        self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", "person's shell")
+
+    async def _add_note(self, text: str) -> None:
+        await self.ready.wait()
+        path = await asyncio.to_thread(add_note, self._session.cwd, text)
+        self._painter.write(Report(f"Noted in {path}"))
+        self._session.add_context(f"Remember (it is in {path.name} now): {text}", "note")
+
+    # -- the input
 
     def recall_queued(self) -> bool:
-        typed = self._session.recall()
-        if typed is not None:
+        """Take the last queued message back into the input; False where there is none."""
+        if (typed := self._session.outbox.recall()) is not None:
             self._screen.replace_text(typed)
         return typed is not None
 
     def edit(self) -> None:
+        """Open the input in the person's editor."""
         self._screen.surface.freeze()
         self._screen.buffer.open_in_editor()
 
     def paste_image(self) -> None:
+        """Attach the image in the clipboard."""
         self._tasks.spawn(self._paste_image())
 
     async def _paste_image(self) -> None:
@@ -82,28 +178,34 @@ class InputActions:
         if image is None:
             self._status.hint(f"no image in the clipboard, or no program to read it with ({PROGRAMS})")
         else:
-            self._screen.buffer.insert_text(self._submissions.pasted.keep_image(image))
+            self._screen.buffer.insert_text(self.pasted.keep_image(image))
 
     # -- what runs
 
     def can_background(self) -> bool:
+        """Whether a call runs that can go on in the background."""
         return any(not call.job and call.agent == "root" for call in self._painter.view.running.values())
 
     def background(self) -> None:
+        """Move running calls to the background."""
         from sagent.peer import Background
 
         self._session.opened.agent.apply(Background())
 
     def interrupt(self) -> None:
-        self._submissions.stop_shells()
+        """Stop the turn, and shell commands of the person's."""
+        for task in self._shells:
+            task.cancel()
         if (agent := self._session.running) is not None:
             agent.interrupt()
 
     def rewind(self) -> None:
+        """Choose an earlier request to go back to."""
         if not self._screen.buffer.text and self._session.idle:
-            self._tasks.spawn(self._submissions.run_command("rewind"))
+            self._tasks.spawn(self._run_command("rewind"))
 
     def clear_or_quit(self) -> None:
+        """Clear the input, else interrupt; quit when pressed twice while the hint is shown."""
         now, before = time.monotonic(), self._pressed_at
         self._pressed_at = now
         buffer = self._screen.buffer
@@ -114,28 +216,28 @@ class InputActions:
             buffer.text = ""
             self._screen.app.vi_state.reset()
             self._pressed_at = 0.0
-        elif now - before < TWICE:
-            self.quit()
+        elif now - before < HINT:
+            self._screen.leave()
         else:
             if self.busy:
                 self.interrupt()
             self._status.hint("Ctrl-C again quits")
 
-    def quit(self) -> None:
-        self._screen.leave()
-
     # -- the screen
 
     def expand(self) -> None:
+        """Show the last block that can be expanded in full; again, the one before."""
         if lines := self._painter.expand():
             self._painter.write(Page(tuple(lines)))
 
     def clear_screen(self) -> None:
+        """Begin at the top of the screen."""
         self._painter.paint()
         self._screen.clear()
         self._painter.paint()
 
     def suspend(self) -> None:
+        """Stop the process until it is brought back."""
         from prompt_toolkit.application import run_in_terminal
 
         if not hasattr(signal, "SIGTSTP"):

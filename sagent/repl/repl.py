@@ -11,21 +11,18 @@ from typing import TYPE_CHECKING
 from sagent.errors import SagentError
 from sagent.policy.rules import Rule
 from sagent.repl.commands.registry import all_commands
-from sagent.repl.files import list_files
 from sagent.repl.input import InputActions
+from sagent.repl.keys import bind_keys
 from sagent.repl.outbox import Outbox
-from sagent.repl.project import branch_of
+from sagent.repl.project import branch_of, list_files
 from sagent.repl.session import SessionLoop
 from sagent.repl.settings_file import add_rule
 from sagent.repl.status import StatusDisplay
-from sagent.repl.submission import Submissions
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.completion import InputCompleter
 from sagent.repl.terminal.history import ProjectHistory
-from sagent.repl.terminal.keys import bind_keys
 from sagent.repl.terminal.painter import Painter
-from sagent.repl.terminal.presence import Presence
-from sagent.repl.terminal.questions import Questions
+from sagent.repl.terminal.questions import Presence, Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.terminal_context import TerminalContext
 from sagent.repl.view.blocks import Report
@@ -54,11 +51,11 @@ class Repl:
         outbox = Outbox()
         status = StatusDisplay(screen, painter, questions, outbox)
         session = SessionLoop(opening, outbox, painter=painter, status=status, presence=presence, tasks=tasks)
-        context = TerminalContext(screen, session, painter, questions, on_leave=screen.leave)
-        submissions = Submissions(session, context, painter, status, tasks)
-        self.input = InputActions(screen, questions, session=session, submissions=submissions, painter=painter)
+        self._context = context = TerminalContext(screen, session, painter, questions)
+        self.input = InputActions(
+            screen, questions, context, session=session, painter=painter, status=status, tasks=tasks
+        )
         self._questions, self._status, self._session = questions, status, session
-        self._context, self._submissions = context, submissions
         screen.completer = InputCompleter(lambda: self._files, context.names, context.arguments)
         screen.bind(bind_keys(screen, self.input))
         screen.on_resized = painter.paint
@@ -96,7 +93,7 @@ class Repl:
             return
         self._apply(settings)
         self._context.commands = await asyncio.to_thread(all_commands, settings)
-        self._submissions.ready.set()
+        self.input.ready.set()
         await self._session.run(self._questions.approve, self._questions.answer)
 
     def _apply(self, settings: "Settings") -> None:

@@ -1,22 +1,24 @@
 """The sessions of the REPL, one after another: opened as the settings say, prompts answered, closed for the next."""
 
 import asyncio
+import re
 import shlex
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Finished, Received, ReplyFinished, Switched, TextDelta, ThinkingDelta, ToolProgress
 from sagent.messages import Message, user
-from sagent.repl.guide import guide
+from sagent.repl.opening import Current
 from sagent.repl.outbox import Outbox
 from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
-from sagent.repl.terminal.presence import Presence
+from sagent.repl.terminal.questions import Presence
+from sagent.repl.view.blocks import Block, Page, Report, past_blocks
 from sagent.repl.view.panel import Figures
-from sagent.repl.view.past import past_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -28,9 +30,31 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Answerer
 
 _STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figure
+_STEPS = (
+    ("1", "/login", "a key: tested, kept for you alone, used"),
+    ("2", "export ANTHROPIC_API_KEY=…", "or another provider's variable; start again"),
+    ("3", "ollama serve", "or LM Studio, llama.cpp; then /login local"),
+    ("4", "sagent demo", "see it work without any of them"),
+)
 
 
-class SessionLoop:
+def guide(error: Exception) -> Sequence[Block]:
+    """Why no session could be opened; and where no provider can be used yet, the ways to one on one screen."""
+    text = str(error)
+    if not text.startswith("No model was named"):
+        lacking = re.match(r"No key for ([\w.-]+)", text)
+        login = f"/login {lacking[1]}" if lacking else "/login"
+        ways = f"Change what is wrong, then {login}, /resume or /model again; /quit leaves."
+        return (Report(text, "error"), Report(ways))
+    steps = (
+        (("class:mark", f"  {number}  "), ("class:tool", f"{what:28}"), ("class:dim", f"  {told}"))
+        for number, what, told in _STEPS
+    )
+    why = (("", f"{text.partition(chr(10))[0]} Choose one:"),)
+    return (Page(((("class:heading", "Welcome to sagent."),), (), why, (), *steps)),)
+
+
+class SessionLoop(Current):
     """The session that is open, the turn in progress, and the messages that wait for it."""
 
     def __init__(
@@ -43,29 +67,14 @@ class SessionLoop:
         presence: Presence,
         tasks: Tasks,
     ) -> None:
-        self._opening, self._outbox = opening, outbox
+        super().__init__()
+        self._opening, self.outbox = opening, outbox
         self._painter, self._status, self._presence, self._tasks = painter, status, presence, tasks
-        self._settings: Settings | None = None
-        self._opened: Opened | None = None
         self._other_wanted = asyncio.Event()  # another session, for which `_settings` are
         self._began_at: float | None = None
         self._resumable: Agent | None = None
 
     # -- what is known of it
-
-    @property
-    def settings(self) -> "Settings":
-        """The settings in force. Raises UsageError while they load."""
-        if self._settings is None:
-            raise UsageError("The settings are not loaded yet.")
-        return self._settings
-
-    @property
-    def opened(self) -> "Opened":
-        """The open session. Raises UsageError while there is none."""
-        if self._opened is None:
-            raise UsageError("No session is open yet.")
-        return self._opened
 
     @property
     def cwd(self) -> Path:
@@ -79,7 +88,7 @@ class SessionLoop:
     @property
     def busy(self) -> bool:
         """Whether a turn is in progress, or about to begin."""
-        return self._began_at is not None or self._outbox.begins
+        return self._began_at is not None or not self.outbox.prompts.empty()
 
     @property
     def running(self) -> "Agent | None":
@@ -116,8 +125,10 @@ class SessionLoop:
             try:
                 async with self._opening(self.settings, self._on_event, approve, answer) as opened:
                     await self._converse(opened)
-            except (SagentError, OSError) as error:
-                await self._wait_for_change(error)
+            except (SagentError, OSError) as error:  # show why, and wait until the person has changed something
+                self._painter.write(*guide(error))
+                self._status.show(Figures(note="no session"))
+                await self._other_wanted.wait()
             finally:
                 self._opened = None
 
@@ -126,14 +137,8 @@ class SessionLoop:
         if self.busy and self._opened is not None:
             raise UsageError("A turn is in progress: interrupt it first (Esc).")
         self._settings = settings
-        self._outbox.wake()
+        self.outbox.prompts.put_nowait(None)
         self._other_wanted.set()
-
-    async def _wait_for_change(self, error: Exception) -> None:
-        """The session could not be opened: show why, and wait until the person has changed something."""
-        self._painter.write(*guide(error))
-        self._status.show(Figures(note="no session"))
-        await self._other_wanted.wait()
 
     async def _converse(self, opened: "Opened") -> None:
         """Answer prompts until another session is wanted."""
@@ -141,9 +146,9 @@ class SessionLoop:
         self._resumable = agent if agent.messages else None
         self._painter.write(*past_blocks(agent.messages, agent.path))
         self._status.update(opened)
-        self._outbox.on_opened()
+        self.outbox.on_opened()
         while not self._other_wanted.is_set():
-            message = await self._outbox.next()
+            message = await self.outbox.prompts.get()
             if message is not None:
                 await self._answer(opened, message)
 
@@ -153,21 +158,17 @@ class SessionLoop:
         """Begin a turn with a message, or have the turn in progress read it: now, or when it would end."""
         agent = self._opened.agent if self._opened else None
         if agent is not None and not self.busy:
-            self._outbox.begin(message)
+            self.outbox.prompts.put_nowait(message)
         elif agent is not None and agent.running and not when_idle:
-            self._outbox.send(agent, message, typed)
+            self.outbox.send(agent, message, typed)
         else:
-            self._outbox.keep(message, typed, early=agent is None)
+            self.outbox.keep(message, typed, early=agent is None)
         self._status.redraw()
 
     def add_context(self, text: str, sender: str) -> None:
         """Have the agent read a text together with the next prompt."""
         if self._opened is not None:
             self._opened.agent.send(user(text, sender=sender), "next")
-
-    def recall(self) -> str | None:
-        """Take back the last message that waits, as it was typed; None where there is none."""
-        return self._outbox.recall()
 
     async def _answer(self, opened: "Opened", message: Message) -> None:
         """Run the agent on a message, and on those that reached it too late for that run."""
@@ -177,7 +178,7 @@ class SessionLoop:
         ticking = asyncio.create_task(self._status.tick(agent))
         try:
             good = await self._run(agent.run(message))
-            while good and self._outbox.is_unread:
+            while good and self.outbox.is_unread:
                 good = await self._run(agent.go_on())
         finally:
             ticking.cancel()
@@ -185,7 +186,7 @@ class SessionLoop:
         self._status.update(opened)
         self._presence.ring(time.monotonic() - began)
         if good:
-            self._outbox.release()
+            self.outbox.release()
 
     async def _run(self, run: "Awaitable[Result]") -> bool:
         """Whether a run ended well. Its events have shown what went wrong."""
@@ -204,20 +205,18 @@ class SessionLoop:
         opened = self._opened
         if type(event) in _STREAMED or opened is None:
             return
-        if event.agent != "root":
-            if isinstance(event, ReplyFinished | Advised | Finished):
-                self._status.update_cost(opened.agent)
-            return
         match event:
             case Advised():
                 self._status.update_cost(opened.agent)
-            case Received(_, message):
-                self._outbox.on_read(message)
+            case ReplyFinished() | Finished() if event.agent != "root":
+                self._status.update_cost(opened.agent)
+            case Received("root", message):
+                self.outbox.on_read(message)
             case ReplyFinished(_, message):
                 self._status.update(opened)
                 if not message.calls and opened.agent.running:
-                    self._outbox.pass_on(opened.agent)
-            case Switched() | Finished():
+                    self.outbox.pass_on(opened.agent)
+            case Finished() | Switched("root"):
                 self._status.update(opened)
             case _:
                 pass

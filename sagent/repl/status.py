@@ -28,32 +28,20 @@ class StatusDisplay:
         self._screen, self._painter, self._questions, self._outbox = screen, painter, questions, outbox
         self._hint = ""
         self.figures = Figures(note="starting …")
+        self.redraw = screen.redraw
         screen.panel, screen.status = self._render_panel, self._render_status
 
     def show(self, figures: Figures) -> None:
         self.figures = figures
         self.redraw()
 
-    def redraw(self) -> None:
-        self._screen.redraw()
-
     def update(self, opened: "Opened") -> None:
         """Show the session's figures as they are now."""
         agent = opened.agent
         status = agent.status()
-        figures = replace(
-            self.figures,
-            note="",
-            model=status.model,
-            effort=status.effort,
-            context=status.context_tokens,
-            window=status.window,
-            cost=agent.cost(),
-            jobs=len(status.jobs),
-            mode=opened.policy.mode,
-            advisor=short_advisors(status.advisors),
-        )
-        self.show(figures)
+        figures = Figures(status.model, status.effort, short_advisors(status.advisors), status.context_tokens)
+        figures = replace(figures, window=status.window, cost=agent.cost(), jobs=len(status.jobs))
+        self.show(replace(figures, mode=opened.policy.mode, branch=self.figures.branch))
 
     def update_cost(self, agent: "Agent") -> None:
         """Show only what was spent, which costs less to find out."""
@@ -63,11 +51,11 @@ class StatusDisplay:
     def hint(self, text: str) -> None:
         """Show a text in place of the figures, for a moment."""
         self._hint = text
-        self._screen.redraw()
+        self.redraw()
 
         def end() -> None:
             self._hint = ""
-            self._screen.redraw()
+            self.redraw()
 
         asyncio.get_running_loop().call_later(HINT, end)
 
@@ -79,7 +67,7 @@ class StatusDisplay:
             self.update_cost(agent)  # prices load meanwhile, and calls are billed without an event
             before, drawn = drawn, self._render_panel(self._screen.surface.width, self._screen.rows)
             if drawn != before:
-                self._screen.redraw()
+                self.redraw()
 
     def _render_panel(self, width: int, height: int) -> Sequence[Line]:
         try:

@@ -5,22 +5,22 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, TextDelta
-from sagent.repl.commands.command import Command, run_command, split_command
+from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.terminal.picker import Option
-from sagent.repl.view.lines import Line, plain, printable
-from sagent.repl.view.plain import plain_text
+from sagent.repl.view.lines import plain, printable
+from sagent.repl.view.view import plain_text
 
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.messages import ToolCall
     from sagent.policy import Ask
     from sagent.repl.commands.command import DisplaySetting
-    from sagent.repl.opening import Opened, Opening
+    from sagent.repl.opening import Opening
     from sagent.tools.ask import Question
 
 T = TypeVar("T")
@@ -33,18 +33,15 @@ async def run_teletype(
     return await Teletype(load, opening, stdin or sys.stdin, stdout or sys.stdout).run()
 
 
-class Teletype:
-    """Reads and writes lines; a CommandContext."""
+class Teletype(CommandContext):
+    """Reads and writes lines."""
 
     def __init__(self, load: "Callable[[], Settings]", opening: "Opening", stdin: TextIO, stdout: TextIO) -> None:
+        super().__init__()
         self._load, self._opening, self._stdin, self._stdout = load, opening, stdin, stdout
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
-        self._settings: Settings | None = None
-        self._opened: Opened | None = None
         self._next: Settings | None = None
-        self._prompts: list[str] = []
         self._code: int | None = None
-        self.commands: Mapping[str, Command] = {}
         self._open_line = False
         self._task: asyncio.Task[object] | None = None
 
@@ -91,7 +88,7 @@ class Teletype:
 
         self.commands = await asyncio.to_thread(all_commands, self.settings)
         while self._next is None and self._code is None:
-            text = self._prompts.pop(0) if self._prompts else await self._read("> ")
+            text = self.prompts.pop(0) if self.prompts else await self._read("> ")
             if text is None:
                 return
             found = split_command(text)
@@ -127,7 +124,7 @@ class Teletype:
             self._write(text)
 
     async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:
-        from sagent.repl.view.question import render_approval
+        from sagent.repl.view.calls import render_approval
 
         self._write(plain(render_approval(call, ask, lambda _: None, 100)))
         said = await self._read("y for yes, or why not: ")
@@ -136,7 +133,7 @@ class Teletype:
         return None
 
     async def _answer(self, question: "Question") -> str | None:
-        from sagent.repl.view.question import render_agents_question
+        from sagent.repl.view.calls import render_agents_question
 
         rows = (f"{number:3} {option}" for number, option in enumerate(question.options, 1))
         self._write("\n".join((plain(render_agents_question(question, 100)), *rows)))
@@ -146,24 +143,6 @@ class Teletype:
         return "\n".join(chosen) if chosen and len(chosen) == len(said.replace(",", " ").split()) else said or None
 
     # -- what commands work with
-
-    @property
-    def settings(self) -> "Settings":
-        if self._settings is None:
-            raise UsageError("The settings are not loaded yet.")
-        return self._settings
-
-    @property
-    def opened(self) -> "Opened":
-        if self._opened is None:
-            raise UsageError("No session is open yet.")
-        return self._opened
-
-    def write(self, lines: Sequence[Line]) -> None:
-        self._write(plain(lines))
-
-    def say(self, text: str) -> None:
-        self._write(printable(text))
 
     async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
         rows = (f"{number:3} {option.label}  {option.hint}" for number, option in enumerate(options, 1))
@@ -177,11 +156,7 @@ class Teletype:
             raise UsageError("This terminal would show it; set the variable of the provider instead.")
         return await self._read(label)
 
-    def prompt(self, text: str) -> None:
-        self._prompts.append(text)
-
     def copy(self, text: str) -> None:
-        del text
         raise UsageError("This terminal cannot copy.")
 
     def rewound(self, text: str) -> None:
@@ -192,7 +167,6 @@ class Teletype:
         self._next = settings
 
     def set_display(self, what: "DisplaySetting", value: str) -> None:
-        del value
         raise UsageError(f"This terminal has no {what}.")
 
     def leave(self) -> None:

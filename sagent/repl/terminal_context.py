@@ -1,14 +1,13 @@
 """What slash commands work with on a terminal."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError
-from sagent.repl.commands.command import Command, DisplaySetting
+from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.session import SessionLoop
 from sagent.repl.terminal.clipboard import osc52
 from sagent.repl.terminal.painter import Painter
-from sagent.repl.terminal.picker import Option
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.blocks import Page, Report
@@ -18,25 +17,15 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.repl.opening import Opened
 
-T = TypeVar("T")
 
+class TerminalContext(CommandContext):
+    """Has the person choose and type, and shows what commands write above the input."""
 
-class TerminalContext:
-    """A CommandContext. `on_prompt` sends a text as if the person had typed it."""
-
-    def __init__(
-        self,
-        screen: Screen,
-        session: SessionLoop,
-        painter: Painter,
-        questions: Questions,
-        *,
-        on_leave: Callable[[], None],
-    ) -> None:
-        self._screen, self._session, self._painter, self._questions = screen, session, painter, questions
-        self.leave = on_leave
-        self.on_prompt: Callable[[str], None] = lambda text: None
-        self.commands: Mapping[str, Command] = {}
+    def __init__(self, screen: Screen, session: SessionLoop, painter: Painter, questions: Questions) -> None:
+        super().__init__()
+        self._screen, self._session, self._painter = screen, session, painter
+        self.pick, self.line = questions.pick, questions.line
+        self.reopen, self.leave = session.reopen, screen.leave
 
     @property
     def settings(self) -> "Settings":
@@ -52,15 +41,6 @@ class TerminalContext:
     def say(self, text: str) -> None:
         self._painter.write(Report(text))
 
-    async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
-        return await self._questions.pick(title, options)
-
-    async def line(self, label: str, *, secret: bool = False) -> str | None:
-        return await self._questions.line(label, secret=secret)
-
-    def prompt(self, text: str) -> None:
-        self.on_prompt(text)
-
     def rewound(self, text: str) -> None:
         if text and not self._screen.buffer.text:
             self._screen.replace_text(text)
@@ -68,9 +48,6 @@ class TerminalContext:
     def copy(self, text: str) -> None:
         self._screen.output.write_raw(osc52(text))
         self._screen.output.flush()
-
-    def reopen(self, settings: "Settings") -> None:
-        self._session.reopen(settings)
 
     def set_display(self, what: DisplaySetting, value: str) -> None:
         if what == "theme":
@@ -90,7 +67,7 @@ class TerminalContext:
         if found is None or not found.arguments or " " in typed:
             return []
         try:
-            known = list(found.complete(self)) if found.complete else []
+            known = list(found.completions(self))
         except SagentError:
             known = []
         return [*known, *((word, "") for word in found.arguments[0].choices)]

@@ -18,21 +18,19 @@ from sagent.events import Retrying
 from sagent.lib.json import JsonObject
 from sagent.messages import Document, Image, Text, ToolCall
 from sagent.policy import Ask
-from sagent.repl.files import attach, list_files, mentioned, nearest
-from sagent.repl.guide import guide
-from sagent.repl.input_buffer import InputBuffer
-from sagent.repl.matching import matches
-from sagent.repl.project import add_note, branch_of
+from sagent.repl.input import InputBuffer
+from sagent.repl.project import add_note, attach, branch_of, list_files, mentioned
+from sagent.repl.session import guide
 from sagent.repl.settings_file import add_rule, store_key
 from sagent.repl.shell import run_shell
+from sagent.repl.terminal.completion import nearest
 from sagent.repl.terminal.history import ProjectHistory
-from sagent.repl.terminal.picker import Option, Picker, narrowed, render_picker
+from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
 from sagent.repl.terminal.questions import rule_for
 from sagent.repl.view.blocks import Report
-from sagent.repl.view.calls import proposal
+from sagent.repl.view.calls import proposal, render_approval
 from sagent.repl.view.lines import plain
-from sagent.repl.view.plain import plain_text
-from sagent.repl.view.question import render_approval
+from sagent.repl.view.view import plain_text
 from tests.waiting import until
 
 

@@ -1,9 +1,9 @@
 """Slash commands: parsed, validated, carried out without a terminal."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,11 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
 from sagent.policy.permissions import PermissionPolicy
-from sagent.repl.commands.command import Command, run_command, split_command
+from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.commands.registry import all_commands, built_in_commands, filled, own_command
 from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import Opened
 from sagent.repl.terminal.picker import Option
-from sagent.repl.view.lines import Line, plain
 from sagent.session import contents
 from sagent.session.folds import title
 from sagent.session.log import MemoryLog
@@ -30,29 +29,21 @@ from sagent.testing import ScriptedModel
 from sagent.tools import Read
 
 
-@dataclass
-class RecordingContext:
+class RecordingContext(CommandContext):
     """A context that remembers what was done at it."""
 
-    settings: Settings
-    opened: Opened
-    written: list[str] = field(default_factory=list)
-    prompts: list[str] = field(default_factory=list)
-    copied: str = ""
-    reopened: Settings | None = None
-    display: list[tuple[str, str]] = field(default_factory=list)
-    left: bool = False
-    picks: list[Any] = field(default_factory=list)
-    offered: Sequence[Option[Any]] = ()
+    def __init__(self, settings: Settings, opened: Opened) -> None:
+        super().__init__()
+        self._settings, self._opened = settings, opened
+        self.written: list[str] = []
+        self.copied = ""
+        self.reopened: Settings | None = None
+        self.display: list[tuple[str, str]] = []
+        self.left = False
+        self.picks: list[Any] = []
+        self.offered: Sequence[Option[Any]] = ()
 
-    @property
-    def commands(self) -> Mapping[str, Command]:
-        return all_commands(self.settings)
-
-    def write(self, lines: Sequence[Line]) -> None:
-        self.written.append(plain(lines))
-
-    def say(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         self.written.append(text)
 
     async def pick(self, title: str, options: Sequence[Option[Any]]) -> Any:
@@ -62,12 +53,6 @@ class RecordingContext:
         return self.picks.pop(0)
 
     def rewound(self, text: str) -> None:
-        self.prompts.append(text)
-
-    async def line(self, label: str, *, secret: bool = False) -> str | None:
-        raise UsageError("nobody is here")
-
-    def prompt(self, text: str) -> None:
         self.prompts.append(text)
 
     def copy(self, text: str) -> None:
@@ -87,6 +72,7 @@ class RecordingContext:
         found = split_command(line)
         assert found is not None
         self.written.clear()
+        self.commands = all_commands(self.settings)
         await run_command(self, *found)
         return "\n".join(self.written)
 
@@ -180,7 +166,7 @@ async def test_a_command_is_checked_completed_and_run_without_a_terminal(context
     command = built_in_commands()[row.usage.split()[0][1:]]
     assert command.usage.startswith(row.usage)
     assert command.usage in await context.do(f"/help {command.name}")
-    completions = {word for word, _ in command.complete(context)} if command.complete else set[str]()
+    completions = {word for word, _ in command.completions(context)}
     completions |= {word for argument in command.arguments for word in argument.choices}
     assert row.completes in completions | {""}
     await context.opened.agent.run("a question")

@@ -28,9 +28,8 @@ from sagent.events import (
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall, assistant, user
 from sagent.repl.view.blocks import Block, Page, Prose
-from sagent.repl.view.lines import plain
+from sagent.repl.view.lines import plain, table
 from sagent.repl.view.panel import Figures, Queued, render_panel, render_status
-from sagent.repl.view.table import table
 from sagent.repl.view.transcript import expand, expandable, render_block, separated
 from sagent.repl.view.view import View, reduce
 from sagent.usage import Cost, Usage

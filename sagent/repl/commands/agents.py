@@ -7,8 +7,7 @@ from sagent.errors import UsageError
 from sagent.peer import JobStatus
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.view.figures import count, duration, money
-from sagent.repl.view.lines import Span, one_line
-from sagent.repl.view.table import table
+from sagent.repl.view.lines import Span, one_line, table
 
 
 def _others(context: CommandContext) -> list[tuple[str, str]]:

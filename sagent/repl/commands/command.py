@@ -10,7 +10,6 @@ from typing import (
     Concatenate,
     Literal,
     ParamSpec,
-    Protocol,
     TypeVar,
     get_args,
     get_origin,
@@ -19,65 +18,74 @@ from typing import (
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.repl.opening import Current
 from sagent.repl.terminal.picker import Option
-from sagent.repl.view.lines import Line
+from sagent.repl.view.lines import Line, plain, printable
 
 if TYPE_CHECKING:
     from sagent.config import Settings
-    from sagent.repl.opening import Opened
 
 P = ParamSpec("P")
 T = TypeVar("T")
 DisplaySetting = Literal["theme", "vim"]
 
 
-class CommandContext(Protocol):
-    """What a slash command works with: a session, and the person where there is one."""
+class CommandContext(Current):
+    """What a slash command works with: a session, and the person where there is one. Here there is none: what would
+    need one raises UsageError, and `prompts` has the messages to be sent."""
 
-    @property
-    def settings(self) -> "Settings":
-        """The settings in force. Raises UsageError while they load."""
-        ...
+    def __init__(self) -> None:
+        super().__init__()
+        self.commands: Mapping[str, Command] = {}
+        self.prompts: list[str] = []
 
-    @property
-    def opened(self) -> "Opened":
-        """The session. Raises UsageError while there is none."""
-        ...
-
-    @property
-    def commands(self) -> Mapping[str, "Command"]: ...
+    def _write(self, text: str) -> None:
+        """Write a text and a line end."""
+        raise NotImplementedError
 
     def write(self, lines: Sequence[Line]) -> None:
         """Show lines."""
+        self._write(plain(lines))
 
     def say(self, text: str) -> None:
         """Show a sentence."""
+        self._write(printable(text))
 
     async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
-        """Have the person choose; None for nothing. Raises UsageError where nobody can."""
+        """Have the person choose; None for nothing."""
+        names = ", ".join(option.label for option in options[:20])
+        raise UsageError(f"{title} Nobody can choose here; name it after the command: {names}")
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
-        """Have the person type a line. Raises UsageError where nobody can."""
+        """Have the person type a line, which is not shown where it is `secret`."""
+        del secret
+        raise UsageError(f"{label.rstrip(': ')}: nobody can type here")
 
     def prompt(self, text: str) -> None:
         """Send a message as if the person had typed it."""
+        self.prompts.append(text)
 
     def rewound(self, text: str) -> None:
         """The conversation went back: put `text` into the input, to be edited."""
 
     def copy(self, text: str) -> None:
         """Put a text into the clipboard."""
+        raise UsageError("There is no terminal whose clipboard could be used.")
 
     def reopen(self, settings: "Settings") -> None:
-        """Close the session and open another. Raises UsageError where that cannot be."""
+        """Close the session and open another."""
+        raise UsageError("Without a terminal a session is named by --session or --continue.")
 
     def set_display(self, what: DisplaySetting, value: str) -> None:
         """Change the theme, or vi keys ("on", "off", "" for the other)."""
+        raise UsageError(f"There is no terminal that could have a {what}.")
 
-    def leave(self) -> None: ...
+    def leave(self) -> None:
+        """End the REPL; other runs end anyway."""
 
 
-Completions = Callable[[CommandContext], Iterable[tuple[str, str]]]
+Rows = Iterable[tuple[str, str]]
+Completions = Rows | Callable[[CommandContext], Rows]
 """What may stand as the first argument, each with a few words about it."""
 
 
@@ -99,7 +107,10 @@ class Command:
     help: str
     arguments: tuple[Argument, ...]
     run: Callable[[CommandContext, Mapping[str, str]], Awaitable[None]]
-    complete: Completions | None = None
+    complete: Completions = ()
+
+    def completions(self, context: CommandContext) -> Rows:
+        return self.complete(context) if callable(self.complete) else self.complete
 
     @property
     def summary(self) -> str:
@@ -147,7 +158,7 @@ def _first(text: str) -> tuple[str, str]:
 
 
 def command(
-    *, name: str = "", complete: Completions | None = None
+    *, name: str = "", complete: Completions = ()
 ) -> Callable[[Callable[Concatenate[CommandContext, P], Awaitable[None]]], Command]:
     """Make a command of `async def model(context, name="")`. Parameters are texts; a Literal names the words accepted,
     and one called `text` takes the rest of the line."""

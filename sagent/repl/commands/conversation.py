@@ -6,8 +6,7 @@ from sagent.errors import UsageError
 from sagent.peer import Compact
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.view.figures import count, money
-from sagent.repl.view.lines import Line, Span
-from sagent.repl.view.table import table
+from sagent.repl.view.lines import Line, Span, table
 
 _BAR = 30  # columns
 

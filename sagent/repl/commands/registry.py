@@ -1,14 +1,14 @@
 """All commands by name: the built-in ones, and the person's from `commands/*.md`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.repl.commands.command import Argument, Command, CommandContext
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from sagent.config import Settings
 
 MOST_BYTES = 200_000  # of a person's command
@@ -24,33 +24,10 @@ def all_commands(settings: "Settings") -> Mapping[str, Command]:
 
 
 def built_in_commands() -> Mapping[str, Command]:
-    from sagent.repl.commands import (
-        agents,
-        conversation,
-        extensions,
-        login,
-        model,
-        money,
-        rewind,
-        session,
-        setup,
-        sharing,
-    )
+    from sagent.repl.commands import agents, conversation, model, rewind, session, setup
 
-    modules: Sequence[ModuleType] = (
-        agents,
-        conversation,
-        extensions,
-        login,
-        model,
-        money,
-        rewind,
-        session,
-        setup,
-        sharing,
-    )
-    found = (one for module in modules for one in vars(module).values() if isinstance(one, Command))
-    return {one.name: one for one in found}
+    modules = (agents, conversation, model, rewind, session, setup)
+    return {one.name: one for module in modules for one in vars(module).values() if isinstance(one, Command)}
 
 
 def own_commands(directory: Path) -> Iterator[Command]:
@@ -61,13 +38,12 @@ def own_commands(directory: Path) -> Iterator[Command]:
         return
     for file in files:
         name = file.stem.lower()
-        if not name.replace("-", "").replace("_", "").isalnum():
-            continue
-        try:
-            text = file.read_text(encoding="utf-8", errors="replace")[:MOST_BYTES]
-        except OSError:
-            continue
-        yield own_command(name, text)
+        if name.replace("-", "").replace("_", "").isalnum():
+            try:
+                text = file.read_text(encoding="utf-8", errors="replace")[:MOST_BYTES]
+            except OSError:
+                continue
+            yield own_command(name, text)
 
 
 def own_command(name: str, text: str) -> Command:
@@ -88,20 +64,15 @@ def own_command(name: str, text: str) -> Command:
 
 def filled(body: str, arguments: str) -> str:
     """The text with its place holders replaced; arguments that none asks for stand at the end."""
-    import re
-    import shlex
-
     try:
         words = shlex.split(arguments)
     except ValueError:
         words = arguments.split()
-    asked = "$ARGUMENTS" in body or re.search(r"\$[1-9]", body)
 
     def word(match: re.Match[str]) -> str:
-        if match[0] == "$ARGUMENTS":
+        if not match[1]:
             return arguments
-        number = int(match[1])
-        return words[number - 1] if number <= len(words) else ""
+        return words[int(match[1]) - 1] if int(match[1]) <= len(words) else ""
 
-    text = re.sub(r"\$ARGUMENTS|\$([1-9])", word, body)
+    text, asked = re.subn(r"\$ARGUMENTS|\$([1-9])", word, body)
     return text if asked or not arguments else f"{text}\n\n{arguments}"

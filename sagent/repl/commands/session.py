@@ -1,14 +1,28 @@
-"""Commands about sessions."""
+"""Commands about sessions: what is open and what it cost, earlier ones, and how one leaves this machine."""
 
 import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from sagent.errors import UsageError
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.figures import count, money
-from sagent.repl.view.table import table
+from sagent.repl.view.lines import Line, Span, table
 from sagent.session.store import Summary, find, summaries
+from sagent.usage import Sum, Totals, Usage
+
+if TYPE_CHECKING:
+    from sagent.transcript.export import Exported
+
+_FORMS = (
+    ("html", "one page"),
+    ("md", "Markdown"),
+    ("jsonl", "every entry"),
+    ("bundle", "all of it, checked by `sagent verify`"),
+)
 
 
 def _earlier(context: CommandContext) -> list[Summary]:
@@ -88,3 +102,90 @@ async def status(context: CommandContext) -> None:
         ("session", f"{agent.log.session_id}  {agent.log.path or 'in memory only'}"),
     ]
     context.write(table([("class:dim", name), ("", value)] for name, value in rows))
+
+
+@command()
+async def cost(context: CommandContext) -> None:
+    """Show what this session has cost.
+
+    By role, model and agent, with the cache's share.
+    """
+    ledger = context.opened.agent.ledger
+    totals, spent = ledger.totals(), ledger.cost()
+    whole = totals.whole.usage
+    least = "≥ " if spent.unpriced else ""
+    cap = f" of {money(ledger.cap)}" if ledger.cap is not None else ""
+    read = f"{count(whole.total_input)} tokens read, {_cached(whole, '0%')} of them from the cache"
+    tokens = f"  {read}; {count(whole.output)} written"
+    rows = [
+        *_rows("role", totals.by_role),
+        *_rows("model", totals.by_model),
+        *_rows("agent", totals.by_agent),
+    ]
+    lines: list[Line] = [
+        (("class:heading", f"{least}{money(spent.total)}{cap}"), ("class:dim", tokens)),
+        *table(rows, right=(1, 2, 3, 4)),
+    ]
+    if spent.unpriced:
+        lines.append((("class:warning", f"No known price: {', '.join(spent.unpriced)}"),))
+    context.write([*lines, *_on_the_advisor_alone(context, totals)])
+
+
+def _cached(usage: Usage, nothing: str) -> str:
+    return f"{usage.cache_read / usage.total_input:.0%}" if usage.total_input else nothing
+
+
+def _rows(head: str, sums: Mapping[str, Sum]) -> Iterator[Sequence[Span]]:
+    if sums:
+        yield ()
+        yield [("class:dim", word) for word in (head, "read", "cached", "written", "USD")]
+    for name, each in sorted(sums.items(), key=lambda item: -item[1].usd):
+        figures = (count(each.usage.total_input), _cached(each.usage, "-"), count(each.usage.output))
+        yield [("", name), *(("class:dim", figure) for figure in figures), ("", money(each.usd))]
+
+
+def _on_the_advisor_alone(context: CommandContext, totals: Totals) -> Iterator[Line]:
+    """What the executors' tokens would have cost by the advisor's prices."""
+    done = totals.by_role.get("executor", Sum()).usage
+    for advisor in context.settings.advisors:
+        name, _, model = advisor.model.partition("/")
+        usd = context.opened.agent.ledger.prices.price(name, model, done)
+        if usd is not None and done != Usage():
+            yield ()
+            yield (("class:dim", f"  The executor's work on {advisor.model} alone: {money(usd)}"),)
+
+
+@command(complete=_FORMS)
+async def export(
+    context: CommandContext, form: Literal["html", "md", "jsonl", "bundle", ""] = "", file: str = ""
+) -> None:
+    """Write this session to a file for others.
+
+    A page, Markdown, its entries, or a bundle. What looks like a secret is taken out and counted.
+    """
+    session = context.opened.agent.log.path
+    if not session:
+        raise UsageError("This session is not kept, so there is nothing to export.")
+    suffix = {"": "html", "bundle": "tar"}.get(form, form)
+    path = context.settings.cwd / Path(file or f"{Path(session).name}.{suffix}").expanduser()
+    done = await asyncio.to_thread(_write, Path(session), path, form or "html")
+    note = f"{done.secrets} that looked like secrets were taken out" if done.secrets else "nothing looks like a secret"
+    context.say(f"Exported to {path}; {note}: look before you share it.")
+    for problem in done.problems[:10]:
+        context.say(problem)
+
+
+def _write(session: Path, path: Path, form: Literal["html", "md", "jsonl", "bundle"]) -> "Exported":
+    from sagent.repl.settings_file import write_private
+    from sagent.transcript.export import Exported, export_bundle, export_lines, export_text
+    from sagent.transcript.export_redaction import Redaction
+
+    redaction = Redaction()
+    if form == "bundle":
+        return export_bundle(session, path, redaction, {})
+    if form == "jsonl":
+        write_private(path, b"".join(export_lines(session, redaction)))
+        return Exported(redaction.count)
+    page, done = export_text(session, form, redaction)
+    write_private(path, page)
+    return done

@@ -1,18 +1,15 @@
-"""Commands about permissions, tools, settings and the terminal."""
+"""Commands about permissions, tools, MCP servers, skills, settings and the terminal."""
 
+import asyncio
 import os
 import platform
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from sagent.errors import UsageError
 from sagent.policy.permissions import MODES
 from sagent.repl.commands.command import CommandContext, command
-from sagent.repl.view.lines import cut
-from sagent.repl.view.table import table
+from sagent.repl.view.lines import Line, Span, cut, table
 from sagent.repl.view.theme import THEMES
-
-if TYPE_CHECKING:
-    from sagent.repl.view.lines import Line
 
 _MODES = {
     "plan": "look only, change nothing",
@@ -24,12 +21,7 @@ _MODES = {
 _MARKS = {"good": ("class:done", "✓"), "poor": ("class:warning", "!"), "bad": ("class:failed", "✗")}
 
 
-def _modes(context: CommandContext) -> list[tuple[str, str]]:
-    del context
-    return list(_MODES.items())
-
-
-@command(complete=_modes)
+@command(complete=_MODES.items())
 async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edit", "full", ""] = "") -> None:
     """Show or change the permission mode.
 
@@ -55,6 +47,37 @@ async def list_tools(context: CommandContext) -> None:
     context.write(table(rows or [[("class:dim", "none")]]))
 
 
+@command(name="mcp")
+async def show_servers(context: CommandContext) -> None:
+    """Show MCP servers and their tools."""
+    servers = context.settings.mcp
+    if not servers:
+        raise UsageError("No MCP server is configured: add [mcp.NAME] to your config.toml, with a command or a url.")
+    tools: dict[str, list[str]] = {}
+    for tool in context.opened.agent.tools:
+        if (server := getattr(tool, "server", "")) in servers:
+            tools.setdefault(server, []).append(tool.name.rpartition("__")[2])
+    rows: list[list[Span]] = []
+    for name, server in servers.items():
+        there = ", ".join(tools[name]) if name in tools else "not connected"
+        rows.append([("", name), ("class:dim", f"{server.url or server.command}: {there}")])
+    context.write(table(rows))
+
+
+@command(name="skills")
+async def show_skills(context: CommandContext) -> None:
+    """List the skills that the model can use."""
+    from sagent.context.skills import find_skills
+
+    found = await asyncio.to_thread(find_skills, context.settings.cwd, context.settings.config_dir)
+    if not found:
+        place = context.settings.config_dir / "skills"
+        raise UsageError(
+            f"There are no skills. A skill is a file {place}/NAME/SKILL.md or .sagent/skills/NAME/SKILL.md."
+        )
+    context.write(table([("", skill.name), ("class:dim", skill.description)] for skill in found))
+
+
 @command(name="config")
 async def show_config(context: CommandContext, name: str = "") -> None:
     """Show the settings and where they come from.
@@ -76,12 +99,7 @@ async def set_vim(context: CommandContext, state: Literal["on", "off", ""] = "")
     context.set_display("vim", state)
 
 
-def _themes(context: CommandContext) -> list[tuple[str, str]]:
-    del context
-    return [(name, "") for name in THEMES]
-
-
-@command(complete=_themes)
+@command(complete=[(name, "") for name in THEMES])
 async def theme(context: CommandContext, name: str) -> None:
     """Set the colours: auto, dark, light or plain."""
     context.set_display("theme", name)

@@ -1,18 +1,28 @@
 """Completion in the input: `/command` and its arguments, `@path`."""
 
+import heapq
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from sagent.repl.files import nearest
-
-if TYPE_CHECKING:
-    from prompt_toolkit.formatted_text import StyleAndTextTuples
+from sagent.repl.terminal.picker import matches
 
 _PATH = re.compile(r"(?:^|[\s(])@([^\s\"@]*)$")
+
+
+def nearest(query: str, files: Sequence[str], most: int = 50) -> list[str]:
+    """The files whose paths fit what was typed, best first."""
+    letters = query.lower()
+    scored: list[tuple[int, int, str]] = []
+    for path in files:
+        if (score := matches(letters, path)) is None:
+            continue
+        name = path.rpartition("/")[2].lower()
+        score -= 20 if name.startswith(letters) else 10 if letters in name else 0
+        scored.append((score, len(path), path))
+    return [path for _, _, path in heapq.nsmallest(most, scored)]
 
 
 class InputCompleter(Completer):
@@ -31,28 +41,18 @@ class InputCompleter(Completer):
         before = document.text_before_cursor
         if before.startswith("/") and "\n" not in before:
             name, space, rest = before[1:].partition(" ")
-            if not space:
-                yield from _ranked(name, self._commands(), 0 - len(name))
-            else:
-                yield from _ranked(rest, self._arguments(name, rest), 0 - len(rest))
+            yield from _ranked(rest, self._arguments(name, rest)) if space else _ranked(name, self._commands())
         elif found := _PATH.search(document.current_line_before_cursor):
             for path in nearest(found[1], self._files()):
                 text = f'"{path}"' if " " in path else path
                 yield Completion(text, -len(found[1]), display=path)
 
 
-def _ranked(typed: str, options: Iterable[tuple[str, str]], start: int) -> Iterable[Completion]:
-    typed = typed.lower()
-    first: list[Completion] = []
-    later: list[Completion] = []
-    for text, told in options:
-        meta: StyleAndTextTuples = [("class:dim", told)]
-        completion = Completion(text, start, display=text, display_meta=meta)
-        if text.lower().startswith(typed):
-            first.append(completion)
-        elif typed in text.lower():
-            later.append(completion)
-    yield from (*first, *later)
+def _ranked(typed: str, options: Iterable[tuple[str, str]]) -> Iterable[Completion]:
+    start, typed = -len(typed), typed.lower()
+    fitting = [(text, told) for text, told in options if typed in text.lower()]
+    for text, told in sorted(fitting, key=lambda option: not option[0].lower().startswith(typed)):
+        yield Completion(text, start, display=text, display_meta=[("class:dim", told)])
 
 
 def is_completable(text: str) -> bool:

@@ -9,9 +9,8 @@ from sagent.repl.terminal.surface import Surface
 from sagent.repl.view.blocks import Block, Prose, Report
 from sagent.repl.view.lines import Line, printable, wrap
 from sagent.repl.view.markdown import Piece, finish, render_piece
-from sagent.repl.view.plain import plain_text
 from sagent.repl.view.transcript import expand, expandable, render_block, separated
-from sagent.repl.view.view import ROOT, View, reduce
+from sagent.repl.view.view import ROOT, View, plain_text, reduce
 
 INTERVAL = 0.08  # seconds between two paintings
 MOST_EXPANDABLE = 100  # blocks that can still be shown whole

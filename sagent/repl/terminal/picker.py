@@ -6,7 +6,6 @@ from dataclasses import field
 from typing import Generic, TypeVar
 
 from sagent.lib.dataclass import dataclass
-from sagent.repl.matching import matches
 from sagent.repl.view.lines import Line, Span, cut_line, one_line
 
 T = TypeVar("T")
@@ -21,6 +20,24 @@ class Option(Generic[T]):
     label: str
     hint: str = ""
     key: str = ""
+
+
+def matches(query: str, text: str) -> int | None:
+    """How well a text fits what was typed, lower is better; None where its letters are not there in that order."""
+    query, text = query.lower(), text.lower()
+    if not query:
+        return 0
+    if (place := text.find(query)) >= 0:
+        before = text[place - 1] if place else "/"
+        return place // 8 - (8 if before in "/ .-_" else 0) - (8 if text[place:] == query else 0)
+    position, score = -1, 20
+    for letter in query:
+        found = text.find(letter, position + 1)
+        if found < 0:
+            return None
+        score += min(found - position - 1, 10)
+        position = found
+    return score + len(text) // 20
 
 
 def narrowed(options: Sequence[Option[T]], query: str) -> list[Option[T]]:

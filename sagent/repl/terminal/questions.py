@@ -1,7 +1,9 @@
 """Questions to the person, one at a time: lists to choose from, lines to type, calls to approve, what agents ask."""
 
 import asyncio
+import os
 import shlex
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -10,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 from sagent.lib.dataclass import dataclass
 from sagent.messages import ToolCall
 from sagent.repl.terminal.picker import Option, Picker
-from sagent.repl.terminal.presence import Presence
 from sagent.repl.terminal.screen import Screen
 
 if TYPE_CHECKING:
@@ -22,6 +23,44 @@ Spawn: TypeAlias = Callable[[Coroutine[None, None, None]], "asyncio.Task[None]"]
 """Starts a task in the background and reports its failure."""
 Answer: TypeAlias = Literal["once", "session", "always", "no"]
 PAUSE = 0.2  # seconds without another letter after which one is a choice
+QUIET = 0.7  # seconds without a key before a question takes the keyboard
+LONG_TURN = 10.0  # seconds of work after which its end is told with a bell
+
+
+class Presence:
+    """Knows when something was typed last, and calls who is not there. `way` is how: "off", "bell" or "osc9"."""
+
+    def __init__(self, screen: Screen, way: Callable[[], str]) -> None:
+        self._screen, self._way = screen, way
+        self._typed_at = 0.0
+        screen.buffer.on_text_changed += self._on_typed
+
+    def _on_typed(self, _: object) -> None:
+        self._typed_at = time.monotonic()
+
+    async def until_quiet(self) -> None:
+        """Wait until the person has stopped typing."""
+        if (left := self._typed_at + QUIET - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+            await self.until_quiet()
+
+    def ring(self, seconds: float) -> None:
+        """Call a person who looks elsewhere when work ends; after long work also where the terminal does not say."""
+        if seconds >= LONG_TURN or self._screen.focused is False:
+            self.call("sagent has finished")
+
+    def call(self, text: str) -> None:
+        """Call a person who looks elsewhere, or has not typed for a while."""
+        way, screen = self._way(), self._screen
+        away = time.monotonic() - self._typed_at >= LONG_TURN if screen.focused is None else not screen.focused
+        if way == "off" or not away:
+            return
+        if way == "osc9":
+            note = f"\x1b]9;{text}\x07"
+            inside = bool(os.environ.get("TMUX"))  # tmux passes it on where its option allow-passthrough is on
+            screen.output.write_raw(f"\x1bPtmux;\x1b{note}\x1b\\" if inside else note)
+        screen.output.bell()
+        screen.output.flush()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +242,7 @@ class Questions:
             await asyncio.sleep(0)
 
     async def _put_approval(self, approval: Approval) -> None:
-        from sagent.repl.view.calls import read_text
-        from sagent.repl.view.question import render_approval
+        from sagent.repl.view.calls import read_text, render_approval
 
         rule = rule_for(approval.call, approval.ask)
         read, width = read_text(self._cwd()), self._screen.surface.width
@@ -227,7 +265,7 @@ class Questions:
 
     async def answer(self, question: "Question") -> str | None:
         """What the person says to an agent's question, after the questions that came before it."""
-        from sagent.repl.view.question import render_agents_question
+        from sagent.repl.view.calls import render_agents_question
 
         title = render_agents_question(question, self._screen.surface.width)
         options = [Option(text, text) for text in question.options]

@@ -1,14 +1,24 @@
-"""Tool calls as a person reads them: the one argument that matters, and what an edit is about to change."""
+"""Tool calls as a person reads them: the argument that matters, what an edit changes, what is to be answered."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.messages import ToolCall
-from sagent.repl.view.lines import cut, one_line
+from sagent.repl.view.lines import TAB, Line, cut, cut_line, one_line, printable, wrap
+from sagent.repl.view.markdown import pieces_of, render_piece
+
+if TYPE_CHECKING:
+    from sagent.policy import Ask
+    from sagent.tools.ask import Question
 
 _ESSENTIAL = ("command", "file_path", "pattern", "url", "path", "to", "prompt", "question", "operation", "job", "name")
 MOST_SHOWN = 1_000_000  # characters of a file that is compared with what will replace it
+MOST_LINES = 60  # of a diff
+MOST_COMMAND = 12  # lines
+_PLACE = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$")
 
 
 def essence(call: ToolCall, width: int = 100) -> str:
@@ -56,3 +66,75 @@ def read_text(directory: Path) -> Callable[[str], str | None]:
             return None
 
     return read
+
+
+def render_diff(diff: str, width: int, *, most: int = MOST_LINES) -> list[Line]:
+    """The diff in at most about `most` lines; what is left out is counted."""
+    lines = list(_rendered(diff, width))
+    if len(lines) <= most:
+        return lines
+    left = len(lines) - most
+    return [*lines[:most], (("class:dim", f"     … {left} more lines, Ctrl-O shows them"),)]
+
+
+def counts(diff: str) -> tuple[int, int]:
+    """Lines added and removed."""
+    body = [line for line in diff.splitlines() if not line.startswith(("+++", "---"))]
+    return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
+
+
+def _rendered(diff: str, width: int) -> Iterator[Line]:
+    old = new = 0
+    first = True
+    for line in diff.splitlines():
+        if place := _PLACE.match(line):
+            old, new = int(place[1]), int(place[2])
+            if not first:
+                yield (("class:dim", "   ⋯"),)
+            first = False
+        elif first:
+            continue  # the names of the files, which the line above tells
+        elif line.startswith("\\"):
+            yield (("class:dim", f"     {line}"),)
+        else:
+            mark, text = line[:1], printable(line[1:].replace("\t", TAB))
+            style = {"+": "class:diff.added", "-": "class:diff.removed"}.get(mark, "class:diff.context")
+            number = old if mark == "-" else new
+            yield cut_line((("class:dim", f"{number:>5} "), (style, f"{mark or ' '} {text}")), width)
+            old += mark != "+"
+            new += mark != "-"
+
+
+def render_approval(
+    call: ToolCall, ask: "Ask", read: Callable[[str], str | None], width: int, waiting: int = 0
+) -> list[Line]:
+    """Who wants to do what, why it needs approval, and the diff or the command. `read` gives a file's text, or None;
+    `waiting` counts the calls that wait after this one."""
+    who = "The model wants" if ask.agent in ("", "root") else f"{ask.agent} wants"
+    more = f" ({waiting} more wait)" if waiting else ""
+    lines: list[Line] = [(("class:ask", f"? {who} to call "), ("class:tool", call.name), ("class:dim", more))]
+    diff = proposal(call, read)
+    command = as_str(call.arguments.get("command"))
+    if diff:
+        lines.append((("class:argument", f"  {essence(call, width - 2)}"),))
+        lines += render_diff(diff, width, most=40)
+    elif command:
+        shown = wrap([("class:code", printable(command))], width, (("class:mark", "  $ "),))
+        lines += shown[:MOST_COMMAND]
+        if len(shown) > MOST_COMMAND:
+            lines.append((("class:dim", f"    … {len(shown) - MOST_COMMAND} more lines"),))
+    else:
+        for name, value in list(call.arguments.items())[:6]:
+            text = value if isinstance(value, str) else repr(value)
+            lines += wrap([("class:argument", printable(text[:300]))], width, (("class:dim", f"  {name}: "),))[:3]
+    return lines + wrap([("class:dim", printable(ask.reason))], width, (("", "  "),))
+
+
+def render_agents_question(question: "Question", width: int) -> list[Line]:
+    """Who asks what, and how it can be answered."""
+    who = "The model asks" if question.agent == "root" else f"{question.agent} asks"
+    ways = ["space ticks"] if question.multiple else []
+    ways += ["Enter chooses, or write something else"] if question.options else ["write, and Enter"]
+    head: Line = (("class:ask", f"? {who}"), ("class:dim", f"  {', '.join(ways)}; Esc skips the question"))
+    body = [line for piece in pieces_of(printable(question.text)) for line in render_piece(piece, width - 2)]
+    return [head, *((("", "  "), *line) for line in body)]

@@ -1,7 +1,7 @@
-"""Lines of styled text: measured, cut and wrapped in columns."""
+"""Lines of styled text: measured, cut, wrapped, and set in columns."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
 import sagent.lib.text
@@ -172,3 +172,23 @@ def _joined(spans: Sequence[Span]) -> Line:
         elif text:
             line.append((style, text))
     return tuple(line)
+
+
+def table(rows: Iterable[Sequence[Span]], *, right: Collection[int] = ()) -> list[Line]:
+    """Rows as lines, indented by two. Each cell is one span; the columns numbered in `right` are aligned to the right.
+
+    A row without cells is an empty line. The last cell of a row is not padded, and may be too long for its line.
+    """
+    rows = list(rows)
+    sizes = [0] * max(map(len, rows), default=0)
+    for row in rows:
+        for number, (_, text) in enumerate(row):
+            if number < len(row) - 1 or number in right:
+                sizes[number] = max(sizes[number], width_of(text))
+
+    def cell(row: Sequence[Span], number: int) -> Span:
+        style, text = row[number]
+        gap = " " * max(sizes[number] - width_of(text), 0)
+        return style, f"  {gap + text if number in right else text + gap if number < len(row) - 1 else text}"
+
+    return [tuple(cell(row, number) for number in range(len(row))) for row in rows]

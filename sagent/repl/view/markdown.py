@@ -72,6 +72,12 @@ def finish(flow: Flow) -> tuple[Piece, ...]:
     return tuple(reader.pieces)
 
 
+def pieces_of(text: str) -> tuple[Piece, ...]:
+    """The blocks of a whole text."""
+    flow, pieces = feed(Flow(), text)
+    return (*pieces, *finish(flow))
+
+
 class _Reader:
     """Lines into blocks. `lines` are those of the block that is not finished."""
 

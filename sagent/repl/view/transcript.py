@@ -5,11 +5,10 @@ from typing import assert_never
 
 from sagent.events import Advice
 from sagent.repl.view.blocks import Block, Called, GivenAdvice, Page, Prose, Report, Returned, Said, Shell, Thought
-from sagent.repl.view.calls import essence
-from sagent.repl.view.diff import counts, render_diff
+from sagent.repl.view.calls import counts, essence, render_diff
 from sagent.repl.view.figures import count, duration, money
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, line_width, one_line, printable, wrap
-from sagent.repl.view.markdown import Flow, feed, finish, render_piece
+from sagent.repl.view.markdown import pieces_of, render_piece
 
 MOST_SAID = 40  # lines of a message of the person's own
 MOST_SHELL = 60  # lines of a command of the person's own
@@ -225,8 +224,7 @@ def _advice(advice: Advice, width: int) -> list[Line]:
 def _advice_body(advice: Advice, width: int) -> Iterator[Line]:
     if advice.reason:
         yield from wrap([("class:warning", printable(advice.reason))], width)
-    flow, pieces = feed(Flow(), printable(advice.text))
-    for piece in (*pieces, *finish(flow)):
+    for piece in pieces_of(printable(advice.text)):
         yield from render_piece(piece, width)
 
 

@@ -26,6 +26,7 @@ from sagent.events import (
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Text, ToolCall
 from sagent.repl.view.blocks import Block, Called, GivenAdvice, Prose, Report, Returned, Said, Thought
+from sagent.repl.view.calls import essence
 from sagent.repl.view.markdown import Flow, feed, finish
 
 ROOT = "root"  # the agent that the person talks to
@@ -256,8 +257,6 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
 
 def _other(view: View, event: Event, at: float) -> Step:
     """An event of another agent: it has a line of its own, and only what concerns the person becomes a block."""
-    from sagent.repl.view.calls import essence
-
     child = view.children.get(event.agent) or Child(event.agent, at)
     blocks: tuple[Block, ...] = ()
     match event:
@@ -283,3 +282,36 @@ def _other(view: View, event: Event, at: float) -> Step:
         case _:
             view, blocks = _shared(view, event, at)
     return replace(view, children={**view.children, child.path: child}), blocks
+
+
+def plain_text(event: Event) -> str:
+    """An event for a terminal that can only print, and for when the display has failed; "" for nothing. The text of a
+    reply comes as it streams."""
+    who = _who(event.agent)
+    match event:
+        case TextDelta(_, text):
+            return "" if who else text
+        case ToolFinished(_, call, result, _, summary, diff):
+            failed = " failed" if result.is_error else ""
+            return f"{who}* {call.name}{failed}: {summary or 'done'}\n{diff}".rstrip("\n")
+        case Retrying(_, reason, _, attempt, seconds, discarded):
+            anew = discarded and not seconds  # what follows is no retry, but a reply that begins anew
+            when = "the reply begins again" if anew else f"trying again in {seconds:.1f} s (attempt {attempt + 1})"
+            gone = "; what was said above no longer counts" if discarded and not who else ""
+            return f"{who}! {reason.rstrip('.')}; {when}{gone}"
+        case Advised(_, advice):
+            return f"{who}{advice.advisor} ({advice.trigger}): {advice.verdict or advice.status}\n{advice.text}"
+        case Denied(_, denial):
+            return f"{who}! {denial.tool} was denied: {denial.reason}"
+        case Switched(_, what):
+            return f"{who}{what}"
+        case Notice(_, _, text):
+            return f"{who}! {text}"
+        case Finished(_, result):
+            return f"{who}! {result.error.message}" if result.error else ""
+        case Received(_, message):
+            return f"{who}{message.sender}: {message.content}" if message.sender else ""
+        case SessionOpened() | ThinkingDelta() | ReplyFinished() | ToolStarted() | ToolProgress() | AdviceDelta():
+            return ""
+        case _:
+            assert_never(event)

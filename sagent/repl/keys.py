@@ -1,0 +1,158 @@
+"""Which key asks for what, and when; `InputActions` does it."""
+
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import (
+    Always,
+    Condition,
+    Filter,
+    has_completions,
+    has_focus,
+    is_searching,
+    vi_insert_mode,
+    vi_navigation_mode,
+)
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sagent.repl.input import InputActions
+    from sagent.repl.terminal.picker import Picker
+    from sagent.repl.terminal.screen import Screen
+
+    Act = Callable[[Picker[object], KeyPressEvent], None]
+
+LONG_PASTE = 2_000  # characters; a longer paste is shown as a place holder
+LONG_LINES = 12
+
+
+def bind_keys(screen: "Screen", actions: "InputActions") -> KeyBindings:
+    """All of ours; prompt_toolkit's emacs and vi keys work too."""
+    keys, buffer = KeyBindings(), screen.buffer
+    picking = Condition(lambda: actions.questions.picker is not None)
+    typing = ~picking & ~is_searching
+    focused = typing & has_focus(buffer)
+    empty, busy = Condition(lambda: not buffer.text), Condition(lambda: actions.interruptible)
+    vi_typing = vi_insert_mode & ~empty
+
+    def close_completions() -> None:
+        buffer.complete_state = None
+
+    def recall() -> None:
+        if not actions.recall_queued():
+            buffer.auto_up()
+
+    table: tuple[tuple[str, Filter, Callable[[], None]], ...] = (
+        ("escape enter", focused, lambda: buffer.insert_text("\n")),
+        ("c-j", focused, lambda: buffer.insert_text("\n")),
+        ("s-tab", focused & has_completions, buffer.complete_previous),
+        ("c-x c-e", focused, actions.edit),
+        # in place of quoted insertion, which Ctrl-Q does too
+        ("c-v", focused & ~vi_navigation_mode, actions.paste_image),
+        ("c-x c-v", focused, actions.paste_image),
+        ("up", focused & empty & ~has_completions, recall),
+        ("escape", typing & has_completions, close_completions),
+        ("escape", typing & busy & ~has_completions & ~vi_typing, actions.interrupt),
+        ("escape escape", typing & ~busy & ~vi_typing, actions.rewind),
+        ("c-b", typing & Condition(actions.can_background), actions.background),
+        ("c-c", Always(), actions.clear_or_quit),
+        ("c-d", typing & empty, screen.leave),
+        ("c-o", typing, actions.expand),
+        ("c-l", Always(), actions.clear_screen),
+        ("c-z", Always(), actions.suspend),
+    )
+    for names, condition, act in table:
+        keys.add(*names.split(), filter=condition)(_handler(act))
+    _bind_input(keys, buffer, actions, focused)
+    _bind_picker(keys, actions, picking)
+    return keys
+
+
+def _handler(act: "Callable[[], None]") -> "Callable[[KeyPressEvent], None]":
+    return lambda event: act()
+
+
+def _bind_input(keys: KeyBindings, buffer: Buffer, actions: "InputActions", focused: Filter) -> None:  # noqa: C901 -- a table of keys
+    @keys.add("enter", filter=focused)
+    def _(event: KeyPressEvent) -> None:
+        if (state := buffer.complete_state) is not None and state.current_completion is not None:
+            buffer.complete_state = None
+            if not buffer.text.startswith("/") and len(state.completions) > 1:  # one of several was chosen: that is all
+                return
+        if buffer.document.char_before_cursor == "\\" and buffer.document.is_cursor_at_the_end:
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            actions.submit("now")
+
+    waiting = ""  # for the completions of this text, whose first is wanted
+
+    def choose_first(_: Buffer) -> None:
+        nonlocal waiting
+        state = buffer.complete_state
+        if waiting and state is not None and state.completions and state.complete_index is None:
+            if waiting == buffer.document.text_before_cursor:
+                buffer.go_to_completion(0)
+            waiting = ""
+
+    buffer.on_completions_changed += choose_first
+
+    @keys.add("tab", filter=focused)
+    def _(event: KeyPressEvent) -> None:
+        from sagent.repl.terminal.completion import is_completable
+
+        nonlocal waiting
+        waiting = ""
+        if (state := buffer.complete_state) is not None and state.completions:
+            buffer.complete_next()
+        elif is_completable(text := buffer.document.text_before_cursor):
+            waiting = text  # they may be under way already, without a choice
+            buffer.start_completion(select_first=True)
+        elif buffer.text.strip() and actions.busy:
+            actions.submit("idle")
+
+    @keys.add(Keys.BracketedPaste, filter=focused)
+    def _(event: KeyPressEvent) -> None:
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        if len(text) > LONG_PASTE or text.count("\n") > LONG_LINES:
+            text = actions.pasted.keep_text(text)
+        buffer.insert_text(text)
+
+
+def _bind_picker(keys: KeyBindings, actions: "InputActions", picking: Condition) -> None:
+    def on(*names: str) -> "Callable[[Act], None]":
+        def register(act: "Act") -> None:
+            def handle(event: KeyPressEvent) -> None:
+                if (picker := actions.questions.picker) is not None:
+                    act(picker, event)
+                    get_app().invalidate()
+
+            for name in names:
+                keys.add(name, filter=picking, eager=True)(handle)
+
+        return register
+
+    on("up", "c-p", "s-tab")(lambda picker, event: picker.move(-1))
+    on("down", "c-n", "tab")(lambda picker, event: picker.move(1))
+    on("escape", "c-g", "c-c", "c-d")(lambda picker, event: picker.leave())
+
+    @on("enter", "c-j")
+    def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
+        if not actions.questions.answer_in_words():
+            picker.enter()
+
+    @on("backspace")
+    def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
+        if picker.keys:
+            event.current_buffer.delete_before_cursor()
+        else:
+            picker.rub()
+
+    @on("<any>")
+    def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
+        if event.data.isprintable():
+            (actions.questions.type if picker.keys else picker.type)(event.data)
