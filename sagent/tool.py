@@ -176,6 +176,14 @@ class Foreseeable(Protocol):
         ...
 
 
+class Harmless:
+    """A tool whose calls touch nothing by themselves."""
+
+    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
+        del arguments, workspace
+        return Effect("none")
+
+
 def foresee(tool: Tool, arguments: JsonObject, workspace: Workspace) -> Effect:
     """What a call would do, as far as its tool can say."""
     if isinstance(tool, Foreseeable) and callable(tool.effect):

@@ -8,10 +8,10 @@ from sagent.errors import ToolError, UsageError
 from sagent.events import Advice
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
 from sagent.messages import Message, user
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+from sagent.tool import Harmless, RunContext, ToolOutput
 
 
-class AdvisorTool:
+class AdvisorTool(Harmless):
     """Asks an advisor. What it is given beside `question` and `name` is ignored: models send junk to such tools."""
 
     name = TOOL
@@ -27,11 +27,6 @@ class AdvisorTool:
                 "properties": {"question": {"type": "string"}, "name": {"type": "string"}},
             }
         )
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """None: an advisor only reads what has been said."""
-        del arguments, workspace
-        return Effect("none")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Its advice, or why there is none: neither ends the run."""

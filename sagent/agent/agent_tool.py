@@ -13,7 +13,7 @@ from sagent.errors import BudgetExceeded, SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
 from sagent.messages import Message, user
-from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace
+from sagent.tool import Harmless, RunContext, ToolOutput
 from sagent.usage import Cost, Usage
 
 INTERRUPT_SECONDS = 0.8  # that an agent is given to stop by itself when the call that waits for it is cancelled
@@ -131,12 +131,8 @@ class Stage:
         try:
             result = self._count(await child.wait())
         except asyncio.CancelledError:
-            child.interrupt()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(INTERRUPT_SECONDS):
-                    self._count(await child.wait())  # what it had
-            if (life := child.end()) is not None:
-                await asyncio.wait([life], timeout=END_SECONDS)
+            if (had := await stop_child(child)) is not None:
+                self._count(had)
             raise
         self._conversations[model] = child.messages
         return result, None
@@ -147,8 +143,8 @@ class Stage:
         return result
 
 
-class AgentTool:
-    """A tool whose call has an agent, or what is made of agents, answer a prompt.
+class AgentTool(Harmless):
+    """A tool whose call has an agent, or what is made of agents, answer a prompt: what they do is judged call by call.
 
     Each call is a conversation of its own, which begins where the agent's own one stands, below the calling agent: its
     ledger pays, its log names it, its permissions hold in addition to the agent's own, and its interruption reaches it.
@@ -163,14 +159,8 @@ class AgentTool:
     )
 
     def __init__(self, runnable: Runnable, name: str, description: str) -> None:
-        self._runnable = runnable
-        self.name, self.description = name, description
+        self._runnable, self.name, self.description = runnable, name, description
         self._alone = asyncio.Lock()
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """None of its own: what agents do is judged call by call, in each of them."""
-        del arguments, workspace
-        return Effect("none")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Its answer; an error result says what went wrong, and what there was until then. A cancelled call shows that
@@ -198,13 +188,16 @@ def _latest(before: Result | None, now: Result | None) -> Result | None:
     return now if now is not None and (now.content or before is None) else before
 
 
-def offer(agent: Node, tool: Tool) -> None:
-    """Give an agent one more tool, between two runs. Raises UsageError where it runs, or has one of that name."""
-    if agent.running:
-        raise UsageError(f"agent {agent.path} is running; it can be given the tool {tool.name} when it has ended")
-    if tool.name in agent.state.tools:
-        raise UsageError(f"agent {agent.path} has a tool {tool.name!r} already; give this place an agent of its own")
-    agent.state.offer(tool)
+async def stop_child(child: Node) -> Result | None:
+    """Interrupt an agent that was spawned, so that its log says so, and end it. Its result, if it has one by then."""
+    child.interrupt()
+    result = None
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(INTERRUPT_SECONDS):
+            result = await child.wait()
+    if (life := child.end()) is not None:
+        await asyncio.wait([life], timeout=END_SECONDS)
+    return result
 
 
 def failed(error: Exception) -> Result:

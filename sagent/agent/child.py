@@ -23,7 +23,7 @@ class ChildTask:
         self._runs, self._above, self._persistent = runs, above, request.persistent
         self._at_work = False  # in a turn, or has not reported it yet
         self._still = False  # was interrupted, and nobody has written since
-        self._leaving = self._left = False
+        self._leaving = self.left = False  # `left`: has ended
         self._watchers: set[asyncio.Future[None]] = set()
         self._asked = request.prompt  # as it was requested; "" once that is answered
         runs.contained = True
@@ -32,22 +32,17 @@ class ChildTask:
     @property
     def active(self) -> bool:
         """In a turn, or about to begin one."""
-        return not self._left and (self._at_work or not self._persistent or self._own.inbox.holds(*self._moments))
+        return not self.left and (self._at_work or not self._persistent or self._own.inbox.holds(*self._moments))
 
     @property
     def busy(self) -> bool:
         """The same, or waiting for a job, with which it will go on."""
-        return self.active or (not self._left and bool(self._own.jobs.running()))
+        return self.active or (not self.left and bool(self._own.jobs.running()))
 
     @property
     def hears(self) -> bool:
         """Whether it will read what is sent to it now."""
         return not self._leaving and (self._persistent or not (self._at_work and self._runs.closing))
-
-    @property
-    def left(self) -> bool:
-        """Whether it has ended."""
-        return self._left
 
     @property
     def _moments(self) -> tuple[Moment, ...]:
@@ -126,7 +121,7 @@ class ChildTask:
                 self._runs.last = Result("", (), "interrupted", failure)
             self._return_unread()
             own.journal.close()
-            self._at_work, self._left = False, True
+            self._at_work, self.left = False, True
             self._wake()
 
     def _return_unread(self) -> None:

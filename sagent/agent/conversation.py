@@ -1,31 +1,240 @@
-"""An agent's conversation, taken over from its log or gone back in."""
+"""One agent's conversation, log and jobs, as whoever has the agent uses them: what concerns no other agent."""
 
-from collections.abc import Sequence
+import asyncio
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
 
+from sagent.agent.handoffs import Handoff
+from sagent.context.breakdown import break_down
+from sagent.cost.ledger import Ledger
+from sagent.engine.actions import apply, check
+from sagent.engine.compaction import make_room
 from sagent.engine.context import Meter
+from sagent.engine.extension import Extension, Report
+from sagent.engine.jobs import Job
+from sagent.engine.limits import limits_of
 from sagent.engine.state import AgentState
-from sagent.errors import UsageError
-from sagent.messages import Message
+from sagent.errors import ToolError, UsageError
+from sagent.events import Advice, Event
+from sagent.messages import Message, Text
+from sagent.model import Model
+from sagent.peer import Action, Background, Caller, Cancel, Consult, Inject, JobStatus, Status
 from sagent.session.contents import AdviceOutcome, AdviceRated, ConsultationEntry
 from sagent.session.folds import branch_contents, history
+from sagent.session.log import Log
+from sagent.tool import Tool, ToolOutput
+from sagent.usage import Cost
+
+if TYPE_CHECKING:
+    from sagent.rewind.restore import FileChanges
 
 
-def take_over(state: AgentState, messages: Sequence[Message]) -> None:
-    """Go on from an earlier conversation."""
-    context = state.context
-    context.history = list(messages)
-    if context.extension is not None and messages:
-        context.extension.resume(branch_contents(state.log.contents(), ConsultationEntry, AdviceOutcome, AdviceRated))
+class Conversation(Caller):
+    """What an agent says and does by its engine's state alone."""
 
+    state: AgentState
+    handoffs: list[Handoff]  # what those below it were asked and have answered, the latest few
 
-def go_back(state: AgentState, entry: str) -> None:
-    """Go on from an earlier entry of the log, of which nothing is known yet. Raises UsageError where there is none."""
-    try:
-        state.log.fork(entry)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    context = state.context
-    context.history = list(history(state.log.contents(), state.log.blobs.get))
-    context.meter, context.proven, context.cramped, state.prompt_id = Meter(), None, -1, ""
-    if context.extension is not None:
-        context.extension.resume(())
+    @property
+    @abstractmethod
+    def _doing(self) -> Literal["idle", "working", "ended"]:
+        """How it stands; "working" is in a run."""
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is in progress."""
+        return self._doing == "working"
+
+    @property
+    def path(self) -> str:
+        return self.state.path
+
+    @property
+    def model(self) -> Model:
+        """What answers now."""
+        return self.state.model
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What it can call."""
+        return tuple(self.state.tools.values())
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The conversation so far."""
+        return tuple(self.state.context.history)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What it and its tree have spent."""
+        return self.state.ledger
+
+    @property
+    def log(self) -> Log:
+        return self.state.log
+
+    @property
+    def advisory(self) -> Extension | None:
+        """Its advisors, if it has any."""
+        return self.state.context.extension
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Pass every event to a function, at once, in the loop's thread; call what is returned to end it."""
+        return self.state.journal.listen(listener)
+
+    def inform(self, message: Message) -> None:
+        """Have it read a message that wants no answer, when there is a pause."""
+        self.state.receive(message, "next")
+
+    def wake(self) -> None:
+        """Have a run that waits for others look again whether it still must."""
+        self.state.inbox.nudge("next")
+
+    def cost(self) -> Cost:
+        """What the whole tree has spent."""
+        return self.state.ledger.cost()
+
+    def status(self) -> Status:
+        """How it stands, at a glance."""
+        state, context = self.state, self.state.context
+        tokens = context.tokens()
+        report = Report() if context.extension is None else context.extension.report()
+        return Status(
+            state.path,
+            self._doing,
+            f"{state.model.provider}/{state.model.id}",
+            state.run.turns,
+            tokens,
+            context.effort or "",
+            state.model_limits.window,
+            state.ledger.spent(state.path),
+            state.ledger.spent_below(state.path),
+            tuple(job.status() for job in state.jobs.running()),
+            break_down(context.system, context.specs, context.history, tokens),
+            limits_of(state.limits),
+            report.advisors,
+        )
+
+    async def consult(self, question: str = "", advisor: str = "") -> Sequence[Advice]:
+        """Ask an advisor, by its name, or the first; all of a panel. Raises UsageError where there is none.
+
+        What it says is returned, and is not part of the conversation; `apply(Consult())` puts it there.
+        """
+        if self.advisory is None:
+            raise UsageError(f"{self.path} has no advisor: name one with --advisor, or switch to one")
+        return await self.advisory.consult(question, advisor)
+
+    def check(self, action: Action) -> None:
+        """Raise UsageError for a change that cannot be made."""
+        check(self.state, action)
+
+    def apply(self, action: Action) -> None:
+        """Change model, effort, limits or context, or stop. It takes effect between two model calls.
+
+        Raises UsageError when it cannot be done; then nothing has changed.
+        """
+        if isinstance(action, Inject):
+            self.send(action.message, action.moment)
+            return
+        check(self.state, action)
+        if self.running and not isinstance(action, Background | Consult | Cancel):
+            self.state.wishes.actions.append(action)
+            self.wake()
+        else:
+            apply(self.state, action)
+
+    async def compact(self, hints: str = "") -> None:
+        """Make the context smaller now, keeping the task; a model is asked for a summary. Raises UsageError while a run
+        is in progress: then it is `apply(Compact(hints))`."""
+        if self.running:
+            raise UsageError(f"agent {self.path} is running; apply(Compact()) is done before its next model call")
+        await make_room(self.state, "asked for", hints, summarise=True)
+
+    def restore(self, history: Sequence[Message]) -> None:
+        """Take over an earlier conversation, before the first run."""
+        state, extension = self.state, self.advisory
+        state.context.history = list(history)
+        if extension is not None and history:
+            extension.resume(branch_contents(state.log.contents(), ConsultationEntry, AdviceOutcome, AdviceRated))
+
+    def rewind(self, entry: str) -> None:
+        """Go back to an earlier entry of the log: what came after it stays there, as a branch of its own, to which one
+        can go forward again in the same way. Files stay as they are: see `rewind_files`. Raises UsageError while a run
+        is in progress, and for an entry that is not there."""
+        self._check_idle()
+        state, context = self.state, self.state.context
+        try:
+            state.log.fork(entry)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        context.history = list(history(state.log.contents(), state.log.blobs.get))
+        context.meter, context.proven, context.cramped, state.prompt_id = Meter(), None, -1, ""
+        if context.extension is not None:
+            context.extension.resume(())
+        self.handoffs.clear()
+
+    def _check_idle(self) -> None:
+        """Raise UsageError while a run is in progress."""
+        if self.running:
+            raise UsageError(f"agent {self.path} is running: interrupt it first, then go back")
+
+    async def preview(self, entry: str) -> "FileChanges":
+        """What `rewind_files` would change, and what it would leave alone. Raises UsageError for an entry that is not
+        there."""
+        from sagent.rewind.restore import preview
+
+        return await preview(self.log, entry)
+
+    def jobs(self) -> Sequence[JobStatus]:
+        """Its calls in the background, those that have ended included."""
+        return tuple(job.status() for job in self.state.jobs.all())
+
+    def job_output(self, name: str) -> str:
+        """A job's result, or the end of what it has shown so far. Raises UsageError naming the jobs there are."""
+        job = self._job(name)
+        if job.output is None:
+            return job.tail
+        return "".join(part.text for part in job.output.content if isinstance(part, Text))
+
+    async def wait_for_job(self, name: str, seconds: float | None = None) -> JobStatus:
+        """How a job stands when it has ended, the time is over or a message has arrived. Raises UsageError."""
+        job = self._job(name)
+        if not job.task.done():
+            arrival = asyncio.create_task(self.state.inbox.arrival("now"))
+            try:
+                await asyncio.wait([job.task, arrival], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                arrival.cancel()
+        return job.status()
+
+    async def cancel_job(self, name: str) -> JobStatus:
+        """Stop a job; the end of what it showed is kept. Raises UsageError."""
+        job = self._job(name)
+        if not job.task.done():
+            job.task.cancel()
+            await asyncio.wait([job.task])
+        return job.status()
+
+    def detach_job(self, name: str) -> str:
+        """Have a job outlive this process, wake those who wait for it, and say where its output goes. Raises UsageError
+        where its tool cannot."""
+        job = self._job(name)
+        if job.state != "running" or job.ongoing.let_go is None:
+            raise UsageError(f"{job.name} ({job.call.name}, {job.state}) cannot outlive this process.")
+        try:
+            where = job.ongoing.let_go()
+        except ToolError as error:
+            raise UsageError(f"{job.name} was not let go, and goes on as it was: {error}") from error
+        text = f"{job.name} is detached and goes on by itself, also after this session: {where}"
+        job.state, job.output, job.ended = "detached", ToolOutput.of(text, summary="detached"), time.monotonic()
+        self.wake()
+        self.state.neighbours.wake_above()
+        return text
+
+    def _job(self, name: str) -> Job:
+        jobs = self.state.jobs
+        if job := jobs.named(name):
+            return job
+        raise UsageError(f"There is no {name!r}. The jobs are: {', '.join(job.name for job in jobs.all()) or 'none'}.")

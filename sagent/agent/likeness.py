@@ -7,35 +7,27 @@ from pathlib import Path
 from sagent.agent import spawn
 from sagent.agent.resources import Resources
 from sagent.agent.tree import Node
-from sagent.engine.limits import RunLimits, limits_of, with_limits
-from sagent.engine.state import EXECUTOR, AgentState
-from sagent.errors import UsageError
+from sagent.engine.limits import limits_of, with_limits
+from sagent.engine.state import EXECUTOR
 from sagent.messages import ToolCall
-from sagent.peer import Action, SpawnRequest
+from sagent.peer import Action
 from sagent.policy import Allow, Ask, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, PathFilter, Workspace
 
 
-def check_ledger(model: Node, above: Node) -> None:
-    """Raise UsageError where an agent's own cap could not be kept below another."""
-    if model.ledger is not above.ledger and model.ledger.cap is not None:
-        raise UsageError(
-            f"{model.path} has a cap of its own, which cannot be kept on the ledger of {above.path}: "
-            "give both the same ledger, or that agent none"
-        )
-
-
-def parts_like(own: AgentState, given: Resources, above: Node, path: str, request: SpawnRequest) -> spawn.AgentParts:
+def parts_like(model: Node, given: Resources, above: Node, path: str) -> spawn.AgentParts:
     """What a likeness of an agent is made of below another."""
-    workspace = spawn.workspace_for(own, request)
+    own = model.state
+    workspace = spawn.workspace_for(own, seen=False)
     workspace.hidden = _either(own.workspace.hidden, above.state.workspace.hidden)
     resources = spawn.resources_for(above, given, path, workspace)
+    most, least = limits_of(above.state.limits), limits_of(own.limits)  # its own bounds, where they are not wider
     return spawn.AgentParts(
         model=own.model,
         system=own.context.system,
         tools=tuple(own.tools.values()),
         policy=Both(own.policy, above.state.policy),
-        limits=_least(own.limits, above.state.limits),
+        limits=with_limits(own.limits, {name: min(value, least.get(name, value)) for name, value in most.items()}),
         effort=own.context.effort,
         resources=replace(resources, advisory=None, role=EXECUTOR, compactor=None),
     )
@@ -67,10 +59,3 @@ def _either(own: PathFilter | None, above: PathFilter | None) -> PathFilter | No
         return lambda name: first(name) or second(name)
 
     return path_filter
-
-
-def _least(own: RunLimits, above: RunLimits) -> RunLimits:
-    """An agent's own bounds, where they are not wider than those above it."""
-    most = limits_of(above)
-    least = {name: min(value, limits_of(own).get(name, value)) for name, value in most.items()}
-    return with_limits(own, least)

@@ -1,7 +1,7 @@
 """An agent's surroundings, as its engine may use them: the tree, a person, models, files."""
 
 from collections.abc import Awaitable, Callable
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.agent.resources import Resources
@@ -29,11 +29,16 @@ class TreeNeighbours:
         self.deepest: int | None = None  # generation that agents below may be of, as those above requested
 
         @cache
+        def extension() -> Extension | None:
+            return None if resources.advisory is None else resources.advisory(agent, None)
+
+        @cache
         def checkpoints() -> "Checkpoints":
             from sagent.rewind.recorder import Checkpoints
 
             return Checkpoints(looks_around=resources.log is not None)
 
+        self.extension = extension  # once an action switches it on
         self.checkpoints = checkpoints  # of its whole tree, from the first call on that may change a file
 
     def settle_below(self, above: "TreeNeighbours", request: SpawnRequest) -> None:
@@ -72,15 +77,6 @@ class TreeNeighbours:
         """A model's sizes."""
         listed = self._resources.model_limits
         return model.limits if listed is None else listed(model)
-
-    def extension(self) -> Extension | None:
-        """What the agent is extended by once an action switches it on."""
-        return self._extension
-
-    @cached_property
-    def _extension(self) -> Extension | None:
-        make = self._resources.advisory
-        return None if make is None else make(self._agent, None)
 
     def deliver(self, path: str, message: Message) -> None:
         """Have another agent read a message in its next pause, if it still reads."""

@@ -1,35 +1,48 @@
 """What an earlier process left in an agent's log, taken up: unread messages, lost jobs, children, open checkpoints."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from sagent.agent import spawn
-from sagent.agent.tree import Tree
+from sagent.agent.resources import Resources
+from sagent.agent.tree import Node, allowance
 from sagent.engine.inbox import Arrived
+from sagent.engine.limits import CHANGEABLE
 from sagent.engine.state import AgentState
 from sagent.errors import SagentError
-from sagent.messages import user
-from sagent.rewind.plan import cut_off
-from sagent.session.contents import Returned, Spawned
+from sagent.lib.money import ZERO
+from sagent.messages import Message, user
+from sagent.peer import SpawnRequest
+from sagent.rewind.plan import cut_off as open_checkpoints
+from sagent.session.contents import PromptEntry, Returned, Spawned, SwitchedEntry
 from sagent.session.entries import Entry
-from sagent.session.folds import branch_contents, contents, history, last_job, lost_jobs, unread
+from sagent.session.folds import (
+    branch_contents,
+    contents,
+    history,
+    last_job,
+    lost_jobs,
+    unfinished,
+    unread,
+    waiting,
+)
 
 if TYPE_CHECKING:
     from sagent.peer import Moment
 
-Revive: TypeAlias = Callable[[Spawned, Sequence[str]], Awaitable[None]]
-"""Brings a child back that lives on: by the entry that says how it was spawned, and the heads of logs that ended a
-turn."""
+Begin: TypeAlias = Callable[[spawn.AgentParts, Sequence[Message], SpawnRequest], Node]
+"""Begins a child's life, with its conversation so far."""
 
 
-async def resume(state: AgentState, tree: Tree, revive: Revive) -> Iterable[Entry]:
-    """Take up what the log says; its entries, as they were before."""
+async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
+    """Take up what the log of an agent says; its entries, as they were before. `own` is what the agent has."""
+    state, tree = agent.state, agent.tree
     entries = state.log.contents()
     for found in unread(entries, state.log.blobs.get):
         moment: Moment = "idle" if found.moment == "idle" else "next"
         state.inbox.put(Arrived(found.message, found.entry, found.answer), moment)
-    for what in cut_off(entries.of("touched")):
+    for what in open_checkpoints(entries.of("touched")):
         state.journal.record(what)
     state.jobs.last = last_job(entries)
     for job in lost_jobs(entries):
@@ -42,7 +55,7 @@ async def resume(state: AgentState, tree: Tree, revive: Revive) -> Iterable[Entr
         tree.register(path)
         try:
             if born.persistent:
-                await revive(born, heads)
+                await _revive(agent, own, begin, born, heads)
             else:
                 _report_lost(state, path, heads)
         except (SagentError, OSError, ValueError) as error:
@@ -51,13 +64,67 @@ async def resume(state: AgentState, tree: Tree, revive: Revive) -> Iterable[Entr
     return entries
 
 
+async def _revive(above: Node, own: Resources, begin: Begin, born: Spawned, heads: Sequence[str]) -> None:
+    """Bring a child back that lives on: as it was, by its `spawned` entry and its log of later changes, but for the
+    turn that it was in. `heads` are those of logs that ended a turn."""
+    state, path = above.state, born.agent
+    log = state.log.child(path)
+    entries = log.contents()
+    # an advisor's switches say nothing of model, effort and limits
+    switch = next((found for found in reversed(contents(entries, SwitchedEntry)) if found.model), None)
+    prompts, now = contents(entries, PromptEntry), switch or born
+    request = SpawnRequest(
+        prompt="",
+        system=prompts[-1].system if prompts else born.system,
+        model=now.model,
+        effort=now.effort,
+        tools=born.tools,
+        max_turns=born.max_turns,
+        max_depth=born.max_depth,
+        budget_usd=born.budget_usd,
+        persistent=True,
+    )
+    budget = born.budget_usd
+    rest = None if budget is None else max(budget - state.ledger.spent_below(path), ZERO)
+    with allowance(state.ledger, path, rest):
+        parts = spawn.parts_for(above, own, path, request, None if switch is None else _all_of(switch.limits))
+        child = begin(parts, history(entries, state.log.blobs.get), request)
+    if unfinished(entries, heads) and not waiting(entries):  # in a turn, and will not go on with it by itself
+        last = child.messages[-1] if child.messages else None
+        if last is not None and last.role == "assistant" and not last.calls and last.stop != "interrupted":
+            text = f"{path} has answered:\n{last.content}"
+        else:
+            text = (
+                f"{path} was at work when the process ended. It is there again with all it knew; write to it to have "
+                "it go on."
+            )
+        state.receive(user(text, sender=path), "next")
+        state.journal.record(Returned(path, child.log.head))
+    await child.resume()
+
+
+def _all_of(limits: Mapping[str, object]) -> Mapping[str, int | str]:
+    """Each limit that can be changed, as it was last."""
+    return {name: value if isinstance(value := limits.get(name), int) else "none" for name in CHANGEABLE}
+
+
 def _report_lost(state: AgentState, path: str, heads: Sequence[str]) -> None:
     """Report what a child had that was to answer once, where the process ended before it did."""
     log = state.log.child(path)
     entries = log.contents()
-    if (text := spawn.cut_off(path, entries, heads, history(entries, state.log.blobs.get))) is not None:
-        for what in cut_off(entries.of("touched")):
+    if (text := cut_off(path, entries, heads, history(entries, state.log.blobs.get))) is not None:
+        for what in open_checkpoints(entries.of("touched")):
             log.append(what)
         state.receive(user(text, sender="sagent"), "next")
         state.journal.record(Returned(path, log.head))
     log.close()
+
+
+def cut_off(path: str, entries: Iterable[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
+    """What to tell of a child that was to answer once and had not when the process ended; None of one that had."""
+    if not unfinished(entries, heads):
+        return None
+    said = (message.content for message in reversed(messages) if message.role == "assistant" and message.content)
+    had = next(said, "")
+    what = f"What it had until then:\n{had}" if had else "It had said nothing yet."
+    return f"{path} was lost: the process ended.\n{what}"

@@ -3,22 +3,22 @@
 import asyncio
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from sagent.agent.handoffs import Handoff, short
+from sagent.agent.asking import Prompt
+from sagent.agent.conversation import Conversation
+from sagent.agent.handoffs import short
 from sagent.cost.ledger import Ledger
 from sagent.engine.prompts import Prompts
-from sagent.engine.state import AgentState
 from sagent.errors import UsageError
-from sagent.events import Event, Result
+from sagent.events import Result
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, user
-from sagent.peer import Caller, Scope
-from sagent.session.log import Log
+from sagent.peer import Scope
 
 if TYPE_CHECKING:
     from sagent.agent.delayed_mail import DelayedMail
@@ -36,48 +36,15 @@ class TreeLimits:
     max_spawns: int = 256
 
 
-class Node(Caller):
+class Node(Conversation):
     """An agent, as others of its tree use it."""
 
-    @property
-    @abstractmethod
-    def state(self) -> AgentState:
-        """Its engine's."""
-
-    @property
-    @abstractmethod
-    def tree(self) -> "Tree":
-        """All agents of its session."""
-
-    @property
-    @abstractmethod
-    def ledger(self) -> Ledger:
-        """What it and its tree have spent."""
-
-    @property
-    @abstractmethod
-    def log(self) -> Log:
-        """What happened."""
-
-    @property
-    @abstractmethod
-    def messages(self) -> Sequence[Message]:
-        """The conversation so far."""
+    tree: "Tree"  # all agents of its session
 
     @property
     @abstractmethod
     def last(self) -> Result | None:
         """The result of its last run."""
-
-    @property
-    @abstractmethod
-    def handoffs(self) -> list[Handoff]:
-        """What those below it were asked and have answered, the latest few."""
-
-    @property
-    @abstractmethod
-    def running(self) -> bool:
-        """Whether a run is in progress."""
 
     @property
     @abstractmethod
@@ -90,20 +57,12 @@ class Node(Caller):
         """Whether it will read what is sent to it now."""
 
     @abstractmethod
-    async def run(self, prompt: str | Mapping[str, object] | Message) -> Result:
+    async def run(self, prompt: Prompt) -> Result:
         """Answer one prompt."""
 
     @abstractmethod
-    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Pass every event to a function; call what is returned to end it."""
-
-    @abstractmethod
-    def inform(self, message: Message) -> None:
-        """Have it read a message that wants no answer, when there is a pause."""
-
-    @abstractmethod
-    def wake(self) -> None:
-        """Have a run that waits for others look again whether it still must."""
+    async def resume(self) -> None:
+        """Take up what an earlier process left in the log."""
 
     @abstractmethod
     def spawn_like(self, model: "Node", name: str, prompt: Message, messages: Sequence[Message] | None) -> "Node":

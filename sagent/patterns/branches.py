@@ -2,18 +2,19 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import TypeAlias
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Composite, Runnable, Stage
-from sagent.agent.tree import END_SECONDS, Node
+from sagent.agent.asking import Prompt
+from sagent.agent.tree import Node
 from sagent.errors import UsageError
 from sagent.events import Failure, Result
 from sagent.lib.dataclass import dataclass
-from sagent.messages import Message, Text
-from sagent.patterns.pattern import Pattern
+from sagent.messages import Message
+from sagent.patterns.pattern import Pattern, said, stop
 
 Aggregate: TypeAlias = Runnable | Callable[[Sequence[Result]], str | Awaitable[str]]
 Outcome: TypeAlias = tuple[Result, Exception | None]
@@ -75,10 +76,10 @@ class Parallel(Pattern):
         first = next(iter(failures.values()))
         named = "; ".join(f"{name} failed ({failure.kind}): {failure.message}" for name, failure in failures.items())
         failure = Failure(first.kind, f"{len(good)} of {needed} needed answers: {named}")
-        partial = _gathered(_said(_sections(results)), results)
+        partial = _gathered(said(_sections(results)), results)
         return replace(partial, stop_reason="error", error=failure)
 
-    async def run(self, prompt: str | Mapping[str, object] | Message) -> Gathered:
+    async def run(self, prompt: Prompt) -> Gathered:
         """As every pattern does; the result has those of the members."""
         result = await super().run(prompt)
         return result if isinstance(result, Gathered) else _gathered(result, {})
@@ -98,7 +99,7 @@ class Parallel(Pattern):
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             outcomes = {name: _outcome(task) for name, task in tasks.items() if task.done()}
         finally:
-            await _stop(tasks.values())
+            await stop(tasks.values())
         results = {name: result for name, (result, _) in outcomes.items()}
         return results, {name: error for name, (_, error) in outcomes.items() if error is not None}
 
@@ -106,12 +107,12 @@ class Parallel(Pattern):
         self, prompt: Message, stage: Stage, results: Mapping[str, Result], good: Sequence[Result]
     ) -> Result:
         if self._aggregate is None:
-            return _said(_sections(results))
+            return said(_sections(results))
         if isinstance(self._aggregate, Runnable):
             text = f"Several agents were asked:\n\n{prompt.content}\n\nTheir answers follow. Make one answer of them."
             return await stage.run(self._aggregate, f"{text}\n\n{_sections(results)}")
         made = self._aggregate(good)
-        return _said(made if isinstance(made, str) else await made)
+        return said(made if isinstance(made, str) else await made)
 
 
 def _outcome(task: "asyncio.Task[Outcome]") -> Outcome:
@@ -119,15 +120,6 @@ def _outcome(task: "asyncio.Task[Outcome]") -> Outcome:
     if task.cancelled():
         return Result("", (), "interrupted", Failure("interrupted", "it was cancelled")), None
     return task.result()
-
-
-async def _stop(tasks: Iterable["asyncio.Task[Outcome]"]) -> None:
-    """Cancel those that run; returns when they have ended, or after a few seconds."""
-    running = [task for task in tasks if not task.done()]
-    for task in running:
-        task.cancel()
-    if running:
-        await asyncio.wait(running, timeout=END_SECONDS)
 
 
 def _names(members: Sequence[Runnable]) -> Sequence[str]:
@@ -155,10 +147,6 @@ def _section(result: Result) -> str:
     if result.error is None:
         return result.content
     return f"Failed ({result.error.kind}): {result.error.message}\n\n{result.content}".rstrip()
-
-
-def _said(text: str) -> Result:
-    return Result(text, (Text(text),), "end")
 
 
 def _gathered(result: Result, members: Mapping[str, Result]) -> Gathered:

@@ -1,15 +1,19 @@
 """What all patterns have in common: each is used as an agent is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from sagent.agent.agent_tool import AgentTool, Composite, Runnable, Stage, failed
-from sagent.agent.prompt import to_message
+from sagent.agent.asking import Prompt, events_of, to_message, wait_for
+from sagent.agent.tree import END_SECONDS
 from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Failure, Finished, Result
 from sagent.messages import Message, Part, Text
 from sagent.tool import Tool
+
+T = TypeVar("T")
 
 
 class Pattern(Composite):
@@ -32,7 +36,7 @@ class Pattern(Composite):
     def members(self) -> Sequence[Runnable]:
         return self._members
 
-    async def run(self, prompt: str | Mapping[str, object] | Message) -> Result:
+    async def run(self, prompt: Prompt) -> Result:
         """Answer one prompt, as Agent.run does. Raises what a step raises, and UsageError."""
         message, stage = to_message(prompt), Stage()
         if self._task is not None:
@@ -52,39 +56,24 @@ class Pattern(Composite):
             self._task = None
         return stage.total(result, self.agents)
 
-    def run_sync(self, prompt: str | Mapping[str, object] | Message) -> Result:
+    def run_sync(self, prompt: Prompt) -> Result:
         """`run` for code that is not async; must not be called inside a running event loop."""
+        return wait_for(lambda: self.run(prompt), self.aclose)
 
-        async def once() -> Result:
-            try:
-                return await self.run(prompt)
-            finally:
-                await self.aclose()
-
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(once())
-        raise UsageError("run_sync is for code without an event loop; here, await run() instead")
-
-    async def stream(self, prompt: str | Mapping[str, object] | Message) -> AsyncIterator[Event]:
+    def stream(self, prompt: Prompt) -> AsyncIterator[Event]:
         """Every member's events as they happen; the last is Finished with the pattern's name and result.
 
         Errors are part of it, not raised. Closing the iterator early cancels the run.
         """
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        forget = self.listen(events.put_nowait)
-        task = asyncio.create_task(self._told(to_message(prompt)))
-        task.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            yield Finished(self.name, task.result())
-        finally:
-            forget()
-            if not task.done():
-                task.cancel()
-                await asyncio.wait([task])
+
+        async def once() -> Event:
+            message = to_message(prompt)
+            try:
+                return Finished(self.name, await self.run(message))
+            except (ModelError, BudgetExceeded) as error:
+                return Finished(self.name, failed(error))
+
+        return events_of(once, self.listen)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call a function with every event of the agents in it; call what is returned to end it."""
@@ -110,12 +99,34 @@ class Pattern(Composite):
         for agent in self.agents:
             await agent.aclose()
 
-    async def _told(self, message: Message) -> Result:
-        try:
-            return await self.run(message)
-        except (ModelError, BudgetExceeded) as error:
-            return failed(error)
+
+class Made(Pattern):
+    """A pattern whose members are run by a function."""
+
+    def __init__(
+        self, name: str, members: Sequence[Runnable], perform: Callable[[Message, Stage], Awaitable[Result]]
+    ) -> None:
+        self.name, self._perform = name, perform
+        super().__init__(members)
+
+    async def perform(self, prompt: Message, stage: Stage) -> Result:
+        return await self._perform(prompt, stage)
 
 
 def media_of(prompt: Message) -> Sequence[Part]:
     return [part for part in prompt.parts if not isinstance(part, Text)]
+
+
+def said(text: str) -> Result:
+    """A text as a result."""
+    return Result(text, (Text(text),), "end")
+
+
+async def stop(tasks: "Iterable[asyncio.Task[T]]") -> None:
+    """Cancel those that run; returns when they have ended, or after a few seconds."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        if not task.cancelling():  # a second time would cut off how it ends its agent
+            task.cancel()
+    if running:
+        await asyncio.wait(running, timeout=END_SECONDS)

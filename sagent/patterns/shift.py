@@ -8,8 +8,7 @@ from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from sagent.agent.agent import Agent
-from sagent.agent.agent_tool import INTERRUPT_SECONDS, Stage, failed
-from sagent.agent.tree import END_SECONDS
+from sagent.agent.agent_tool import Stage, failed, stop_child
 from sagent.errors import SagentError, UsageError
 from sagent.events import Denial, Failure, Result
 from sagent.lib.dataclass import dataclass
@@ -25,6 +24,7 @@ from sagent.patterns.handoffs import (
     last_round,
     report_role,
 )
+from sagent.patterns.pattern import said, stop
 from sagent.peer import SpawnRequest, Switch
 from sagent.session.contents import Content, Handoff, MessageEntry
 from sagent.session.stored import StoredMessage
@@ -80,22 +80,20 @@ class Shift:
     async def one_by_one(self) -> Result:
         """Each role after the one before it. The first that fails ends it."""
         roles = self.setup.roles
-        giver, said = ASKER, _said("", self.task)
+        giver, said_so_far = ASKER, _digest_of("", self.task)
         result = Result("", (), "end")
         for place, role in enumerate(roles):
-            names = [name for name, _ in self.handed]
-            seen = self.handed[len(names) - min(self.setup.visible_handoffs, len(names)) :]
-            out = names[: len(names) - len(seen)]
+            first = max(len(self.handed) - self.setup.visible_handoffs, 0)
             after = roles[place + 1].name if place + 1 < len(roles) else ASKER
-            prompt = self._prompt(role, seen, out, after)
-            work = _Work(self, role, prompt, giver, said, after, tuple(name for name, _ in seen), tuple(out))
-            result = await self.stage.run(work, prompt)
+            out = tuple(name for name, _ in self.handed[:first])
+            work = _Work(self, role, giver, said_so_far, after, tuple(self.handed[first:]), out)
+            result = await self.stage.run(work, work.prompt)
             if result.error is not None:
                 self.failures[role.name] = result.error
                 return self._partial(result)
             self.handed.append((role.name, result.content))
-            giver, said = role.name, _said(work.agent, result.content)
-        self.record(giver, ASKER, said)
+            giver, said_so_far = role.name, _digest_of(work.agent, result.content)
+        self.record(giver, ASKER, said_so_far)
         return result
 
     async def side_by_side(self) -> Result:
@@ -105,11 +103,7 @@ class Shift:
         try:
             outcomes = await asyncio.gather(*tasks)
         finally:
-            if running := [task for task in tasks if not task.done()]:
-                for task in running:
-                    if not task.cancelling():  # a second time would cut off how it ends its agent
-                        task.cancel()
-                await asyncio.wait(running, timeout=END_SECONDS)
+            await stop(tasks)
         for role, result in zip(members, outcomes, strict=True):
             if result.error is None:
                 self.handed.append((role.name, result.content))
@@ -119,29 +113,25 @@ class Shift:
             return self._partial(next(result for result in outcomes if result.error is not None))
         joiner = next((role for role in roles if role.name == editor), None)
         if joiner is None:
-            text = sections(self.handed)
-            joined = Result(text, (Text(text),), "end")
+            joined = said(sections(self.handed))
         else:
-            prompt = self._prompt(joiner, self.handed, (), ASKER)
-            seen = tuple(name for name, _ in self.handed)
-            work = _Work(self, joiner, prompt, ASKER, _said("", self.task), ASKER, seen, ())
-            joined = await self.stage.run(work, prompt)
+            work = _Work(self, joiner, ASKER, _digest_of("", self.task), ASKER, tuple(self.handed))
+            joined = await self.stage.run(work, work.prompt)
             if joined.error is not None:
                 self.failures[joiner.name] = joined.error
                 return self._partial(joined)
-            self.record(joiner.name, ASKER, _said(work.agent, joined.content))
+            self.record(joiner.name, ASKER, _digest_of(work.agent, joined.content))
         return replace(joined, stop_reason="error", error=self._failure()) if self.failures else joined
 
     async def _alone(self, role: Role, editor: str) -> Result:
         """One of those that work at once; what it has found is in the log as soon as it is known."""
-        prompt = self._prompt(role, (), (), editor)
-        work = _Work(self, role, prompt, ASKER, _said("", self.task), editor, (), ())
-        result, _ = await self.stage.attempt(work, prompt)
+        work = _Work(self, role, ASKER, _digest_of("", self.task), editor)
+        result, _ = await self.stage.attempt(work, work.prompt)
         if result.error is None and not work.kept:
-            self.record(role.name, editor, _said(work.agent, result.content))
+            self.record(role.name, editor, _digest_of(work.agent, result.content))
         return result
 
-    def _prompt(self, role: Role, seen: Sequence[tuple[str, str]], out: Sequence[str], after: str) -> str:
+    def prompt(self, role: Role, seen: Sequence[tuple[str, str]], out: Sequence[str], after: str) -> str:
         """What a role begins with: its part, the task, and what was handed on."""
         others = ", ".join(each.name for each in self.setup.roles)
         to = f"the role {after}, who goes on from it" if after else "whoever asked the team, as its answer"
@@ -204,18 +194,24 @@ class Shift:
 
 @dataclass(slots=True)
 class _Work:
-    """A role at work on a prompt, as something that can be run on a stage. Its agent is in `agent` then."""
+    """A role at work, as something that can be run on a stage. Its agent is in `agent` then.
+
+    `giver` hands `said` on to it, and it to `after`; of what was handed on before it sees `seen`, and `out` not.
+    """
 
     shift: Shift
     role: Role
-    prompt: str
     giver: str
     said: HandoffSaid
     after: str
-    seen: tuple[str, ...]
-    out: tuple[str, ...]
+    seen: tuple[tuple[str, str], ...] = ()
+    out: tuple[str, ...] = ()
+    prompt: str = ""
     agent: str = ""
     kept: bool = False
+
+    def __post_init__(self) -> None:
+        self.prompt = self.shift.prompt(self.role, self.seen, self.out, self.after)
 
     async def run(self, prompt: str | Message, /) -> Result:
         """Its result; what goes wrong is part of it. When cancelled, its agent has ended before that is raised."""
@@ -224,18 +220,18 @@ class _Work:
         if (found := shift.finished(self.role, sha256)) is not None:
             self.agent, text = found
             self.kept = True
-            self._notify(replace(self._report(), state="kept"))
-            return Result(text, (Text(text),), "end", model=self._report().model)
+            self.shift.notify(replace(self._report(), state="kept"))
+            return replace(said(text), model=self._report().model)
         child: Agent | None = None
         try:
             child = await self._begin()
-            self._notify(RoleReport(self.role.name, "at work", child.path, _name(child)))
+            self.shift.notify(RoleReport(self.role.name, "at work", child.path, _name(child)))
             await shift.keep()
             result = await child.wait()
         except asyncio.CancelledError:
-            had = None if child is None else await _stop(child)
+            had = None if child is None else await stop_child(child)
             if had is not None and had.error is None and had.content.strip():  # it had just answered
-                self.shift.record(self.role.name, self.after, _said(self.agent, had.content))
+                self.shift.record(self.role.name, self.after, _digest_of(self.agent, had.content))
             else:
                 self._failed(Result("", (), "interrupted", Failure("interrupted", "it was interrupted")))
             raise
@@ -248,7 +244,7 @@ class _Work:
         shift.denials += result.denials
         if result.error is not None:
             return self._failed(result)
-        self._notify(replace(self._report(), state="done", model=_name(child)))
+        self.shift.notify(replace(self._report(), state="done", model=_name(child)))
         return result
 
     async def _begin(self) -> Agent:
@@ -269,13 +265,14 @@ class _Work:
             self.agent, model = child.path, _name(child)
         finally:
             size, cap = digest(self.prompt), lead.ledger.cap
-            given = HandoffGiven(self.agent, *size, model, role.budget_usd, cap, self.seen, self.out)
+            seen = tuple(name for name, _ in self.seen)
+            given = HandoffGiven(self.agent, *size, model, role.budget_usd, cap, seen, self.out)
             self.shift.record(self.giver, role.name, self.said, given)
         try:
             for advisor in role.advisors:  # before its first step: nothing was awaited since
                 child.apply(Switch(advisor=advisor))
         except UsageError:
-            await _stop(child)
+            await stop_child(child)
             raise
         return child
 
@@ -283,7 +280,7 @@ class _Work:
         """The failure in the log, so that whoever reads it knows how far the role came."""
         after = self.after if self.shift.setup.mode == "parallel" else ASKER
         self.shift.record(self.role.name, after, HandoffSaid(self.agent, error=result.error))
-        self._notify(replace(self._report(), state="failed", error=result.error))
+        self.shift.notify(replace(self._report(), state="failed", error=result.error))
         return result
 
     def _report(self) -> RoleReport:
@@ -291,25 +288,9 @@ class _Work:
         report = report_role(self.shift.lead, found, self.role.name)
         return replace(report, agent=self.agent or report.agent)
 
-    def _notify(self, report: RoleReport) -> None:
-        self.shift.notify(report)
 
-
-async def _stop(child: Agent) -> Result | None:
-    """Interrupt an agent, so that its log says so, and end it. Its result, if it has one by then."""
-    child.interrupt()
-    result = None
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(INTERRUPT_SECONDS):
-            result = await child.wait()
-    if (life := child.end()) is not None:
-        await asyncio.wait([life], timeout=END_SECONDS)
-    return result
-
-
-def _said(agent: str, text: str) -> HandoffSaid:
-    sha256, size = digest(text)
-    return HandoffSaid(agent, sha256, size)
+def _digest_of(agent: str, text: str) -> HandoffSaid:
+    return HandoffSaid(agent, *digest(text))
 
 
 def _quoted(role: str, text: str) -> str:

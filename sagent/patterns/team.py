@@ -1,11 +1,12 @@
 """A team: named roles that work on one task, one after the other or side by side, and hand on what they have found."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Stage
+from sagent.agent.asking import Prompt
 from sagent.errors import UsageError
 from sagent.events import Failure, Result
 from sagent.lib.dataclass import dataclass
@@ -90,7 +91,7 @@ class Team(Pattern):
         """Call a function with the report of every role when it begins and when it has ended."""
         self._watchers.append(watcher)
 
-    async def run(self, prompt: str | Mapping[str, object] | Message) -> TeamResult:
+    async def run(self, prompt: Prompt) -> TeamResult:
         """Carry out a task. A role's failure is part of the result; raises UsageError and OSError only."""
         result = await super().run(prompt)
         return result if isinstance(result, TeamResult) else self.so_far(result.error)

@@ -11,22 +11,14 @@ from sagent.events import Result
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object
 from sagent.messages import user
 from sagent.peer import Caller, Compact, Peer, SpawnRequest, Status, Switch
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+from sagent.tool import Harmless, RunContext, ToolOutput
 
 LONGEST_DELAY = 86_400.0  # seconds
 END_SECONDS = 0.8  # that an agent is given to end when the call that waits for it is cancelled
 LIMITS = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_response_tokens")
 
 
-class _Harmless:
-    """Touches nothing by itself: what agents do is judged call by call, in each of them."""
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        del arguments, workspace
-        return Effect("none")
-
-
-class AgentSpawn(_Harmless):
+class AgentSpawn(Harmless):
     """Has a new agent work on something; its answer is the call's result."""
 
     name = "AgentSpawn"
@@ -81,7 +73,7 @@ class AgentSpawn(_Harmless):
             raise
 
 
-class AgentSend(_Harmless):
+class AgentSend(Harmless):
     """Sends a message to other agents."""
 
     name = "AgentSend"
@@ -116,7 +108,7 @@ class AgentSend(_Harmless):
         return ToolOutput.of(f"Sent to {names}{when}.", summary=f"to {names}{when}")
 
 
-class AgentSelf(_Harmless):
+class AgentSelf(Harmless):
     """Looks at and changes the agent that calls it, or another."""
 
     name = "AgentSelf"

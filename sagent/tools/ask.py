@@ -6,7 +6,7 @@ from typing import TypeAlias
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_str, json_freeze_object
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+from sagent.tool import Harmless, RunContext, ToolOutput
 
 MOST_OPTIONS = 9
 
@@ -26,7 +26,7 @@ Answerer: TypeAlias = Callable[[Question], Awaitable[str | None]]
 """Puts a question to a person and waits for what they say; None when they leave it unanswered."""
 
 
-class AskUser:
+class AskUser(Harmless):
     """Asks by way of `answer`, without which every call fails: offer it only where a person can answer."""
 
     name = "AskUser"
@@ -49,10 +49,6 @@ class AskUser:
 
     def __init__(self, answer: Answerer | None = None) -> None:
         self._answer = answer
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        del arguments, workspace
-        return Effect("none")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Ask, and wait. Raises ToolError where no person can be asked, or none answers."""

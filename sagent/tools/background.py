@@ -3,12 +3,12 @@
 from sagent.errors import ToolError, UsageError
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
 from sagent.peer import Caller, JobStatus
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+from sagent.tool import Harmless, RunContext, ToolOutput
 
 LONGEST_WAIT = 3_600.0  # seconds
 
 
-class BackgroundTask:
+class BackgroundTask(Harmless):
     """Lists, awaits, reads, stops and lets go of jobs."""
 
     name = "BackgroundTask"
@@ -29,11 +29,6 @@ class BackgroundTask:
             "required": ["operation"],
         }
     )
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """None: the jobs were judged when they began."""
-        del arguments, workspace
-        return Effect("none")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Do it. Raises ToolError for a job that there is not."""

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from cast import PRICES, Cast, results, root_of, tree_tools
 
-from sagent.agent import Agent, Resources, RunLimits, Tree, spawn
+from sagent.agent import Agent, Resources, RunLimits, Tree, resume
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
@@ -310,14 +310,14 @@ def test_what_a_child_had_that_the_end_of_the_process_cut_off_is_known() -> None
 
     asked, said, empty = user("x"), Message("assistant", (Text("half"),)), Message("assistant", ())
     entries = [entry(0, "opened"), entry(1, "message"), entry(2, "message")]
-    assert spawn.cut_off("root/a", entries, [], [asked, said, empty]) == (
+    assert resume.cut_off("root/a", entries, [], [asked, said, empty]) == (
         "root/a was lost: the process ended.\nWhat it had until then:\nhalf"
     )
-    assert spawn.cut_off("root/a", entries, [], [asked]) == (
+    assert resume.cut_off("root/a", entries, [], [asked]) == (
         "root/a was lost: the process ended.\nIt had said nothing yet."
     )
-    assert spawn.cut_off("root/a", entries, ["2"], [asked, said]) is None
-    assert spawn.cut_off("root/a", entries[:1], [], []) is None
+    assert resume.cut_off("root/a", entries, ["2"], [asked, said]) is None
+    assert resume.cut_off("root/a", entries[:1], [], []) is None
 
 
 async def test_every_limit_that_is_set_can_be_lowered() -> None:

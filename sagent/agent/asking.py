@@ -1,0 +1,63 @@
+"""How agents, and what is made of agents, are asked: with what, by code that is not async, and as events."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from typing import TypeAlias, TypeVar
+
+from sagent.errors import UsageError
+from sagent.events import Event
+from sagent.messages import Message, user
+
+Prompt: TypeAlias = str | Mapping[str, object] | Message
+T = TypeVar("T")
+
+
+def to_message(prompt: Prompt) -> Message:
+    """What a person or program asked, as a message. Raises UsageError for a mapping without a "prompt" string."""
+    if isinstance(prompt, Message):
+        return prompt
+    if isinstance(prompt, str):
+        return user(prompt)
+    if not isinstance(prompt, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers are not all typed
+        raise UsageError(f"a prompt is a string, a mapping with a prompt, or a Message, not {type(prompt).__name__}")
+    text = prompt.get("prompt")
+    if not isinstance(text, str) or len(prompt) != 1:
+        raise UsageError(f'a prompt mapping is {{"prompt": "text"}}, not {dict(prompt)!r:.200}')
+    return user(text)
+
+
+def wait_for(run: Callable[[], Awaitable[T]], close: Callable[[], Awaitable[None]]) -> T:
+    """A run's result for code that is not async; what ran is closed then."""
+
+    async def once() -> T:
+        try:
+            return await run()
+        finally:
+            await close()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(once())
+    raise UsageError("run_sync is for code without an event loop; here, await run() instead")
+
+
+async def events_of(
+    run: Callable[[], Coroutine[None, None, Event | None]],
+    listen: Callable[[Callable[[Event], None]], Callable[[], None]],
+) -> AsyncIterator[Event]:
+    """The events of a run as they happen, and last the one that it returns; it is cancelled when this ends early."""
+    events: asyncio.Queue[Event | None] = asyncio.Queue()
+    forget = listen(events.put_nowait)
+    task = asyncio.create_task(run())
+    task.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while (event := await events.get()) is not None:
+            yield event
+        if (last := task.result()) is not None:
+            yield last
+    finally:
+        forget()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])

@@ -1,0 +1,200 @@
+"""One at a time: in order, by choice, by handing on, and again until it is good."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from sagent.agent.agent import Agent
+from sagent.agent.agent_tool import Runnable, Stage
+from sagent.errors import ToolError, UsageError
+from sagent.events import Failure, Result
+from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.messages import Message, user
+from sagent.patterns.pattern import Made, Pattern, media_of
+from sagent.peer import Stop
+from sagent.tool import Harmless, RunContext, ToolOutput
+
+TRIES = 2
+TOOL = "handoff"
+APPROVED = re.compile(r"\W*approved\b", re.IGNORECASE)
+Opinion: TypeAlias = bool | str
+Until: TypeAlias = Runnable | Callable[[Result], Opinion | Awaitable[Opinion]]
+
+
+def sequential(*steps: Runnable) -> Pattern:
+    """Each step is asked what the one before it has answered; the last answer is the answer.
+
+    A step that fails, or is stopped by a limit, ends it: what follows is not run. Raises UsageError without steps.
+    """
+
+    async def perform(prompt: Message, stage: Stage) -> Result:
+        result = await stage.run(steps[0], prompt)
+        for number, step in enumerate(steps[1:], 1):
+            if result.is_error:
+                break
+            if not result.content:
+                empty = f"step {number} of {len(steps)} answered nothing, so the next had nothing to be asked"
+                return replace(result, error=Failure("empty", empty))
+            result = await stage.run(step, result.content)
+        return result
+
+    return Made("sequential", steps, perform)
+
+
+def triage(chooser: Runnable, agents: Mapping[str, Runnable], *, default: str | None = None) -> Pattern:
+    """A chooser, which can be cheap, names the agent that the request then goes to, unchanged.
+
+    An answer that does not name exactly one of them is asked for once more; after that `default` answers. A chooser
+    that fails is the pattern's failure. Raises UsageError where there is no default, or none of that name; and in a run
+    where no agent was named.
+    """
+    if not agents:
+        raise UsageError("triage needs at least one agent to choose")
+    if default is not None and default not in agents:
+        raise UsageError(f"the default {default!r} is not one of the agents: {', '.join(agents)}")
+    choices = dict(agents)
+
+    async def perform(prompt: Message, stage: Stage) -> Result:
+        names = ", ".join(choices)
+        ask = f"Which of these should answer the request below: {names}? Answer with that one name and nothing else."
+        for _ in range(TRIES):
+            asked = user(f"{ask}\n\nThe request:\n{prompt.content}", *media_of(prompt))
+            result = await stage.run(chooser, asked)
+            if result.is_error:
+                return result
+            if (name := named(result.content, tuple(choices))) is not None:
+                return await stage.run(choices[name], prompt)
+            ask = f"{result.content[:200]!r} is not one of {names}. Answer with exactly one of these names."
+        if default is None:
+            raise UsageError(f"no agent was chosen: the chooser named none of {names}; give triage a default")
+        return await stage.run(choices[default], prompt)
+
+    return Made("triage", (chooser, *choices.values()), perform)
+
+
+def named(answer: str, names: Sequence[str]) -> str | None:
+    """The one name that an answer mentions, whatever stands around it; None where it mentions none or several."""
+    if (bare := answer.strip().strip("\"'`*_.")) in names:
+        return bare
+    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    found = re.findall(rf"(?<![\w-])(?:{longest_first})(?![\w-])", answer, re.IGNORECASE)
+    by_lower = {name.lower(): name for name in names}
+    mentioned = {by_lower[each.lower()] for each in found}
+    return mentioned.pop() if len(mentioned) == 1 else None
+
+
+def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
+    """An agent is asked again, with what is wrong, until its answer is approved.
+
+    `done` is a function of the result: True approves, a text says what is wrong, False only that it is not yet good; it
+    may be async. Or it is an agent that judges: it is asked to answer APPROVED, or what must change; its failure ends
+    it. After so many rounds the last answer is the result, with error kind "max_rounds". Raises UsageError for fewer
+    rounds than one.
+    """
+    if rounds < 1:
+        raise UsageError(f"loop_until needs at least one round, not {rounds}")
+
+    async def judge(prompt: Message, result: Result, stage: Stage) -> Opinion | Result:
+        """What the function or the judge says; a judge's own failure as it is."""
+        if not isinstance(done, Runnable):
+            opinion = done(result)
+            return opinion if isinstance(opinion, bool | str) else await opinion
+        asked = (
+            "Judge whether the answer below does the task. If it does, say APPROVED and nothing else; if not, say what "
+            f"must change.\n\nThe task:\n{prompt.content}\n\nThe answer:\n{result.content}"
+        )
+        judged = await stage.run(done, user(asked, *media_of(prompt)))
+        return judged if judged.is_error else bool(APPROVED.match(judged.content)) or judged.content
+
+    async def perform(prompt: Message, stage: Stage) -> Result:
+        result, number = await stage.run(agent, prompt), 1
+        while not result.is_error:
+            opinion = await judge(prompt, result, stage)
+            if isinstance(opinion, Result):
+                return opinion
+            if opinion is True:
+                break
+            wrong = opinion or "it does not meet the conditions yet"
+            if number == rounds:
+                rejected = f"not approved after {number} rounds; the last objection: {wrong}"
+                return replace(result, error=Failure("max_rounds", rejected))
+            again = user(f"That is not good yet: {wrong}\n\nGive the whole answer again, with this put right.")
+            if not isinstance(agent, Agent):  # which remembers the task and what it said
+                context = f"The task:\n{prompt.content}\n\nThe answer so far:\n{result.content}"
+                again = user(f"{context}\n\n{again.content}", *media_of(prompt))
+            result, number = await stage.run(agent, again), number + 1
+        return result
+
+    return Made("loop_until", (agent, done) if isinstance(done, Runnable) else (agent,), perform)
+
+
+def handoff(agents: Mapping[str, Agent], *, start: str = "", most: int = 8) -> Pattern:
+    """Agents that pass a conversation on to each other, until one answers: each is given a tool `handoff`.
+
+    `start`, or the first, is asked; whom it hands on to reads the request, what was said since, and a message. After
+    `most` times the last one's words are the result, with error kind "max_handoffs". Raises UsageError for fewer than
+    two agents, and for one that is in another hand-off or runs.
+    """
+    start, by_name = start or next(iter(agents), ""), dict(agents)
+    wishes: dict[str, tuple[str, str]] = {}  # by the reason for which a turn ended: to whom, saying what
+
+    async def perform(prompt: Message, stage: Stage) -> Result:
+        name, request = start, prompt
+        said, seen, times = [f"The request:\n{prompt.content}"], {name}, 0
+        while True:
+            result = await stage.run(by_name[name], request)
+            to, message = wishes.pop(result.stop_reason, ("", ""))
+            if not to:
+                return result
+            if times == most:
+                loop = f"the conversation was handed on {times} times and not answered; raise most, or say who decides"
+                return replace(result, stop_reason="max_handoffs", error=Failure("max_handoffs", loop))
+            times += 1
+            said.append(f"{name}:\n{result.content}".rstrip() + f"\n{name} to {to}:\n{message}")
+            media = () if to in seen else media_of(prompt)
+            head = f"{name} hands this conversation on to you. Answer in its place."
+            request = user("\n\n".join([head, *said]), *media)
+            name = to
+            seen.add(to)
+
+    made = Made("handoff", tuple(agents.values()), perform)
+    if len(made.agents) < 2 or len(made.agents) < len(agents):
+        raise UsageError("a hand-off needs at least two agents, each of them once")
+    if start not in agents:
+        raise UsageError(f"the start {start!r} is not one of the agents: {', '.join(agents)}")
+    for name, agent in agents.items():
+        if agent.running:
+            raise UsageError(f"agent {agent.path} is running; it can be given the tool {TOOL} when it has ended")
+        if TOOL in agent.state.tools:
+            raise UsageError(f"agent {agent.path} has a tool {TOOL!r} already; give this place an agent of its own")
+        agent.state.offer(_HandoffTool([other for other in agents if other != name], wishes))
+    return made
+
+
+class _HandoffTool(Harmless):
+    """Ends the turn of the agent that calls it, and says who is next."""
+
+    quick = True
+    name = TOOL
+
+    def __init__(self, others: Sequence[str], wishes: dict[str, tuple[str, str]]) -> None:
+        self._wishes = wishes
+        names = ", ".join(others)
+        self.description = (
+            f"Hand this conversation on to another agent, who answers in your place: {names}. It ends your turn."
+        )
+        message = {"type": "string", "description": "what the other needs to know"}
+        properties = {"to": {"type": "string", "enum": list(others)}, "message": message}
+        self.parameters = json_freeze_object(
+            {"type": "object", "properties": properties, "required": ["to", "message"]}
+        )
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        """The turn ends with a reason that is this agent's; of two calls in one turn the last counts."""
+        if run.caller is None:
+            raise ToolError("only an agent can hand a conversation on")
+        reason, to = f"{TOOL} by {run.agent}", as_str(arguments.get("to"))
+        self._wishes[reason] = (to, as_str(arguments.get("message")))
+        run.caller.apply(Stop(reason))
+        return ToolOutput.of(f"{to} goes on from here.", summary=f"to {to}")
