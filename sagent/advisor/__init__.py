@@ -1,5 +1,6 @@
 """A stronger model as a tool: what it is asked, what it sees, when it is asked unbidden, and what bounds all of it."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,18 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["Advisor", "AdvisorPolicy", "Rules", "Setup", "advise", "parse_advisor"]
 
 
+_HOMES = {
+    "Advisor": "advisor",
+    "AdvisorPolicy": "policy",
+    "Rules": "rules",
+    "Setup": "advisory",
+    "advise": "extension",
+    "parse_advisor": "advisor",
+}
+
+
 def __getattr__(name: str) -> object:
-    match name:
-        case "Advisor" | "parse_advisor":
-            from sagent.advisor import advisor as home
-        case "AdvisorPolicy":
-            from sagent.advisor import policy as home
-        case "Rules":
-            from sagent.advisor import rules as home
-        case "Setup":
-            from sagent.advisor import advisory as home
-        case "advise":
-            from sagent.advisor import extension as home
-        case _:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(home, name)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,6 +1,7 @@
-"""What is counted of advisors over a whole session, by all agents of a tree, and what its bounds do not allow."""
+"""What is counted of advisors over a whole session, by all agents of a tree: calls, what the executors made of advice;
+and what its bounds do not allow."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import field, replace
 from decimal import Decimal
@@ -9,9 +10,9 @@ from sagent.advisor.advisor import Advisor
 from sagent.advisor.rules import Rules
 from sagent.events import Advice, AdvisorTally
 from sagent.lib.dataclass import dataclass
+from sagent.lib.money import ZERO
+from sagent.session.contents import AdviceOutcome
 from sagent.usage import Cost
-
-ZERO = Decimal(0)
 
 
 @dataclass(slots=True)
@@ -32,16 +33,16 @@ class Account:
     muted: set[str] = field(default_factory=set[str])
     _held: list[Held] = field(default_factory=list[Held])
 
+    @property
+    def calls(self) -> int:
+        """How often any was asked."""
+        return sum(tally.calls for tally in self.tallies.values())
+
     def refusal(self, advisor: Advisor, rules: Rules, cost: Cost, used: int, ask: tuple[Decimal | None, int]) -> str:
         """Why an advisor may not be asked once more, or "". `used` are the tokens so far; `ask` what it may come to:
         USD at most, None where nobody knows, and tokens about."""
-        worst, likely = ask
-        return (
-            self._too_many_calls(advisor, rules)
-            or self._too_many_tokens(rules, used, likely)
-            or self._too_large_a_share(rules, cost, worst)
-            or self._too_dear(advisor, rules, cost, worst)
-        )
+        reasons = (*self._used_up(advisor, rules, used, ask[1]), *self._too_dear(advisor, rules, cost, ask[0]))
+        return next(iter(reasons), "")
 
     def left(self, advisor: Advisor, rules: Rules, cost: Cost) -> Decimal | None:
         """USD that an advisor may still spend, what is held taken off; None without a bound."""
@@ -56,42 +57,34 @@ class Account:
         finally:
             self._held = [each for each in self._held if each is not held]
 
-    def _too_many_calls(self, advisor: Advisor, rules: Rules) -> str:
+    def _used_up(self, advisor: Advisor, rules: Rules, used: int, likely: int) -> Iterator[str]:
+        """What calls and tokens do not allow."""
         own = sum(held.name == advisor.name for held in self._held)
         own += self.tallies.get(advisor.name, AdvisorTally()).calls
         if advisor.max_calls is not None and own >= advisor.max_calls:
-            return f"its {advisor.max_calls} calls of this session are used up"
-        calls = len(self._held) + sum(tally.calls for tally in self.tallies.values())
-        if rules.max_session_calls is not None and calls >= rules.max_session_calls:
-            return f"the {rules.max_session_calls} consultations of this session are used up"
-        return ""
-
-    def _too_many_tokens(self, rules: Rules, used: int, likely: int) -> str:
+            yield f"its {advisor.max_calls} calls of this session are used up"
+        if rules.max_session_calls is not None and len(self._held) + self.calls >= rules.max_session_calls:
+            yield f"the {rules.max_session_calls} consultations of this session are used up"
         used += sum(held.tokens for held in self._held)
-        if rules.max_tokens is None or used + likely <= rules.max_tokens:
-            return ""
-        return (
-            f"it would take about {likely} tokens, and of the {rules.max_tokens} that advisors may use in a session "
-            f"{max(rules.max_tokens - used, 0)} are left"
-        )
+        if rules.max_tokens is not None and used + likely > rules.max_tokens:
+            yield (
+                f"it would take about {likely} tokens, and of the {rules.max_tokens} that advisors may use in a "
+                f"session {max(rules.max_tokens - used, 0)} are left"
+            )
 
-    def _too_large_a_share(self, rules: Rules, cost: Cost, worst: Decimal | None) -> str:
-        if rules.max_share is None:
-            return ""
-        if worst is None:
-            return f"its price is not known, so that the share of {rules.max_share:.0%} cannot be kept"
-        held = sum((each.usd for each in self._held), ZERO)
-        if cost.advisor + held > Decimal(str(rules.max_share)) * (cost.total + held):
-            return f"advisors have more than their share of {rules.max_share:.0%} of this session's cost"
-        return ""
-
-    def _too_dear(self, advisor: Advisor, rules: Rules, cost: Cost, worst: Decimal | None) -> str:
+    def _too_dear(self, advisor: Advisor, rules: Rules, cost: Cost, worst: Decimal | None) -> Iterator[str]:
+        """What money does not allow; `worst` is None where nobody knows the price."""
+        if rules.max_share is not None:
+            held = sum((each.usd for each in self._held), ZERO)
+            if worst is None:
+                yield f"its price is not known, so that the share of {rules.max_share:.0%} cannot be kept"
+            elif cost.advisor + held > Decimal(str(rules.max_share)) * (cost.total + held):
+                yield f"advisors have more than their share of {rules.max_share:.0%} of this session's cost"
         for whose, most, used in self._budgets(advisor, rules, cost):
             if worst is None:
-                return f"its price is not known, so that {whose} {most} USD cannot be kept"
-            if used + worst > most:
-                return f"it may cost {worst:.4f} USD, and of {whose} {most} USD {max(most - used, ZERO):.4f} are left"
-        return ""
+                yield f"its price is not known, so that {whose} {most} USD cannot be kept"
+            elif used + worst > most:
+                yield f"it may cost {worst:.4f} USD, and of {whose} {most} USD {max(most - used, ZERO):.4f} are left"
 
     def _budgets(self, advisor: Advisor, rules: Rules, cost: Cost) -> Iterator[tuple[str, Decimal, Decimal]]:
         """Whose each bound on USD is, the bound, and what is spent or held of it."""
@@ -104,20 +97,55 @@ class Account:
     def count(self, advice: Advice) -> None:
         """Take a consultation into account."""
         tally = self.tallies.get(advice.advisor, AdvisorTally())
-        calls = tally.calls + (advice.status != "withheld")
-        match advice.status:
-            case "answered" | "cut":
-                tally = replace(tally, calls=calls, answered=tally.answered + 1)
-            case "declined":
-                tally = replace(tally, calls=calls, declined=tally.declined + 1)
-            case "failed":
-                tally = replace(tally, calls=calls, failed=tally.failed + 1)
-            case "withheld":
-                tally = replace(tally, withheld=tally.withheld + 1)
-        self.tallies[advice.advisor] = tally
+        self.tallies[advice.advisor] = replace(tally, calls=tally.calls + (advice.status != "withheld"))
+        self.note(advice.advisor, "answered" if advice.status == "cut" else advice.status)
 
     def note(self, name: str, outcome: str, by: int = 1) -> None:
-        """Take into account what became of advice: "followed", "rejected", "contradicted", or how it was "rated"."""
+        """Take into account how a consultation ended, or what became of advice: "followed", "rejected", "contradicted",
+        or how it was "rated"."""
         tally = self.tallies.get(name, AdvisorTally())
-        if outcome in ("followed", "rejected", "contradicted", "rated"):
+        if outcome in ("answered", "declined", "failed", "withheld", "followed", "rejected", "contradicted", "rated"):
             self.tallies[name] = replace(tally, **{outcome: getattr(tally, outcome) + by})
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Advice whose effect is not known yet. Of one that was `reconciled` nothing more is asked."""
+
+    entry: str
+    advisor: str
+    reconciled: bool = False
+
+
+class Outcomes:
+    """The advice of one agent, from when it is given until the executor's next step has shown what it is worth."""
+
+    def __init__(self, account: Account, record: Callable[[AdviceOutcome], str]) -> None:
+        self._account, self._record = account, record
+        self._fresh: list[Outcome] = []
+        self._waiting: list[Outcome] = []
+
+    def give(self, outcome: Outcome) -> None:
+        """Advice was given."""
+        self._fresh.append(outcome)
+
+    def turn_over(self) -> None:
+        """A turn has ended: what was advised in it is judged by the next."""
+        self._waiting, self._fresh = [*self._waiting, *self._fresh], []
+
+    def judge(self, objected: tuple[str, str] | None) -> tuple[str, str] | None:
+        """Record what a turn made of the advice before it; where evidence contradicts some, whom to ask what. Once:
+        what was asked in that turn, or is asked now, is the last word."""
+        waiting, self._waiting = self._waiting, []
+        outcome, reason = objected or ("followed", "")
+        ask: tuple[str, str] | None = None
+        for one in waiting:
+            self._record(AdviceOutcome(one.advisor, one.entry, outcome, reason))
+            self._account.note(one.advisor, outcome)
+            if outcome == "contradicted" and not one.reconciled and ask is None:
+                why = f"the executor found what contradicts your advice: {reason or 'see above'}. Which holds?"
+                ask = (one.advisor, why)
+        if waiting and outcome == "contradicted":
+            for one in self._fresh:
+                one.reconciled = True
+        return ask

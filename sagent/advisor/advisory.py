@@ -9,22 +9,18 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from sagent.advisor.account import ZERO, Account, Held
-from sagent.advisor.advisor import Advisor
+from sagent.advisor.account import ZERO, Account, Held, Outcome, Outcomes
+from sagent.advisor.advisor import Advisor, role_text
 from sagent.advisor.consultation import (
     OUTPUT,
     THOUGHT,
     Consultation,
     ended,
-    outcome_of,
-    read,
     reason_of,
     send,
     why,
 )
 from sagent.advisor.conversation import TOOL, Asked, Asking, Conversation
-from sagent.advisor.native import Native
-from sagent.advisor.outcomes import Outcome, Outcomes
 from sagent.advisor.quotation import cut
 from sagent.advisor.roster import Roster
 from sagent.advisor.rules import Rules, Trigger
@@ -33,7 +29,6 @@ from sagent.agent.tree import Node
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advice, AdviceDelta, Advised, AdvisorTally
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject
 from sagent.lib.secrets import redact
 from sagent.messages import Message, ToolCall
 from sagent.model import EFFORTS, Effort, Model, Request, input_budget
@@ -65,23 +60,23 @@ class Advisors:
     """The advisors of one agent; what bounds a session is counted in an account for all agents."""
 
     def __init__(self, agent: Node, roster: Sequence[Advisor], setup: Setup, account: Account) -> None:
-        self._agent, self._state, self._setup, self._account = agent, agent.state, setup, account
-        self._roster = Roster(roster, account.muted, setup.base, self._resolve)
+        self.agent, self.state, self.setup, self.account = agent, agent.state, setup, account
+        resolve = setup.resolve or (lambda advisor: agent.state.neighbours.resolve(advisor.model))
+        self.roster = Roster(roster, account.muted, setup.base, resolve)
         self._talks: dict[str, Conversation] = {}
         self._one_by_one: dict[str, asyncio.Lock] = {}
-        self._native = Native(setup.mode)
-        self._running: dict[asyncio.Task[Advice], str] = {}
-        self._task_calls = 0
+        self.running: dict[asyncio.Task[Advice], str] = {}
+        self.task_calls: int = 0
         self._turns = 0
         self._last: dict[str, Advice] = {}
         self._questions: dict[str, str] = {}  # that each was asked last
         self._again: set[str] = set()  # who was asked once more without anything new
-        self.outcomes = Outcomes(account, self._state.journal.record)
+        self.outcomes = Outcomes(account, self.state.journal.record)
 
-    async def ask(self, question: str = "", name: str = "", trigger: str = "asked") -> Sequence[Advice]:
+    async def consult(self, question: str = "", name: str = "", trigger: str = "asked") -> Sequence[Advice]:
         """Ask one advisor, or all of a panel. Raises UsageError for a name that none has; nothing else but a
         cancellation of whoever asks."""
-        chosen = self._roster.chosen(name, every=self._setup.panel == "all")
+        chosen = self.roster.chosen(name, every=self.setup.panel == "all")
         question = cut(redact(question.strip())[0], QUESTION - 600, 400)
         if len(chosen) == 1:
             answers = [await self._ask(chosen[0], question, trigger)]
@@ -95,97 +90,43 @@ class Advisors:
                 break
         return answers
 
-    def cancel(self) -> None:
-        """End the consultations in progress."""
-        for task in self._running:
-            task.cancel()
-
-    def switch(self, change: str) -> str:
-        """Make a change that was checked; what it was, in words."""
-        what, ended = self._roster.switch(change)
-        for task, whom in self._running.items():
-            if whom in ended:
-                task.cancel()
-        return what
-
-    def options(self) -> JsonObject | None:
-        """What a request says that has its provider ask the advisor."""
-        model, advisor = self._state.model, self._asked_by_provider()
-        if advisor is None or self._used_up():
-            return self._native.after(model)
-        return self._native.options(model, advisor, self._setup.rules.max_advisor_calls)
-
-    def extra_usd(self, max_input: int) -> Decimal:
-        """USD that a provider's own consultations inside one request may cost at most."""
-        model, advisor = self._state.model, self._asked_by_provider()
-        if advisor is None or not (uses := self._native.most(model, advisor, self._setup.rules.max_advisor_calls)):
-            return ZERO
-        return (self._worst(self._roster.model(advisor), max_input + 4_096, OUTPUT) or ZERO) * uses
-
-    def _asked_by_provider(self) -> Advisor | None:
-        """The advisor that a provider may ask by itself: the only one, and without bounds that the provider does not
-        keep."""
-        rules = self._setup.rules
-        bounds = (rules.max_usd, rules.max_share, rules.max_tokens)
-        return None if any(bound is not None for bound in bounds) else self._roster.alone
-
-    def _used_up(self) -> bool:
-        rules, calls = self._setup.rules, sum(tally.calls for tally in self._account.tallies.values())
-        task = rules.max_advisor_calls is not None and self._task_calls >= rules.max_advisor_calls
-        return task or (rules.max_session_calls is not None and calls >= rules.max_session_calls)
-
-    def refused(self, reason: str) -> bool:
-        """A provider has refused a request that was to have it ask: from now on we ask."""
-        return self._native.give_up(self._state.model, reason)
-
-    def take(self, advice: Sequence[Advice]) -> None:
-        """Take note of advice that came inside a reply."""
-        name = next(iter(self._roster.names), TOOL)
-        for one in advice:
-            self._task_calls += 1
-            provider, model = self._state.model.provider, one.model
-            usd = self._price(provider, model, one.usage) if model else ZERO
-            self._note(read(replace(one, advisor=name, model=f"{provider}/{model}", usd=usd)), None, "")
-
-    def resume(self, entries: Sequence[AdviceContent], blob: Callable[[str], bytes]) -> None:
+    def recall(self, entries: Sequence[AdviceContent]) -> None:
         """Begin every conversation anew, or go on with what the log of an earlier process says. What cannot be read any
         more is left out."""
         self._talks.clear()
         for entry in entries:
             if not isinstance(entry, ConsultationEntry):
                 by = entry.by if isinstance(entry, AdviceRated) else 1
-                self._account.note(entry.advisor, entry.outcome, by)
+                self.account.note(entry.advisor, entry.outcome, by)
                 continue
-            self._account.count(entry.advice)
+            self.account.count(entry.advice)
             if is_answer(entry.advice):
                 self._remember(entry.advice)
-                try:
-                    said = blob(entry.said).decode("utf-8", "replace")
-                except (OSError, KeyError, ValueError, SagentError):
-                    continue
-                self._talk(entry.advice.advisor).restore(entry, said, self._state.context.request().messages)
+                with suppress(OSError, KeyError, ValueError, SagentError):
+                    said = self.state.log.blobs.get(entry.said).decode("utf-8", "replace")
+                    self._talk(entry.advice.advisor).restore(entry, said, self.state.context.request().messages)
 
     def tally(self) -> Mapping[str, AdvisorTally]:
         """What each came to, with what the ledger says it was billed."""
         found: dict[str, AdvisorTally] = {}
-        for name, tally in self._account.tallies.items():
-            usage, usd = self._state.ledger.billed(f"{TOOL}:{name}")
+        for name, tally in self.account.tallies.items():
+            usage, usd = self.state.ledger.billed(f"{TOOL}:{name}")
             found[name] = replace(tally, usage=usage, usd=usd)
         return found
 
     def remarks(self) -> Sequence[str]:
         """A consult rate that has collapsed, or that costs more than the advisor would have alone."""
         remarks: list[str] = []
-        if not self._roster.active:
+        if not self.roster.active:
             return remarks
-        calls = sum(tally.calls for tally in self._account.tallies.values())
+        calls = self.account.calls
         if not calls and self._turns >= LONG_TASK:
             remarks.append(f"In {self._turns} turns no advisor was asked, so none was of use: see [advisor_rules].")
         if calls and self._turns >= FAIR:
-            cost, first = self._state.ledger.cost(), self._roster.active[0]
-            usage = self._state.ledger.usage().get((self._state.path, self._state.role), Usage())
-            model = self._roster.model(first)
-            alone = self._price(model.provider, model.id, replace(usage, output=usage.output // 2))
+            cost, first = self.state.ledger.cost(), self.roster.active[0]
+            usage = self.state.ledger.usage().get((self.state.path, self.state.role), Usage())
+            model = self.roster.model(first)
+            alone = self.state.ledger.prices.price(model.provider, model.id, replace(usage, output=usage.output // 2))
             if alone is not None and cost.advisor > 0 and alone < cost.total:
                 remarks.append(
                     f"{calls} consultations in {self._turns} turns: {first.model} alone at low effort would have "
@@ -202,58 +143,25 @@ class Advisors:
         given = [each for each in self._last if not name or each == name]
         if not given:
             raise UsageError("there is no advice to rate yet")
-        self._account.note(given[-1], "rated", good)
-        self._state.journal.record(AdviceRated(given[-1], good))
+        self.account.note(given[-1], "rated", good)
+        self.state.journal.record(AdviceRated(given[-1], good))
         return given[-1]
-
-    @property
-    def rules(self) -> Rules:
-        """Thresholds and bounds."""
-        return self._setup.rules
-
-    @property
-    def executor(self) -> str:
-        """The id of the model that is advised."""
-        return self._state.model.id
-
-    @property
-    def closing(self) -> bool:
-        """Whether nobody would read advice any more."""
-        return self._state.closing
-
-    @property
-    def attended(self) -> bool:
-        """Whether there is a person to ask."""
-        return self._state.neighbours.attended
 
     def triggers(self) -> tuple[Trigger, ...]:
         """The rules that hold now: none while nobody may be asked."""
-        return self._setup.rules.fired_by(self.executor) if self._roster.active else ()
+        return self.setup.rules.fired_by(self.state.model.id) if self.roster.active else ()
 
     def task(self) -> Message | None:
         """What was asked for last, by a person or the agent above."""
-        for message in reversed(self._state.context.history):
-            if message.role == "user" and not message.results and message.sender in ("", self._state.above):
+        for message in reversed(self.state.context.history):
+            if message.role == "user" and not message.results and message.sender in ("", self.state.above):
                 return message
         return None
-
-    def begin_task(self) -> None:
-        """What bounds a task is counted anew."""
-        self._task_calls = 0
-
-    @property
-    def roster(self) -> Roster:
-        """Who they are."""
-        return self._roster
 
     def turn_over(self) -> None:
         """A turn has ended: what was advised in it is judged by the next."""
         self._turns += 1
         self.outcomes.turn_over()
-
-    def deliver(self, message: Message) -> None:
-        """Have advice read before the next model call."""
-        self._state.receive(message, "next")
 
     async def _ask(self, advisor: Advisor, question: str, trigger: str) -> Advice:
         """Ask, whatever comes of it; reported, counted and logged in any case. One at a time asks the same advisor."""
@@ -263,25 +171,26 @@ class Advisors:
         role = ""
         try:
             async with self._one_by_one.setdefault(advisor.name, asyncio.Lock()):
-                model, role = self._roster.model(advisor), self._roster.role(advisor)
+                model = self.roster.model(advisor)
+                role = role_text(advisor, self.setup.base) or prompt_text("system")
                 asked, request = self._prepare(advisor, model, role, blank)
                 if reason := self._refusal(advisor, blank, model, request):
-                    return self._note(replace(blank, status="withheld", reason=reason), None, "")
+                    return self.note(replace(blank, status="withheld", reason=reason))
                 advice = await self._made(advisor, model, request, blank)
                 if is_answer(advice):
                     self._talk(advisor.name).answer(asked, advice.text)
         except asyncio.CancelledError:
-            self._note(replace(blank, reason="interrupted", seconds=time.monotonic() - begun), None, "")
+            self.note(replace(blank, reason="interrupted", seconds=time.monotonic() - begun))
             raise
         except Exception as error:  # neither a model's defect nor a full disk may end a run for want of advice
             advice = replace(blank, reason=reason_of(error))
-        return self._note(replace(advice, seconds=time.monotonic() - begun), asked, role)
+        return self.note(replace(advice, seconds=time.monotonic() - begun), asked, role)
 
     def _prepare(self, advisor: Advisor, model: Model, role: str, blank: Advice) -> tuple[Asked, Request]:
         """The request as it would go out."""
         output = OUTPUT + THOUGHT.get(advisor.effort, 0)
-        room = input_budget(self._state.neighbours.sizes(model))
-        executor, task = self._state.context.request(), self.task()
+        room = input_budget(self.state.neighbours.sizes(model))
+        executor, task = self.state.context.request(), self.task()
         reason, question = why(blank)
         closing = prompt_text("request").format(reason=reason, question=question)
         left = None if room is None else room - output - len(role) // _BYTES
@@ -293,40 +202,41 @@ class Advisors:
 
     async def _made(self, advisor: Advisor, model: Model, request: Request, blank: Advice) -> Advice:
         """Make the call that nothing forbids."""
-        self._task_calls += 1
-        cost, rules = self._state.ledger.cost(), self._setup.rules
+        self.task_calls += 1
+        cost, rules = self.state.ledger.cost(), self.setup.rules
         worst, likely = self._may_come_to(model, request)
-        budget = self._account.left(advisor, rules, cost) if advisor.tools else None
+        budget = self.account.left(advisor, rules, cost) if advisor.tools else None
         held = Held(advisor.name, (budget if budget is not None else worst) or ZERO, likely)
 
         def may(more: Request) -> bool:
             again, tokens = self._may_come_to(model, more)
             bounds = replace(advisor, max_calls=None), replace(rules, max_session_calls=None)
-            if self._account.refusal(*bounds, self._state.ledger.cost(), self._used(), (again, tokens)):
+            if self.account.refusal(*bounds, self.state.ledger.cost(), self._used(), (again, tokens)):
                 return False
             held.usd, held.tokens = held.usd + (again or ZERO), held.tokens + tokens
             return True
 
-        self._state.journal.emit(AdviceDelta(self._state.path, advisor.name, blank.trigger, ""))
-        with self._account.asking(held):
-            task = asyncio.create_task(send(self._agent, Consultation(advisor, model, request, blank, budget, may)))
-            self._running[task] = advisor.name
+        self.state.journal.emit(AdviceDelta(self.state.path, advisor.name, blank.trigger, ""))
+        with self.account.asking(held):
+            task = asyncio.create_task(send(self.agent, Consultation(advisor, model, request, blank, budget, may)))
+            self.running[task] = advisor.name
             try:
-                return await outcome_of(task, blank)
+                await ended([task])
+                return replace(blank, reason="it was cancelled") if task.cancelled() else task.result()
             finally:
-                self._running.pop(task, None)
+                self.running.pop(task, None)
 
     def _refusal(self, advisor: Advisor, blank: Advice, model: Model, request: Request) -> str:
         """Why it may not be asked now, or ""."""
-        if self._roster.is_muted(advisor.name):
+        if advisor.name in self.account.muted:
             return "it is muted"
-        rules, person = self._setup.rules, blank.trigger == "person"
-        if not person and rules.max_advisor_calls is not None and self._task_calls >= rules.max_advisor_calls:
+        rules, person = self.setup.rules, blank.trigger == "person"
+        if not person and rules.max_advisor_calls is not None and self.task_calls >= rules.max_advisor_calls:
             return f"the {rules.max_advisor_calls} consultations of this task are used up"
         if not person and not self._is_news(advisor.name, blank):
             return "nothing has happened since its last advice; act on that first"
         ask = self._may_come_to(model, request)
-        if reason := self._account.refusal(advisor, rules, self._state.ledger.cost(), self._used(), ask):
+        if reason := self.account.refusal(advisor, rules, self.state.ledger.cost(), self._used(), ask):
             return reason
         self._questions[advisor.name] = blank.question
         return ""
@@ -335,7 +245,7 @@ class Advisors:
         """Whether there is something to ask about that the last advice did not know: results or words of others, or
         what the executor itself has to say, but that only once."""
         talk = self._talk(name)
-        if not talk.messages or talk.evidence(self._state.context.history):
+        if not talk.messages or talk.evidence(self.state.context.history):
             self._again.discard(name)
             return True
         own = blank.trigger in ("asked", "need_advice", "reconcile")
@@ -348,35 +258,31 @@ class Advisors:
         """USD that a call may cost at most, None where nobody knows, and about how many tokens it takes."""
         max_input = model.max_input_tokens(request)
         output = max(request.max_output or OUTPUT, model.limits.least_output)
-        return self._worst(model, max_input, output), max_input // _BYTES + output
+        return self.worst(model, max_input, output), max_input // _BYTES + output
 
-    def _worst(self, model: Model, max_input: int, output: int) -> Decimal | None:
+    def worst(self, model: Model, max_input: int, output: int) -> Decimal | None:
         """USD that a call may cost at most; None where its price is not known."""
-        ceiling = self._state.ledger.prices.ceiling(model.provider, model.id)
+        ceiling = self.state.ledger.prices.ceiling(model.provider, model.id)
         return None if ceiling is None else ceiling.cost(max_input, output)
-
-    def _price(self, provider: str, model: str, usage: Usage) -> Decimal | None:
-        """USD that a model would be billed for tokens; None where its price is not known."""
-        return self._state.ledger.prices.price(provider, model, usage)
 
     def _used(self) -> int:
         return sum(tally.usage.total_input + tally.usage.output for tally in self.tally().values())
 
-    def _note(self, advice: Advice, asked: Asked | None, role: str) -> Advice:
+    def note(self, advice: Advice, asked: Asked | None = None, role: str = "") -> Advice:
         """Report a consultation that has ended, count it and log it with what was sent."""
         record = ConsultationEntry(advice)
         if asked is not None:
             record = asked.entry(advice)
             with suppress(OSError):  # the log says so by itself, once
-                blobs = self._state.log.blobs
+                blobs = self.state.log.blobs
                 said = blobs.put(asked.messages[-1].content.encode("utf-8", "replace")).name
                 record = replace(record, said=said, system=blobs.put(role.encode("utf-8", "replace")).name)
-        entry = self._state.journal.record(record)
-        self._account.count(advice)
+        entry = self.state.journal.record(record)
+        self.account.count(advice)
         if is_answer(advice):
             self._remember(advice)
             self.outcomes.give(Outcome(entry, advice.advisor, reconciled=advice.trigger == "reconcile"))
-        self._state.journal.emit(Advised(self._state.path, advice))
+        self.state.journal.emit(Advised(self.state.path, advice))
         return advice
 
     def _remember(self, advice: Advice) -> None:
@@ -386,22 +292,18 @@ class Advisors:
 
     async def _stop(self, advice: Advice) -> None:
         """An advisor says that going on does harm: a person decides; where there is none, the settings do."""
-        question = Ask(f"{advice.advisor} advises to stop: {advice.text}\nGo on all the same?", agent=self._state.path)
-        neighbours = self._state.neighbours
+        question = Ask(f"{advice.advisor} advises to stop: {advice.text}\nGo on all the same?", agent=self.state.path)
+        neighbours = self.state.neighbours
         if neighbours.attended:
             refused = await neighbours.ask(ToolCall("", TOOL), question) is not None
         else:
-            refused = self._setup.on_stop == "end"
+            refused = self.setup.on_stop == "end"
         if refused:
-            self._agent.apply(Stop("advisor_stop"))
-
-    def _resolve(self, advisor: Advisor) -> Model:
-        own = self._setup.resolve
-        return own(advisor) if own is not None else self._state.neighbours.resolve(advisor.model)
+            self.agent.apply(Stop("advisor_stop"))
 
     def _talk(self, name: str) -> Conversation:
         return self._talks.setdefault(name, Conversation(name))
 
     def _keep(self, text: str) -> str:
         """Keep the whole of a long text; the name that the advisor is told."""
-        return f"blob {self._state.log.blobs.put(text.encode('utf-8', 'replace')).name[:16]}"
+        return f"blob {self.state.log.blobs.put(text.encode('utf-8', 'replace')).name[:16]}"

@@ -144,14 +144,6 @@ def read(advice: Advice) -> Advice:
     return replace(advice, verdict=found.verdict, gaps=found.gaps, next=found.next, check=found.check)
 
 
-async def outcome_of(task: "asyncio.Task[Advice]", blank: Advice) -> Advice:
-    """What came of a call; one that was cancelled by itself, and not whoever waits for it, has failed."""
-    await ended([task])
-    if task.cancelled():
-        return replace(blank, reason="it was cancelled")
-    return task.result()
-
-
 async def ended(tasks: "Sequence[asyncio.Task[Advice]]") -> None:
     """Wait for all of them; when cancelled, cancel them, and wait all the same: nothing is left behind."""
     try:

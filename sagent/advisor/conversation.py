@@ -87,7 +87,7 @@ class Conversation:
     def ask(self, asking: Asking) -> Asked:
         """The next consultation, ending in the request; what does not fit is left out, and that is said."""
         history = tuple(asking.executor.messages)
-        told = self._first(asking) if not self.messages else self._next(asking)
+        told = self._next(asking) if self.messages else f"{_opening(asking)}\n\nThe conversation so far:\n"
         new = self.news(history)
         reader = Reader(self.name if self.messages else "", asking_calls(history, TOOL))
         quoted = quote(new, len(history) - len(new) + 1, asking.keep, reader) or "(Nothing was said.)"
@@ -109,9 +109,6 @@ class Conversation:
         seen = tuple(history[: entry.quoted])
         same = bool(seen) and mark(seen[-1]) == entry.last  # not where the history was cut or left since
         self._seen = seen if same else ()
-
-    def _first(self, asking: Asking) -> str:
-        return f"{_opening(asking)}\n\nThe conversation so far:\n"
 
     def _next(self, asking: Asking) -> str:
         task = f'The task is another now: "{cut(clean(asking.task), 300, 100)}"\n' if asking.task != self._task else ""

@@ -1,21 +1,22 @@
 """Advisors as an extension of an agent: what its engine asks of them, and what they put into it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
 
-from sagent.advisor.account import Account
+from sagent.advisor.account import ZERO, Account
 from sagent.advisor.advisor import Advisor, parse_advisor, role_text
 from sagent.advisor.advisory import Advisors, Setup
+from sagent.advisor.consultation import OUTPUT, read
 from sagent.advisor.conversation import TOOL
+from sagent.advisor.native import Native
 from sagent.advisor.policy import AdvisorPolicy
 from sagent.advisor.tool import AdvisorTool, is_answer, message_of
 from sagent.agent.resources import ExtensionFactory
 from sagent.agent.tree import Node
 from sagent.engine.extension import Extension, ExtraCost, Report
 from sagent.errors import ModelError, UsageError
-from sagent.events import Advice, Switched
+from sagent.events import Switched
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.model import Reply, Request, ToolSpec
 from sagent.peer import Action, Cancel, Compact, Consult, Stop, Switch
@@ -37,26 +38,36 @@ def advise(advisors: Sequence[Advisor | str], setup: Setup | None = None) -> Ext
 
     def make(agent: Node, above: Extension | None) -> AdvisorExtension:
         if not isinstance(above, AdvisorExtension):
-            return AdvisorExtension(agent, Advisors(agent, roster, given, account))
+            return AdvisorExtension(agent, roster, given, account)
         advising = agent.state.role.startswith(f"{TOOL}:")  # advice has no advisors
-        own = () if advising else above.advisors.roster.every
-        return AdvisorExtension(agent, Advisors(agent, own, given, account), above.tool if own else None)
+        own = () if advising else above.roster.every
+        return AdvisorExtension(agent, own, given, account, above.tool if own else None)
 
     return make
 
 
-class AdvisorExtension:
+class AdvisorExtension(Advisors):
     """One agent's advisors, as an Extension of its engine. Its tool and policy are in force once it has advisors."""
 
-    def __init__(self, agent: Node, advisors: Advisors, tool: AdvisorTool | None = None) -> None:
-        self._agent, self._state, self.advisors = agent, agent.state, advisors
-        self.tool = tool or (AdvisorTool(advisors.roster.names) if advisors.roster.names else None)
+    def __init__(
+        self, agent: Node, roster: Sequence[Advisor], setup: Setup, account: Account, tool: AdvisorTool | None = None
+    ) -> None:
+        super().__init__(agent, roster, setup, account)
+        self.tool = tool or (AdvisorTool(self.roster.names) if roster else None)
+        self._native = Native(setup.mode)
         self._for_person: set[asyncio.Task[None]] = set()  # consultations that a person asked for
         self._specs: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())
 
     def prepare(self, request: Request) -> Request:
         """Have the provider ask the advisor by itself, where it does: its own tool takes the place of ours."""
-        options = self.advisors.options()
+        rules, model, advisor = self.setup.rules, self.state.model, self._asked_by_provider()
+        over = rules.max_advisor_calls is not None and self.task_calls >= rules.max_advisor_calls
+        if rules.max_session_calls is not None:
+            over = over or self.account.calls >= rules.max_session_calls
+        if advisor is None or over:
+            options = self._native.after(model)
+        else:
+            options = self._native.options(model, advisor, rules.max_advisor_calls)
         if options is None:
             return request
         if "tools" not in options:
@@ -67,76 +78,83 @@ class AdvisorExtension:
         return replace(request, options=options, tools=self._specs[1])
 
     def extra_cost(self, max_input: int) -> ExtraCost:
-        """What consultations inside one request may cost, and who they are billed as."""
-        role = f"{TOOL}:{next(iter(self.advisors.roster.names), TOOL)}"
-        return ExtraCost(self.advisors.extra_usd(max_input), {TOOL: role})
+        """What a provider's own consultations inside one request may cost at most, and who they are billed as."""
+        usd, advisor = ZERO, self._asked_by_provider()
+        if advisor is not None:
+            uses = self._native.most(self.state.model, advisor, self.setup.rules.max_advisor_calls)
+            if uses:
+                usd = (self.worst(self.roster.model(advisor), max_input + 4_096, OUTPUT) or ZERO) * uses
+        return ExtraCost(usd, {TOOL: f"{TOOL}:{next(iter(self.roster.names), TOOL)}"})
+
+    def _asked_by_provider(self) -> Advisor | None:
+        """The advisor that a provider may ask by itself: the only one, and without bounds that the provider does not
+        keep."""
+        rules = self.setup.rules
+        bounds = (rules.max_usd, rules.max_share, rules.max_tokens)
+        return None if any(bound is not None for bound in bounds) else self.roster.alone
 
     def after_reply(self, reply: Reply) -> None:
         """Take note of advice that came inside it."""
-        if reply.advice:
-            self.advisors.take(reply.advice)
+        name = next(iter(self.roster.names), TOOL)
+        for one in reply.advice:
+            self.task_calls += 1
+            provider, model = self.state.model.provider, one.model
+            usd = self.state.ledger.prices.price(provider, model, one.usage) if model else ZERO
+            self.note(read(replace(one, advisor=name, model=f"{provider}/{model}", usd=usd)))
 
     def refused(self, error: ModelError) -> bool:
-        """Whether a request was refused for the advisor that the provider was to ask."""
-        return self.advisors.refused(str(error))
+        """Whether a request was refused for the advisor that the provider was to ask: from now on we ask."""
+        return self._native.give_up(self.state.model, str(error))
 
     def plan(self, action: Action) -> Callable[[], None]:
         """Check what an action asks of advisors; call what is returned to do it. Raises UsageError."""
         match action:
             case Switch(advisor=str() as change):
-                self.advisors.roster.check(change)
-                return lambda: self._switch(change)
+                make = self.roster.plan(change)
+                return lambda: self._switch(*make())
             case Consult(question, advisor):
                 return lambda: self._consult_for_person(question, advisor)
             case Cancel(""):
-                return self.advisors.cancel
+                return lambda: _cancel(self.running)
             case Compact(clear=True):
                 return self._repeat_advice
             case Stop():
-                return self._stop
+                return lambda: _cancel(self._for_person)
             case _:
                 return lambda: None
-
-    async def consult(self, question: str = "", name: str = "") -> Sequence[Advice]:
-        """Ask an advisor, by its name, or the first; all of a panel."""
-        return await self.advisors.ask(question, name)
 
     def resume(self, entries: Sequence[AdviceContent]) -> None:
         """Take part in the conversation, if there are advisors; these entries of its log say what came before."""
         if self.tool is not None:
             self._attach()
-        self.advisors.resume(entries, self._state.log.blobs.get)
+        self.recall(entries)
 
     def report(self) -> Report:
         """Who advises, what each came to, and what is worth a word."""
-        return Report(self.advisors.roster.describe(), self.advisors.tally(), self.advisors.remarks())
+        return Report(self.roster.describe(), self.tally(), self.remarks())
 
-    def rate(self, good: Literal[1, -1], name: str = "") -> str:
-        """A person's word on the last advice; whose it was. Raises UsageError where there is none."""
-        return self.advisors.rate(good, name)
+    def _switch(self, what: str, ended: Sequence[str]) -> None:
+        _cancel(task for task, whom in self.running.items() if whom in ended)
+        self._attach()
+        self.state.journal.record(SwitchedEntry(advisor=what))
+        self.state.journal.emit(Switched(self.state.path, what))
 
     def _attach(self) -> None:
         """Offer the tool from the next call on, where it is not offered already, and put the policy around the agent's.
         The tool stays as it is where there is one: its provider's cache does too."""
-        state = self._state
+        state = self.state
         state.context.extension = self
-        if self.advisors.roster.names:
-            self.tool = self.tool or AdvisorTool(self.advisors.roster.names)
+        if self.roster.names:
+            self.tool = self.tool or AdvisorTool(self.roster.names)
         if self.tool is not None:
             state.offer(self.tool)
         if state.policy is state.judge:
-            state.policy = AdvisorPolicy(self.advisors, state.judge)
-
-    def _switch(self, change: str) -> None:
-        what = self.advisors.switch(change)
-        self._attach()
-        self._state.journal.record(SwitchedEntry(advisor=what))
-        self._state.journal.emit(Switched(self._state.path, what))
+            state.policy = AdvisorPolicy(self, state.judge)
 
     def _repeat_advice(self) -> None:
         """Have the last advice of each in a conversation that has lost it."""
-        for message in self.advisors.in_force():
-            self._state.add(message)
+        for message in self.in_force():
+            self.state.add(message)
 
     def _consult_for_person(self, question: str, advisor: str) -> None:
         """Ask at once, whatever goes on; the answer is read when there is a pause."""
@@ -146,14 +164,15 @@ class AdvisorExtension:
 
     async def _ask_for_person(self, question: str, advisor: str) -> None:
         try:
-            answers = await self.advisors.ask(question, advisor, "person")
+            answers = await self.consult(question, advisor, "person")
         except UsageError as error:
-            self._state.journal.notify("warning", str(error))
+            self.state.journal.notify("warning", str(error))
             return
         for message in (message_of(one) for one in answers if is_answer(one)):
-            if self._agent.hears:
-                self._state.receive(message, "next")
+            if self.agent.hears:
+                self.agent.inform(message)
 
-    def _stop(self) -> None:
-        for task in self._for_person:
-            task.cancel()
+
+def _cancel(tasks: "Iterable[asyncio.Task[object]]") -> None:
+    for task in tuple(tasks):
+        task.cancel()

@@ -33,10 +33,10 @@ class AdvisorPolicy:
         """What the policy says; and before a first change, or one that cannot be taken back, what an advisor says."""
         verdict = await self._inner.before_tool(call, effect, workspace)
         self._begin()
-        may_be = isinstance(verdict, Allow) or (isinstance(verdict, Ask) and self._advisors.attended)
+        may_be = isinstance(verdict, Allow) or (isinstance(verdict, Ask) and self._advisors.state.neighbours.attended)
         if call.name == TOOL and "first_write" in self._advisors.triggers() and not self._watch.wrote:
             self._holds = not self._asked  # a first change in the same reply waits for this advice
-        if call.name == TOOL or not may_be or self._advisors.closing:
+        if call.name == TOOL or not may_be or self._advisors.state.closing:
             return verdict
         changes = effect.kind == "write" or (effect.kind == "execute" and writes(effect.command))
         found = self._checkpoint(effect, changes=changes)
@@ -61,8 +61,8 @@ class AdvisorPolicy:
         self._holds = False
         if asked:
             self._watch.heard()
-            self._pause = self._advisors.rules.cooldown_turns + 1
-        elif self._advisors.closing:  # nobody would read it
+            self._pause = self._advisors.setup.rules.cooldown_turns + 1
+        elif self._advisors.state.closing:  # nobody would read it
             pass
         elif doubted:
             await self._ask("reconcile", doubted[1], doubted[0])
@@ -84,7 +84,7 @@ class AdvisorPolicy:
             self._done = self._nudged = self._asked = False
             self._pause = 0
             self._cleared.clear()
-            self._advisors.begin_task()
+            self._advisors.task_calls = 0
 
     def _checkpoint(self, effect: Effect, *, changes: bool) -> tuple[str, str, str] | None:
         """Which rule fires before a call: its name, what it saw, and what is not held a second time."""
@@ -101,20 +101,20 @@ class AdvisorPolicy:
     def _fired(self, *, ended: bool) -> tuple[str, str] | None:
         spent: tuple[Trigger, ...] = ("done",) if self._done else ()
         triggers: tuple[Trigger, ...] = tuple(name for name in self._advisors.triggers() if name not in spent)
-        fired = self._watch.fires(self._advisors.rules, triggers, ended=ended)
+        fired = self._watch.fires(self._advisors.setup.rules, triggers, ended=ended)
         return fired if fired and (fired[0] in _AT_ONCE or not self._pause) else None
 
     def _needs_nudge(self) -> bool:
-        small = strength(self._advisors.executor) == "small" and self._advisors.rules.triggers is None
+        small = strength(self._advisors.state.model.id) == "small" and self._advisors.setup.rules.triggers is None
         return small and not self._nudged and not self._asked and self._watch.turns == NUDGE_TURN
 
     async def _ask(self, trigger: str, what: str, name: str = "") -> bool:
         """Ask, and have the answer read before the next model call; False where there is none."""
-        self._pause = self._advisors.rules.cooldown_turns + 1
-        answers = [one for one in await self._advisors.ask(what, name, trigger) if is_answer(one)]
+        self._pause = self._advisors.setup.rules.cooldown_turns + 1
+        answers = [one for one in await self._advisors.consult(what, name, trigger) if is_answer(one)]
         if answers:
             self._watch.heard()
             self._asked = True
         for one in answers:
-            self._advisors.deliver(message_of(one))
+            self._advisors.agent.inform(message_of(one))
         return bool(answers)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sagent.advisor.advisor import Advisor, parse_advisor, role_text
-from sagent.advisor.tool import prompt_text
 from sagent.errors import UsageError
 from sagent.model import Model
 
@@ -48,42 +47,34 @@ class Roster:
         there = self.active or self.every
         return there if every else there[:1]
 
-    def is_muted(self, name: str) -> bool:
-        """Whether it is switched off."""
-        return name in self._muted
-
     def model(self, advisor: Advisor) -> Model:
         """What it runs on. Raises UsageError."""
         if advisor.name not in self._models:
             self._models[advisor.name] = self._resolve(advisor)
         return self._models[advisor.name]
 
-    def role(self, advisor: Advisor) -> str:
-        """Its system prompt. Raises UsageError."""
-        return role_text(advisor, self._base) or prompt_text("system")
-
-    def check(self, change: str) -> None:
-        """Raise UsageError for a change that cannot be made."""
+    def plan(self, change: str) -> Callable[[], tuple[str, Sequence[str]]]:
+        """Check a change, and call what is returned to make it: what it was, and who is not to be asked any longer.
+        Raises UsageError for one that cannot be made."""
         name, word = toggle(change)
-        if word:
-            if name:
-                self._named(name)
-            elif not self._by_name:
-                raise UsageError("no advisor is set: name one, as provider/model")
-            return
-        advisor = parse_advisor(change)
-        role_text(advisor, self._base)
-        self._resolve(advisor)
+        if not word:
+            advisor = parse_advisor(change)
+            role_text(advisor, self._base)
+            self._resolve(advisor)
+            return lambda: self._set(advisor)
+        if name:
+            self._named(name)
+        elif not self._by_name:
+            raise UsageError("no advisor is set: name one, as provider/model")
+        return lambda: self._toggle(name, word)
 
-    def switch(self, change: str) -> tuple[str, Sequence[str]]:
-        """Make a change that was checked: what it was, and who is not to be asked any longer."""
-        name, word = toggle(change)
-        if word:
-            whom = (name,) if name else self.names
-            for each in whom:
-                (self._muted.add if word == "off" else self._muted.discard)(each)
-            return f"advisor {name or 'all'} {word}", whom if word == "off" else ()
-        advisor = parse_advisor(change)
+    def _toggle(self, name: str, word: str) -> tuple[str, Sequence[str]]:
+        whom = (name,) if name else self.names
+        for each in whom:
+            (self._muted.add if word == "off" else self._muted.discard)(each)
+        return f"advisor {name or 'all'} {word}", whom if word == "off" else ()
+
+    def _set(self, advisor: Advisor) -> tuple[str, Sequence[str]]:
         self._by_name[advisor.name] = advisor
         self._models.pop(advisor.name, None)
         self._muted.discard(advisor.name)

@@ -7,7 +7,7 @@ from sagent.advisor.conversation import TOOL
 from sagent.errors import ToolError, UsageError
 from sagent.events import Advice
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
-from sagent.messages import Message, user
+from sagent.messages import Message, Text, user
 from sagent.tool import Harmless, RunContext, ToolOutput
 
 
@@ -21,12 +21,8 @@ class AdvisorTool(Harmless):
     def __init__(self, names: Sequence[str]) -> None:
         named = f" The advisors are {', '.join(names)}; without a name {names[0]} is asked." if len(names) > 1 else ""
         self.description = prompt_text("tool") + named
-        self.parameters = json_freeze_object(
-            {
-                "type": "object",
-                "properties": {"question": {"type": "string"}, "name": {"type": "string"}},
-            }
-        )
+        properties = {"question": {"type": "string"}, "name": {"type": "string"}}
+        self.parameters = json_freeze_object({"type": "object", "properties": properties})
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Its advice, or why there is none: neither ends the run."""
@@ -36,11 +32,9 @@ class AdvisorTool(Harmless):
             advice = await run.caller.consult(as_str(arguments.get("question")), as_str(arguments.get("name")))
         except UsageError as error:
             raise ToolError(str(error)) from error
-        text = "\n\n".join(map(format_advice, advice))
+        text = Text("\n\n".join(map(format_advice, advice)))
         summary = "; ".join(f"{one.advisor}: {one.verdict or one.status}" for one in advice)
-        output = ToolOutput.of(text, summary=summary)
-        failed = all(one.status in ("failed", "withheld", "declined") for one in advice)
-        return ToolOutput(output.content, is_error=failed, summary=summary)
+        return ToolOutput((text,), is_error=not any(map(is_answer, advice)), summary=summary)
 
 
 def format_advice(advice: Advice) -> str:
@@ -72,9 +66,7 @@ def is_answer(advice: Advice) -> bool:
 def message_of(advice: Advice) -> Message:
     """Advice that the executor did not ask for, as it reads it."""
     if advice.trigger == "person":
-        asked = f" ({advice.question})" if advice.question else ""
-        return user(
-            f"Advice that the person asked for{asked}. {format_advice(advice)}", sender=f"{TOOL}:{advice.advisor}"
-        )
-    why = f"({advice.question})" if advice.question else f"({advice.trigger})"
-    return user(f"Advice, unasked {why}. {format_advice(advice)}", sender=f"{TOOL}:{advice.advisor}")
+        head = f"Advice that the person asked for{f' ({advice.question})' if advice.question else ''}"
+    else:
+        head = f"Advice, unasked ({advice.question or advice.trigger})"
+    return user(f"{head}. {format_advice(advice)}", sender=f"{TOOL}:{advice.advisor}")

@@ -195,7 +195,7 @@ class Conversation(Caller):
         """A job's result, or the end of what it has shown so far. Raises UsageError naming the jobs there are."""
         job = self._job(name)
         if job.output is None:
-            return job.tail
+            return job.ongoing.tail
         return "".join(part.text for part in job.output.content if isinstance(part, Text))
 
     async def wait_for_job(self, name: str, seconds: float | None = None) -> JobStatus:

@@ -193,8 +193,7 @@ class Runner:
         if self.contained and failure is not None and not self.last.content:  # what it had until then
             said = next((reply.content for reply in reversed(replies) if reply.content), "")
             self.last = replace(self.last, content=said)
-        if state.run.askers:
-            state.answer_askers(answer_of(state.path, self.last))
+        state.answer_askers(answer_of(state.path, self.last))
         state.journal.emit(Finished(state.path, self.last))
         return self.last
 

@@ -22,7 +22,7 @@ from sagent.engine.state import AgentState
 from sagent.errors import BudgetExceeded, ModelError
 from sagent.lib.money import ZERO
 from sagent.messages import user
-from sagent.model import Model, input_budget
+from sagent.model import input_budget
 from sagent.peer import Compact
 from sagent.session.contents import Compacted
 
@@ -152,7 +152,9 @@ def stub(state: AgentState, before: int, target: int, reason: str) -> Stubbed | 
 async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
     """What a model makes of the conversation up to the cut; None where none gives what was asked for in two tries."""
     own = replace(state.context.request(), messages=state.context.history[: cut.place])
-    model = _who(state)
+    model, proven = state.compactor or state.model, state.context.proven
+    if state.compactor is None and proven is not None and fill(state) >= 1:
+        model = proven[0]  # from before a switch, whose successor cannot read so much
     request = replace(
         own,
         conversation=f"{own.conversation}:{ROLE}",
@@ -169,13 +171,6 @@ async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
         if reply.message.stop == "end" and is_summary(reply.message.content):
             return reply.message.content
     return None
-
-
-def _who(state: AgentState) -> Model:
-    """Who sums up: who is set for that; the model before a switch, where its successor cannot read so much."""
-    if state.compactor is not None:
-        return state.compactor
-    return state.context.proven[0] if state.context.proven is not None and fill(state) >= 1 else state.model
 
 
 def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reason: str) -> None:

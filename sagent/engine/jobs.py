@@ -36,11 +36,6 @@ class Job:
     ended: float = 0.0
     output: ToolOutput | None = None
 
-    @property
-    def tail(self) -> str:
-        """The end of what it has shown so far."""
-        return self.ongoing.tail
-
     def status(self) -> JobStatus:
         """How it stands."""
         seconds = (self.ended or time.monotonic()) - self.started

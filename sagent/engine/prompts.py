@@ -37,12 +37,12 @@ def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
     """The tools as the model sees them. Where one looks after jobs, calls may be put into the background, and those of
     tools that are not `quick` say so."""
     jobs = any(tool.name == "BackgroundTask" for tool in tools)
-    return tuple(_spec(tool, jobs=jobs and not getattr(tool, "quick", False)) for tool in tools)
+    return tuple(_spec(tool, aside=jobs and not getattr(tool, "quick", False)) for tool in tools)
 
 
-def _spec(tool: Tool, *, jobs: bool) -> ToolSpec:
+def _spec(tool: Tool, *, aside: bool) -> ToolSpec:
     parameters = tool.parameters
-    if jobs:
+    if aside:
         own = as_object(parameters.get("properties"))
         more = {name: schema for name, schema in _ASIDE.items() if name not in own}
         parameters = json_freeze_object({**parameters, "properties": {**own, **more}})

@@ -1,12 +1,12 @@
 """One request to a model, reserved, streamed and billed: the conversation's own, an advisor's, a compactor's."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import NamedTuple, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from sagent.cost.ledger import Reservation
 from sagent.engine.limits import RunLimits
@@ -14,7 +14,7 @@ from sagent.engine.state import AgentState
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
-from sagent.model import Billed, Delta, Model, Reply, Request, TextPart, ThinkingPart
+from sagent.model import Billed, Model, Reply, Request, TextPart, ThinkingPart
 from sagent.session.contents import ChargeEntry, RequestSent
 from sagent.usage import Charge, Sum, Usage
 
@@ -61,26 +61,23 @@ class Attempt:
         """Make the call. Raises ModelError."""
         deltas = model.stream(request)
         try:
-            return await self._consume(model, deltas, hear)
+            async for delta in deltas:
+                match delta:
+                    case TextPart(text):
+                        self.pieces.append(text)
+                        hear(delta)
+                    case ThinkingPart(text):
+                        self.thought += len(text.encode("utf-8", "replace"))
+                        hear(delta)
+                    case Billed(charges):
+                        self.charges = charges
+                    case Reply():
+                        return delta
+                    case _:
+                        assert_never(delta)
         finally:
             if hasattr(deltas, "aclose"):
                 await deltas.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
-
-    async def _consume(self, model: Model, deltas: AsyncIterator[Delta | Reply], hear: Hear) -> Reply:
-        async for delta in deltas:
-            match delta:
-                case TextPart(text):
-                    self.pieces.append(text)
-                    hear(delta)
-                case ThinkingPart(text):
-                    self.thought += len(text.encode("utf-8", "replace"))
-                    hear(delta)
-                case Billed(charges):
-                    self.charges = charges
-                case Reply():
-                    return delta
-                case _:
-                    assert_never(delta)
         raise ModelError("cut", "the stream ended without a reply", provider=model.provider, model=model.id)
 
     def bill(self, model: Model, likely: int, error: BaseException) -> tuple[Charge, ...]:
@@ -169,15 +166,11 @@ def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int) -> flo
     return max(backoff, error.retry_after or 0.0)
 
 
-class SideReply(NamedTuple):
-    """The reply of a side call, and its price; None where that is not known."""
-
-    reply: Reply
-    usd: Decimal | None
-
-
-async def make_side_call(state: AgentState, model: Model, request: Request, role: str, hear: Hear) -> SideReply:
-    """Call a model with a request of its own, billed to a role. The conversation, its meter and usage are untouched.
+async def make_side_call(
+    state: AgentState, model: Model, request: Request, role: str, hear: Hear
+) -> tuple[Reply, Decimal | None]:
+    """Call a model with a request of its own, billed to a role: its reply, and the price, None where that is not known.
+    The conversation, its meter and usage are untouched.
 
     Raises ModelError and BudgetExceeded. A call that is cancelled is billed for what it had come to; one that was
     billed and failed is not made again, so that it never costs more than its worst case.
@@ -196,7 +189,7 @@ async def make_side_call(state: AgentState, model: Model, request: Request, role
                 digest = reply.digest
                 sent = RequestSent(digest.sha256, digest.size, digest.model, digest.parameters, role)
                 state.journal.record(sent)
-                return SideReply(reply, settle(state, reservation, reply.charges))
+                return reply, settle(state, reservation, reply.charges)
         except ModelError as error:
             most = error.most_output
             if most is not None and LEAST_OUTPUT <= most < (request.max_output or most + 1) and not attempt.charges:

@@ -149,6 +149,18 @@ class AgentState:
         )
         self.inbox.put(Arrived(message, entry, answer), moment)
 
+    def admit(self, *, idle: bool = False) -> bool:
+        """Let what is to be read now enter the history, when idle everything; whether there was anything.
+
+        Who sent it is answered, if they asked; the agent above learns of the turn in any case.
+        """
+        arrived = self.inbox.take(idle=idle)
+        for message, entry, answer in arrived:
+            if answer and message.sender not in self.run.askers and message.sender != self.above:
+                self.run.askers.append(message.sender)
+            self.add(message, entry)
+        return bool(arrived)
+
     def answer_askers(self, answer: Message) -> None:
         """Those whose messages were read get their answer."""
         askers, self.run.askers = self.run.askers, []

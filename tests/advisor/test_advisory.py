@@ -350,7 +350,7 @@ async def test_muting_ends_the_consultation_in_progress() -> None:
     while "V" not in rig.deltas:
         await asyncio.sleep(0)
     assert rig.agent.advisory is not None
-    rig.agent.advisory.advisors.switch("off")
+    rig.agent.advisory.plan(Switch(advisor="off"))()
     assert (await asyncio.wait_for(run, 1)).content == "done"
     assert rig.advice[0].reason == "it was cancelled"
 
@@ -573,7 +573,7 @@ async def test_a_resumed_session_knows_what_was_asked_and_counts_on(tmp_path: Pa
     assert again.agent.advisory is not None
     found = again.agent.advisory.report().tallies["advisor"]
     assert (found.calls, found.answered, found.withheld, found.followed) == (2, 2, 1, 2)
-    assert [m.content.rpartition("advises:\n")[2] for m in again.agent.advisory.advisors.in_force()] == [OK]
+    assert [m.content.rpartition("advises:\n")[2] for m in again.agent.advisory.in_force()] == [OK]
     log.close()
 
 
