@@ -61,8 +61,7 @@ class Advisors:
 
     def __init__(self, agent: Node, roster: Sequence[Advisor], setup: Setup, account: Account) -> None:
         self.agent, self.state, self.setup, self.account = agent, agent.state, setup, account
-        resolve = setup.resolve or (lambda advisor: agent.state.neighbours.resolve(advisor.model))
-        self.roster = Roster(roster, account.muted, setup.base, resolve)
+        self.roster = Roster(roster, account.muted, setup.base, self._resolve)
         self._talks: dict[str, Conversation] = {}
         self._one_by_one: dict[str, asyncio.Lock] = {}
         self.running: dict[asyncio.Task[Advice], str] = {}
@@ -300,6 +299,10 @@ class Advisors:
             refused = self.setup.on_stop == "end"
         if refused:
             self.agent.apply(Stop("advisor_stop"))
+
+    def _resolve(self, advisor: Advisor) -> Model:
+        own = self.setup.resolve
+        return own(advisor) if own is not None else self.state.neighbours.resolve(advisor.model)
 
     def _talk(self, name: str) -> Conversation:
         return self._talks.setdefault(name, Conversation(name))
