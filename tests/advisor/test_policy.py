@@ -169,7 +169,7 @@ async def test_a_call_that_a_person_is_asked_about_is_advised_on_first() -> None
     executor = worker((call("b0", "Bash", command="rm -rf x"),), (call("b1", "Bash", command="rm -rf x"),), "done")
     rig = Rig(executor, oracle(OK), rules=rules("destructive"), tools=[shell], ask=person)
     rig.agent.state.judge = policy
-    rig.agent.state.policy = AdvisorPolicy(rig.agent.advisory, policy)  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+    rig.agent.state.policy = AdvisorPolicy(rig.agent.advisory, policy)  # pyright: ignore[reportArgumentType]
     await rig.run()
     assert fired(rig) == [("destructive", "answered")]
     assert asked == ["b1"]
