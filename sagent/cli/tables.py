@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable
 from decimal import Decimal
 from io import StringIO
+from shutil import get_terminal_size
 from typing import TextIO
 
 from sagent.lib.json import json_dump
@@ -53,15 +54,18 @@ def draw(table: Table, *, on_terminal: bool) -> str:
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(table.titles))
     for number, title in enumerate(table.titles or ("",) * max(map(len, table.rows), default=0)):
         figures = number in table.right
-        grid.add_column(cell(title), justify="right" if figures else "left", no_wrap=figures, overflow="fold")
+        widest = max((len(row[number]) for row in table.rows if number < len(row)), default=0)
+        least = widest if figures else min(widest, 8)  # a figure that lost its end would be another one
+        grid.add_column(cell(title), justify="right" if figures else "left", overflow="fold", min_width=least)
     for row in table.rows:
         grid.add_row(*map(cell, row))
     console = Console(
         file=StringIO(),
-        width=None if on_terminal else ENDLESS,
+        width=get_terminal_size().columns if on_terminal else ENDLESS,
+        height=1,  # without any, rich takes a dumb terminal for one of 80 columns
         force_terminal=on_terminal,
         color_system="auto" if on_terminal and not os.environ.get("NO_COLOR") else None,
     )
     with console.capture() as captured:
-        console.print(grid)
+        console.print(grid, crop=False)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().removesuffix("\n").split("\n"))
