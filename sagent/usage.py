@@ -59,6 +59,7 @@ class Charge:
     role: str = ""  # "executor", "advisor:NAME", "compactor", ...; "advisor" of a model that a provider ran by itself
     provider: str = ""
     agent: str = ""
+    at_most: Decimal | None = None  # USD that count towards a cap, where nobody knows how many were billed
 
 
 @dataclass(frozen=True, slots=True)

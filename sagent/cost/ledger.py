@@ -166,11 +166,13 @@ class Ledger:
         bill = tuple(charges)
         alone = len(bill) == 1
         settled = tuple(priced for charge in bill for priced in self._price(reservation, charge, alone=alone))
+        counted = total(charge.usd or ZERO for charge in settled)
+        unsure = EXACT.subtract(reservation.held, counted)
+        if unsure > 0 and any(charge.usd is None or charge.estimated for charge in settled):
+            counted, last = reservation.held, settled[-1]
+            settled = (*settled[:-1], replace(last, at_most=EXACT.add(last.usd or ZERO, unsure)))
         for charge in settled:
             self._add(charge)
-        counted = total(charge.usd or ZERO for charge in settled)
-        if any(charge.usd is None or charge.estimated for charge in settled):
-            counted = max(counted, reservation.held)
         reservation.budget.living().count(counted)
         self.release(reservation)
         return settled
@@ -186,7 +188,7 @@ class Ledger:
         """Add what was spent before, on resume; it counts towards the cap."""
         for charge in charges:
             self._add(charge)
-            self._budget(charge.agent).count(charge.usd or ZERO)
+            self._budget(charge.agent).count(charge.at_most or charge.usd or ZERO)
 
     def totals(self, agent: str = "") -> Totals:
         """Every charge so far: of all agents, or of one and all its descendants ("root" covers "root/review"). It goes

@@ -235,6 +235,7 @@ def _write_charge(entry: ChargeEntry) -> _Body:
         "usd": None if bill.usd is None else str(bill.usd),
         "tier": bill.tier,
         "estimated": bill.estimated,
+        **({} if bill.at_most is None else {"at_most": str(bill.at_most)}),
     }
 
 
@@ -249,6 +250,7 @@ def _read_charge(body: _Body) -> ChargeEntry:
             usd=_usd(body.get("usd")),
             tier=as_str(body.get("tier")),
             estimated=body.get("estimated") is True,
+            at_most=_usd(body.get("at_most")),
         )
     )
 

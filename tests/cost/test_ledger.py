@@ -1,6 +1,7 @@
 """The cap holds under any interleaving, nobody waits for ever, and the sums are those of what was settled."""
 
 import asyncio
+import json
 import random
 from decimal import Decimal, localcontext
 
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded
+from sagent.lib.json import canonical_bytes
+from sagent.session.contents import ChargeEntry
+from sagent.session.table import decode, encode
 from sagent.usage import Charge, Usage
 
 BOOK = PriceBook({"mine/flat": {"input": 1, "output": 1}, "mine/free": {"input": 0, "output": 0}})
@@ -366,3 +370,24 @@ def test_the_cap_holds_under_any_interleaving(seed, cap_micros):
     assert totals.total == sum((record.usd or Decimal(0) for record in settled), Decimal(0)) <= cap
     assert sum(totals.by_agent.values()) == sum(totals.by_model.values()) == totals.total
     assert not totals.unpriced
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_what_nobody_knows_the_price_of_counts_as_much_after_a_resume(known: bool):
+    """A call that was cut off is billed by the provider for more than was seen of it."""
+    ledger = Ledger(micros(100), BOOK)
+    reservation = await ledger.reserve("root", "executor", "mine", "flat", 10, 70)
+    usage = Usage(input=10, output=1) if known else Usage(fees={"unheard_of": 1})
+    settled = reservation.settle([Charge("flat", Usage(input=5)), Charge("flat", usage, estimated=known)])
+    assert sum(charge.at_most or charge.usd or 0 for charge in settled) == micros(80)
+    written = [(kind, json.loads(canonical_bytes(body))) for kind, body in map(encode, map(ChargeEntry, settled))]
+    read = [entry.charge for entry in (decode(*each) for each in written) if isinstance(entry, ChargeEntry)]
+    assert read == list(settled)
+
+    again = Ledger(micros(100), BOOK)
+    again.restore(read)
+    assert again.cost() == ledger.cost(), "what it cost stays what is known"
+    for each in (ledger, again):
+        with pytest.raises(BudgetExceeded, match="counts as spent"):
+            await each.reserve("root", "executor", "mine", "flat", 11, 10, 10)
+        (await each.reserve("root", "executor", "mine", "flat", 10, 10, 10)).release()
