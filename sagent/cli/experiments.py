@@ -56,7 +56,6 @@ class ExperimentCommand(ABC):
         from sagent.lab.runner import Experiment
 
         interrupter = Interrupter()
-        interrupter.install()
         try:
             notes = self._open_notes(await self.look())
         except asyncio.CancelledError:

@@ -75,17 +75,15 @@ class Parser(argparse.ArgumentParser):
         return group
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message.rstrip('.')}.{self._nearest(message)} See {self.prog} --help.")
+        near: list[str] = []
+        if "unrecognized arguments:" in message:
+            import difflib
 
-    def _nearest(self, message: str) -> str:
-        if "unrecognized arguments:" not in message:
-            return ""
-        import difflib
-
-        known = [flag for action in self._actions for flag in action.option_strings]
-        wrong = message.partition(":")[2].split()[0].partition("=")[0]
-        near = difflib.get_close_matches(wrong, known, 3, 0.6)
-        return f" Did you mean {' or '.join(near)}?" if near else ""
+            known = [flag for action in self._actions for flag in action.option_strings]
+            wrong = message.partition(":")[2].split()[0].partition("=")[0]
+            near = difflib.get_close_matches(wrong, known, 3, 0.6)
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise UsageError(f"{message.rstrip('.')}.{meant} See {self.prog} --help.")
 
 
 def take_executor(flags: dict[str, object]) -> None:
@@ -114,77 +112,62 @@ def run_parser() -> Parser:
 
 
 def add_flags(parser: Parser) -> None:
-    _model_flags(parser.add_argument_group("model"))
-    _advisor_flags(parser.add_argument_group("advisor"))
-    _limit_flags(parser.add_argument_group("limits"))
-    work = parser.add_argument_group("work")
-    work.add_argument("--cwd", metavar="DIR", help="work in DIR")
-    work.add_argument("--add-dir", metavar="DIR", action="append", help="another directory to work in (repeatable)")
-    _work_flags(work)
+    _agent_flags(parser, places=True)
     _session_flags(parser.add_argument_group("session and output"))
 
 
 def add_agent_flags(parser: Parser) -> None:
     """Those of them that say how an agent works, wherever it does."""
-    _model_flags(parser.add_argument_group("model"))
-    _advisor_flags(parser.add_argument_group("advisor"))
-    _limit_flags(parser.add_argument_group("limits"))
-    _work_flags(parser.add_argument_group("work"))
+    _agent_flags(parser, places=False)
 
 
-def _model_flags(group: argparse._ArgumentGroup) -> None:
+def _agent_flags(parser: Parser, *, places: bool) -> None:
+    group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="M", help="provider/model, or a model whose name implies its provider")
     group.add_argument("--provider", metavar="NAME", help="anthropic, openai, moonshot, ..., openai-compatible")
     group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
     group.add_argument("--auth", metavar="HOW", help="key (default), bearer, or credentials: a login stored elsewhere")
     group.add_argument("--transport", metavar="WAY", help="direct (default), or sdk: through the provider's own SDK")
-    group.add_argument(
-        "--fallback",
-        metavar="M",
-        action="append",
-        help="a model that takes over when the one in use is down (repeatable)",
-    )
+    fallback = "a model that takes over when the one in use is down (repeatable)"
+    group.add_argument("--fallback", metavar="M", action="append", help=fallback)
     group.add_argument("--effort", metavar="E", help="none, minimal, low, medium, high, xhigh or max")
     group.add_argument("--allow-providers", metavar="A,B", help="no other provider may be used")
-
-
-def _advisor_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--advisor",
-        metavar="M",
-        action="append",
-        help="[name=]provider/model[,effort=E][,max_calls=N][,max_usd=N][,role=FILE][,tools=Read,Grep]: a model to "
-        "consult (repeatable); none for no advisor",
+    group = parser.add_argument_group("advisor")
+    advisor = (
+        "[name=]provider/model[,effort=E][,max_calls=N][,max_usd=N][,role=FILE][,tools=Read,Grep]: a model to "
+        "consult (repeatable); none for no advisor"
     )
+    group.add_argument("--advisor", metavar="M", action="append", help=advisor)
     group.add_argument("--advisor-mode", metavar="MODE", help="auto (default), client, or native: by the provider")
     group.add_argument("--advisor-stop", metavar="WHAT", help="on its verdict stop: pass it on (default), or end")
     group.add_argument("--advisor-panel", metavar="WHO", help="first (default), or all at once")
-
-
-def _limit_flags(group: argparse._ArgumentGroup) -> None:
+    group = parser.add_argument_group("limits")
     group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD in this session; never overshot")
     group.add_argument("--max-turns", metavar="N", help="at most N model calls")
     group.add_argument("--max-tool-call-rounds", metavar="N", help="at most N rounds of tool calls")
     group.add_argument("--max-response-tokens", metavar="N", help="at most N tokens in one reply")
     group.add_argument("--max-request-tokens", metavar="N", help="at most N tokens in one request")
-
-
-def _work_flags(group: argparse._ArgumentGroup) -> None:
+    group = parser.add_argument_group("work")
+    if places:
+        group.add_argument("--cwd", metavar="DIR", help="work in DIR")
+        group.add_argument(
+            "--add-dir", metavar="DIR", action="append", help="another directory to work in (repeatable)"
+        )
     group.add_argument("--tools", metavar="A,B", help="offer only these tools; none for no tools")
     group.add_argument("--permission-mode", metavar="MODE", help="plan, ask, edit (default) or full")
-    group.add_argument(
-        "--allow", metavar="RULE", action="append", help="allow calls: 'Bash(git status:*)' (repeatable)"
-    )
-    group.add_argument("--deny", metavar="RULE", action="append", help="deny calls: 'Edit(secrets/**)' (repeatable)")
+    allow, deny = "allow calls: 'Bash(git status:*)' (repeatable)", "deny calls: 'Edit(secrets/**)' (repeatable)"
+    group.add_argument("--allow", metavar="RULE", action="append", help=allow)
+    group.add_argument("--deny", metavar="RULE", action="append", help=deny)
     group.add_argument("--background-after", metavar="S", help="calls that run longer go on in the background (600)")
-    group.add_argument(
-        "--no-wait", dest="wait_for_jobs", action="store_const", const=False, help="end without waiting for jobs"
-    )
+    no_wait = "end without waiting for jobs"
+    group.add_argument("--no-wait", dest="wait_for_jobs", action="store_const", const=False, help=no_wait)
     group.add_argument("--system", metavar="TEXT", help="replace the system prompt")
     group.add_argument("--append-system", metavar="TEXT", help="add to the system prompt")
 
 
 def _session_flags(group: argparse._ArgumentGroup) -> None:
+    from sagent.version import __version__
+
     one = group.add_mutually_exclusive_group()
     one.add_argument("--continue", action="store_true", help="go on with the last session of this directory")
     one.add_argument("--session", metavar="PATH", help="go on with this session, or start it at a new path")
@@ -195,10 +178,4 @@ def _session_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--trace", metavar="FILE", help="add every event to FILE; sagent trace FILE shows it")
     group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
     group.add_argument("--log-level", metavar="L", help="debug, info, warning (default) or error, on stderr")
-    group.add_argument("--version", "-V", action="version", version="sagent " + _version(), help="show the version")
-
-
-def _version() -> str:
-    from sagent.version import __version__
-
-    return __version__
+    group.add_argument("--version", "-V", action="version", version=f"sagent {__version__}", help="show the version")

@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import AsyncIterator, Awaitable
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.agent import Agent
 from sagent.cli.render import Renderer, StreamRenderer, binary_safe, renderer_for
-from sagent.errors import ModelError, SagentError, UsageError
+from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
@@ -22,6 +22,7 @@ from sagent.messages import Message, Part, user
 if TYPE_CHECKING:
     from sagent.config import Settings
 
+T = TypeVar("T")
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_BUDGET, EXIT_LIMIT = 0, 1, 2, 3, 4
 EXIT_BY_KIND = {
     "usage": EXIT_USAGE,
@@ -56,19 +57,41 @@ class Prompt:
 
 
 class Interrupter:
-    """Turns SIGINT, SIGTERM and SIGHUP into an interrupt of the run, or an end of waiting; the second one leaves."""
+    """Turns SIGINT, SIGTERM and SIGHUP into an interrupt of the run, or an end of waiting; the second one leaves. It
+    takes them over from Python, in the running loop, and hears from a stream of events that cannot be written."""
 
-    def __init__(self) -> None:
+    def __init__(self, renderer: Renderer | None = None) -> None:
         self.received: int | None = None
         self.output_error: OSError | None = None
         self.agent: Agent | None = None
         self._task = asyncio.current_task()
 
-    def install(self) -> None:
-        """Take the signals over from Python, in the running loop."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal, number)
+        if isinstance(renderer, StreamRenderer):
+            renderer.attach(loop.call_soon, self.on_output_failed)
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.received is not None or self.output_error is not None
+
+    async def outcome(self, work: Awaitable[T]) -> T | None:
+        """What comes of work; None where it was stopped before there was anything. Raises what our output did."""
+        found: T | None = None
+        try:
+            found = await work
+        except asyncio.CancelledError:
+            if not self.is_stopped:
+                raise
+        if self.output_error is not None:
+            raise self.output_error
+        return found
+
+    def result(self) -> tuple[Result, int]:
+        """What a run is that was interrupted before it began, and its exit code."""
+        failure = Failure("interrupted", "interrupted before it began")
+        return Result("", (), "interrupted", failure), 128 + (self.received or signal.SIGINT)
 
     def on_output_failed(self, error: OSError) -> None:
         """Our output cannot be written, because its reader hung up for instance: stop."""
@@ -103,20 +126,12 @@ def run_headless(settings: "Settings", words: list[str]) -> int:
 
 
 async def _run(settings: "Settings", words: list[str], prompt: Prompt | None, renderer: Renderer) -> int:
-    interrupter = Interrupter()
-    interrupter.install()
-    if isinstance(renderer, StreamRenderer):
-        renderer.attach(asyncio.get_running_loop().call_soon, interrupter.on_output_failed)
+    interrupter = Interrupter(renderer)
     prompts = messages(sys.stdin, words) if prompt is None else one(prompt)
-    try:
-        code = await _answer_all(settings, prompts, renderer, interrupter)
-    except asyncio.CancelledError:
-        if interrupter.received is None and interrupter.output_error is None:
-            raise
-        code = 128 + (interrupter.received or signal.SIGINT)
-        renderer.on_result(Result("", (), "interrupted", Failure("interrupted", "interrupted before it began")))
-    if interrupter.output_error is not None:
-        raise interrupter.output_error
+    code = await interrupter.outcome(_answer_all(settings, prompts, renderer, interrupter))
+    if code is None:
+        result, code = interrupter.result()
+        renderer.on_result(result)
     return code
 
 
@@ -141,12 +156,16 @@ async def _answer_all(
                 result = await _answer(agent, user(text, *said.parts))
                 renderer.on_result(result)
                 worst = worst or exit_code(result, interrupter.received)
-                if interrupter.received is not None or interrupter.output_error is not None:
+                if interrupter.is_stopped:
                     break
             over = True
     finally:
         if interrupter.agent is not None:
-            _report_detached(interrupter.agent, sys.stderr)
+            # say what goes on after this process, and where it prints to: whoever reads this has not seen the call
+            for text in interrupter.agent.tree.detached:
+                with contextlib.suppress(OSError):
+                    sys.stderr.write(f"sagent: {printable(text)}\n")
+                    sys.stderr.flush()
     return worst
 
 
@@ -162,18 +181,10 @@ async def _without_command(text: str, settings: "Settings", agent: Agent) -> str
     return await run_headless_command(text, settings, Opened(agent, policy_of(settings)), sys.stderr.write)
 
 
-def _report_detached(agent: Agent, err: TextIO) -> None:
-    """Say what goes on after this process, and where it prints to: whoever reads this has not seen the call."""
-    for text in agent.tree.detached:
-        with contextlib.suppress(OSError):
-            err.write(f"sagent: {printable(text)}\n")
-            err.flush()
-
-
 async def _answer(agent: Agent, message: Message) -> Result:
     try:
         return await agent.run(message)
-    except (ModelError, SagentError) as error:
+    except SagentError as error:
         try:
             return await agent.wait()
         except UsageError:

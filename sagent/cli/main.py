@@ -3,7 +3,8 @@
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 
 from sagent.cli.flags import COMMANDS, run_parser
 from sagent.errors import SagentError, UsageError
@@ -44,9 +45,10 @@ def _output_failed(error: OSError) -> int:
 def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
         return _talk({})  # not even the flags are looked at: the prompt is there sooner
-    command = argv[0] if argv else ""
-    if command in COMMANDS:
-        return _command(command, argv[1:])
+    if argv and argv[0] in COMMANDS:  # its module is imported by its name: the others cost nothing
+        name = argv[0].replace("-", "_")
+        command: Callable[[Sequence[str]], int] = getattr(import_module(f"sagent.cli.commands.{name}"), f"run_{name}")
+        return command(argv[1:])
     flags = vars(run_parser().parse_args(argv))
     words: list[str] = flags.pop("prompt", [])
     printed = flags.pop("print", False) or "input_format" in flags or flags.get("output_format", "text") != "text"
@@ -66,40 +68,3 @@ def _talk(flags: Mapping[str, object]) -> int:
 
 def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _command(name: str, argv: list[str]) -> int:  # noqa: C901 -- one arm for each command
-    match name:
-        case "run":
-            from sagent.cli.commands.run import run_once as command
-        case "trace":
-            from sagent.cli.commands.trace import run_trace as command
-        case "advice":
-            from sagent.cli.commands.advice import run_advice as command
-        case "bench-advisor":
-            from sagent.cli.commands.bench_advisor import run_bench_advisor as command
-        case "sweep":
-            from sagent.cli.commands.sweep import run_sweep as command
-        case "gate":
-            from sagent.cli.commands.gate import run_gate as command
-        case "team":
-            from sagent.cli.commands.team import run_team as command
-        case "models":
-            from sagent.cli.commands.models import run_models as command
-        case "verify":
-            from sagent.cli.commands.verify import run_verify as command
-        case "export":
-            from sagent.cli.commands.export import run_export as command
-        case "replay":
-            from sagent.cli.commands.replay import run_replay as command
-        case "compare":
-            from sagent.cli.commands.compare import run_compare as command
-        case "sessions":
-            from sagent.cli.commands.sessions import run_sessions as command
-        case "config":
-            from sagent.cli.commands.config import run_config as command
-        case "doctor":
-            from sagent.cli.commands.doctor import run_doctor as command
-        case _:
-            from sagent.cli.commands.demo import run_demo as command
-    return command(argv)

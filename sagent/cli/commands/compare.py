@@ -21,7 +21,6 @@ from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.config import Settings
-    from sagent.lab.replay import Rerun
     from sagent.lab.sessiondiff import SessionDiff
 
 DESCRIPTION = """Two sessions side by side: turn by turn whether the same was sent, called and said; cost by role,
@@ -70,13 +69,12 @@ def _parser() -> Parser:
 
 
 async def _of_two(left: Path, right: Path, check: str) -> "SessionDiff":
+    from sagent.lab.check import run_check
     from sagent.lab.sessiondiff import diff_sessions
 
     diff = diff_sessions(left, right)
     if not check:
         return diff
-    from sagent.lab.check import run_check
-
     one, other = Path(diff.left.cwd), Path(diff.right.cwd)
     first = await run_check(check, one)
     if one == other:
@@ -92,7 +90,10 @@ async def _with_another(session: Path, settings: "Settings", flags: Mapping[str,
 
     check = str(flags.get("check", ""))
     done, signal_number = await ask(session, settings, conditions_of(flags, check), lambda _: None)
-    _report(done)
+    lines = [*notes_of(done), f"session {done.result.session_id}, head {done.result.head}"]
+    if done.result.error is not None:
+        lines.append(f"it ended early: {done.result.error.message}")
+    sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in lines))
     if done.session is None:
         raise UsageError("The second session could not be kept, so there is nothing to compare.")
     diff = diff_sessions(session, done.session)
@@ -100,13 +101,6 @@ async def _with_another(session: Path, settings: "Settings", flags: Mapping[str,
         first = await run_check(check, Path(diff.left.cwd))
         diff = diff.checked(first, done.outcome, "The check looks at what A's directory holds now.")
     return diff, exit_code(done.result, signal_number)
-
-
-def _report(done: "Rerun") -> None:
-    lines = [*notes_of(done), f"session {done.result.session_id}, head {done.result.head}"]
-    if done.result.error is not None:
-        lines.append(f"it ended early: {done.result.error.message}")
-    sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in lines))
 
 
 def _show(diff: "SessionDiff", form: str, out: TextIO) -> None:

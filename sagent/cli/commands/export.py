@@ -48,10 +48,11 @@ def run_export(argv: Sequence[str]) -> int:
 
 def _export(session: Path, kind: str, out: Path | None, redaction: Redaction, settings: Settings) -> Exported:
     if kind == "bundle" and out is not None:
-        return export_bundle(session, out, redaction, _shown(settings))
+        # the settings that somebody has made, without keys, as they are when this is exported
+        made = {row.name: row.value for row in show(settings) if row.origin != "default" and "key" not in row.name}
+        return export_bundle(session, out, redaction, made)
     if kind == "jsonl":
-        lines = export_lines(session, redaction)
-        _write(out, lines)
+        _write(out, export_lines(session, redaction))
         return Exported(redaction.count)
     page, done = export_text(session, "html" if kind == "html" else "md", redaction)
     _write(out, (page,))
@@ -66,11 +67,6 @@ def _write(out: Path | None, pieces: Iterable[bytes]) -> None:
         return
     with atomic_write(out) as file:
         file.writelines(pieces)
-
-
-def _shown(settings: Settings) -> dict[str, str]:
-    """The settings that somebody has made, without keys, as they are when this is exported."""
-    return {row.name: row.value for row in show(settings) if row.origin != "default" and "key" not in row.name}
 
 
 def _report(done: Exported, out: str, redaction: Redaction) -> None:

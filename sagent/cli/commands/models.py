@@ -1,6 +1,7 @@
 """`sagent models`: what is known of models, without a network; with --check, against what the providers list."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -173,9 +174,7 @@ async def _check_all(choice: "Choice", names: Sequence[str], prices: PriceBook) 
 def _report(provider: str, listed: int, findings: Sequence[Finding]) -> int:
     rows = tuple((one.kind, f"{provider}/{one.model}", one.what or "-", one.ours, one.theirs) for one in findings)
     write(sys.stdout, [Table(rows, ("finding", "model", "figure", "ours", "theirs"))] if rows else [])
-    count = {
-        kind: sum(finding.kind == kind for finding in findings) for kind in ("differs", "missing here", "missing there")
-    }
+    count = Counter(finding.kind for finding in findings)
     sys.stdout.write(
         f"{provider}: {listed} models listed; {count['differs']} figures differ, {count['missing here']} are missing "
         f"here, {count['missing there']} models are missing there\n"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sagent.agent import Agent
     from sagent.config import Settings
     from sagent.events import Event
-    from sagent.lab.replay import Conditions, Divergence, Replay, Replayed, Rerun
+    from sagent.lab.replay import Conditions, Replay, Replayed, Rerun
 
 DESCRIPTION = """Run a session again from its log: our own loop, with the model and the tools answering what was
 recorded. Every request is built again and compared with the sha256 of the one that was sent. Nothing is sent and no
@@ -37,7 +37,6 @@ LIVE = ("model", "provider", "base_url", "advisor", "effort", "max_budget_usd", 
 def run_replay(argv: Sequence[str]) -> int:
     flags = vars(_parser().parse_args(argv))
     settings, live = settings_of(flags)
-    as_json = flags.get("output_format") == "json"
     from sagent.lab.recording import locate, session_at
 
     path = locate(settings, flags.get("session"))
@@ -46,13 +45,20 @@ def run_replay(argv: Sequence[str]) -> int:
             raise UsageError(
                 "--agent is for a replay from the log; --model asks again what a person asked of the root."
             )
+        renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
         with session_at(path) as session:
-            done, signal_number = ask_again(session, settings, conditions_of(flags))
+            done, signal_number = asyncio.run(ask(session, settings, conditions_of(flags), renderer.on_event))
+            renderer.on_result(done.result)
         sys.stderr.write("".join(f"sagent: {printable(line)}\n" for line in notes_of(done)))
         return exit_code(done.result, signal_number)
     if "keep" in flags or "live_tools" in flags:
         raise UsageError("--live-tools and --keep are for asking again: name a model with --model.")
-    return _from_log(path, str(flags.get("agent", "")), settings, as_json=as_json)
+    from sagent.lab.replay import replay
+
+    rows = {name: own.row for name, own in settings.providers.items()}
+    done = asyncio.run(replay(path, agent=str(flags.get("agent", "")), rows=rows))
+    show(_as_json(done), _lines(done), as_json=flags.get("output_format") == "json")
+    return 0 if done.is_same else 1
 
 
 def _parser() -> Parser:
@@ -110,14 +116,6 @@ def conditions_of(flags: Mapping[str, object], check: str = "") -> "Conditions":
     )
 
 
-def ask_again(session: Path, settings: "Settings", conditions: "Conditions") -> "tuple[Rerun, int | None]":
-    """Ask, and show what is answered as a run does; also the signal that ended it, if one did."""
-    renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
-    done, signal_number = asyncio.run(ask(session, settings, conditions, renderer.on_event))
-    renderer.on_result(done.result)
-    return done, signal_number
-
-
 async def ask(
     session: Path, settings: "Settings", conditions: "Conditions", listener: Callable[["Event"], None]
 ) -> "tuple[Rerun, int | None]":
@@ -125,7 +123,6 @@ async def ask(
     from sagent.lab.replay import rerun
 
     interrupter = Interrupter()
-    interrupter.install()
 
     def begun(agent: "Agent") -> None:
         interrupter.agent = agent
@@ -157,15 +154,6 @@ def notes_of(done: "Rerun") -> Iterator[str]:
 # -- from the log ------------------------------------------------------------------------------------------------------
 
 
-def _from_log(path: Path, agent: str, settings: "Settings", *, as_json: bool) -> int:
-    from sagent.lab.replay import replay
-
-    rows = {name: own.row for name, own in settings.providers.items()}
-    done = asyncio.run(replay(path, agent=agent, rows=rows))
-    show(_as_json(done), _lines(done), as_json=as_json)
-    return 0 if done.is_same else 1
-
-
 def _lines(done: "Replay") -> Iterator[str]:
     yield f"session {done.session}  {done.path}"
     for problem in done.problems:
@@ -194,19 +182,12 @@ def _show_agent(each: "Replayed", recorded_by: str) -> Iterator[str]:
         yield f"  ? {count}: {what}"
     for what, count in each.taken.items():
         yield f"  - {count}: {what}"
-    if each.divergence is not None:
-        yield from _show_divergence(each.divergence, recorded_by)
-
-
-def _show_divergence(found: "Divergence", recorded_by: str) -> Iterator[str]:
+    if (found := each.divergence) is None:
+        return
     from sagent.version import __version__
 
     yield f"  turn {found.turn}, entry {found.entry}: {found.what}"
-    if found.diff:
-        yield from (f"    {line}" for line in found.diff)
-    else:
-        yield f"    recorded: {found.expected}"
-        yield f"    replayed: {found.came}"
+    yield from (f"    {line}" for line in found.diff or (f"recorded: {found.expected}", f"replayed: {found.came}"))
     if found.hint:
         yield f"    {found.hint}"
     if recorded_by and recorded_by != __version__:

@@ -7,7 +7,7 @@ from sagent.cli.flags import Parser, add_flags, take_executor
 from sagent.errors import UsageError
 
 
-def run_once(argv: Sequence[str]) -> int:
+def run_run(argv: Sequence[str]) -> int:
     parser = Parser(
         "run",
         usage='sagent run [flags] "TASK"',

@@ -15,7 +15,7 @@ from sagent.lib.text import Table, printable
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
 from sagent.session.retention import Glance, age, glances, prune, remove
-from sagent.session.store import Summary, log_files, summarize
+from sagent.session.store import log_files, summarize
 from sagent.session.verify import repair
 from sagent.usage import Totals
 
@@ -47,11 +47,18 @@ def run_sessions(argv: Sequence[str]) -> int:
                 path = session_path(settings, name)
                 remove(path)
                 _say(f"deleted {path.name}")
-            return 0
         case "prune":
             return _prune(settings, given)
         case _:
-            return _repair(settings, given.session)
+            for name in given.session:
+                path = session_path(settings, name)
+                repairs = repair(path)
+                for done in repairs:
+                    kept = f"kept {done.kept} entries, dropped {done.dropped} bytes"
+                    _say(f"{done.file}: {kept}; the damaged one is {done.aside}")
+                if not repairs:
+                    _say(f"{path}: nothing to repair")
+    return 0
 
 
 def _say(text: str) -> None:
@@ -73,7 +80,7 @@ def _list(settings: Settings, given: argparse.Namespace) -> int:
         row = _row(session)
         if given.costs:
             summary = summarize(session.path)
-            row = (*row[:2], _usd(summary), *row[2:])
+            row = (*row[:2], f"{'≥' if summary.unpriced else ''}${summary.usd:.4f}", *row[2:])
             problems += [f"! {session.id}: {summary.problem}"] if summary.problem else []
         rows.append((*row, session.cwd) if given.all else row)
     write(sys.stdout, [Table(tuple(rows), right=(2, 3) if given.costs else (2,)), *problems])
@@ -83,7 +90,7 @@ def _list(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _row(session: Glance) -> tuple[str, ...]:
-    return session.id, _when(session.last), _size(session.size), session.title
+    return session.id, session.last[:16].replace("T", " "), _size(session.size), session.title
 
 
 def _prune_flags(parser: argparse.ArgumentParser) -> None:
@@ -150,27 +157,6 @@ def _costs(spent: Totals) -> None:
     for model, usd in sorted(cost.by_model.items()):
         _say(f"         {model:40} {'unpriced' if model in cost.unpriced and not usd else f'{usd:.6f} USD'}")
     _say(f"cost     {atleast}{cost.total:.6f} USD")
-
-
-def _repair(settings: Settings, names: Sequence[str]) -> int:
-    for name in names:
-        path = session_path(settings, name)
-        repairs = repair(path)
-        for done in repairs:
-            _say(
-                f"{done.file}: kept {done.kept} entries, dropped {done.dropped} bytes; the damaged one is {done.aside}"
-            )
-        if not repairs:
-            _say(f"{path}: nothing to repair")
-    return 0
-
-
-def _when(at: str) -> str:
-    return at[:16].replace("T", " ")
-
-
-def _usd(summary: Summary) -> str:
-    return f"{'≥' if summary.unpriced else ''}${summary.usd:.4f}"
 
 
 def _size(size: float) -> str:

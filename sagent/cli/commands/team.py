@@ -2,11 +2,9 @@
 
 import argparse
 import asyncio
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -22,7 +20,7 @@ from sagent.cli.render import (
     write_head,
 )
 from sagent.cli.settings import load_or_report, read_flag
-from sagent.cli.tables import write
+from sagent.cli.tables import number, write
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Finished, Result
 from sagent.lib.json import json_dump
@@ -41,19 +39,13 @@ USAGE = """sagent team run (--preset NAME | FILE.toml) (--task FILE|- | "TASK") 
 
 
 def run_team(argv: Sequence[str]) -> int:
-    operation = argv[0] if argv else ""
-    match operation:
-        case "run":
-            return _run(argv[1:])
-        case "list":
-            return _list(argv[1:])
-        case "show":
-            return _show(argv[1:])
-        case _:
-            parser = Parser("team", __doc__, usage=USAGE)
-            parser.add_argument("operation", choices=("run", "list", "show"))
-            parser.parse_args(argv[:1])
-            return 0
+    operations = {"run": _run, "list": _list, "show": _show}
+    if argv and argv[0] in operations:
+        return operations[argv[0]](argv[1:])
+    parser = Parser("team", __doc__, usage=USAGE)
+    parser.add_argument("operation", choices=tuple(operations))
+    parser.parse_args(argv[:1])
+    return 0
 
 
 def _run_parser() -> Parser:
@@ -122,7 +114,7 @@ def _task(task: str | None, words: list[str], settings: "Settings") -> str:
         raise UsageError(f'Quote the task: "{" ".join(words)}".')
     if task is not None and words:
         raise UsageError(f"--task {task} and {words[0]!r} are two tasks: give one of them.")
-    if task is None and not words and _goes_on(settings):
+    if task is None and not words and (settings.continue_session or settings.session or settings.fork):
         return ""
     if task is None or task == "-":
         prompt = read_prompt(words, sys.stdin, sys.stderr)
@@ -142,49 +134,39 @@ def _task(task: str | None, words: list[str], settings: "Settings") -> str:
     return text
 
 
-def _goes_on(settings: "Settings") -> bool:
-    return settings.continue_session or settings.session is not None or settings.fork is not None
-
-
 async def _carry_out(settings: "Settings", file: "TeamFile", task: str, output: "_Output") -> int:
-    from sagent.app.team import open_team
-
-    interrupter = Interrupter()
-    interrupter.install()
-    if isinstance(output.renderer, StreamRenderer):
-        output.renderer.attach(asyncio.get_running_loop().call_soon, interrupter.on_output_failed)
-    result: TeamResult | None = None
-    try:
-        async with open_team(settings, file, output.on_event) as team:
-            output.check(team)
-            team.watch(output.on_role)
-            result = await _work(team, task, interrupter)
-            output.over = True
-    except asyncio.CancelledError:
-        if interrupter.received is None and interrupter.output_error is None:
-            raise
-    if interrupter.output_error is not None:
-        raise interrupter.output_error
+    interrupter = Interrupter(output.renderer)
+    result = await interrupter.outcome(_work(settings, file, task, output, interrupter))
     if result is None:
-        output.on_early_end(Result("", (), "interrupted", Failure("interrupted", "interrupted before it began")))
-        return 128 + (interrupter.received or signal.SIGINT)
+        early, code = interrupter.result()
+        output.on_early_end(early)
+        return code
     written = output.on_result(result)
     return exit_code(result, interrupter.received) or (EXIT_DONE if written else EXIT_FAILED)
 
 
-async def _work(team: "Team", task: str, interrupter: Interrupter) -> "TeamResult":
+async def _work(
+    settings: "Settings", file: "TeamFile", task: str, output: "_Output", interrupter: Interrupter
+) -> "TeamResult":
     """What the team comes to; after an interruption, as far as it came."""
-    task = task or team.unfinished or ""
-    if not task:
-        raise UsageError("This session has no team's task that is unfinished: give one, with --task or in quotes.")
-    try:
-        return await team.run(task)
-    except asyncio.CancelledError:
-        current = asyncio.current_task()
-        if current is None or (interrupter.received is None and interrupter.output_error is None):
-            raise
-        current.uncancel()
-        return team.so_far(Failure("interrupted", "the team was interrupted"))
+    from sagent.app.team import open_team
+
+    async with open_team(settings, file, output.on_event) as team:
+        output.check(team)
+        team.watch(output.on_role)
+        task = task or team.unfinished or ""
+        if not task:
+            raise UsageError("This session has no team's task that is unfinished: give one, with --task or in quotes.")
+        try:
+            result = await team.run(task)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is None or not interrupter.is_stopped:
+                raise
+            current.uncancel()
+            result = team.so_far(Failure("interrupted", "the team was interrupted"))
+        output.over = True
+        return result
 
 
 class _Output:
@@ -284,16 +266,9 @@ def progress(role: "RoleReport") -> str:
 
     who = f"{role.name} ({role.model})" if role.model else role.name
     used = f"{count(role.turns, 'turn')}, {role.usage.total_input} in, {role.usage.output} out, {usd_of(role)}"
-    match role.state:
-        case "at work":
-            return f"{who}: begins"
-        case "kept":
-            return f"{who}: had finished, not run again; {used}"
-        case "failed":
-            error = role.error or Failure("error", "")
-            return f"{who}: failed ({error.kind}), {used}"
-        case _:
-            return f"{who}: {role.state}, {used}"
+    failed = f"failed ({role.error.kind if role.error else 'error'}), {used}"
+    kept = f"had finished, not run again; {used}"
+    return f"{who}: {({'at work': 'begins', 'kept': kept, 'failed': failed}).get(role.state, f'{role.state}, {used}')}"
 
 
 def show_team(file: "TeamFile", result: "TeamResult") -> Mapping[str, object]:
@@ -305,7 +280,7 @@ def show_team(file: "TeamFile", result: "TeamResult") -> Mapping[str, object]:
         "task": result.task,
         "roles": [_show_role(role) for role in result.roles],
         "handoffs": [_show_handoff(handoff) for handoff in result.handoffs],
-        "cost_by_role": {role.name: _number(role.usd) for role in result.roles},
+        "cost_by_role": {role.name: number(role.usd) for role in result.roles},
     }
 
 
@@ -324,7 +299,7 @@ def _show_role(role: "RoleReport") -> Mapping[str, object]:
             "cache_write": usage.cache_write + usage.cache_write_1h,
             "reasoning": usage.reasoning,
         },
-        "usd": _number(role.usd),
+        "usd": number(role.usd),
         "text": role.text,
         "error": None if role.error is None else {"kind": role.error.kind, "message": role.error.message},
     }
@@ -333,18 +308,9 @@ def _show_role(role: "RoleReport") -> Mapping[str, object]:
 def _show_handoff(handoff: "HandOff") -> Mapping[str, object]:
     from sagent.session.table import show_given, show_said
 
-    return {
-        "from": handoff.giver,
-        "to": handoff.taker,
-        "said": show_said(handoff.said),
-        "given": None if handoff.given is None else show_given(handoff.given),
-        "entry": handoff.entry,
-        "at": handoff.at,
-    }
-
-
-def _number(usd: Decimal | None) -> float | None:
-    return None if usd is None else float(usd)
+    given = None if handoff.given is None else show_given(handoff.given)
+    who = {"from": handoff.giver, "to": handoff.taker}
+    return {**who, "said": show_said(handoff.said), "given": given, "entry": handoff.entry, "at": handoff.at}
 
 
 def _list(argv: Sequence[str]) -> int:
