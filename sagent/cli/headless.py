@@ -127,8 +127,7 @@ def run_headless(settings: "Settings", words: list[str]) -> int:
 
 async def _run(settings: "Settings", words: list[str], prompt: Prompt | None, renderer: Renderer) -> int:
     interrupter = Interrupter(renderer)
-    prompts = messages(sys.stdin, words) if prompt is None else one(prompt)
-    code = await interrupter.outcome(_answer_all(settings, prompts, renderer, interrupter))
+    code = await interrupter.outcome(_answer_all(settings, _prompts(prompt, words), renderer, interrupter))
     if code is None:
         result, code = interrupter.result()
         renderer.on_result(result)
@@ -191,10 +190,6 @@ async def _answer(agent: Agent, message: Message) -> Result:
             return failed(error)
 
 
-async def one(prompt: Prompt) -> AsyncIterator[Prompt]:
-    yield prompt
-
-
 def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO) -> Prompt:
     """The prompt of the command line, of stdin, or of both: then stdin is attached as context.
 
@@ -241,14 +236,16 @@ def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
     return b"".join(pieces)
 
 
-async def messages(stdin: TextIO, words: list[str]) -> AsyncIterator[Prompt]:
-    """The prompts of `--input-format stream-json`, one a line; words of the command line come first."""
-    if words:
-        yield Prompt(" ".join(words))
+async def _prompts(prompt: Prompt | None, words: list[str]) -> AsyncIterator[Prompt]:
+    """The one, or those of `--input-format stream-json`, one a line; words of the command line come first."""
+    if prompt is not None or words:
+        yield prompt or Prompt(" ".join(words))
+    if prompt is not None:
+        return
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     # a daemon thread, for a blocking read cannot be cancelled and must not keep the process from ending
-    threading.Thread(target=_feed, args=(stdin.fileno(), loop, lines), daemon=True).start()
+    threading.Thread(target=_feed, args=(sys.stdin.fileno(), loop, lines), daemon=True).start()
     number = 0
     while (line := await lines.get()) is not None:
         number += 1

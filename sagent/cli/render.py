@@ -60,8 +60,7 @@ class JsonRenderer:
     """One object when all is over; warnings on stderr."""
 
     def __init__(self, out: TextIO, err: TextIO | None = None) -> None:
-        self._out = out
-        self._err = err
+        self._out, self._err = out, err
 
     def on_event(self, event: Event) -> None:
         """Nothing is shown before the end but what a person should know in any case."""
@@ -103,7 +102,7 @@ class StreamRenderer:
     def flush(self) -> None:
         if not self._lines:
             return
-        text = "\n".join(self._lines) + "\n"
+        text = "".join(f"{line}\n" for line in self._lines)
         self._lines.clear()
         try:
             self._out.write(text)
@@ -119,11 +118,8 @@ class TextRenderer:
     the log, which proves later that nothing before it was rewritten."""
 
     def __init__(self, out: TextIO, err: TextIO, transcript: "Transcript | None", *, quiet: bool = False) -> None:
-        self._out = out
-        self._err = err
+        self._out, self._err, self._transcript, self._quiet = out, err, transcript, quiet
         self._live = out.isatty()
-        self._transcript = transcript
-        self._quiet = quiet
         self._open_line = False
 
     def on_event(self, event: Event) -> None:
@@ -197,10 +193,8 @@ class Transcript:
     """A run as a person reads it in a terminal, line by line; nothing is ever repainted."""
 
     def __init__(self, out: TextIO, *, text: bool = True, thinking: bool = False) -> None:
-        self._out = out
-        self._text = text
-        self._thinking = thinking
-        self._column = 0
+        self._out, self._text, self._thinking = out, text, thinking
+        self._open_line = False
         self._last_call = ""
 
     def on_event(self, event: Event) -> None:
@@ -215,11 +209,10 @@ class Transcript:
         elif isinstance(event, Notice):
             self._line(f"! {event.agent}: {printable(event.text)}")
 
-    def _show(self, event: Event) -> None:  # noqa: C901 -- one arm per event class is the clearest form
+    def _show(self, event: Event) -> None:
         match event:
-            case TextDelta(_, text):
-                if self._text:
-                    self._write(printable(text))
+            case TextDelta(_, text) if self._text:
+                self._write(printable(text))
             case ToolStarted(_, call):
                 self._line(f"⏺ {call.name}({essence(call)})")
                 self._last_call = call.id
@@ -227,10 +220,9 @@ class Transcript:
                 mark = "✗" if result.is_error else "⎿"
                 took = f" ({seconds:.1f} s)" if seconds >= 1 else ""
                 which = "" if self._last_call == call.id else f"{call.name}({essence(call, 40)}): "
-                self._line(f"  {mark} {which}{printable(summary or call.name)}{took}")
+                shown = f"  {mark} {which}{printable(summary or call.name)}{took}"
+                self._line(shown, *(f"    {printable(line)}" for line in diff.splitlines()))
                 self._last_call = ""
-                for line in diff.splitlines():
-                    self._line("    " + printable(line))
             case Retrying(_, _, _, attempt, _, _):
                 self._line(f"… {again(event, f' (attempt {attempt + 1})')}")
             case Notice(_, _, text):
@@ -238,14 +230,14 @@ class Transcript:
             case Switched(_, what):
                 self._line(f"→ {printable(what)}")
             case Advised(_, advice):
-                for line in advice_lines(advice):
-                    self._line(line)
+                self._line(*advice_lines(advice))
             case ReplyFinished():
-                self._end_line()
-            case ThinkingDelta(_, text):
-                if self._thinking:
-                    self._write(printable(text))
-            case SessionOpened() | Received() | ToolProgress() | AdviceDelta() | Denied() | Finished():
+                self._line()
+            case ThinkingDelta(_, text) if self._thinking:
+                self._write(printable(text))
+            case TextDelta() | ThinkingDelta() | AdviceDelta() | ToolProgress():
+                pass
+            case SessionOpened() | Received() | Denied() | Finished():
                 pass
             case _:
                 assert_never(event)
@@ -253,16 +245,11 @@ class Transcript:
     def _write(self, text: str) -> None:
         self._out.write(text)
         self._out.flush()
-        newline = text.rfind("\n")
-        self._column = len(text) - newline - 1 if newline >= 0 else self._column + len(text)
+        self._open_line = not text.endswith("\n") if text else self._open_line
 
-    def _end_line(self) -> None:
-        if self._column:
-            self._write("\n")
-
-    def _line(self, text: str) -> None:
-        self._end_line()
-        self._write(text + "\n")
+    def _line(self, *texts: str) -> None:
+        """Whole lines, below what was written."""
+        self._write(("\n" if self._open_line else "") + "".join(f"{text}\n" for text in texts))
 
 
 def advice_lines(advice: Advice) -> list[str]:

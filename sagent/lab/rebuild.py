@@ -154,21 +154,17 @@ class Rebuilder:
             taken = limit != request.max_output
             for guess in self._guesses(request):
                 ours = model.prepare(self._made(request, guess, limit)).digest
-                if ours.sha256 == sent.sha256:
-                    self._keep(guess)
-                    return RebuiltRequest("same", ours, taken)
-                if canonical_bytes(ours.parameters) != wanted:
+                if canonical_bytes(ours.parameters) != wanted and ours.sha256 != sent.sha256:
                     nearest = nearest or RebuiltRequest("parameters", ours, taken)
                     continue
-                for order in range(len(self.orders)):
-                    made = replace(guess, order=order)
-                    reordered = model.prepare(self._made(request, made, limit)).digest
-                    if reordered.sha256 == sent.sha256:
-                        self._keep(made)
-                        return RebuiltRequest("same", reordered, taken)
-                how: Outcome = "size" if ours.size != sent.size else "bytes"
+                for made in (guess, *(replace(guess, order=order) for order in range(len(self.orders)))):
+                    found = ours if made is guess else model.prepare(self._made(request, made, limit)).digest
+                    if found.sha256 == sent.sha256:  # a request was the same by what is guessed
+                        self.guess, self.knows_order = made, True
+                        self._proven = tuple(dict.fromkeys((made.options, *self._proven, JsonObject())))
+                        return RebuiltRequest("same", found, taken)
                 if nearest is None or nearest.outcome == "parameters":
-                    nearest = RebuiltRequest(how, ours, taken)
+                    nearest = RebuiltRequest("size" if ours.size != sent.size else "bytes", ours, taken)
         return nearest or RebuiltRequest("parameters", RequestDigest("", 0, model.id))
 
     def _guesses(self, request: Request) -> Iterator[_Guess]:
@@ -189,11 +185,6 @@ class Rebuilder:
     def follow(self, before: "Rebuilder") -> None:
         """Take over what was found out of the same tools."""
         self.guess, self.knows_order = replace(self.guess, order=before.guess.order), before.knows_order
-
-    def _keep(self, guess: _Guess) -> None:
-        """A request was the same by what is guessed."""
-        self.guess, self.knows_order = guess, True
-        self._proven = tuple(dict.fromkeys((guess.options, *self._proven, JsonObject())))
 
     def _made(self, request: Request, guess: _Guess, limit: int | None) -> Request:
         specs = self.orders[guess.order]
@@ -226,10 +217,10 @@ def _orders(prompt: Prompt) -> Iterator[tuple[ToolSpec, ...]]:
 
 
 def _as_sent(tool: ToolSpec, first: Sequence[str] | None) -> ToolSpec:
-    known = _known(tool)
-    if known is None and first is not None:
-        known = _ordered(tool.parameters, first)
-    return tool if known is None else replace(tool, parameters=known)
+    parameters: Json = _known(tool)
+    if parameters is None and first is not None:
+        parameters = _ordered(tool.parameters, first)
+    return replace(tool, parameters=parameters) if isinstance(parameters, JsonObject) else tool
 
 
 @cache
@@ -249,26 +240,20 @@ def _known(tool: ToolSpec) -> JsonObject | None:
     return _schemas().get((tool.name, canonical_bytes(tool.parameters)))
 
 
-def _ordered(schema: JsonObject, first: Sequence[str]) -> JsonObject:
+def _ordered(value: Json, first: Sequence[str]) -> Json:
     """Some keys first, the rest sorted, but for properties, of which the required ones come first as they are
     listed."""
-    names = [name for name in first if name in schema]
-    names += [name for name in sorted(schema) if name not in names]
-    required = [str(name) for name in as_array(schema.get("required"))]
+    if isinstance(value, tuple):
+        return tuple(_ordered(item, first) for item in value)
+    if not isinstance(value, JsonObject):
+        return value
     made: dict[str, Json] = {}
-    for name in names:
-        value = schema[name]
-        if name == "properties" and isinstance(value, JsonObject):
-            inner = [key for key in required if key in value]
-            inner += [key for key in value if key not in (*inner, *_ASIDE)]
-            inner += [key for key in _ASIDE if key in value and key not in inner]
-            made[name] = JsonObject({key: _ordered_value(value[key], first) for key in inner})
+    for name in dict.fromkeys((*(name for name in first if name in value), *sorted(value))):
+        inner = value[name]
+        if name == "properties" and isinstance(inner, JsonObject):
+            required = [str(key) for key in as_array(value.get("required")) if key in inner]
+            keys = dict.fromkeys((*required, *(key for key in inner if key not in _ASIDE), *_ASIDE))
+            made[name] = JsonObject({key: _ordered(inner[key], first) for key in keys if key in inner})
         else:
-            made[name] = _ordered_value(value, first)
+            made[name] = _ordered(inner, first)
     return JsonObject(made)
-
-
-def _ordered_value(value: Json, first: Sequence[str]) -> Json:
-    if isinstance(value, JsonObject):
-        return _ordered(value, first)
-    return tuple(_ordered_value(item, first) for item in value) if isinstance(value, tuple) else value

@@ -12,7 +12,7 @@ from sagent.codec import Fetch
 from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.messages import Message, ToolResult
+from sagent.messages import Message, ToolCall, ToolResult
 from sagent.model import ToolSpec
 from sagent.session import contents
 from sagent.session.bundle import SESSION, is_bundle, open_bundle, unpacked
@@ -35,11 +35,6 @@ class Came:
     def is_prompt(self) -> bool:
         """Whether a person said it as the prompt of a run."""
         return not self.received and not self.message.sender
-
-    @property
-    def is_spoken(self) -> bool:
-        """Whether a person said it, at whatever moment."""
-        return not self.message.sender
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +93,19 @@ class Turn:
         return any(came.is_prompt for came in self.came)
 
     @property
+    def was_interrupted(self) -> bool:
+        return self.failed is not None and self.failed.kind == "interrupted"
+
+    @property
+    def answered_calls(self) -> list[tuple[ToolCall, ToolResult]]:
+        """Its calls, in their order, that have a result."""
+        known = {result.call_id: result for result in self.answers}
+        return [(call, known[call.id]) for call in (self.reply.calls if self.reply else ()) if call.id in known]
+
+    @property
     def results(self) -> Message | None:
         """The message that carries the results, in the order of the calls; None where there are none."""
-        known = {result.call_id: result for result in self.answers}
-        found = tuple(known[call.id] for call in self.reply.calls if call.id in known) if self.reply else ()
+        found = tuple(result for _, result in self.answered_calls)
         return Message("user", found) if found else None
 
     @property
@@ -128,7 +132,8 @@ class Recording:
     def spoken(self) -> tuple[Message, ...]:
         """What a person said, in order, on the branches that were left too."""
         steps = (step for turn in self.turns for step in turn.before)
-        return tuple(step.message for step in (*steps, *self.pending) if isinstance(step, Came) and step.is_spoken)
+        came = (step.message for step in (*steps, *self.pending) if isinstance(step, Came))
+        return tuple(message for message in came if not message.sender)
 
 
 def read_recording(agent: str, entries: Sequence[Entry], fetch: Fetch) -> Recording:

@@ -6,7 +6,7 @@ the one that the log has. Nothing is sent, no tool is run, nothing is written.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field
 from functools import cache
 from itertools import islice, product
 from pathlib import Path
@@ -16,8 +16,16 @@ from sagent.codec import VERSION, Fetch
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
-from sagent.lab.doubles import RecordedModel, RecordedPolicy, RecordedTool
-from sagent.lab.player import Divergence, Ended, Player, Replayed, is_long
+from sagent.lab.doubles import (
+    Divergence,
+    Ended,
+    Player,
+    RecordedModel,
+    RecordedPolicy,
+    RecordedTool,
+    Replayed,
+    is_long,
+)
 from sagent.lab.rebuild import Find, Rebuilder, adapters
 from sagent.lab.recording import (
     Came,
@@ -89,10 +97,10 @@ async def replay(
         problems = proof.problems or (REDACTED.format(count=proof.redacted),)
         return Replay(proof.session or path.name, str(path), "", problems=problems)
     with session_at(path) as session:
-        return replace(await _replay(session, agent, find or adapters(rows)), path=str(path))
+        return await _replay(path, session, agent, find or adapters(rows))
 
 
-async def _replay(session: Path, agent: str, find: Find) -> Replay:
+async def _replay(path: Path, session: Path, agent: str, find: Find) -> Replay:
     files = {agent_of(session, file): file for file in log_files(session)}
     if agent and agent not in files:
         raise UsageError(f"{session.name} has no agent {agent!r}; it has {', '.join(files)}")
@@ -105,11 +113,11 @@ async def _replay(session: Path, agent: str, find: Find) -> Replay:
         )
     names = (opened.session, session.name)
     found = [
-        await replay_log(path, tuple(read_log(file)), fetch, find, names)
-        for path, file in files.items()
-        if agent in ("", path)
+        await replay_log(name, tuple(read_log(file)), fetch, find, names)
+        for name, file in files.items()
+        if agent in ("", name)
     ]
-    return Replay(name_of(session, opened), str(session), opened.recorded_by, tuple(found))
+    return Replay(name_of(session, opened), str(path), opened.recorded_by, tuple(found))
 
 
 async def replay_log(
@@ -120,7 +128,8 @@ async def replay_log(
     found = Replayed(agent, len(recording.turns), sum(turn.sent is not None for turn in recording.turns))
     found.taken.update({_TAKEN[kind]: count for kind, count in recording.counts.items() if kind in _TAKEN})
     names = tuple(name for name in dict.fromkeys((recording.origin.session, *sessions)) if name)
-    parts = _Parts(recording, entries, fetch, find, names, found)
+    native, name = tuple(_native(recording)), next(models_of(recording), "")
+    parts = _Parts(recording, entries, fetch, cache(find), names, found, native, name)
     try:
         for stretch in _stretches(recording):
             await parts.play(stretch)
@@ -137,6 +146,11 @@ _TAKEN = {
     "job": "calls in the background: their answers and results, not their timing",
     "advice": "consultations: what advisors said",
     "spawned": "agents spawned: each has a log of its own",
+}
+_STEPS: Mapping[type, str] = {
+    Compacted: "compactions: what they left of the conversation",
+    Forked: "returns to an earlier entry",
+    SwitchedEntry: "switches to another model because one could not be reached",
 }
 
 
@@ -167,22 +181,18 @@ def _breaks(before: Turn, turn: Turn) -> bool:
     return turn.prompt is not before.prompt or resumes or is_cut
 
 
+@dataclass(slots=True)
 class _Parts:
-    def __init__(
-        self,
-        recording: Recording,
-        entries: Sequence[Entry],
-        fetch: Fetch,
-        find: Find,
-        sessions: Sequence[str],
-        score: Replayed,
-    ) -> None:
-        self._recording, self._entries, self._fetch = recording, entries, fetch
-        self._find, self._sessions, self._score = cache(find), sessions, score
-        self._prices = PriceBook()
-        self._prompted: tuple[Prompt, Rebuilder] | None = None  # the last stretch's
-        self._native = tuple(_native(recording))
-        self._name = next(models_of(recording), "")  # of the model that answers, as "provider/id"
+    recording: Recording
+    entries: Sequence[Entry]
+    fetch: Fetch
+    find: Find
+    sessions: Sequence[str]
+    score: Replayed
+    native: Sequence[JsonObject]
+    name: str  # of the model that answers, as "provider/id"
+    prompted: tuple[Prompt, Rebuilder] | None = None  # the last stretch's
+    prices: PriceBook = field(default_factory=PriceBook)
 
     async def play(self, turns: Sequence[Turn]) -> None:
         """Play a stretch. Raises Divergence."""
@@ -191,31 +201,31 @@ class _Parts:
             for turn in turns:
                 self._count_steps(turn)
                 if turn.failed is not None:
-                    self._score.taken["calls that failed before anything was sent"] += 1
+                    self.score.taken["calls that failed before anything was sent"] += 1
             return
         driven = all(isinstance(step, Inherited | Came) for step in first.before)
         base = self._base(first, driven=driven)
         if not driven:
             self._count_steps(first)
-        player = Player(turns, base, self._score, self._rebuilder_for(first.prompt), resumed=not driven)
+        player = Player(turns, base, self.score, self._rebuilder_for(first.prompt), resumed=not driven)
         if first.reply is not None and first.reply.model:
-            self._name = first.reply.model
+            self.name = first.reply.model
 
         def model(name: str) -> RecordedModel:
-            return RecordedModel(player, name, self._find(name))
+            return RecordedModel(player, name, self.find(name))
 
-        log = MemoryLog(self._recording.agent, session_id=self._sessions[0] if self._sessions else "")
+        log = MemoryLog(self.recording.agent, session_id=self.sessions[0] if self.sessions else "")
         agent = Agent(
-            model(self._name),
+            model(self.name),
             system=first.prompt.system,
             tools=tuple(RecordedTool(player, tool.name, tool.description) for tool in first.prompt.tools),
             policy=RecordedPolicy(player),
             limits=RunLimits(max_retries=0, compact_at=0, wait_for_jobs=False),
             resources=Resources(
                 log=log,
-                ledger=Ledger(None, self._prices),
+                ledger=Ledger(None, self.prices),
                 workspace=Workspace(Path("/nonexistent")),
-                path=self._recording.agent,
+                path=self.recording.agent,
                 resolve=model,
             ),
         )
@@ -230,11 +240,11 @@ class _Parts:
 
     def _rebuilder_for(self, prompt: Prompt) -> Rebuilder:
         """For a prompt that is that of the last stretch, the order of its keys is known already."""
-        before = self._prompted
-        made = Rebuilder(self._recording.agent, prompt, self._sessions, self._native)
+        before = self.prompted
+        made = Rebuilder(self.recording.agent, prompt, self.sessions, self.native)
         if before is not None and (prompt.system, prompt.tools) == (before[0].system, before[0].tools):
             made.follow(before[1])
-        self._prompted = (prompt, made)
+        self.prompted = (prompt, made)
         return made
 
     async def _drive(self, agent: Agent, player: Player, *, driven: bool) -> None:
@@ -254,20 +264,13 @@ class _Parts:
     def _base(self, first: Turn, *, driven: bool) -> tuple[Message, ...]:
         if driven and first.number == 1:
             return tuple(step.message for step in first.before if isinstance(step, Inherited))
-        whole = history(self._entries[: first.place], self._fetch)
+        whole = history(self.entries[: first.place], self.fetch)
         return whole[: len(whole) - len(first.came)] if driven else whole
 
     def _count_steps(self, turn: Turn) -> None:
         for step in turn.before:
-            match step:
-                case Compacted():
-                    self._score.taken["compactions: what they left of the conversation"] += 1
-                case Forked():
-                    self._score.taken["returns to an earlier entry"] += 1
-                case SwitchedEntry(reason=reason) if reason:
-                    self._score.taken["switches to another model because one could not be reached"] += 1
-                case _:
-                    pass
+            if type(step) in _STEPS and not (isinstance(step, SwitchedEntry) and not step.reason):
+                self.score.taken[_STEPS[type(step)]] += 1
 
 
 def _native(recording: Recording) -> Iterator[JsonObject]:

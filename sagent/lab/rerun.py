@@ -117,9 +117,7 @@ def read_asked(session: Path, settings: Settings) -> Asked:
         entries = tuple(read_log(file))
         recording = read_recording(agent_of(session, file), entries, fetch)
         logs[recording.agent] = recording, next(iter(contents(entries, Environment)), Environment({}))
-        for turn in recording.turns:
-            known = {result.call_id: result for result in turn.answers}
-            calls += [(call, known[call.id]) for call in (turn.reply.calls if turn.reply else ()) if call.id in known]
+        calls += (answered for turn in recording.turns for answered in turn.answered_calls)
     root, git = logs["root"]
     prompt = next((turn.prompt for turn in root.turns if turn.prompt is not None), None)
     if prompt is None or not root.spoken:

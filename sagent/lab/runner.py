@@ -257,8 +257,16 @@ class _Run:
 
     async def make(self, place: Path, keep: Callable[[Trial], None]) -> Trial:
         """Carry it out in a new directory at `place`, which is gone in the end, and keep what it came to."""
+        task = self.task
         try:
-            outcome = await self._carry_out(await self._furnish(place))
+            if task.session and task.directory is not None:
+                async with scratch_of(task.directory, task.commit, place) as scratch:
+                    work = scratch.directory
+            else:
+                work = place / (task.directory or Path("work")).name
+                place.mkdir(mode=0o700)
+                await copy(task.directory, work)
+            outcome = await self._carry_out(work)
         except asyncio.CancelledError:
             keep(self._trial("interrupted"))
             raise
@@ -271,17 +279,6 @@ class _Run:
         keep(trial)
         return trial
 
-    async def _furnish(self, place: Path) -> Path:
-        """The directory to work in, in a new one."""
-        task = self.task
-        if task.session and task.directory is not None:
-            async with scratch_of(task.directory, task.commit, place) as scratch:
-                return scratch.directory
-        work = place / (task.directory or Path("work")).name
-        place.mkdir(mode=0o700)
-        await copy(task.directory, work)
-        return work
-
     async def _carry_out(self, work: Path) -> Outcome:
         settings = strict(self.way.load(work))
         settings = replace(
@@ -293,16 +290,28 @@ class _Run:
             fork=None,
             trace=None,
         )
+
+        def hear(event: Event) -> None:
+            if isinstance(event, Advised) and event.advice.status == "failed":
+                self.unasked.append(event.advice.reason)
+
+        def time_out(worker: Agent | Team) -> None:
+            self.late = True
+            worker.interrupt()
+
+        task = self.task
         async with AsyncExitStack() as stack:
             if self.way.team is None:
-                worker = self.agent = await stack.enter_async_context(open_agent(settings, self._hear))
+                worker = self.agent = await stack.enter_async_context(open_agent(settings, hear))
             else:
-                worker = await stack.enter_async_context(open_team(settings, self.way.team, self._hear))
+                worker = await stack.enter_async_context(open_team(settings, self.way.team, hear))
                 self.agent = worker.agents[0]
-            timer = asyncio.get_running_loop().call_later(self.task.timeout, self._time_out, worker)
+            timer = asyncio.get_running_loop().call_later(task.timeout, time_out, worker)
             try:
-                for prompt in (self.task.prompt, *self.task.then):
-                    self._note(await worker.run(self._moved(prompt, work)))
+                for prompt in (task.prompt, *task.then):
+                    # in what was asked in a session its directory is the copy
+                    moved = prompt.replace(str(task.directory), str(work)) if task.session else prompt
+                    self._note(await worker.run(moved))
                     if self.late or self.result is None or self.result.error is not None:
                         break
             except SagentError as error:
@@ -313,32 +322,25 @@ class _Run:
                 timer.cancel()
         if (outcome := self._undecided()) is not None:
             return outcome
-        self.check, said = await self._decide(work)
-        self.reason = self.reason or ("" if self.check == 0 else said)
-        return "solved" if self.check == 0 else "unsolved"
+        found = await run_check(task.check, work, task.timeout, {"TASKFILE_DIR": str(self.near)})
+        self.check = found.code
+        if found.code == 0:
+            return "solved"
+        last = found.said.rpartition("\n")[2].strip()[:200]
+        failed = f"the check exits with {found.code}: {last}".rstrip(": ")
+        self.reason = self.reason or (f"the check: {found.said}" if found.code is None else failed)
+        return "unsolved"
 
     def _note(self, result: Result) -> None:
         self.result = result
         self.turns += result.turns
         self.seconds += result.duration
 
-    def _moved(self, prompt: str, work: Path) -> str:
-        """A prompt of a session, in which its directory is the copy."""
-        return prompt.replace(str(self.task.directory), str(work)) if self.task.session else prompt
-
-    def _hear(self, event: Event) -> None:
-        if isinstance(event, Advised) and event.advice.status == "failed":
-            self.unasked.append(event.advice.reason)
-
-    def _time_out(self, worker: Agent | Team) -> None:
-        self.late = True
-        worker.interrupt()
-
     def _undecided(self) -> Outcome | None:
         """What a run is that its check has nothing to say about."""
-        failure = None if self.result is None else self.result.error
         if self.result is None:
             return "failed"
+        failure = self.result.error
         if failure is not None and not self.late and failure.kind not in OWN_DOING:
             self.reason = failure.message
             return "budget" if failure.kind == "budget" else "failed"
@@ -348,14 +350,6 @@ class _Run:
             return "failed"
         self.reason = "its time was over" if self.late else "" if failure is None else failure.message
         return None
-
-    async def _decide(self, work: Path) -> tuple[int | None, str]:
-        """The exit code of the check, None where its time was over; and the last it said."""
-        found = await run_check(self.task.check, work, self.task.timeout, {"TASKFILE_DIR": str(self.near)})
-        if found.code is None:
-            return None, f"the check: {found.said}"
-        last = found.said.rpartition("\n")[2].strip()[:200]
-        return found.code, f"the check exits with {found.code}: {last}".rstrip(": ")
 
     def _trial(self, outcome: Outcome) -> Trial:
         result = self.result

@@ -1,7 +1,7 @@
 """Requests outside the conversation, of advisors and compactors, built again from what the log keeps of them."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import field
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from sagent.codec import Fetch
 from sagent.context.compaction import instruction
@@ -20,16 +20,7 @@ _KINDS = ("prompt", "forked", "request", "spent", "advice", "compacted")
 _ANSWERS = ("answered", "cut")  # what an advisor is reminded of the next time
 
 
-@dataclass(slots=True)
-class _Talk:
-    """What an advisor was sent and has answered since it was last sent everything."""
-
-    epoch: int = 0
-    messages: list[Message] = field(default_factory=list[Message])
-
-
-@dataclass(slots=True)
-class _SideCall:
+class _SideCall(NamedTuple):
     """One request; `provider` is who was paid for it."""
 
     place: int
@@ -60,7 +51,8 @@ class _Reader:
     def __init__(self, agent: str, entries: Sequence[Entry], fetch: Fetch, find: Find, sessions: Sequence[str]) -> None:
         self.recorded = self.same = 0
         self._agent, self._entries, self._fetch, self._find, self._sessions = agent, entries, fetch, find, sessions
-        self._talks: dict[str, _Talk] = {}
+        # what each advisor was sent and has answered in an epoch, since it was last sent everything
+        self._talks: dict[str, tuple[int, tuple[Message, ...]]] = {}
         self._open: list[_SideCall] = []
         self._prompt: Prompt | None = None
 
@@ -76,7 +68,7 @@ class _Reader:
                 self.recorded += 1
                 self._open.append(_SideCall(place, role, request))
             case contents.ChargeEntry(bill) if self._open and bill.role == self._open[-1].role:
-                self._open[-1].provider = bill.provider
+                self._open[-1] = self._open[-1]._replace(provider=bill.provider)
             case contents.ConsultationEntry() as consultation if self._open:
                 self._advised(consultation)
             case contents.AdviceOutcome(advisor) | contents.AdviceRated(advisor) if self._open:
@@ -91,17 +83,17 @@ class _Reader:
         calls = self._take(f"{ADVISOR}{name}")
         if not calls:
             return
-        talk = self._talks.setdefault(name, _Talk())
-        if talk.epoch != entry.epoch:
-            talk.epoch, talk.messages = entry.epoch, []
+        epoch, before = self._talks.get(name, (0, ()))
+        before = before if epoch == entry.epoch else ()
+        self._talks[name] = entry.epoch, before
         said, role = self._text(entry.said), self._text(entry.system)
         if said is None or role is None:
             return
-        messages = (*talk.messages, user(said))
+        messages = (*before, user(said))
         for call in calls:
             self.same += self._is_same(call, Prompt(role, ()), [messages])
         if entry.advice.status in _ANSWERS:
-            talk.messages = [*messages, assistant(entry.advice.text)]
+            self._talks[name] = entry.epoch, (*messages, assistant(entry.advice.text))
 
     def _compacted(self, entry: contents.Compacted) -> None:
         calls = self._take(COMPACTOR)
@@ -109,8 +101,10 @@ class _Reader:
             return
         before = history(self._entries[: calls[0].place], self._fetch)
         asked = user(instruction(""), sender="sagent")
-        kept = set(entry.kept or ())
-        cuts = [(*before[:place], asked) for place in _cuts(len(before), kept)]
+        first = len(before)  # where it may have been cut: what follows was kept whole
+        while first - 1 in (entry.kept or ()):
+            first -= 1
+        cuts = [(*before[:place], asked) for place in range(first, len(before) + 1)]
         for call in calls:
             self.same += self._is_same(call, self._prompt, cuts)
 
@@ -130,16 +124,8 @@ class _Reader:
         model = self._find(f"{call.provider}/{call.sent.model}")
         if isinstance(model, str):
             return False
-        for messages in candidates:
-            rebuilder = Rebuilder(f"{self._agent}:{call.role}", prompt, self._sessions)
-            if rebuilder.compare(model, Request("", messages, prompt.system), call.sent).outcome == "same":
-                return True
-        return False
-
-
-def _cuts(length: int, kept: set[int]) -> Iterator[int]:
-    """Where a conversation may have been cut: what follows was kept whole."""
-    place = length
-    while place - 1 in kept:
-        place -= 1
-    yield from range(place, length + 1)
+        rebuilders = (Rebuilder(f"{self._agent}:{call.role}", prompt, self._sessions) for _ in candidates)
+        return any(
+            rebuilder.compare(model, Request("", messages, prompt.system), call.sent).outcome == "same"
+            for messages, rebuilder in zip(candidates, rebuilders, strict=True)
+        )

@@ -16,6 +16,7 @@ from sagent.errors import SagentError
 HERE = Path(__file__).parent
 TASK = "A test of this project fails. Find out why, fix the code (not the test), and run the tests."
 OFFLINE_MODEL = "anthropic/claude-sonnet-4-6"
+PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 TESTS = [sys.executable, "-m", "unittest"]
 
 
@@ -29,12 +30,12 @@ def run_demo(argv: Sequence[str]) -> int:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     say(f"A small project with a failing test was copied to {project}")
     with _provider(environment, offline=model is None):
-        command = [*_program(), "--cwd", str(project), "--model", model or OFFLINE_MODEL, "--log-level", "info"]
-        command += ["--allow", "Bash(python3 -m unittest:*)", "--max-budget-usd", "0.50", TASK]
-        say(f"$ sagent {shlex.join(command[len(_program()) :])}\n")
+        flags = ["--cwd", str(project), "--model", model or OFFLINE_MODEL, "--log-level", "info"]
+        flags += ["--allow", "Bash(python3 -m unittest:*)", "--max-budget-usd", "0.50", TASK]
+        say(f"$ sagent {shlex.join(flags)}\n")
         # the transcript on stderr is what a person would see, the answer included
-        null = subprocess.DEVNULL
-        done = subprocess.run(command, env=environment, check=False, stdin=null, stdout=null, stderr=sys.stdout)
+        null, shown = subprocess.DEVNULL, sys.stdout
+        done = subprocess.run([*PROGRAM, *flags], env=environment, check=False, stdin=null, stdout=null, stderr=shown)
     code = _show(project, environment, done.returncode)
     if model is None:
         say("\nThe model was a script on this machine: no provider was asked and nothing was charged.")
@@ -47,10 +48,6 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _program() -> list[str]:
-    return [sys.executable, "-m", "sagent.bin.cli"]
-
-
 @contextmanager
 def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
     """The scripted provider on loopback, as a process of its own, and the environment that leads to it."""
@@ -58,11 +55,9 @@ def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
         yield
         return
     with tempfile.TemporaryDirectory() as directory:
-        port_file = Path(directory) / "port"
-        script = HERE / "demo_script.json"
-        argv = [sys.executable, "-m", "sagent.testing.server", "--script", str(script), "--port-file", str(port_file)]
+        files = ["--script", str(HERE / "demo_script.json"), "--port-file", str(Path(directory) / "port")]
         # its stdin is a pipe that ends with this process, however that ends; then the server ends too
-        argv.append("--until-eof")
+        argv = [sys.executable, "-m", "sagent.testing.server", *files, "--until-eof"]
         server = subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
         try:
             url = server.stdout.readline().strip() if server.stdout else ""
@@ -81,14 +76,12 @@ def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
 
 def _show(project: Path, environment: dict[str, str], code: int) -> int:
     say("\n== What changed\n")
-    for line in _diff(HERE / "demo_project", project):
-        say(line)
+    say("\n".join(_diff(HERE / "demo_project", project)))
     say("\n== The tests\n")
     tests = subprocess.run(TESTS, cwd=project, env=environment, capture_output=True, text=True, check=False)
     say(tests.stderr.strip())
     say("\n== Cost and log\n")
-    show = [*_program(), "sessions", "show", "--cwd", str(project), "--costs"]
-    subprocess.run(show, env=environment, check=False)
+    subprocess.run([*PROGRAM, "sessions", "show", "--cwd", str(project), "--costs"], env=environment, check=False)
     return code or tests.returncode
 
 

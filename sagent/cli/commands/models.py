@@ -37,15 +37,12 @@ def run_models(argv: Sequence[str]) -> int:
     parser.add_argument("--base-url", metavar="URL", help="with --check: ask the server there")
     parser.add_config()
     given = parser.parse_args(argv)
-    wanted: str | None = given.provider
     settings = load_settings({"config": given.config, "base_url": given.base_url})
     if given.base_url and not given.check:
         raise UsageError("--base-url names a server that is asked for its models: give --check too.")
     rows = {name: own.row for name, own in settings.providers.items()}
-    if wanted:
-        wanted = row_named(wanted, rows).name
-    elif given.base_url:
-        wanted = "openai-compatible"  # the protocol nearly every server speaks
+    # a server of one's own: the protocol nearly every one speaks
+    wanted = row_named(given.provider, rows).name if given.provider else "openai-compatible" if given.base_url else None
     if given.check:
         return _check(settings, wanted, given.base_url)
     usual = [name for name, row in built_in().items() if row.default]
@@ -78,10 +75,6 @@ def _list(settings: Settings, names: Sequence[str]) -> int:
 
 def _price(usd: object) -> str:
     return f"{usd:.3f}".rstrip("0").rstrip(".") if usd is not None else "-"
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Against the providers' listings
 
 
 class Finding(NamedTuple):

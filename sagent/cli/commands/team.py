@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from sagent.cli.flags import Parser, add_flags
 from sagent.cli.headless import EXIT_DONE, EXIT_FAILED, Interrupter, exit_code, failed, read_prompt
-from sagent.cli.render import (
-    JsonRenderer,
-    Renderer,
-    StreamRenderer,
-    Transcript,
-    binary_safe,
-    warn,
-    write_head,
-)
+from sagent.cli.render import JsonRenderer, Renderer, StreamRenderer, Transcript, binary_safe, warn, write_head
 from sagent.cli.settings import load_or_report, read_flag
 from sagent.cli.tables import number, write
 from sagent.errors import SagentError, UsageError
@@ -217,10 +209,16 @@ class _Output:
 
     def on_result(self, result: "TeamResult") -> bool:
         """The answer, the report, and what went wrong. Whether the report is where it was asked for."""
-        from sagent.app.team import report
+        from sagent.app.team import report, write_report
 
-        text = report(self._file, result)
-        written = self._write(result, text)
+        text, written = report(self._file, result), True
+        if self._directory is not None:
+            try:
+                write_report(self._directory, result, text)
+            except OSError as error:
+                where = error.filename or self._directory
+                self._err.write(f"sagent: the report could not be written: {where}: {error.strerror or error}\n")
+                written = False
         if self._settings.output_format != "text":
             shown = {**encode_result(result), **show_team(self._file, result), "report": text}
             if isinstance(self.renderer, StreamRenderer):
@@ -242,18 +240,6 @@ class _Output:
         self._err.flush()
         return written
 
-    def _write(self, result: "TeamResult", text: str) -> bool:
-        from sagent.app.team import write_report
-
-        if self._directory is not None:
-            try:
-                write_report(self._directory, result, text)
-            except OSError as error:
-                where = error.filename or self._directory
-                self._err.write(f"sagent: the report could not be written: {where}: {error.strerror or error}\n")
-                return False
-        return True
-
 
 def _renderer(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
     """What shows the events, and a failure before there is a result."""
@@ -266,9 +252,12 @@ def progress(role: "RoleReport") -> str:
 
     who = f"{role.name} ({role.model})" if role.model else role.name
     used = f"{count(role.turns, 'turn')}, {role.usage.total_input} in, {role.usage.output} out, {usd_of(role)}"
-    failed = f"failed ({role.error.kind if role.error else 'error'}), {used}"
-    kept = f"had finished, not run again; {used}"
-    return f"{who}: {({'at work': 'begins', 'kept': kept, 'failed': failed}).get(role.state, f'{role.state}, {used}')}"
+    states = {
+        "at work": "begins",
+        "kept": f"had finished, not run again; {used}",
+        "failed": f"failed ({role.error.kind if role.error else 'error'}), {used}",
+    }
+    return f"{who}: {states.get(role.state, f'{role.state}, {used}')}"
 
 
 def show_team(file: "TeamFile", result: "TeamResult") -> Mapping[str, object]:
@@ -285,23 +274,20 @@ def show_team(file: "TeamFile", result: "TeamResult") -> Mapping[str, object]:
 
 
 def _show_role(role: "RoleReport") -> Mapping[str, object]:
-    usage = role.usage
+    usage, error = role.usage, role.error
+    buckets = ("input", "output", "cache_read", "cache_write", "reasoning")
+    tokens = {bucket: getattr(usage, bucket) for bucket in buckets}
+    tokens["cache_write"] += usage.cache_write_1h
     return {
         "name": role.name,
         "state": role.state,
         "agent": role.agent,
         "model": role.model,
         "num_turns": role.turns,
-        "usage": {
-            "input": usage.input,
-            "output": usage.output,
-            "cache_read": usage.cache_read,
-            "cache_write": usage.cache_write + usage.cache_write_1h,
-            "reasoning": usage.reasoning,
-        },
+        "usage": tokens,
         "usd": number(role.usd),
         "text": role.text,
-        "error": None if role.error is None else {"kind": role.error.kind, "message": role.error.message},
+        "error": error and {"kind": error.kind, "message": error.message},
     }
 
 
