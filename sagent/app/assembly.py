@@ -23,6 +23,7 @@ from sagent.engine.actions import log_switch
 from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Event, Finished, Notice
 from sagent.lib.dataclass import dataclass
+from sagent.lib.git import git_call
 from sagent.messages import Message
 from sagent.model import Model
 from sagent.policy.permissions import PermissionPolicy
@@ -376,12 +377,13 @@ class Aside:
 
 def start_git_status(cwd: Path) -> subprocess.Popen[bytes] | None:
     """Ask git for the commit and whether tracked files differ from it; None where there is nobody to ask."""
-    if repository_root(cwd) is None:
+    if repository_root(cwd) is None or (call := git_call(cwd, "status", "--porcelain=v2", "--branch", "-uno")) is None:
         return None
-    command = ["git", "-C", str(cwd), "--no-optional-locks", "status", "--porcelain=v2", "--branch", "-uno"]
     null, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:
-        return subprocess.Popen(command, stdin=null, stdout=pipe, stderr=null, start_new_session=True)
+        return subprocess.Popen(
+            call.argv, env=call.environment, stdin=null, stdout=pipe, stderr=null, start_new_session=True
+        )
     except OSError:
         return None
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.git import git_call
 from sagent.lib.process import run
 
 MOST_BYTES = 500 << 20
 MOST_FILES = 50_000
-_GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +68,18 @@ async def _clone(root: Path, target: Path, commit: str) -> bool:
     """A clone of its own, from which nothing can be pushed back. False where the commit, or git, is not there."""
     if not all(letter in "0123456789abcdef" for letter in commit):
         return False
-    clone = (*_GIT, "clone", "--quiet", "--no-checkout", "--no-hardlinks", str(root), str(target))
-    within = (*_GIT, "-C", str(target))
     steps = (
-        (*_GIT, "-C", str(root), "cat-file", "-e", f"{commit}^{{commit}}"),
-        clone,
-        (*within, "remote", "remove", "origin"),
-        (*within, "checkout", "--quiet", "--detach", commit),
+        (root, "cat-file", "-e", f"{commit}^{{commit}}"),
+        (root, "clone", "--quiet", "--no-checkout", "--no-hardlinks", str(root.resolve()), str(target.absolute())),
+        (target, "remote", "remove", "origin"),
+        (target, "checkout", "--quiet", "--detach", commit),
     )
-    for step in steps:
-        if not await _done(step):
+    for directory, *arguments in steps:
+        call = git_call(directory, *arguments)
+        done = await run(call.argv, env=call.environment) if call else None
+        if done is None or done.code:
             return False
     return True
-
-
-async def _done(command: tuple[str, ...]) -> bool:
-    done = await run(command, env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"})
-    return done is not None and done.code == 0
 
 
 def _check_size(origin: Path) -> None:

@@ -7,6 +7,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from sagent.lib.git import programs_named
+
 if TYPE_CHECKING:
     from sagent.policy.shell import Word
 
@@ -32,6 +34,10 @@ _GIT_LISTS = {
     "tag": {"-l", "--list"},
 }
 _TELL_VERSION = frozenset({"python", "python3", "node", "go", "cargo", "rustc", "gcc", "java", "ruby", "git", "bash"})
+_RUN_BY_LOOKING = frozenset(
+    {"fsmonitor", "external", "command", "textconv", "clean", "smudge", "process", "program"}
+    | {"include", "includeif", "unreadable"}
+)
 SEARCHES = frozenset({"grep", "egrep", "fgrep", "rg"})
 
 
@@ -88,7 +94,9 @@ def _is_barred(argument: str, letters: str, long: tuple[str, ...]) -> bool:
 
 
 def is_plain_repository(directory: str) -> bool:
-    """Whether git, started here, would read an ordinary `.git` and not a planted bare repository whose config runs."""
+    """Whether git, started here, reads an ordinary `.git` whose configuration names nothing that looking would run."""
+    if not _RUN_BY_LOOKING.isdisjoint(programs_named(directory)):
+        return False
     directory = os.path.realpath(directory)
     while True:
         if os.path.lexists(f"{directory}/.git"):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sagent.context.instructions import NAMES, repository_root
+from sagent.lib.git import git_call
 from sagent.lib.process import run
 from sagent.messages import Part, Text
 
@@ -62,8 +63,8 @@ def add_note(directory: Path, text: str) -> Path:
 
 async def list_files(directory: Path) -> list[str]:
     """Relative paths of the files below a directory, as git knows them (new ones too); without git by walking."""
-    command = ["git", "-C", str(directory), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    git = await run(command)
+    call = git_call(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    git = await run(call.argv, env=call.environment) if call else None
     if git is None or git.code:
         return await asyncio.to_thread(lambda: list(_walk(directory)))
     return [os.fsdecode(name) for name in git.output.split(b"\0")[:MOST_FILES] if name]

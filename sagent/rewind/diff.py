@@ -148,7 +148,7 @@ def _from_git(before: TreeSnapshot, suspects: Sequence[bytes], stop: Stop) -> Ma
     if not wanted:
         return {}
     names = dict.fromkeys(state.oid for state in wanted.values())
-    out = stop.run(["git", "cat-file", "--batch"], before.root, "".join(f"{name}\n" for name in names).encode())
+    out = stop.git(before.root, "cat-file", "--batch", data="".join(f"{name}\n" for name in names).encode())
     objects = _objects(out or b"")
     filtered = _filtered(before.root, wanted, stop)
     found: dict[bytes, bytes | str] = {}
@@ -185,8 +185,8 @@ def _filtered(root: bytes, paths: Mapping[bytes, FileState], stop: Stop) -> set[
     """Those that git does not keep as they lie on the disk, line ends aside; None where it does not tell."""
     base = len(root.rstrip(b"/")) + 1
     names = b"".join(path[base:] + b"\0" for path in paths)
-    attributes = ["filter", "working-tree-encoding", "ident"]
-    out = stop.run(["git", "check-attr", "-z", "--stdin", *attributes], root, names)
+    attributes = ("filter", "working-tree-encoding", "ident")
+    out = stop.git(root, "check-attr", "-z", "--stdin", *attributes, data=names)
     if out is None:
         return None
     fields = out.split(b"\0")

@@ -15,6 +15,7 @@ from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.git import git_call
 from sagent.session.touches import ABSENT, DIRECTORY, Snapshot, unknown
 
 Keep: TypeAlias = Callable[[bytes], str]
@@ -65,16 +66,15 @@ class Stop:
         if self._event.is_set():
             raise StoppedError
 
-    def run(self, argv: list[str], cwd: bytes, data: bytes = b"") -> bytes | None:
-        """What a program prints; None where it fails, is not there or takes too long."""
-        # the directory alone says where the repository is
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+    def git(self, root: bytes, *arguments: str, data: bytes = b"") -> bytes | None:
+        """What git prints; None where it fails, is not there, takes too long, or may not be asked."""
+        if (call := git_call(os.fsdecode(root), *arguments)) is None:
+            return None
         with self._guard:
             self.check()
             try:
                 pipe, null = subprocess.PIPE, subprocess.DEVNULL
-                process = subprocess.Popen(argv, cwd=cwd, env=environment, stdin=pipe, stdout=pipe, stderr=null)
+                process = subprocess.Popen(call.argv, env=call.environment, stdin=pipe, stdout=pipe, stderr=null)
             except OSError:
                 return None
             self._process = process
@@ -305,8 +305,7 @@ def _read(path: bytes, most: int) -> tuple[bytes, os.stat_result]:
 def _listed_by_git(directory: bytes, top: bytes, stop: Stop) -> dict[bytes, str] | None:
     """The files that git knows or does not ignore, those that are as in its index with their names there; None where
     it is not git's to say."""
-    argv = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-s", "-v", "-c", "-o", "-m", "--exclude-standard"]
-    out = stop.run(argv, top)
+    out = stop.git(top, "ls-files", "-z", "-s", "-v", "-c", "-o", "-m", "--exclude-standard")
     if out is None:
         return None
     found: dict[bytes, str] = {}

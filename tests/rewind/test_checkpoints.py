@@ -329,10 +329,17 @@ async def test_a_repository_that_comes_or_goes_does_not_make_old_files_new(plain
             assert tree(cwd) == files
 
 
-async def test_line_ends_of_the_working_tree_and_filters(repository: Path) -> None:
+@pytest.mark.parametrize("whose", ["mine", "its own"])
+async def test_line_ends_of_the_working_tree_and_filters(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
     (repository / ".gitattributes").write_text("*.crlf text eol=crlf\n*.secret filter=upper\n")
-    git(repository, "config", "filter.upper.clean", "tr a-z A-Z")
-    git(repository, "config", "filter.upper.smudge", "touch smudged; tr A-Z a-z")
+    settings = repository.parent / "settings" / "git"
+    settings.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(settings.parent))
+    config = ("--file", str(settings / "config")) if whose == "mine" else ("--local",)
+    git(repository, "config", *config, "filter.upper.clean", "tr a-z A-Z")
+    git(repository, "config", *config, "filter.upper.smudge", "touch smudged; tr A-Z a-z")
     (repository / "one.crlf").write_bytes(b"one\r\ntwo\r\n")
     (repository / "two.secret").write_bytes(b"secret\n")
     git(repository, "add", ".")
@@ -341,8 +348,12 @@ async def test_line_ends_of_the_working_tree_and_filters(repository: Path) -> No
         await rig.run("sleep 0.1")  # until times tell that nothing has changed
         point = await rig.run("echo changed > one.crlf; echo changed > two.secret")
         done = await rig.agent.rewind_files(point)
-        assert paths(done) == {"one.crlf": "written"}
         assert (repository / "one.crlf").read_bytes() == b"one\r\ntwo\r\n"
+        if whose == "its own":  # then git is not asked: what it would run is nobody's choice
+            assert paths(done) == {"one.crlf": "written", "two.secret": "written"}
+            assert (repository / "two.secret").read_bytes() == b"secret\n"
+            return
+        assert paths(done) == {"one.crlf": "written"}
         ((name, why),) = {(Path(one.path).name, one.why) for one in done.left}
         assert (name, "filter" in why) == ("two.secret", True)
         assert not (repository / "smudged").exists()
@@ -350,13 +361,13 @@ async def test_line_ends_of_the_working_tree_and_filters(repository: Path) -> No
 
 async def test_git_is_asked_once_where_nothing_else_happened(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    run = snapshot_module.Stop.run
+    git = snapshot_module.Stop.git
 
-    def counted(stop: snapshot_module.Stop, argv: list[str], cwd: bytes, data: bytes = b"") -> bytes | None:
-        asked.append(next(word for word in argv if word in ("ls-files", "cat-file", "check-attr")))
-        return run(stop, argv, cwd, data)
+    def counted(stop: snapshot_module.Stop, root: bytes, *arguments: str, data: bytes = b"") -> bytes | None:
+        asked.append(arguments[0])
+        return git(stop, root, *arguments, data=data)
 
-    monkeypatch.setattr(snapshot_module.Stop, "run", counted)
+    monkeypatch.setattr(snapshot_module.Stop, "git", counted)
     async with at_work(repository) as rig:
         await asyncio.sleep(0.1)
         await rig.run("sleep 0.1; true; echo one > one")

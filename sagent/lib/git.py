@@ -1,0 +1,98 @@
+"""Git as this program calls it by itself, in repositories that may be anybody's: nothing that they name is run.
+
+The configuration of a repository can name programs, which commands that only look run too (git-config(1):
+core.fsmonitor, filter.<driver>.clean, diff.external, ...). An archive that was unpacked brings its own along.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_MOST = 1 << 20  # bytes of a configuration that are read
+_INERT = (
+    *("core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat", "core.alternateRefsCommand=true"),
+    *("diff.ignoreSubmodules=all", "submodule.recurse=false", "safe.bareRepository=explicit"),
+)
+"""What every call sets, whatever the repository says; a submodule has a configuration of its own."""
+_FROM_OUTSIDE = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR")
+_ENVIRONMENT = {
+    "GIT_ALLOW_PROTOCOL": "file",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
+_NAMED = (
+    rb"(?i)\[\s*(include|includeif)\b|\b(fsmonitor|hookspath|sshcommand|gitproxy|alternaterefscommand|pager|external"
+    rb"|command|textconv|clean|smudge|process|program|driver)[ \t\r]*="
+    rb"(?![ \t]*(?:true|false|yes|no|on|off|[01])?[ \t\r]*(?:[#;\n]|\Z))"
+)
+_NOT_OVERRULED = frozenset({"include", "includeif", "clean", "smudge", "process", "unreadable"})
+
+
+class GitCall(NamedTuple):
+    """A command and the whole of its environment, which holds nobody's keys."""
+
+    argv: list[str]
+    environment: dict[str, str]
+
+
+def git_call(directory: str | os.PathLike[str], *arguments: str) -> GitCall | None:
+    """A call of git for a repository; its working directory alone says which one that is.
+
+    None where its own configuration names filters or other files, which git offers no way to leave out.
+    """
+    if not _NOT_OVERRULED.isdisjoint(programs_named(directory)):
+        return None
+    settings = (word for setting in _INERT for word in ("-c", setting))
+    kept = {name: os.environ[name] for name in _FROM_OUTSIDE if name in os.environ}
+    return GitCall(["git", *settings, "-C", os.fspath(directory), *arguments], kept | _ENVIRONMENT)
+
+
+def programs_named(directory: str | os.PathLike[str]) -> frozenset[str]:
+    """The settings, in lower case, by which a repository's own configuration names programs or further files.
+
+    "unreadable" is one that is no file of a reasonable size. The person's and the system's configuration do not count.
+    """
+    found: set[str] = set()
+    for file in _configurations(Path(directory).resolve()):
+        text = _read(file)
+        if text is None:
+            found.add("unreadable")
+        else:
+            found |= {(match[1] or match[2]).decode().lower() for match in re.finditer(_NAMED, text)}
+    return frozenset(found)
+
+
+def _configurations(directory: Path) -> Iterator[Path]:
+    """Where git looks for them (gitrepository-layout(5)): of a linked worktree they are in the main one."""
+    root = next((place for place in (directory, *directory.parents) if os.path.lexists(place / ".git")), directory)
+    place = root / ".git"
+    if place.is_file() and (pointer := _read(place)):
+        place = root / os.fsdecode(pointer.removeprefix(b"gitdir:").strip())
+    yield place / "config.worktree"
+    if shared := _read(place / "commondir"):
+        place /= os.fsdecode(shared.strip())
+    yield place / "config"
+
+
+def _read(file: Path) -> bytes | None:
+    """A file's content, b"" where there is none; None for what is no file, or is too large."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(descriptor)
+        return os.read(descriptor, _MOST) if stat.S_ISREG(status.st_mode) and status.st_size < _MOST else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

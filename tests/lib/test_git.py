@@ -1,0 +1,147 @@
+"""Nothing that a repository names is run when this program asks git about it."""
+
+import asyncio
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sagent.app.assembly import read_git_status, start_git_status
+from sagent.lab.workcopy import scratch_of
+from sagent.lib.git import git_call, programs_named
+from sagent.policy.harmless import is_plain_repository
+from sagent.repl.project import list_files
+from sagent.rewind.snapshot import Stop
+from sagent.tool import Workspace
+from sagent.tools.bash import Bash
+
+MINE = {**os.environ, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@b"}  # fmt: skip
+PLANTED = {
+    "fsmonitor": "[core]\n\tfsmonitor = {touch}\n",
+    "one line": "[core] FSMonitor={touch}\n",
+    "hooks": "[core]\n\thooksPath = {hooks}\n",
+    "filter": '[filter "x"]\n\tclean = {touch}\n\tprocess = {touch}\n',
+    "include": "[include]\n\tpath = more\n",
+    "external diff": "[diff]\n\texternal = {touch}\n",
+    "worktree": "[extensions]\n\tworktreeConfig = true\n",
+}
+
+
+def git(cwd: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=cwd, env=MINE, check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    root.mkdir()
+    git(root, "init", "-q")
+    (root / "a.txt").write_text("one\n")
+    (root / ".gitattributes").write_text("*.txt filter=x\n")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "one")
+    (root / "a.txt").write_text("two\n")
+    return root
+
+
+def plant(repository: Path, what: str) -> Path:
+    """A configuration that has a file made by whoever runs what it names."""
+    made, touch, hooks = repository / "made", repository / "touch.sh", repository / "hooks"
+    hooks.mkdir()
+    for program in (touch, hooks / "post-checkout", hooks / "post-index-change"):
+        program.write_text(f"#!/bin/sh\n: > '{made}'\ncat\n")
+        program.chmod(0o755)
+    text = PLANTED[what].format(touch=touch, hooks=hooks)
+    with (repository / ".git/config").open("a") as config:
+        config.write(text)
+    for name in ("more", "config.worktree"):
+        (repository / ".git" / name).write_text(f"[core]\n\tfsmonitor = {touch}\n")
+    return made
+
+
+def ask_status(repository: Path) -> None:
+    if (started := start_git_status(repository)) is not None:
+        read_git_status(started)
+
+
+def ask_files(repository: Path) -> None:
+    assert "a.txt" in asyncio.run(list_files(repository))
+
+
+def ask_changed(repository: Path) -> None:
+    Stop().git(os.fsencode(repository), "ls-files", "-z", "-s", "-v", "-c", "-o", "-m", "--exclude-standard")
+
+
+def clone(repository: Path) -> None:
+    head = subprocess.check_output(["git", "-C", str(repository), "rev-parse", "HEAD"], text=True).strip()
+    (repository / "made").unlink(missing_ok=True)
+
+    async def copied() -> None:
+        async with scratch_of(repository, head) as scratch:
+            assert (scratch.directory / "a.txt").exists()
+
+    asyncio.run(copied())
+
+
+@pytest.mark.parametrize("ask", [ask_status, ask_files, ask_changed, clone])
+@pytest.mark.parametrize("what", PLANTED)
+def test_nothing_that_its_configuration_names_is_run(repository: Path, what: str, ask: Callable[[Path], None]) -> None:
+    made = plant(repository, what)
+    ask(repository)
+    assert not made.exists()
+
+
+def test_the_same_of_a_bare_repository_that_was_committed_as_a_folder(repository: Path) -> None:
+    made = plant(repository, "fsmonitor")
+    bare = repository / "docs"
+    (repository / ".git").rename(bare)
+    (repository / "inside").mkdir()
+    config = (bare / "config").read_text().replace("bare = false", "bare = false\n\tworktree = ../inside")
+    (bare / "config").write_text(config)
+    for directory in (bare, bare / "objects"):
+        ask_status(directory)
+        ask_changed(directory)
+        asyncio.run(list_files(directory))
+        assert not is_plain_repository(str(directory))
+    assert not made.exists()
+
+
+def test_a_pipe_in_the_place_of_a_configuration_does_not_hold_it_up(repository: Path) -> None:
+    (repository / ".git/config").unlink()
+    os.mkfifo(repository / ".git/config")
+    asking = threading.Thread(target=ask_status, args=(repository,), daemon=True)
+    asking.start()
+    asking.join(10)
+    assert not asking.is_alive()
+    assert programs_named(repository) == {"unreadable"}
+
+
+def test_what_is_ordinary_is_asked_with_an_environment_of_its_own(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    with (repository / ".git/config").open("a") as config:
+        config.write("[core]\n\tfsmonitor = true\n[clean]\n\trequireForce = true\n")
+    assert programs_named(repository) == frozenset()
+    call = git_call(repository, "status")
+    assert call is not None
+    assert "secret" not in call.environment.values()
+    monkeypatch.delenv("GIT_DIR")
+    started = start_git_status(repository)
+    assert started is not None
+    assert read_git_status(started)["git_dirty"] is True
+    worktree = repository.parent / "linked"
+    git(repository, "worktree", "add", "-q", str(worktree))
+    assert is_plain_repository(str(worktree))
+    plant(repository, "fsmonitor")
+    assert programs_named(worktree) == {"fsmonitor"}
+    assert not is_plain_repository(str(worktree))
+
+
+def test_commands_do_not_write_the_index_in_passing() -> None:
+    assert Bash()._environment(Workspace(Path.cwd(), environment={}))["GIT_OPTIONAL_LOCKS"] == "0"
