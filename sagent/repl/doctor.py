@@ -95,20 +95,15 @@ def _terminal() -> Iterable[Finding]:
 
 def _places(settings: "Settings") -> Iterable[Finding]:
     for what, path in (("state directory", settings.state_dir), ("settings", settings.config_dir)):
-        yield _writable(what, path)
+        there = _existing(path)
+        good = os.access(there, os.W_OK)
+        yield Finding("good" if good else "bad", what, str(path) if good else f"{there} cannot be written")
     try:
         free = shutil.disk_usage(_existing(settings.state_dir)).free
     except OSError as error:
         yield Finding("bad", "disk", str(error))
         return
     yield Finding("good" if free > 500_000_000 else "poor", "disk", f"{free / 1e9:.1f} GB free")
-
-
-def _writable(what: str, path: Path) -> Finding:
-    there = _existing(path)
-    if os.access(there, os.W_OK):
-        return Finding("good", what, str(path))
-    return Finding("bad", what, f"{there} cannot be written")
 
 
 def _existing(path: Path) -> Path:

@@ -47,7 +47,7 @@ class Repl:
         self._painter = painter = Painter(screen.surface, screen.redraw)
         self._tasks = tasks = Tasks(painter.write)
         presence = Presence(screen, lambda: self._session.notify)
-        questions = Questions(screen, presence, tasks.spawn, cwd=lambda: self._session.cwd, allow=self._allow)
+        questions = Questions(screen, presence, cwd=lambda: self._session.cwd, allow=self._allow)
         outbox = Outbox()
         status = StatusDisplay(screen, painter, questions, outbox)
         session = SessionLoop(opening, outbox, painter=painter, status=status, presence=presence, tasks=tasks)

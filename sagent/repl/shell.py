@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections import deque
 from pathlib import Path
 
 from sagent.lib.process import ProcessGroup, open_reader
@@ -53,21 +52,16 @@ async def _read(stream: asyncio.StreamReader, kept: "_Kept") -> None:
 
 class _Kept:
     def __init__(self) -> None:
-        self._head = b""
-        self._tail: deque[bytes] = deque()
-        self._size = self._left_out = 0
+        self._data, self._left_out = bytearray(), 0
 
-    def add(self, data: bytes) -> None:
-        room = MOST_HEAD - len(self._head)
-        self._head += data[:room]
-        if rest := data[room:] if room > 0 else data:
-            self._tail.append(rest)
-            self._size += len(rest)
-        while self._size - (len(self._tail[0]) if self._tail else 0) > MOST_TAIL:
-            old = self._tail.popleft()
-            self._size -= len(old)
-            self._left_out += len(old)
+    def add(self, data: bytes, slack: int = MOST_TAIL) -> None:
+        self._data += data
+        if (over := len(self._data) - MOST_HEAD - MOST_TAIL) > slack:  # seldom, for it moves what is kept
+            del self._data[MOST_HEAD : MOST_HEAD + over]
+            self._left_out += over
 
     def text(self) -> str:
+        self.add(b"", slack=0)
         middle = f"\n[... {self._left_out} bytes are left out ...]\n" if self._left_out else ""
-        return self._head.decode("utf-8", "replace") + middle + b"".join(self._tail).decode("utf-8", "replace")
+        head, tail = self._data[:MOST_HEAD], self._data[MOST_HEAD:]
+        return head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")

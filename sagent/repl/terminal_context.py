@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sagent.errors import SagentError
 from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.session import SessionLoop
 from sagent.repl.terminal.clipboard import osc52
@@ -54,20 +53,3 @@ class TerminalContext(CommandContext):
             self._screen.set_theme(value)
         else:
             self.say(f"{self._screen.set_vim(value)} keys")
-
-    # -- completion in the input
-
-    def names(self) -> list[tuple[str, str]]:
-        """All commands, each with its summary."""
-        return [(name, one.summary) for name, one in sorted(self.commands.items())]
-
-    def arguments(self, name: str, typed: str) -> list[tuple[str, str]]:
-        """What may be the first argument of a command, given what is typed of it."""
-        found = self.commands.get(name)
-        if found is None or not found.arguments or " " in typed:
-            return []
-        try:
-            known = list(found.completions(self))
-        except SagentError:
-            known = []
-        return [*known, *((word, "") for word in found.arguments[0].choices)]

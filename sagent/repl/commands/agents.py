@@ -53,11 +53,7 @@ async def send(context: CommandContext, agent: str, text: str) -> None:
     context.say(f"Sent to {found.path}")
 
 
-def _stoppable(context: CommandContext) -> list[tuple[str, str]]:
-    return [*_others(context), *_jobs(context)]
-
-
-@command(complete=_stoppable)
+@command(complete=lambda context: [*_others(context), *_jobs(context)])
 async def stop(context: CommandContext, name: str = "") -> None:
     """Stop the turn, an agent or a job.
 
@@ -87,8 +83,10 @@ async def list_tasks(context: CommandContext) -> None:
     for agent, job in _all_jobs(context):
         who = "" if agent.path == "root" else f"{agent.path} "
         style = {"running": "class:working", "done": "class:done"}.get(job.state, "class:failed")
-        what = (duration(job.seconds), f"{job.tool} {one_line(job.what)}")
-        rows.append([("class:news", f"{who}{job.name}"), (style, job.state), *(("class:dim", text) for text in what)])
+        what = ("class:dim", f"{job.tool} {one_line(job.what)}")
+        rows.append(
+            [("class:news", f"{who}{job.name}"), (style, job.state), ("class:dim", duration(job.seconds)), what]
+        )
     context.write(table(rows or [[("class:dim", "nothing in the background")]]))
 
 

@@ -13,10 +13,9 @@ from typing import (
     TypeVar,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
-from sagent.errors import UsageError
+from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.repl.opening import Current
 from sagent.repl.terminal.picker import Option
@@ -83,6 +82,21 @@ class CommandContext(Current):
     def leave(self) -> None:
         """End the REPL; other runs end anyway."""
 
+    def names(self) -> list[tuple[str, str]]:
+        """All commands, each with its summary."""
+        return [(name, one.summary) for name, one in sorted(self.commands.items())]
+
+    def arguments(self, name: str, typed: str) -> list[tuple[str, str]]:
+        """What may be the first argument of a command, given what is typed of it."""
+        found = self.commands.get(name)
+        if found is None or not found.arguments or " " in typed:
+            return []
+        try:
+            known = list(found.completions(self))
+        except SagentError:
+            known = []
+        return [*known, *((word, "") for word in found.arguments[0].choices)]
+
 
 Rows = Iterable[tuple[str, str]]
 Completions = Rows | Callable[[CommandContext], Rows]
@@ -127,32 +141,24 @@ class Command:
         found: dict[str, str] = {}
         rest = text.strip()
         for argument in self.arguments:
-            if argument.rest:
-                word, rest = rest, ""
-            else:
-                word, rest = _first(rest)
-            if word:
-                found[argument.name] = self._checked(argument, word)
-            elif argument.required:
+            word, rest = (rest, "") if argument.rest else _first(rest)
+            if not word and argument.required:
                 raise UsageError(f"/{self.name} needs {argument.name}: {self.usage}")
+            if word and argument.choices and word not in argument.choices:
+                near = get_close_matches(word, argument.choices, 1, 0.5)
+                accepted = f"{', '.join(argument.choices)}, not {word!r}.{f' Did you mean {near[0]}?' if near else ''}"
+                raise UsageError(f"/{self.name}: {argument.name} is one of {accepted}")
+            if word:
+                found[argument.name] = word
         if rest:
             raise UsageError(f"/{self.name} takes no {rest!r}: {self.usage}")
         return found
 
-    def _checked(self, argument: Argument, word: str) -> str:
-        if not argument.choices or word in argument.choices:
-            return word
-        near = get_close_matches(word, argument.choices, 1, 0.5)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise UsageError(f"/{self.name}: {argument.name} is one of {', '.join(argument.choices)}, not {word!r}.{hint}")
-
 
 def _first(text: str) -> tuple[str, str]:
     """The first word of a line, which may be quoted, and what follows."""
-    if text[:1] in ("'", '"'):
-        match = re.match(r"""("(?:\\.|[^"\\])*"|'[^']*')\s*""", text)
-        if match:
-            return shlex.split(match[1])[0], text[match.end() :]
+    if match := re.match(r"""("(?:\\.|[^"\\])*"|'[^']*')\s*""", text):
+        return shlex.split(match[1])[0], text[match.end() :]
     word, _, rest = text.partition(" ")
     return word, rest.strip()
 
@@ -164,21 +170,19 @@ def command(
     and one called `text` takes the rest of the line."""
 
     def make(run: Callable[Concatenate[CommandContext, P], Awaitable[None]]) -> Command:
-        arguments = tuple(_arguments(run))
-
         def call(context: CommandContext, given: Mapping[str, str]) -> Awaitable[None]:
             return run(context, **given)  # pyright: ignore[reportCallIssue] -- `read` made them of its own parameters
 
         text = inspect.cleandoc(run.__doc__ or "")
-        return Command(name or run.__name__.strip("_").replace("_", "-"), text, arguments, call, complete)
+        name_of = name or run.__name__.replace("_", "-")
+        return Command(name_of, text, tuple(_arguments(run)), call, complete)
 
     return make
 
 
 def _arguments(run: Callable[..., object]) -> Iterable[Argument]:
-    hints = get_type_hints(run)
-    for parameter in list(inspect.signature(run).parameters.values())[1:]:
-        kind: object = hints[parameter.name]
+    for parameter in list(inspect.signature(run, eval_str=True).parameters.values())[1:]:
+        kind: object = parameter.annotation
         kinds: tuple[object, ...] = (kind,) if get_origin(kind) is Literal else get_args(kind)
         choices = tuple(str(word) for one in kinds if get_origin(one) is Literal for word in get_args(one) if word)
         required = parameter.default is inspect.Parameter.empty

@@ -11,11 +11,7 @@ from sagent.repl.view.lines import Line, Span, table
 _BAR = 30  # columns
 
 
-def _names(context: CommandContext) -> list[tuple[str, str]]:
-    return [(name, one.summary) for name, one in sorted(context.commands.items())]
-
-
-@command(name="help", complete=_names)
+@command(name="help", complete=lambda context: context.names())
 async def show_help(context: CommandContext, name: str = "") -> None:
     """List commands and keys, or describe a command."""
     if name:
@@ -28,8 +24,8 @@ async def show_help(context: CommandContext, name: str = "") -> None:
         return
     commands = [(one.usage, one.summary) for _, one in sorted(context.commands.items())]
     rows = table([("class:tool", usage), ("class:dim", what)] for usage, what in (*commands, *KEYS))
-    heading: list[Line] = [(("class:heading", "Commands"),), (("class:heading", "Keys"),)]
-    context.write([heading[0], *rows[: len(commands)], (), heading[1], *rows[len(commands) :]])
+    keys: list[Line] = [(), (("class:heading", "Keys"),), *rows[len(commands) :]]
+    context.write([(("class:heading", "Commands"),), *rows[: len(commands)], *keys])
 
 
 KEYS = (
@@ -82,18 +78,16 @@ async def context(context: CommandContext) -> None:
     whole = max(size, 1) if not window else window if size > window // 10 else window // 10  # nearly empty: a tenth
     styles = ("class:mark", "class:advice", "class:done", "class:warning", "class:news", "class:dim")
     kinds = sorted(status.holds.items(), key=lambda item: -item[1])
-    bar: list[tuple[str, str]] = []
-    for number, (_, tokens) in enumerate(kinds):
-        bar.append((styles[min(number, len(styles) - 1)], "█" * max(round(_BAR * tokens / whole), not number)))
-    filled = sum(len(text) for _, text in bar)
-    bar.append(("class:dim", "░" * max(_BAR - filled, 0)))
-    share = f", {size / window:.0%} of {count(window)}" if window else ""
+    bar: list[Span] = []
     rows: list[list[Span]] = []
     for number, (kind, tokens) in enumerate(kinds):
-        figures = (count(tokens), f"{tokens / max(size, 1):.0%}")
         style = styles[min(number, len(styles) - 1)]
+        bar.append((style, "█" * max(round(_BAR * tokens / whole), not number)))
+        figures = (count(tokens), f"{tokens / max(size, 1):.0%}")
         rows.append([(style, "■"), ("", kind), *(("class:dim", figure) for figure in figures)])
-    bar.append(("class:dim", f"  of {count(whole)}"))
+    empty = "░" * max(_BAR - sum(len(text) for _, text in bar), 0)
+    bar += [("class:dim", empty), ("class:dim", f"  of {count(whole)}")]
+    share = f", {size / window:.0%} of {count(window)}" if window else ""
     lines = table(rows, right=(2, 3))
     context.write([(("", f"About {count(size)} tokens{share}"),), tuple(bar), *lines, *await _saved(context)])
 
@@ -103,8 +97,8 @@ async def _saved(context: CommandContext) -> list[Line]:
     agent = context.opened.agent
     try:
         saving = None if agent.running else (await agent.wait()).saving
-    except UsageError:  # it has not run yet
-        saving = None
+    except UsageError:
+        return []  # it has not run yet
     if saving is None or not saving.compactions:
         return []
     times = f"{saving.compactions} compaction{'s' if saving.compactions > 1 else ''}"
@@ -115,13 +109,11 @@ async def _saved(context: CommandContext) -> list[Line]:
 @command()
 async def copy(context: CommandContext) -> None:
     """Copy the last answer to the clipboard."""
-    said = next(
-        (one.content for one in reversed(context.opened.agent.messages) if one.role == "assistant" and one.content), ""
-    )
+    said = [one.content for one in context.opened.agent.messages if one.role == "assistant" and one.content]
     if not said:
         raise UsageError("Nothing was answered yet.")
-    context.copy(said)
-    context.say(f"{len(said)} characters were copied")
+    context.copy(said[-1])
+    context.say(f"{len(said[-1])} characters were copied")
 
 
 @command()

@@ -1,6 +1,7 @@
 """The input history, one file per project, loaded in the background."""
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import AsyncGenerator, Iterable
@@ -46,7 +47,8 @@ class ProjectHistory(History):
             return []
         if len(data) > MOST_BYTES:
             data = data[-MOST_BYTES // 2 :].partition(b"\n")[2]
-            self._replace(self._path, data)
+            with contextlib.suppress(OSError), atomic_write(self._path) as file:
+                file.write(data)
         found: list[str] = []
         for line in data.splitlines():
             try:
@@ -61,18 +63,8 @@ class ProjectHistory(History):
         """Append an entry to a file that only its owner can read. A full disk is ignored."""
         if self._path is None or len(string) > MOST_CHARACTERS:
             return
-        try:
+        with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             number = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             with os.fdopen(number, "ab") as file:
                 file.write(json.dumps(string).encode() + b"\n")
-        except OSError:
-            return
-
-    @staticmethod
-    def _replace(path: Path, data: bytes) -> None:
-        try:
-            with atomic_write(path) as file:
-                file.write(data)
-        except OSError:
-            return

@@ -4,12 +4,10 @@ import asyncio
 import os
 import shlex
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from sagent.lib.dataclass import dataclass
 from sagent.messages import ToolCall
 from sagent.repl.terminal.picker import Option, Picker
 from sagent.repl.terminal.screen import Screen
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Question
 
 T = TypeVar("T")
-Spawn: TypeAlias = Callable[[Coroutine[None, None, None]], "asyncio.Task[None]"]
-"""Starts a task in the background and reports its failure."""
 Answer: TypeAlias = Literal["once", "session", "always", "no"]
 PAUSE = 0.2  # seconds without another letter after which one is a choice
 QUIET = 0.7  # seconds without a key before a question takes the keyboard
@@ -63,19 +59,6 @@ class Presence:
         screen.output.flush()
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """A call that waits for a person: the answer is None for yes, or the reason for no."""
-
-    call: ToolCall
-    ask: "Ask"
-    answer: "asyncio.Future[str | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-    def settle(self, reason: str | None) -> None:
-        if not self.answer.done():
-            self.answer.set_result(reason)
-
-
 def rule_for(call: ToolCall, ask: "Ask") -> str:
     """The rule that would allow this call and others like it: the one that the policy names, else the tool's name."""
     _, found, rest = ask.remedy.partition("--allow ")
@@ -105,23 +88,17 @@ class Questions:
         self,
         screen: Screen,
         presence: Presence,
-        spawn: Spawn,
         *,
         cwd: Callable[[], Path],
         allow: Callable[[str, bool], None],
     ) -> None:
-        self._screen, self._presence, self._spawn = screen, presence, spawn
+        self._screen, self._presence = screen, presence
         self._cwd, self._allow = cwd, allow
-        self._picker: Picker[object] | None = None
+        self.picker: Picker[object] | None = None
         self._line: asyncio.Future[str | None] | None = None
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
         self._floor = asyncio.Lock()  # one question at a time
-        self._waiting: list[Approval] = []
-        self._asking: asyncio.Task[None] | None = None
-
-    @property
-    def picker(self) -> "Picker[object] | None":
-        return self._picker
+        self._waiting = 0  # calls to approve
 
     # -- what keys do
 
@@ -136,9 +113,9 @@ class Questions:
         self._letter = text
 
         def choose() -> None:
-            if self._picker is not None and self._letter == text:
+            if self.picker is not None and self._letter == text:
                 self._letter = ""
-                if not self._picker.type(text):
+                if not self.picker.type(text):
                     buffer.insert_text(text)
                 self._screen.redraw()
 
@@ -147,11 +124,11 @@ class Questions:
     def answer_in_words(self) -> bool:
         """Answer the open question with what was typed; False where nothing was."""
         text, self._words = self._screen.buffer.text.strip(), ""
-        if not text or self._picker is None or not self._picker.keys:
+        if not text or self.picker is None or not self.picker.keys:
             return False
         self._screen.buffer.reset()
         self._words = text
-        self._picker.leave()
+        self.picker.leave()
         return True
 
     def take_line(self, text: str | None) -> bool:
@@ -188,24 +165,24 @@ class Questions:
             screen.replace_text(kept)
             screen.redraw()
 
-    async def _open(self, picker: "Picker[T]", end: "asyncio.Future[str | None] | None" = None) -> None:
-        """Show a list until something was chosen, or nothing; `end` closes it too."""
+    async def _open(self, picker: "Picker[T]") -> None:
+        """Show a list until something was chosen, or nothing."""
         await self._until_free()
-        self._picker = picker  # pyright: ignore[reportAttributeAccessIssue] -- what it chooses is of no concern there
+        self.picker = picker  # pyright: ignore[reportAttributeAccessIssue] -- what it chooses is of no concern there
         self._screen.redraw()
         try:
-            await asyncio.wait([picker.chosen, *([end] if end else ())], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([picker.chosen])
         finally:
             picker.leave()
-            self._picker = None
+            self.picker = None
             self._screen.redraw()
 
     async def _until_free(self) -> None:
-        while self._picker is not None:
-            await asyncio.wait([self._picker.chosen])
+        while self.picker is not None:
+            await asyncio.wait([self.picker.chosen])
             await asyncio.sleep(0)
 
-    async def _put(self, picker: "Picker[T]", end: "asyncio.Future[str | None] | None" = None) -> str:
+    async def _put(self, picker: "Picker[T]") -> str:
         """Put a question, and wait for a choice or for words, which are returned; what was being typed is kept."""
         await self._until_free()
         self._presence.call("sagent asks")
@@ -213,7 +190,7 @@ class Questions:
         kept, self._words, self._letter = buffer.text, "", ""
         buffer.reset()
         try:
-            await self._open(picker, end)
+            await self._open(picker)
         finally:
             self._screen.replace_text(kept or buffer.text)
         return self._words
@@ -222,44 +199,30 @@ class Questions:
 
     async def approve(self, call: ToolCall, ask: "Ask") -> str | None:
         """Have the person approve a call: None is yes, a text the reason for no."""
-        approval = Approval(call, ask)
-        self._waiting.append(approval)
-        if self._asking is None or self._asking.done():
-            self._asking = self._spawn(self._put_approvals())
+        self._waiting += 1
         self._screen.redraw()
         try:
-            return await approval.answer
-        finally:
-            self._waiting.remove(approval)
-            self._screen.redraw()
-
-    async def _put_approvals(self) -> None:
-        while self._waiting:
             async with self._floor:
                 await self._presence.until_quiet()
-                if self._waiting and not (approval := self._waiting[0]).answer.done():
-                    await self._put_approval(approval)
-            await asyncio.sleep(0)
+                return await self._put_approval(call, ask)
+        finally:
+            self._waiting -= 1
+            self._screen.redraw()
 
-    async def _put_approval(self, approval: Approval) -> None:
+    async def _put_approval(self, call: ToolCall, ask: "Ask") -> str | None:
         from sagent.repl.view.calls import read_text, render_approval
 
-        rule = rule_for(approval.call, approval.ask)
-        read, width = read_text(self._cwd()), self._screen.surface.width
-        title = render_approval(approval.call, approval.ask, read, width, len(self._waiting) - 1)
+        rule = rule_for(call, ask)
+        title = render_approval(call, ask, read_text(self._cwd()), self._screen.surface.width, self._waiting - 1)
         picker: Picker[Answer] = Picker(title, approval_options(rule), keys=True)
-        words = await self._put(picker, approval.answer)
-        if approval.answer.done():
-            return
-        match answer := picker.chosen.result():
-            case "once":
-                approval.settle(None)
-            case "session" | "always":
+        words = await self._put(picker)
+        answer = picker.chosen.result()
+        if answer in ("once", "session", "always"):
+            if answer != "once":
                 self._allow(rule, answer == "always")
-                approval.settle(None)
-            case _:
-                why = words or (await self.line("Why not? ") if answer == "no" else "") or ""
-                approval.settle(f"The person said no: {why.strip()}" if why.strip() else "The person said no.")
+            return None
+        why = words or (await self.line("Why not? ") if answer == "no" else "") or ""
+        return f"The person said no: {why.strip()}" if why.strip() else "The person said no."
 
     # -- what agents ask
 
@@ -273,8 +236,7 @@ class Questions:
         async with self._floor:
             await self._presence.until_quiet()
             words = await self._put(picker)
-        if words or not picker.chosen.result():
-            return words or None
-        if picker.ticked is None:
-            return picker.chosen.result()
+        chosen = picker.chosen.result()
+        if words or not chosen or picker.ticked is None:
+            return words or chosen or None
         return "\n".join(question.options[number] for number in sorted(picker.ticked))

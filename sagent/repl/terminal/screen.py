@@ -69,20 +69,15 @@ class _Application(Application[None]):
 class _Parser(Vt100Parser):
     """Knows three more sequences: the terminal gained focus, lost it, or reports its background colour."""
 
-    def __init__(
-        self,
-        callback: Callable[[KeyPress], None],
-        on_focus: Callable[[bool], None],
-        on_light: Callable[[bool], None],
-    ) -> None:
+    def __init__(self, callback: Callable[[KeyPress], None], screen: "Screen") -> None:
         def take(press: KeyPress) -> None:
             if press.key == Keys.Ignore and press.data in _FOCUS:
-                on_focus(_FOCUS[press.data])
+                screen.focused = _FOCUS[press.data]
             else:
                 callback(press)
 
         super().__init__(take)
-        self._on_light = on_light
+        self._screen = screen
         self._held = ""  # the beginning of an answer
 
     def feed(self, data: str) -> None:
@@ -91,7 +86,8 @@ class _Parser(Vt100Parser):
         before, begun, answer = data.partition(_ANSWER)
         if begun and (found := _COLOUR.match(answer)):
             red, green, blue = (int(part[:2], 16) for part in found.groups())
-            self._on_light(299 * red + 587 * green + 114 * blue > 128 * 1000)
+            self._screen.light = 299 * red + 587 * green + 114 * blue > 128 * 1000
+            self._screen.set_theme(self._screen.theme)
             data = before + answer[found.end() :]
         elif begun and len(answer) < MOST_ANSWER:
             data, self._held = before, begun + answer
@@ -114,11 +110,11 @@ class Screen:
         self._holding = False
         self._drawn_for: Size | None = None  # the size of the terminal for which it was drawn
         self.on_resized: Callable[[], None] = lambda: None
-        self._themed = "auto"
-        self._light: bool | None = None  # the background; None where the terminal has not told
+        self.theme = "auto"
+        self.light: bool | None = None  # the background; None where the terminal has not told
         self._asked = os.environ.get("TERM") in ("dumb", "linux") or _colours() == ColorDepth.DEPTH_1_BIT
-        self._rules = dict(rules_of(self._themed))
-        self._theme = Style.from_dict(self._rules)
+        self._rules = dict(rules_of(self.theme))
+        self._style = Style.from_dict(self._rules)
         self.panel: Callable[[int, int], Sequence[Line]] = lambda width, height: ()
         self.status: Callable[[int], Line] = lambda width: (("class:dim", "starting …"),)
         self.completer: Completer | None = None
@@ -157,9 +153,10 @@ class Screen:
                 Window(FormattedTextControl(self._status_text), height=1),
             ]
         )
+        self._keys: KeyBindings | None = None
         self.app = _Application(
             Layout(layout, focused_element=self.input),
-            style=DynamicStyle(lambda: self._theme),
+            style=DynamicStyle(lambda: self._style),
             include_default_pygments_style=False,
             erase_when_done=True,
             input=stdin,
@@ -169,28 +166,17 @@ class Screen:
             terminal_size_polling_interval=None,
             max_render_postpone_time=None,
         )
-        self._listen()
-        self._keys: KeyBindings | None = None
+        source = self.app.input
+        if isinstance(parser := getattr(source, "vt100_parser", None), Vt100Parser):
+            source.vt100_parser = _Parser(parser.feed_key_callback, self)  # pyright: ignore[reportAttributeAccessIssue]
         # the application remembers its bindings from the first key on, so that they must not be others later
         self.app.key_bindings = DynamicKeyBindings(lambda: self._keys)
         self.app.ttimeoutlen = 0.05
+        self.redraw = self.app.invalidate
         self.app.on_resize = self._resize
         self.app.before_render += self._before_render
         self.app.after_render += self._drawn
         self.surface = Surface(self.app, self.output, self._fit)
-
-    def _listen(self) -> None:
-
-        def set_light(light: bool) -> None:  # noqa: FBT001 -- a callback of one value
-            self._light = light
-            self._apply_theme()
-
-        def tell(focused: bool) -> None:  # noqa: FBT001 -- a callback of one value
-            self.focused = focused
-
-        source = self.app.input
-        if isinstance(parser := getattr(source, "vt100_parser", None), Vt100Parser):
-            source.vt100_parser = _Parser(parser.feed_key_callback, tell, set_light)  # pyright: ignore[reportAttributeAccessIssue]
 
     # -- what is drawn
 
@@ -227,13 +213,9 @@ class Screen:
         """Use a theme. Raises UsageError naming the themes."""
         if name not in THEMES:
             raise UsageError(f"There is no theme {name!r}; it is one of {', '.join(THEMES)}.")
-        self._themed = name
-        self._apply_theme()
-
-    def _apply_theme(self) -> None:
-        rules = dict(rules_of(self._themed, light=self._light))
+        self.theme, rules = name, dict(rules_of(name, light=self.light))
         if rules != self._rules:  # a style that is new, be it equal, has all drawn anew
-            self._rules, self._theme = rules, Style.from_dict(rules)
+            self._rules, self._style = rules, Style.from_dict(rules)
             self.app.invalidate()
 
     def set_vim(self, value: str) -> str:
@@ -291,10 +273,6 @@ class Screen:
     def leave(self) -> None:
         if self.app.is_running and not self.app.is_done:
             self.app.exit()
-
-    def redraw(self) -> None:
-        """Have the application redraw soon."""
-        self.app.invalidate()
 
     def _before_render(self, app: "Application[None]") -> None:
         """The signal of a new terminal size may come later than this."""

@@ -1,7 +1,7 @@
 """Lines of styled text: measured, cut, wrapped, and set in columns."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import sagent.lib.text
@@ -11,7 +11,7 @@ Span: TypeAlias = tuple[str, str]
 Line: TypeAlias = tuple[Span, ...]
 
 TAB = "    "
-_WORDS = re.compile(r"\s+|\S+")
+_WORD = re.compile(r"\S+")
 
 
 def width_of(text: str) -> int:
@@ -43,18 +43,20 @@ def one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
+def _end(text: str, start: int, room: int) -> int:
+    """Where a text that begins at `start` must end to fit into so many columns."""
+    for place in range(start, len(text)):
+        room -= width_of(text[place])
+        if room < 0:
+            return place
+    return len(text)
+
+
 def cut(text: str, width: int) -> str:
     """The text in at most so many columns, with an ellipsis where something is left out."""
     if len(text) <= width and width_of(text) <= width:
         return text
-    taken: list[str] = []
-    room = max(width, 1) - 1
-    for character in text:
-        room -= width_of(character)
-        if room < 0:
-            break
-        taken.append(character)
-    return "".join(taken).rstrip() + "…"
+    return text[: _end(text, 0, max(width, 1) - 1)].rstrip() + "…"
 
 
 def cut_line(line: Line, width: int) -> Line:
@@ -89,78 +91,43 @@ def wrap(spans: Iterable[Span], width: int, first: Line = (), rest: Line | None 
     hold line ends.
     """
     rest = ((("", " " * line_width(first)),) if first else ()) if rest is None else rest
-    fold = _Fold(max(width, 8), first, rest)
+    width = max(width, 8)
+    lines: list[Line] = []
+    for paragraph in _paragraphs(spans):
+        text, end, more = "".join(part for _, part in paragraph), 0, True
+        while more:
+            lead = rest if lines else first
+            begin, end = _next_line(text, end, width - line_width(lead), indented=not lines)
+            lines.append(_joined((*lead, *slice_line(paragraph, begin, end))))
+            more = _WORD.search(text, end) is not None
+    return lines
+
+
+def _paragraphs(spans: Iterable[Span]) -> Iterator[Line]:
+    """Spans without line ends, those of each line by themselves."""
+    paragraph: Line = ()
     for style, text in spans:
-        for number, part in enumerate(text.split("\n")):
-            if number:
-                fold.end_line()
-            fold.add(style, part)
-    fold.end_line()
-    return fold.lines
+        part, *others = text.split("\n")
+        paragraph = (*paragraph, (style, part))
+        for other in others:
+            yield paragraph
+            paragraph = ((style, other),)
+    yield paragraph
 
 
-class _Fold:
-    def __init__(self, width: int, first: Line, rest: Line) -> None:
-        self.lines: list[Line] = []
-        self._width = width
-        self._rest = rest
-        self._line: list[Span] = list(first)
-        self._used = self._start = line_width(first)
-        self._word: list[Span] = []  # begun by an earlier span, perhaps not whole
-        self._word_width = 0
-        self._space: Span | None = None  # kept back: it is left out at a line's end
-
-    def add(self, style: str, text: str) -> None:
-        for piece in _WORDS.findall(text):
-            if piece[0].isspace():
-                self._end_word()
-                if self._used > self._start or not self.lines or self._space is not None:
-                    self._space = (style, (self._space[1] if self._space else "") + piece)
-            else:
-                self._word.append((style, piece))
-                self._word_width += width_of(piece)
-
-    def end_line(self) -> None:
-        self._end_word()
-        self._space = None
-        self._break()
-
-    def _break(self) -> None:
-        self.lines.append(_joined(self._line))
-        self._line = list(self._rest)
-        self._used = self._start = line_width(self._rest)
-
-    def _end_word(self) -> None:
-        if not self._word:
-            return
-        space = width_of(self._space[1]) if self._space else 0
-        if self._used + space + self._word_width <= self._width:
-            if self._space:
-                self._line.append(self._space)
-                self._used += space
-        elif self._used > self._start:
-            self._break()
-        self._space = None
-        for style, text in self._word:
-            self._put(style, text)
-        self._word, self._word_width = [], 0
-
-    def _put(self, style: str, text: str) -> None:
-        size = width_of(text)
-        while self._used + size > self._width:
-            room, taken = self._width - self._used, 0
-            while taken < len(text) and (room := room - width_of(text[taken])) >= 0:
-                taken += 1
-            if not taken and self._used == self._start:
-                taken = 1  # a character wider than the line
-            if taken:
-                self._line.append((style, text[:taken]))
-            self._break()
-            text = text[taken:]
-            size = width_of(text)
-        if text:
-            self._line.append((style, text))
-            self._used += size
+def _next_line(text: str, start: int, room: int, *, indented: bool) -> tuple[int, int]:
+    """Where the next line of a text begins and ends: white space around it is left out, unless it is `indented`."""
+    begin = end = start
+    for word in _WORD.finditer(text, start):
+        if end > start:
+            if width_of(text[begin : word.end()]) > room:
+                break
+        elif not indented or width_of(text[start : word.end()]) > room:
+            begin = word.start()
+            if (edge := _end(text, begin, room)) < word.end():
+                return begin, max(edge, begin + 1)  # a character may be wider than the line
+        end = word.end()
+    return begin, end
 
 
 def _joined(spans: Sequence[Span]) -> Line:

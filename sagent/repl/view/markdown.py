@@ -8,10 +8,10 @@ line ends inside a paragraph are kept, as models mean them.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.repl.view.code import colour
 from sagent.repl.view.lines import Line, Span, cut_line, line_width, printable, slice_line, wrap
 
 Kind: TypeAlias = Literal["paragraph", "heading", "item", "quote", "code", "table", "rule"]
@@ -237,13 +237,6 @@ _INLINE = re.compile(
 _OPEN = re.compile(
     r"(?P<code>`+)(?=[^`])|(?P<strong>\*\*)(?=\S)|(?P<strike>~~)(?=\S)|(?<![\w*])(?P<em>\*)(?=[^\s*])", re.DOTALL
 )
-_STYLES = {
-    "strong": "class:strong",
-    "strong2": "class:strong",
-    "em": "class:em",
-    "em2": "class:em",
-    "strike": "class:strike",
-}
 
 
 def inline(text: str, style: str = "", *, live: bool = False) -> Iterator[Span]:
@@ -273,8 +266,8 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
         elif "auto" in found or "bare" in found:
             yield (f"{style} class:link".strip(), found.get("auto") or found["bare"])
         else:
-            name = next(name for name in found if name in _STYLES)
-            yield from inline(found[name], f"{style} {_STYLES[name]}".strip())
+            [(name, inner)] = found.items()
+            yield from inline(inner, f"{style} class:{name.rstrip('2')}".strip())
     rest = text[last:]
     if live and (opened := _OPEN.search(rest)):
         if opened.start():
@@ -283,8 +276,7 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
         if opened.lastgroup == "code":
             yield (f"{style} class:inline-code".strip(), inner.rstrip("`"))
         else:
-            kind = _STYLES[opened.lastgroup or "em"]
-            yield from inline(inner.rstrip("*~"), f"{style} {kind}".strip(), live=True)
+            yield from inline(inner.rstrip("*~"), f"{style} class:{opened.lastgroup}".strip(), live=True)
     elif rest:
         yield (style, rest.rstrip("*`~") if live else rest)
 
@@ -355,3 +347,45 @@ def _row(row: Sequence[Line], sizes: Sequence[int], aligns: Sequence[str], style
 def _cell(cell: Line, size: int) -> list[Line]:
     """A cell in lines; `wrap` has a least width, under which it is cut instead."""
     return wrap(cell, size) if size >= 8 else ([cut_line(cell, size)] if cell else [()])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Code: strings, comments, numbers, and words that most languages reserve; one line at a time and without a grammar, so
+# that a line is final the moment it has arrived.
+
+_WORDS = (
+    "and as assert async await begin break case catch class const continue def default defer del delete do elif else "
+    "end enum except export extends extern final finally fn for from func function global go goto if impl import in "
+    "interface is lambda let local loop match mod module mut namespace new not null nil None of or package pass "
+    "private protected pub public raise return select self static struct super switch then this throw trait true false "
+    "True False try type typedef typeof union unless unsafe use using var virtual void volatile where while with yield"
+)
+_HASH = frozenset({"", "py", "python", "sh", "bash", "zsh", "shell", "console", "yaml", "yml", "toml", "ruby", "rb"})
+_TEXT = frozenset({"text", "txt", "plain", "output", "markdown", "md"})
+_DIFF = {"+": "class:diff.added", "-": "class:diff.removed"}
+
+
+def colour(line: str, language: str) -> Line:
+    """A line of code in spans; of a diff by its first character."""
+    if not line:
+        return ()
+    if language in ("diff", "patch"):
+        return (("class:diff.place" if line.startswith("@@") else _DIFF.get(line[0], "class:code"), line),)
+    if language in _TEXT:
+        return (("class:code", line),)
+    spans: list[Span] = []
+    last = 0
+    for match in _pattern(hashes=language in _HASH or "#" not in line).finditer(line):
+        spans += [("class:code", line[last : match.start()]), (f"class:code.{match.lastgroup}", match.group())]
+        last = match.end()
+    return tuple(span for span in (*spans, ("class:code", line[last:])) if span[1])
+
+
+@cache
+def _pattern(*, hashes: bool) -> re.Pattern[str]:
+    comment = r"//.*|/\*.*?(?:\*/|$)|--\s.*" + (r"|(?:^|(?<=\s))#.*" if hashes else "")
+    words = "|".join(_WORDS.split())
+    return re.compile(
+        rf"""(?P<comment>{comment})|(?P<string>"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'|`[^`]*`)"""
+        rf"|(?P<number>\b\d[\w.]*\b)|(?P<word>\b(?:{words})\b)"
+    )

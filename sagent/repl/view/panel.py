@@ -6,7 +6,7 @@ from decimal import Decimal
 from sagent.lib.dataclass import dataclass
 from sagent.repl.view.calls import essence
 from sagent.repl.view.figures import count, duration, money
-from sagent.repl.view.lines import Line, Span, cut, cut_line, line_width, one_line, printable
+from sagent.repl.view.lines import Line, Span, cut, cut_line, line_width, one_line, printable, wrap
 from sagent.repl.view.view import ROOT, Child, Consulting, Running, View, Waiting
 from sagent.usage import Cost
 
@@ -14,6 +14,7 @@ MOST_TAIL = 5  # lines of what a command shows
 MOST_THOUGHT = 4  # lines of reasoning
 MOST_CHILDREN = 10
 MOST_QUEUED = 5
+_MARKS = {"working": ("◌", "class:working"), "done": ("●", "class:done"), "failed": ("✗", "class:failed")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +53,19 @@ def render_panel(
 
     `spent` are USD by agent where the ledger knows: a call may be billed only after its reply was told.
     """
-    tail = MOST_TAIL if height > 12 else 2
+    tail, thought = (MOST_TAIL, MOST_THOUGHT) if height > 12 else (2, 2)
+    running = [call for call in view.running.values() if call.agent == ROOT or call.agent not in view.children]
     parts = [
         *_children(view, at, width, spent or {}),
-        *(
-            line
-            for call in view.running.values()
-            if not _of_child(call, view)
-            for line in _running(call, at, width, tail)
-        ),
+        *(line for call in running for line in _running(call, at, width, tail)),
         *(_waiting(wait, at, width) for wait in view.waiting.values()),
         *(line for one in view.consulting.values() for line in _consulting(one, at, width, tail)),
-        *_thinking(view, width, MOST_THOUGHT if height > 12 else 2),
+        *((("class:thinking", f"  {line}"),) for line in _tail(view.thinking, width - 2, thought)),
     ]
     queued = list(_queued(queue, width, idle=view.since is None))
     working = [_working(view, at, width)] if view.since is not None else []
     room = max(height - len(queued) - len(working), 0)
-    if len(parts) > room:
-        parts = parts[:room]
-    return [*parts, *working, *queued][:height]
-
-
-def _of_child(call: Running, view: View) -> bool:
-    return call.agent != ROOT and call.agent in view.children
+    return [*parts[:room], *working, *queued][:height]
 
 
 def _working(view: View, at: float, width: int) -> Line:
@@ -96,11 +87,8 @@ def _working(view: View, at: float, width: int) -> Line:
         doing = "Waiting for jobs"
     else:
         doing = "Working"
-    spans: Line = (
-        ("class:working", f"◌ {doing}"),
-        ("class:dim", f" {_clock((at - view.since) // step * step)} · Esc interrupts"),
-    )
-    return cut_line(spans, width)
+    clock = _clock((at - view.since) // step * step)
+    return cut_line((("class:working", f"◌ {doing}"), ("class:dim", f" {clock} · Esc interrupts")), width)
 
 
 def _clock(seconds: float) -> str:
@@ -112,20 +100,11 @@ def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
     who = "" if call.agent == ROOT else f"{call.agent} "
     job = f"{call.job} " if call.job else ""
     took = f" {_clock(at - call.since)}"
-    room = max(width - len(who + job + call.call.name + took) - 4, 8)
-    short = essence(call.call, room)
-    yield cut_line(
-        (
-            ("class:working", "◌ "),
-            ("class:news", who + job),
-            ("class:tool", call.call.name),
-            ("class:argument", f" {short}"),
-            ("class:dim", took),
-        ),
-        width,
-    )
-    lines = [line for line in printable(call.tail).rstrip("\n").split("\n") if line.strip()][-tail:]
-    for line in lines if not call.job else lines[-1:]:
+    short = essence(call.call, max(width - len(who + job + call.call.name + took) - 4, 8))
+    head: Line = (("class:working", "◌ "), ("class:news", who + job), ("class:tool", call.call.name))
+    yield cut_line((*head, ("class:argument", f" {short}"), ("class:dim", took)), width)
+    lines = [line for line in printable(call.tail).rstrip("\n").split("\n") if line.strip()]
+    for line in lines[-1 if call.job else -tail :]:
         yield (("class:dim", "  │ "), ("class:output", cut(line, width - 4)))
 
 
@@ -143,15 +122,12 @@ def _children(view: View, at: float, width: int, spent: Mapping[str, Decimal]) -
 
 
 def _child(child: Child, at: float, width: int, spent: Decimal | None) -> Line:
-    depth = child.path.count("/")
-    name = child.path.rpartition("/")[2]
-    mark, style = {"done": ("●", "class:done"), "failed": ("✗", "class:failed")}.get(
-        child.state, ("◌", "class:working")
-    )
+    indent, name = "  " * child.path.count("/"), child.path.rpartition("/")[2]
+    mark, style = _MARKS[child.state]
     figures = f" {count(child.tokens)} tok {money(spent or child.usd)}"
     if child.state == "working":
         figures += f" {_clock(at - child.since)}"
-    head: list[Span] = [("", "  " * depth), (style, f"{mark} "), ("class:news", name), ("class:dim", f" {child.state}")]
+    head: list[Span] = [("", indent), (style, f"{mark} "), ("class:news", name), ("class:dim", f" {child.state}")]
     room = width - line_width(tuple(head)) - len(figures) - 2
     if child.doing and room > 8:
         head.append(("class:argument", f"  {cut(one_line(child.doing), room)}"))
@@ -168,22 +144,14 @@ def _waiting(wait: Waiting, at: float, width: int) -> Line:
 
 def _consulting(one: Consulting, at: float, width: int, tail: int) -> Iterator[Line]:
     who = "" if one.agent == ROOT else f" for {one.agent}"
-    yield cut_line(
-        (("class:advice", f"◆ {one.advisor}"), ("class:dim", f"{who}, {one.trigger} {_clock(at - one.since)}")), width
-    )
+    told = f"{who}, {one.trigger} {_clock(at - one.since)}"
+    yield cut_line((("class:advice", f"◆ {one.advisor}"), ("class:dim", told)), width)
     for line in _tail(one.text, width - 4, tail):
         yield (("class:advice", "  │ "), ("class:thinking", line))
 
 
-def _thinking(view: View, width: int, most: int) -> Iterator[Line]:
-    for line in _tail(view.thinking, width - 2, most):
-        yield (("class:thinking", f"  {line}"),)
-
-
 def _tail(text: str, width: int, most: int) -> list[str]:
     """The last lines of a text that grows, folded."""
-    from sagent.repl.view.lines import wrap
-
     lines = wrap([("", printable(text[-4 * width * most :]).strip())], max(width, 8))
     return ["".join(part for _, part in line) for line in lines if line][-most:]
 
@@ -192,14 +160,8 @@ def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line
     for message in queue[:MOST_QUEUED]:
         kept = "not sent · Up takes it back" if idle else "when idle · Up edits"
         when = "sent, not read yet" if message.sent else kept
-        yield cut_line(
-            (
-                ("class:mark", "▸ "),
-                ("class:queued", cut(one_line(message.text), width - len(when) - 6)),
-                ("class:dim", f"  {when}"),
-            ),
-            width,
-        )
+        text = cut(one_line(message.text), width - len(when) - 6)
+        yield cut_line((("class:mark", "▸ "), ("class:queued", text), ("class:dim", f"  {when}")), width)
     if len(queue) > MOST_QUEUED:
         yield (("class:dim", f"  … and {len(queue) - MOST_QUEUED} more"),)
 

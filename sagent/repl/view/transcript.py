@@ -13,6 +13,7 @@ from sagent.repl.view.markdown import pieces_of, render_piece
 MOST_SAID = 40  # lines of a message of the person's own
 MOST_SHELL = 60  # lines of a command of the person's own
 MOST_EXPANDED = 400  # lines of a block that is shown whole
+_LEVELS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "error": ("class:failed", "✗ ")}
 
 
 def render_block(block: Block, width: int) -> list[Line]:
@@ -29,7 +30,8 @@ def render_block(block: Block, width: int) -> list[Line]:
         case GivenAdvice(advice):
             return _advice(advice, width)
         case Report(text, level):
-            return _told(text, level, width)
+            style, mark = _LEVELS[level]
+            return wrap([(style, printable(text).strip())], width, ((style, mark),))
         case Returned():
             return [_returned(block, width)]
         case Shell():
@@ -91,9 +93,12 @@ def expand(block: Block, width: int) -> list[Line]:
         case Called():
             return _cut(_expanded_call(block, width))
         case GivenAdvice(advice):
-            return [*_advice(advice, width), *_usage(advice)]
-        case Shell(command, output, code):
-            return _cut([_prompt("!", command, width), *_output(output, width), *_code(code)])
+            read, written = count(advice.usage.total_input), count(advice.usage.output)
+            asked: list[Line] = [(("class:dim", f"  asked: {one_line(advice.question)}"),)] if advice.question else []
+            said = f"  {advice.model}: {read} tokens read, {written} written"
+            return [*_advice(advice, width), *asked, (("class:dim", said),)]
+        case Shell():
+            return _cut(_shell(block, width, whole=True))
         case _:
             return render_block(block, width)
 
@@ -101,8 +106,7 @@ def expand(block: Block, width: int) -> list[Line]:
 def _cut(lines: list[Line]) -> list[Line]:
     if len(lines) <= MOST_EXPANDED:
         return lines
-    left = len(lines) - MOST_EXPANDED
-    half = MOST_EXPANDED // 2
+    left, half = len(lines) - MOST_EXPANDED, MOST_EXPANDED // 2
     return [*lines[:half], (("class:dim", f"  … {left} lines are left out …"),), *lines[-half:]]
 
 
@@ -117,16 +121,14 @@ def _said(block: Said, width: int) -> list[Line]:
         lines = [*lines[: MOST_SAID - 1], f"… {len(lines) - MOST_SAID + 1} more lines"]
     if block.attached:
         lines.append(f"[{block.attached} attachment{'s' if block.attached > 1 else ''}]")
-    if not block.sender:
-        mark, style = "› ", "class:said"
-    else:
-        mark, style = "↳ ", "class:news"
+    if block.sender:
         lines = [f"{one_line(block.sender)}: {lines[0]}", *lines[1:]]
         if len(lines) > 4:
             lines = [*lines[:3], f"… {len(lines) - 3} more lines"]
     shown = "\n".join(line if len(line) <= 2_000 else cut(line, 2_000) for line in lines)
-    lead: Line = (("class:mark", mark),)
-    return [(), *wrap([(style, shown)], width, lead), ()] if not block.sender else wrap([(style, shown)], width, lead)
+    if block.sender:
+        return wrap([("class:news", shown)], width, (("class:mark", "↳ "),))
+    return [(), *wrap([("class:said", shown)], width, (("class:mark", "› "),)), ()]
 
 
 def _called(block: Called, width: int) -> list[Line]:
@@ -166,40 +168,24 @@ def _output(text: str, width: int) -> Iterator[Line]:
         yield from wrap([("class:output", line)], width, (("class:dim", "  │ "),), (("class:dim", "  │ "),))
 
 
-def _code(code: int) -> list[Line]:
-    return [(("class:failed", f"  exit {code}"),)] if code else []
-
-
-def _prompt(mark: str, text: str, width: int) -> Line:
-    return cut_line((("class:mark", f"{mark} "), ("class:said", one_line(text))), width)
-
-
-def _shell(block: Shell, width: int) -> list[Line]:
-    shown = list(_output(block.output, width)) if block.output.strip() else []
-    if len(shown) > MOST_SHELL:
-        left = len(shown) - MOST_SHELL
-        shown = [(("class:dim", f"  … {left} lines before, Ctrl-O shows them"),), *shown[-MOST_SHELL:]]
-    return [_prompt("!", block.command, width), *shown, *_code(block.code)]
-
-
-def _told(text: str, level: str, width: int) -> list[Line]:
-    style = {"warning": "class:warning", "error": "class:failed"}.get(level, "class:news")
-    mark = {"warning": "! ", "error": "✗ "}.get(level, "· ")
-    return wrap([(style, printable(text).strip())], width, ((style, mark),))
+def _shell(block: Shell, width: int, *, whole: bool = False) -> list[Line]:
+    lines = [cut_line((("class:mark", "! "), ("class:said", one_line(block.command))), width)]
+    shown = list(_output(block.output, width)) if whole or block.output.strip() else []
+    if (left := len(shown) - MOST_SHELL) > 0 and not whole:
+        lines.append((("class:dim", f"  … {left} lines before, Ctrl-O shows them"),))
+        shown = shown[left:]
+    return [*lines, *shown, *([(("class:failed", f"  exit {block.code}"),)] if block.code else ())]
 
 
 def _returned(block: Returned, width: int) -> Line:
     result = block.result
     figures = f"{result.turns} turn{'s' if result.turns != 1 else ''}, {duration(result.duration)}"
     if result.error is not None:
-        told = f"{result.error.message}"
-        return cut_line((("class:failed", "✗ "), ("class:news", f"{block.agent} "), ("class:failed", told)), width)
-    said = one_line(result.content)
-    room = max(width - len(block.agent) - len(figures) - 8, 10)
-    return cut_line(
-        (("class:done", "● "), ("class:news", block.agent), ("class:dim", f" {figures} · "), ("", cut(said, room))),
-        width,
-    )
+        told = ("class:failed", result.error.message)
+        return cut_line((("class:failed", "✗ "), ("class:news", f"{block.agent} "), told), width)
+    said = cut(one_line(result.content), max(width - len(block.agent) - len(figures) - 8, 10))
+    head: Line = (("class:done", "● "), ("class:news", block.agent), ("class:dim", f" {figures} · "))
+    return cut_line((*head, ("", said)), width)
 
 
 def _advice(advice: Advice, width: int) -> list[Line]:
@@ -215,21 +201,7 @@ def _advice(advice: Advice, width: int) -> list[Line]:
     title, top = cut(title, max(inner - len(price), 8)), "class:advice"
     fill = max(min(width, 100) - len(title) - len(price) - 4, 1)
     head: Line = ((top, "╭─"), (style, title), (top, "─" * fill), ("class:dim", price), (top, "─╮"))
-    lines = [cut_line(head, width)]
-    lines += [(("class:advice", "│ "), *line) for line in _advice_body(advice, inner)]
-    lines.append((("class:advice", "╰" + "─" * (min(width, 100) - 2) + "╯"),))
-    return lines
-
-
-def _advice_body(advice: Advice, width: int) -> Iterator[Line]:
-    if advice.reason:
-        yield from wrap([("class:warning", printable(advice.reason))], width)
-    for piece in pieces_of(printable(advice.text)):
-        yield from render_piece(piece, width)
-
-
-def _usage(advice: Advice) -> list[Line]:
-    usage = advice.usage
-    said = f"  {advice.model}: {count(usage.total_input)} tokens read, {count(usage.output)} written"
-    asked: list[Line] = [(("class:dim", f"  asked: {one_line(advice.question)}"),)] if advice.question else []
-    return [*asked, (("class:dim", said),)]
+    body = wrap([("class:warning", printable(advice.reason))], inner) if advice.reason else []
+    body += [line for piece in pieces_of(printable(advice.text)) for line in render_piece(piece, inner)]
+    foot: Line = ((top, "╰" + "─" * (min(width, 100) - 2) + "╯"),)
+    return [cut_line(head, width), *(((top, "│ "), *line) for line in body), foot]

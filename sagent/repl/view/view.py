@@ -121,17 +121,16 @@ def reduce(view: View, event: Event, at: float) -> Step:
             view, blocks = _end_reply(view, at)
             running = {key: call for key, call in view.running.items() if call.job}
             children = {path: child for path, child in view.children.items() if child.state == "working"}
-            ended = () if result.error is None else (_why(result.error.kind, result.error.message),)
+            ended: tuple[Block, ...] = ()
+            if (error := result.error) is not None:
+                interrupted = error.kind == "interrupted"
+                ended = (Report("Interrupted.", "warning") if interrupted else Report(error.message, "error"),)
             view = replace(view, since=None, said=True, running=running, children=children, consulting={})
             return view, (*blocks, *ended)
         case SessionOpened():
             return view, ()
         case _:
             return _shared(view, event, at)
-
-
-def _why(kind: str, message: str) -> Report:
-    return Report("Interrupted.", "warning") if kind == "interrupted" else Report(message, "error")
 
 
 def _write(view: View, text: str, at: float) -> Step:
@@ -172,13 +171,12 @@ def _awake(view: View, agent: str) -> View:
 
 def _received(event: Received) -> tuple[Block, ...]:
     message = event.message
-    texts = [part.text for part in message.parts if isinstance(part, Text)]
-    attached = len(message.parts) - 1 if texts else len(message.parts)
     if not message.parts or message.results:
         return ()
     if message.sender:  # a head and what it brings
         return (Said(message.content, message.sender),)
-    return (Said(texts[0] if texts else "", "", attached),)
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    return (Said(texts[0] if texts else "", "", len(message.parts) - bool(texts)),)
 
 
 def _retry(view: View, event: Retrying, at: float) -> Step:
@@ -249,10 +247,8 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
         jobs = {call: name for call, name in view.jobs.items() if call != key}
         view = replace(view, running={call: one for call, one in view.running.items() if call != key}, jobs=jobs)
     output = event.result.text[:MOST_KEPT]
-    block = Called(
-        event.agent, event.call, event.summary, event.seconds, event.result.is_error, event.diff, output, name
-    )
-    return view, (block,) if event.agent == ROOT or event.diff else ()
+    told, failed = (event.agent, event.call, event.summary, event.seconds), event.result.is_error
+    return view, (Called(*told, failed, event.diff, output, name),) if event.agent == ROOT or event.diff else ()
 
 
 def _other(view: View, event: Event, at: float) -> Step:
@@ -260,11 +256,11 @@ def _other(view: View, event: Event, at: float) -> Step:
     child = view.children.get(event.agent) or Child(event.agent, at)
     blocks: tuple[Block, ...] = ()
     match event:
-        case TextDelta() | ThinkingDelta() | ToolProgress() | Received():
-            if event.agent in view.children and isinstance(event, TextDelta | ThinkingDelta):
-                return _awake(view, event.agent), ()
-            if isinstance(event, ToolProgress):
-                return _shared(view, event, at)
+        case ToolProgress():
+            return _shared(view, event, at)
+        case TextDelta() | ThinkingDelta() if event.agent in view.children:
+            return _awake(view, event.agent), ()
+        case TextDelta() | ThinkingDelta() | Received():
             child = replace(child, state="working")
         case ToolStarted(_, call):
             view, blocks = _shared(view, event, at)
