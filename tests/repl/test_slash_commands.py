@@ -24,7 +24,7 @@ from sagent.repl.terminal.picker import Option
 from sagent.session import contents
 from sagent.session.folds import title
 from sagent.session.log import MemoryLog
-from sagent.session.store import Session
+from sagent.session.store import Session, sessions
 from sagent.testing import ScriptedModel
 from sagent.tools import Read
 
@@ -284,6 +284,19 @@ async def test_commands_of_ones_own(context: RecordingContext, tmp_path: Path) -
     await context.do("/fix the bug")
     assert context.prompts == ["mine the bug"]
     assert all_commands(context.settings)["model"].help.startswith("Switch")
+
+
+async def test_a_copy_in_which_nobody_can_go_on_is_not_left_behind(tmp_path: Path) -> None:
+    """`--continue` would go on in it."""
+    settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path / "home")}, tmp_path)
+    with Session.create(settings.state_dir, tmp_path) as session:
+        agent = Agent(ScriptedModel("Yes."), resources=Resources(log=session.log()))
+        await agent.run("a question")
+        opened = Opened(agent, PermissionPolicy("edit"))
+        with pytest.raises(UsageError, match="--fork"):
+            await run_headless_command("/fork\nGo on.", settings, opened, lambda _: None)
+        await agent.aclose()
+    assert list(sessions(settings.state_dir)) == [session.path]
 
 
 async def test_a_session_is_exported_in_each_form_and_secrets_are_counted(tmp_path: Path) -> None:

@@ -110,6 +110,24 @@ def test_a_key_is_tested_where_the_environment_says_and_sent_nowhere_else(consol
     assert kept == {"anthropic": {"base_url": door, "api_key": "the-right-key"}, "openai": {"api_key": ""}}
 
 
+def test_login_goes_on_with_the_conversation(console: Console) -> None:
+    steps = [Turn(text="First."), Turn(text="Second.")]
+    server = FakeProviderServer(steps, models=["claude-sonnet-4-6"], strict=False)
+    url = console.stack.enter_context(server.in_thread()).url
+    console.environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "old"}
+    console.start("--model", "anthropic/claude-sonnet-4-6", ready="│ $0")
+    console.type("remember this")
+    console.until("First.")
+    console.type("/login anthropic")
+    console.until("(not shown): ")
+    console.type("new")
+    console.until("The key works; it is kept in")
+    console.type("and this")
+    console.until("Second.")
+    sent = json.dumps(server.requests[-1].json["messages"])
+    assert "remember this" in sent and "First." in sent
+
+
 def test_a_keyring_keeps_a_key_where_there_is_one(console: Console, door: str, tmp_path: Path) -> None:
     unset(console)
     library = tmp_path / "library"

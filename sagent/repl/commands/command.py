@@ -73,7 +73,7 @@ class CommandContext(Current):
 
     def reopen(self, settings: "Settings") -> None:
         """Close the session and open another."""
-        raise UsageError("Without a terminal a session is named by --session or --continue.")
+        raise UsageError("Without a terminal a session is named by --session, --continue or --fork.")
 
     def set_display(self, what: DisplaySetting, value: str) -> None:
         """Change the theme, or vi keys ("on", "off", "" for the other)."""

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sagent.config import load
@@ -20,6 +21,7 @@ from sagent.repl.settings_file import store_key
 from sagent.repl.terminal.picker import Option
 
 if TYPE_CHECKING:
+    from sagent.config import Settings
     from sagent.config.settings import CustomProvider
 
 PATIENCE = 15.0  # seconds for a provider to take a key
@@ -190,7 +192,18 @@ async def login(context: CommandContext, provider: str = "") -> None:
     if kept != IN_KEYRING and repository_root(path.resolve().parent) is not None:
         context.say(f"{path} lies in a git repository: make sure that it is not committed")
     fresh = await asyncio.to_thread(load, {}, None, context.settings.cwd)
-    context.reopen(replace(context.settings, providers=fresh.providers))
+    context.reopen(replace(_same_session(context), providers=fresh.providers))
+
+
+def _same_session(context: CommandContext) -> "Settings":
+    """The settings that open the session again that is open, where one is."""
+    try:
+        path = context.opened.agent.log.path
+    except UsageError:
+        return context.settings
+    if not path:
+        return context.settings
+    return replace(context.settings, session=Path(path), continue_session=False, fork=None)
 
 
 async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "CustomProvider"]) -> None:

@@ -13,7 +13,7 @@ from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line
 from sagent.rewind.plan import way_back
 from sagent.session.folds import Point, points
-from sagent.session.store import copy
+from sagent.session.store import copy, delete
 
 if TYPE_CHECKING:
     from sagent.rewind.restore import FileChanges
@@ -180,4 +180,8 @@ async def fork(context: CommandContext, request: str = "") -> None:
         raise UsageError("This session is not kept, so there is nothing to copy.")
     entry = _chosen(_points(context), request).before if request else ""
     path = await asyncio.to_thread(copy, Path(agent.log.path), settings.state_dir, settings.cwd, entry)
-    context.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))
+    try:
+        context.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))
+    except UsageError:  # nobody goes on in it
+        delete(path)
+        raise
