@@ -8,10 +8,11 @@ from typing import Literal, cast
 
 from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Result
-from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str, json_freeze_object
+from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str
 from sagent.messages import user
 from sagent.peer import Caller, Compact, Peer, SpawnRequest, Status, Switch
 from sagent.tool import Harmless, RunContext, ToolOutput
+from sagent.tools.declaration import arguments_schema
 
 LONGEST_DELAY = 86_400.0  # seconds
 END_SECONDS = 0.8  # that an agent is given to end when the call that waits for it is cancelled
@@ -28,28 +29,19 @@ class AgentSpawn(Harmless):
         " in one turn run side by side. `persistent`: returns its path at once, lives on for AgentSend, answers by"
         " message."
     )
-    parameters = json_freeze_object(
-        {
-            "type": "object",
-            "properties": {
-                "prompt": {"type": "string"},
-                "name": {"type": "string"},
-                "system": {"type": "string"},
-                "model": {"type": "string", "description": "provider/model"},
-                "effort": {"type": "string"},
-                "tools": {"type": "array", "items": {"type": "string"}, "description": "default: yours"},
-                "max_turns": {"type": "integer"},
-                "max_depth": {"type": "integer", "description": "0: it may spawn none"},
-                "budget_usd": {"type": "number"},
-                "persistent": {"type": "boolean"},
-                "share": {
-                    "type": "string",
-                    "enum": ["none", "brief", "full"],
-                    "description": "of your conversation",
-                },
-            },
-            "required": ["prompt"],
-        }
+    parameters = arguments_schema(
+        "prompt",
+        prompt={"type": "string"},
+        name={"type": "string"},
+        system={"type": "string"},
+        model={"type": "string", "description": "provider/model"},
+        effort={"type": "string"},
+        tools={"type": "array", "items": {"type": "string"}, "description": "default: yours"},
+        max_turns={"type": "integer"},
+        max_depth={"type": "integer", "description": "0: it may spawn none"},
+        budget_usd={"type": "number"},
+        persistent={"type": "boolean"},
+        share={"type": "string", "enum": ["none", "brief", "full"], "description": "of your conversation"},
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
@@ -82,16 +74,12 @@ class AgentSend(Harmless):
         "Send a message to a living agent by its path or name (root/review, review, parent), or to several by a pattern"
         " (review*, *). It reads it before its next step; its answer comes back to you as a message."
     )
-    parameters = json_freeze_object(
-        {
-            "type": "object",
-            "properties": {
-                "to": {"type": "string"},
-                "content": {"type": "string"},
-                "delay": {"type": "number", "description": "Seconds from now, at most 86400"},
-            },
-            "required": ["to", "content"],
-        }
+    parameters = arguments_schema(
+        "to",
+        "content",
+        to={"type": "string"},
+        content={"type": "string"},
+        delay={"type": "number", "description": "Seconds from now, at most 86400"},
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
@@ -117,24 +105,16 @@ class AgentSelf(Harmless):
         "See and change how you run, or another agent (`target`). status: context, spending, jobs, agents. context:"
         " compact, drop results of tools, clear. catalog: models with prices. Changes take effect before the next step."
     )
-    parameters = json_freeze_object(
-        {
+    parameters = arguments_schema(
+        status={"type": "boolean"},
+        switch={"type": "object", "description": "{model?, effort?, advisor?}"},
+        context={"type": "object", "description": "{compact?: true, hints?, drop?: [tool names], clear?: true}"},
+        limits={
             "type": "object",
-            "properties": {
-                "status": {"type": "boolean"},
-                "switch": {"type": "object", "description": "{model?, effort?, advisor?}"},
-                "context": {
-                    "type": "object",
-                    "description": "{compact?: true, hints?, drop?: [tool names], clear?: true}",
-                },
-                "limits": {
-                    "type": "object",
-                    "description": "{max_turns?, max_tool_call_rounds?, max_request_tokens?, max_response_tokens?}",
-                },
-                "catalog": {"type": "boolean"},
-                "target": {"type": "string"},
-            },
-        }
+            "description": "{max_turns?, max_tool_call_rounds?, max_request_tokens?, max_response_tokens?}",
+        },
+        catalog={"type": "boolean"},
+        target={"type": "string"},
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:

@@ -5,8 +5,9 @@ from typing import TypeAlias
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, as_array, as_str, json_freeze_object
+from sagent.lib.json import JsonObject, as_array, as_str
 from sagent.tool import Harmless, RunContext, ToolOutput
+from sagent.tools.declaration import arguments_schema
 
 MOST_OPTIONS = 9
 
@@ -35,16 +36,11 @@ class AskUser(Harmless):
         "Ask the person, when only they can know or decide and it matters; else decide by yourself. They choose from "
         "`options`, or write something else."
     )
-    parameters = json_freeze_object(
-        {
-            "type": "object",
-            "properties": {
-                "question": {"type": "string"},
-                "options": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_OPTIONS},
-                "multiple": {"type": "boolean", "description": "several options may be chosen"},
-            },
-            "required": ["question"],
-        }
+    parameters = arguments_schema(
+        "question",
+        question={"type": "string"},
+        options={"type": "array", "items": {"type": "string"}, "maxItems": MOST_OPTIONS},
+        multiple={"type": "boolean", "description": "several options may be chosen"},
     )
 
     def __init__(self, answer: Answerer | None = None) -> None:

@@ -1,15 +1,17 @@
 """The BackgroundTask tool: what became of calls that go on in the background."""
 
 from sagent.errors import ToolError, UsageError
-from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.lib.json import JsonObject, as_str
+from sagent.lib.text import count
 from sagent.peer import Caller, JobStatus
 from sagent.tool import Harmless, RunContext, ToolOutput
+from sagent.tools.declaration import arguments_schema
 
 LONGEST_WAIT = 3_600.0  # seconds
 
 
 class BackgroundTask(Harmless):
-    """Lists, awaits, reads, stops and lets go of jobs."""
+    """Lists, awaits, reads, stops and lets go of jobs, which were judged when they began."""
 
     name = "BackgroundTask"
     quick = True
@@ -18,16 +20,11 @@ class BackgroundTask(Harmless):
         " becomes a job too. Its result arrives later as a message: no need to ask. wait: until it ends or `seconds`"
         " are over; output: what it shows so far; detach: it outlives the session."
     )
-    parameters = json_freeze_object(
-        {
-            "type": "object",
-            "properties": {
-                "operation": {"type": "string", "enum": ["list", "wait", "output", "cancel", "detach"]},
-                "id": {"type": "string", "description": "job:3"},
-                "seconds": {"type": "number"},
-            },
-            "required": ["operation"],
-        }
+    parameters = arguments_schema(
+        "operation",
+        operation={"type": "string", "enum": ["list", "wait", "output", "cancel", "detach"]},
+        id={"type": "string", "description": "job:3"},
+        seconds={"type": "number"},
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
@@ -37,11 +34,10 @@ class BackgroundTask(Harmless):
         operation, name = as_str(arguments.get("operation")), as_str(arguments.get("id"))
         if operation == "list":
             lines = [_line(job) for job in caller.jobs()]
-            return ToolOutput.of(
-                "\n".join(lines) or "There are no jobs.", summary=f"{len(lines)} job{'' if len(lines) == 1 else 's'}"
-            )
+            return ToolOutput.of("\n".join(lines) or "There are no jobs.", summary=count(len(lines), "job"))
         if not name:
-            raise ToolError(f"{operation} needs the id of a job. {_known(caller)}")
+            known = ", ".join(job.name for job in caller.jobs()) or "none"
+            raise ToolError(f"{operation} needs the id of a job. The jobs are: {known}.")
         try:
             text = await _do(caller, operation, name, arguments.get("seconds"))
             return ToolOutput.of(text, summary="" if operation == "output" else text)
@@ -64,7 +60,3 @@ async def _do(caller: Caller, operation: str, name: str, seconds: object) -> str
 
 def _line(job: JobStatus) -> str:
     return f"{job.name}: {job.tool} {job.what}, {job.state}, {job.seconds:g} s".replace(" ,", ",")
-
-
-def _known(caller: Caller) -> str:
-    return f"The jobs are: {', '.join(job.name for job in caller.jobs()) or 'none'}."

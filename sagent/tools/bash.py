@@ -10,11 +10,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.lib.json import JsonObject
 from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
 from sagent.messages import Text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
 from sagent.tools.capture import Capture, end_line
+from sagent.tools.declaration import arguments_schema
 
 DEFAULT_TIMEOUT = 120.0
 LONGEST_TIMEOUT = 3600.0
@@ -69,16 +70,11 @@ class Bash:
         " file with the whole. Start servers with `&`: they go on, and later output goes to a file. Everything but"
         " detached jobs is killed when the session ends. Prefer Read, Grep, Glob and Edit to cat, grep, find and sed."
     )
-    parameters = json_freeze_object(
-        {
-            "type": "object",
-            "properties": {
-                "command": {"type": "string"},
-                "timeout": {"type": "number", "description": "Seconds, default 120 in the foreground, at most 3600"},
-                "description": {"type": "string", "description": "What it does, in 5-10 words"},
-            },
-            "required": ["command"],
-        }
+    parameters = arguments_schema(
+        "command",
+        command={"type": "string"},
+        timeout={"type": "number", "description": "Seconds, default 120 in the foreground, at most 3600"},
+        description={"type": "string", "description": "What it does, in 5-10 words"},
     )
 
     def __init__(self, *, keep_keys: Collection[str] = ()) -> None:

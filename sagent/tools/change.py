@@ -1,9 +1,18 @@
-"""A change of a text, shown: as a unified diff for people, as numbered lines for the model."""
+"""Changes of text files: made whole or not at all, and shown as a diff for people, as numbered lines for the model."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from operator import eq
+from pathlib import Path
 
+from sagent.errors import ToolError
+from sagent.lib.json import valid_text
+from sagent.tool import ToolOutput, Workspace
+from sagent.tools.paths import explained, missing, short
+from sagent.tools.replacement import Replacement, replace
+from sagent.tools.textfile import UTF8, Binary, Encoding, decode, read_bytes, write_atomic
+
+_MOST = 50_000_000  # bytes; more is not text anybody edits by quoting it, and what it held is not looked at
 _CONTEXT = 3
 _MOST_DIFF = 400  # lines
 _MOST_SHOWN = 40  # lines
@@ -14,7 +23,85 @@ Hunk = tuple[int, int, int, int, list[tuple[str, str]]]
 """Start and length before, start and length after (from 0), and its lines: (" ", "-" or "+", text)."""
 
 
-def unified_diff(before: str, after: str, name: str) -> str:
+def write_file(path: Path, content: str, workspace: Workspace) -> ToolOutput:
+    """Create or replace a file. Raises ToolError for one that was not read, or has changed since."""
+    name = short(path, workspace)
+    with explained(path):
+        before, data, note = _as_before(path, content)
+        workspace.check_unchanged(path)
+        write_atomic(path, data)
+        workspace.saw(path, data)
+    done = "Created" if before is None else "Wrote"
+    compared = "" if before is None else f", before {_count(before)}"
+    said = f"{done} {name} ({_count(content)} lines{compared}).{note}"
+    return ToolOutput.of(said, summary=said, diff=_unified_diff(before or "", content, name))
+
+
+def edit_file(path: Path, replacements: Sequence[Replacement], workspace: Workspace) -> ToolOutput:
+    """Make replacements in order, all or none. Raises ToolError when one cannot be made."""
+    name = short(path, workspace)
+    with explained(path):
+        before, encoding = _read(path, workspace, creates=replacements[0].old == "")
+        after, count = before, 0
+        for index, replacement in enumerate(replacements):
+            try:
+                after, done = replace(after, replacement)
+            except ToolError as error:
+                which = f"Edit {index + 1} of {len(replacements)}: " if len(replacements) > 1 else ""
+                raise ToolError(f"{which}{error} {name} was not changed.") from None
+            count += done
+        data = encoding.encode(after)
+        write_atomic(path, data)
+        workspace.saw(path, data)
+    said = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
+    shown = _changed_lines(before, after)
+    return ToolOutput.of(f"{said}\n{shown}", summary=said, diff=_unified_diff(before, after, name))
+
+
+def _as_before(path: Path, content: str) -> tuple[str | None, bytes, str]:
+    """The text that was there, the bytes to write in its encoding and line ends, and what to say about that."""
+    try:
+        existing = read_bytes(path, _MOST + 1)
+    except FileNotFoundError:
+        return None, UTF8.encode(content), ""
+    decoded = decode(existing)
+    if isinstance(decoded, Binary) or len(existing) > _MOST:
+        return "", UTF8.encode(content), ""
+    old = decoded.text
+    note = ""
+    if "\r\n" in old and old.count("\n") == old.count("\r\n"):
+        content = content.replace("\r\n", "\n").replace("\n", "\r\n")
+        note = " Its CRLF line ends were kept."
+    try:
+        return old, decoded.encoding.encode(content), note
+    except ToolError:
+        return old, UTF8.encode(content), f"{note} It was {decoded.encoding.name} and is UTF-8 now."
+
+
+def _count(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n") and text != "")
+
+
+def _read(path: Path, workspace: Workspace, *, creates: bool) -> tuple[str, Encoding]:
+    """The text to edit: that of the file, which the agent must have seen as it is; "" for one to be created."""
+    try:
+        data = read_bytes(path, _MOST + 1)
+    except FileNotFoundError:
+        if creates:
+            return "", UTF8
+        raise missing(path, workspace) from None
+    if creates and data:
+        raise ToolError(f"{path} exists; an empty old_string creates files. Quote the text to replace, or use Write.")
+    if len(data) > _MOST:
+        raise ToolError(f"{path} is larger than {_MOST // 1_000_000} MB. Change it with a command.")
+    workspace.check_unchanged(path)
+    decoded = decode(data)
+    if isinstance(decoded, Binary):
+        raise ToolError(f"{path} is not text: it is {decoded.kind}. Change it with a command.")
+    return decoded.text, decoded.encoding
+
+
+def _unified_diff(before: str, after: str, name: str) -> str:
     """The change as a unified diff, at most a few hundred lines; "" when nothing changed."""
     lines: list[str] = []
     for old, old_size, new, new_size, rows in _hunks(_lines(before), _lines(after)):
@@ -23,10 +110,10 @@ def unified_diff(before: str, after: str, name: str) -> str:
         if len(lines) > _MOST_DIFF:
             lines = [*lines[:_MOST_DIFF], "... the rest of the diff is left out"]
             break
-    return "\n".join([f"--- a/{name}", f"+++ b/{name}", *lines]) + "\n" if lines else ""
+    return valid_text("\n".join([f"--- a/{name}", f"+++ b/{name}", *lines]) + "\n") if lines else ""
 
 
-def changed_lines(before: str, after: str) -> str:
+def _changed_lines(before: str, after: str) -> str:
     """The changed places as they are now, with line numbers and a little around them."""
     shown: list[str] = []
     for _, _, new, _, rows in _hunks(_lines(before), _lines(after)):
@@ -39,8 +126,9 @@ def changed_lines(before: str, after: str) -> str:
                 line, _, _ = text.partition("\n")
                 shown.append(f"{number}\t{line[:300]}")
         if len(shown) > _MOST_SHOWN:
-            return "\n".join([*shown[:_MOST_SHOWN], "..."])
-    return "\n".join(shown)
+            shown = [*shown[:_MOST_SHOWN], "..."]
+            break
+    return valid_text("\n".join(shown))
 
 
 def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:
@@ -56,11 +144,8 @@ def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:
     for group in _groups(old, new, (head - first, min(tail, _CONTEXT))):
         rows: list[tuple[str, str]] = []
         for tag, i1, i2, j1, j2 in group:
-            if tag == "equal":
-                rows += [(" ", line) for line in old[i1:i2]]
-            else:
-                rows += [("-", line) for line in old[i1:i2]]
-                rows += [("+", line) for line in new[j1:j2]]
+            rows += [(" " if tag == "equal" else "-", line) for line in old[i1:i2]]
+            rows += [("+", line) for line in new[j1:j2] if tag != "equal"]
         i1, j1, i2, j2 = group[0][1], group[0][3], group[-1][2], group[-1][4]
         yield first + i1, i2 - i1, first + j1, j2 - j1, rows
 
@@ -73,11 +158,7 @@ def _groups(old: Sequence[str], new: Sequence[str], around: tuple[int, int]) -> 
         return
     head, tail = around  # too much to compare: one block goes, another comes
     i, j = len(old) - tail, len(new) - tail
-    yield [
-        ("equal", 0, head, 0, head),
-        ("replace", head, i, head, j),
-        ("equal", i, len(old), j, len(new)),
-    ]
+    yield [("equal", 0, head, 0, head), ("replace", head, i, head, j), ("equal", i, len(old), j, len(new))]
 
 
 def _lines(text: str) -> list[str]:

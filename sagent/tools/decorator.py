@@ -32,7 +32,9 @@ class FunctionTool:
         if not self.description:
             raise TypeError(f"{name} needs a docstring or a description: it is what the model reads.")
         self._context, self._arguments = _read_signature(function, name, described)
-        self.parameters = _schema(self._arguments)
+        schema = _without_titles(json_freeze_object({**self._arguments.model_json_schema(by_alias=True)}))
+        assert isinstance(schema, JsonObject)
+        self.parameters = schema
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         """What the decorator was given."""
@@ -58,7 +60,10 @@ class FunctionTool:
         try:
             model = self._arguments.model_validate(json_thaw(arguments))
         except ValidationError as error:
-            wrong = "; ".join(_sentence(item["loc"], item["msg"], item["input"]) for item in error.errors())
+            wrong = "; ".join(
+                f"{'.'.join(map(str, item['loc']))}: {item['msg']}, not {str(item['input'])[:80]!r}"
+                for item in error.errors()
+            )
             raise ToolError(f"Invalid arguments for {self.name}: {wrong}. Call it again.") from None
         return {field.alias or key: getattr(model, key) for key, field in type(model).model_fields.items()}
 
@@ -110,7 +115,8 @@ def _read_signature(function: Function, name: str, described: dict[str, str]) ->
         hint, default = hints[parameter.name], parameter.default
         if isinstance(default, FieldInfo):
             hint, default = Annotated[hint, default], default.default
-        if parameter.name in described and not any(getattr(item, "description", None) for item in _notes(hint)):
+        notes = getattr(hint, "__metadata__", ())  # what follows the type in Annotated
+        if parameter.name in described and not any(getattr(note, "description", None) for note in notes):
             hint = Annotated[hint, Field(description=described[parameter.name])]
         # the names are ours: pydantic refuses some that functions use, such as model_config and _x
         alias = parameter.name
@@ -122,18 +128,6 @@ def _read_signature(function: Function, name: str, described: dict[str, str]) ->
         return context, make(name, __config__=config, **fields)
     except PydanticUserError as error:
         raise TypeError(f"{name}: {error.message}") from None
-
-
-def _notes(hint: object) -> tuple[object, ...]:
-    """What follows the type in Annotated."""
-    return getattr(hint, "__metadata__", ())
-
-
-def _schema(model: "type[BaseModel]") -> JsonObject:
-    schema = json_freeze_object({**model.model_json_schema(by_alias=True)})
-    pruned = _without_titles(schema)
-    assert isinstance(pruned, JsonObject)
-    return pruned
 
 
 def _without_titles(value: Json) -> Json:
@@ -169,10 +163,6 @@ def _read_docstring(text: str, names: tuple[str, ...]) -> tuple[str, dict[str, s
             current = ""
             kept.append(line)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), described
-
-
-def _sentence(place: tuple[int | str, ...], message: str, value: object) -> str:
-    return f"{'.'.join(map(str, place))}: {message}, not {str(value)[:80]!r}"
 
 
 def _output(result: object) -> ToolOutput:

@@ -12,34 +12,19 @@ _SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _UNDECODED = r"(?![\udc80-\udcff])"
 _END = r"(?:\r?$)"
 _SAME = {
-    "d": (r"\d", r"\d"),
-    "D": (r"\D", r"\D"),
-    "w": (r"\w", r"\w"),
-    "W": (r"\W", r"\W"),
+    **{letter: (f"\\{letter}", f"\\{letter}") for letter in "dDwWbB"},
     "s": (f"[{_SPACE}]", r"\s"),
     "S": (f"[^{_SPACE}]", r"\S"),
-    "b": (r"\b", r"\b"),
-    "B": (r"\B", r"\B"),
     "<": (r"\b(?=\w)", r"\b"),
     ">": (r"\b(?<=\w)", r"\b"),
 }
 """Escapes for Python and for ripgrep."""
 _META = frozenset(r"\.+*?()|[]{}^$#&-~")
 _POSIX = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "blank": r"\t ",
-    "cntrl": r"\x00-\x1f\x7f",
-    "digit": "0-9",
-    "graph": "!-~",
-    "lower": "a-z",
-    "print": " -~",
-    "punct": r"!-/:-@\[-`{-~",
-    "space": r"\t-\r ",
-    "upper": "A-Z",
-    "word": "0-9A-Za-z_",
-    "xdigit": "0-9A-Fa-f",
-}
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f", "digit": "0-9", "graph": "!-~",
+    "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~", "space": r"\t-\r ", "upper": "A-Z",
+    "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
 
 
 class PatternError(ValueError):
@@ -123,13 +108,16 @@ class _Translator:
                     self._repeat("{" + counts[0])
                 else:
                     self._literal("{")
-            case "\n":
-                self._line_break()
             case _:
                 self._literal(character)
 
     def _literal(self, character: str) -> None:
-        self._put(re.escape(character), f"\\{character}" if character in _META else character)
+        if character != "\n":
+            self._put(re.escape(character), f"\\{character}" if character in _META else character)
+        elif self._multiline:
+            self._put(r"\n", r"(?:\r?\n)")
+        else:
+            raise PatternError("it contains a line break, which a search line by line never finds; set multiline")
 
     def _repeat(self, quantifier: str) -> None:
         self._steady = self._steady and quantifier == "?"
@@ -139,11 +127,6 @@ class _Translator:
         elif self._match(r"\?"):
             quantifier += "?"
         self._put(quantifier)
-
-    def _line_break(self) -> None:
-        if not self._multiline:
-            raise PatternError("it contains a line break, which a search line by line never finds; set multiline")
-        self._put(r"\n", r"(?:\r?\n)")
 
     def _group(self) -> None:
         if not self._match(r"\?"):
@@ -177,22 +160,14 @@ class _Translator:
             self._only_python = True
             self._put(f"(?:\\{character})")
         else:
-            self._literal_code(self._character(character))
+            self._literal(self._character(character))
 
     def _edge(self, character: str) -> None:
         """The start or end of the text, which is the line where the search goes line by line."""
         if character == "A":
             self._put(r"\A" if self._multiline else "^")
-        elif self._multiline:
-            self._put(r"\Z", r"\z")
         else:
-            self._put("$", _END)
-
-    def _literal_code(self, character: str) -> None:
-        if character == "\n":
-            self._line_break()
-        else:
-            self._literal(character)
+            self._put(*((r"\Z", r"\z") if self._multiline else ("$", _END)))
 
     def _character(self, character: str) -> str:
         """The one character that an escape stands for."""
@@ -220,15 +195,10 @@ class _Translator:
     def _class(self) -> None:
         """A bracketed class; inside, only escapes, ranges and [:names:] mean something."""
         negated = bool(self._match(r"\^"))
-        python, rust = "", ""
-        first = True
-        while True:
-            if self._position >= len(self._pattern):
+        python = rust = ""
+        while (character := self._take()) != "]" or not python:
+            if not character:
                 raise PatternError("a [ is never closed")
-            character = self._take()
-            if character == "]" and not first:
-                break
-            first = False
             if character == "[" and (name := self._match(r":(\^?)([a-z]+):\]")):
                 if name[2] not in _POSIX or name[1]:
                     raise PatternError(f"[:{name[1]}{name[2]}:] is not a known class")
@@ -272,18 +242,15 @@ def _in_class(character: str) -> str:
 
 def _category_ranges(name: str, *, negated: bool) -> str:
     """The inside of a class of all characters of a Unicode general category; "" where there is none."""
+    from itertools import groupby
     from unicodedata import category
 
-    ranges: list[str] = []
-    start, last, found = -1, -1, False
-    for code in (*range(0x32400), *range(0xE0000, 0xE0200), 0x110000):  # private and unassigned planes left out
-        member = code < 0x110000 and category(chr(code)).startswith(name)
-        found = found or member
-        inside = code < 0x110000 and member != negated and not 0xD800 <= code < 0xE000
-        if inside and start < 0:
-            start = code
-        elif not inside and start >= 0:
-            ranges.append(f"\\U{start:08x}-\\U{last:08x}")
-            start = -1
-        last = code
-    return "".join(ranges) if found and name else ""
+    codes = (*range(0x32400), *range(0xE0000, 0xE0200))  # private and unassigned planes left out
+    if not name or not any(category(chr(code)).startswith(name) for code in codes):
+        return ""
+
+    def is_inside(code: int) -> bool:
+        return category(chr(code)).startswith(name) != negated and not 0xD800 <= code < 0xE000
+
+    runs = [list(run) for inside, run in groupby(codes, is_inside) if inside]
+    return "".join(f"\\U{run[0]:08x}-\\U{run[-1]:08x}" for run in runs)

@@ -6,27 +6,16 @@ import re
 
 def parse_exports(listing: bytes) -> dict[str, str]:
     """The variables of an `export -p`, as bash and POSIX shells write it; those without a value left out."""
-    found: dict[str, str] = {}
-    for match in re.finditer(_EXPORT, listing, re.DOTALL | re.MULTILINE):
-        name, value = match.groups()
-        if value is not None:
-            found[name.decode()] = os.fsdecode(_unquoted(value))
-    return found
+    pairs = (match.groups() for match in re.finditer(_EXPORT, listing, re.DOTALL | re.MULTILINE))
+    return {name.decode(): os.fsdecode(_unquoted(value)) for name, value in pairs if value is not None}
 
 
 _WORD = rb"""'[^']*'|\$'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|\\.|[^\s'"\\]"""
 _EXPORT = rb"^(?:declare -\w+|export) ([A-Za-z_]\w*)(?:=((?:" + _WORD + rb")*))?$"
 _ANSI_C = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"e": b"\x1b",
-    b"E": b"\x1b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-    b"v": b"\v",
-}
+    b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f",
+    b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v",
+}  # fmt: skip
 
 
 def _unquoted(value: bytes) -> bytes:

@@ -1,14 +1,15 @@
 """The Glob tool: files by the pattern of their names."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
 
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.lib.json import JsonObject, as_str
 from sagent.lib.names import quote_path
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+from sagent.tools.declaration import arguments_schema
 
 _MOST = 200  # paths
 
@@ -22,16 +23,11 @@ class Glob:
         'Find files by name, sorted by path: "src/**/*.{ts,tsx}" at any depth below src, "*.py" only right in path. '
         "Files that git ignores are left out."
     )
-    parameters = json_freeze_object(
-        {
-            "type": "object",
-            "properties": {
-                "pattern": {"type": "string", "minLength": 1},
-                "path": {"type": "string", "description": "directory; default: the working directory"},
-            },
-            "required": ["pattern"],
-            "additionalProperties": False,
-        }
+    parameters = arguments_schema(
+        "pattern",
+        pattern={"type": "string", "minLength": 1},
+        path={"type": "string", "description": "directory; default: the working directory"},
+        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
@@ -39,10 +35,8 @@ class Glob:
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """List the files. Raises ToolError when the directory is not there."""
-        from sagent.tools.offload import offload
-        from sagent.tools.paths import missing, short
-        from sagent.tools.ripgrep import list_files
-        from sagent.tools.walk import walk
+        from sagent.tools.listing import list_files
+        from sagent.tools.paths import missing, prefix
 
         root, pattern = _split(arguments, run.workspace)
         if not root.is_dir():
@@ -50,14 +44,8 @@ class Glob:
                 raise ToolError(f"{root} is not a directory.")
             raise missing(root, run.workspace)
         files = await list_files(str(root), run.workspace.environment)
-        label = short(root, run.workspace)
-        label = "" if label == "." else f"{label.rstrip('/')}/"
-        hidden = run.workspace.hidden and run.workspace.hidden(self.name, root)
-
-        def select(stop: Event) -> ToolOutput:
-            return _select(list(walk(str(root), stop.is_set)) if files is None else files, pattern, label, hidden)
-
-        return await offload(select)
+        hidden = (run.workspace.hidden and run.workspace.hidden(self.name, root)) or (lambda _: False)
+        return await asyncio.to_thread(_select, files, pattern, prefix(root, run.workspace), hidden)
 
 
 def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
@@ -74,7 +62,7 @@ def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
     return root, "/".join(parts)
 
 
-def _select(files: list[str], pattern: str, label: str, hidden: Callable[[str], bool] | None) -> ToolOutput:
+def _select(files: list[str], pattern: str, label: str, hidden: Callable[[str], bool]) -> ToolOutput:
     from sagent.tools.globs import glob_regex
     from sagent.tools.search import passed_over
 
@@ -82,19 +70,14 @@ def _select(files: list[str], pattern: str, label: str, hidden: Callable[[str], 
         pattern += "**"
     regex = re.compile(glob_regex(pattern), re.DOTALL)
     matching = sorted(path for path in files if regex.fullmatch(path))
-    found = [path for path in matching if not hidden(path)] if hidden else matching
-    lines = [quote_path(label + path) for path in found[:_MOST]] or [_nothing(files, pattern, hidden)]
+    found = [path for path in matching if not hidden(path)]
+    lines = [quote_path(label + path) for path in found[:_MOST]]
+    if not found:
+        deeper = re.compile(glob_regex(f"**/{pattern}"), re.DOTALL)
+        count = sum(1 for path in files if deeper.fullmatch(path) and not hidden(path))
+        lines.append("No files match." + (f' "**/{pattern}" would match {count}.' if count else ""))
     if len(found) > _MOST:
         lines.append(f"(And {len(found) - _MOST} more. Narrow the pattern or the path.)")
     if len(found) < len(matching):
         lines.append(passed_over(len(matching) - len(found), "not shown"))
     return ToolOutput.of("\n".join(lines), summary=f"{len(found)} files" if found else "no files")
-
-
-def _nothing(files: list[str], pattern: str, hidden: Callable[[str], bool] | None) -> str:
-    from sagent.tools.globs import glob_regex
-
-    deeper = re.compile(glob_regex(f"**/{pattern}"), re.DOTALL)
-    count = sum(1 for path in files if deeper.fullmatch(path) and not (hidden and hidden(path)))
-    hint = f' "**/{pattern}" would match {count}.' if count else ""
-    return f"No files match.{hint}"

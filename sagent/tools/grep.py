@@ -1,14 +1,14 @@
 """The Grep tool: a regular expression over the files of a directory."""
 
+import asyncio
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, as_int, as_str, json_freeze_object
+from sagent.lib.json import JsonObject, as_int, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+from sagent.tools.declaration import arguments_schema
 
 if TYPE_CHECKING:
     from sagent.tools.dialect import Dialect
@@ -26,27 +26,22 @@ class Grep:
         "Search file contents with a regular expression (ripgrep syntax; literal braces need no escape; look-around "
         "works). Files that git ignores and binary files are left out. Sorted by path; prefer it to grep in Bash."
     )
-    parameters = json_freeze_object(
-        {
-            "type": "object",
-            "properties": {
-                "pattern": {"type": "string", "minLength": 1},
-                "path": {"type": "string", "description": "directory or file; default: the working directory"},
-                "glob": {"type": "string", "description": '"*.py", "src/**/*.{ts,tsx}", "!*_test.go"'},
-                "type": {"type": "string", "description": "py, js, ts, rust, go, java, cpp, md, ..."},
-                "output_mode": {
-                    "enum": ["content", "files_with_matches", "count"],
-                    "description": "default: content, as path:line:text",
-                },
-                "context": {"type": "integer", "minimum": 0, "description": "lines around each match"},
-                "ignore_case": {"type": "boolean"},
-                "multiline": {"type": "boolean", "description": "matches may span lines, . matches line breaks"},
-                "limit": {"type": "integer", "minimum": 1, "description": "matches or files; default 100"},
-                "offset": {"type": "integer", "minimum": 0, "description": "matches or files to skip"},
-            },
-            "required": ["pattern"],
-            "additionalProperties": False,
-        }
+    parameters = arguments_schema(
+        "pattern",
+        pattern={"type": "string", "minLength": 1},
+        path={"type": "string", "description": "directory or file; default: the working directory"},
+        glob={"type": "string", "description": '"*.py", "src/**/*.{ts,tsx}", "!*_test.go"'},
+        type={"type": "string", "description": "py, js, ts, rust, go, java, cpp, md, ..."},
+        output_mode={
+            "enum": ["content", "files_with_matches", "count"],
+            "description": "default: content, as path:line:text",
+        },
+        context={"type": "integer", "minimum": 0, "description": "lines around each match"},
+        ignore_case={"type": "boolean"},
+        multiline={"type": "boolean", "description": "matches may span lines, . matches line breaks"},
+        limit={"type": "integer", "minimum": 1, "description": "matches or files; default 100"},
+        offset={"type": "integer", "minimum": 0, "description": "matches or files to skip"},
+        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
@@ -74,30 +69,42 @@ class Grep:
 
 async def _query(arguments: JsonObject, dialect: "Dialect", workspace: Workspace) -> "Query":
     from sagent.tools.filetypes import globs_of
-    from sagent.tools.search import Query
+    from sagent.tools.listing import files_matching, list_files
+    from sagent.tools.paths import missing, prefix
+    from sagent.tools.search import Query, name_filter
 
     path = workspace.resolve(as_str(arguments.get("path")) or ".")
-    root, label, files = _place(path, workspace)
+    if not path.exists():
+        raise missing(path, workspace)
+    single = path.is_file()
+    if not single and not path.is_dir():
+        raise ToolError(f"{path} is neither a file nor a directory.")
+    directory, files, unseen = (path.parent, [path.name], 0) if single else (path, None, 0)
     names = globs_of(as_str(arguments["type"])) if "type" in arguments else []
     glob = as_str(arguments.get("glob"))
     multiline, ignore_case = arguments.get("multiline") is True, arguments.get("ignore_case") is True
-    if files is None and dialect.rust is not None:
-        from sagent.tools.ripgrep import files_matching
-
+    if not single and dialect.rust is not None:
         options = ["--multiline", "--multiline-dotall"] if multiline else []
         options.append("--ignore-case" if ignore_case else "--case-sensitive")
         likely = names or ([glob] if glob and not set(glob) & set("!/,\\") else [])
-        files = await files_matching(dialect.rust, options, likely, root, workspace.environment)
-    hidden = 0
-    if workspace.hidden is not None and path.is_dir():
-        files, hidden = await _leave_out_hidden(root, files, (glob, names), workspace.hidden("Grep", path), workspace)
+        files = await files_matching(dialect.rust, options, likely, str(path), workspace.environment)
+    if not single and workspace.hidden is not None:
+        # they are counted whatever is in them: the count must not show whether the pattern matches there
+        everything = await list_files(str(path), workspace.environment)
+        hidden, is_wanted = workspace.hidden("Grep", path), name_filter(glob, names)
+
+        def choose() -> tuple[list[str], int]:
+            count = sum(1 for file in everything if is_wanted(file) and hidden(file))
+            return [file for file in (everything if files is None else files) if not hidden(file)], count
+
+        files, unseen = await asyncio.to_thread(choose)
     return Query(
-        root=root,
-        label=label,
+        root=str(directory),
+        label=prefix(directory, workspace),
         files=files,
         glob=glob,
         names=names,
-        single=path.is_file(),
+        single=single,
         python=dialect.python,
         strict=dialect.strict,
         regular=dialect.rust is not None,
@@ -107,55 +114,12 @@ async def _query(arguments: JsonObject, dialect: "Dialect", workspace: Workspace
         context=min(50, as_int(arguments.get("context"))),
         limit=min(1000, as_int(arguments.get("limit"), _LIMIT)),
         offset=as_int(arguments.get("offset")),
-        hidden=hidden,
+        hidden=unseen,
     )
-
-
-async def _leave_out_hidden(
-    root: str,
-    files: list[str] | None,
-    wanted: tuple[str, list[str]],
-    hidden: Callable[[str], bool],
-    workspace: Workspace,
-) -> tuple[list[str], int]:
-    """The files to search without those to hide, and how many are hidden of all that were asked for by name.
-
-    They are counted whatever is in them: the count must not show whether the pattern matches there.
-    """
-    from sagent.tools.offload import offload
-    from sagent.tools.ripgrep import list_files
-    from sagent.tools.search import name_filter
-    from sagent.tools.walk import walk
-
-    listed = await list_files(root, workspace.environment)
-
-    def choose(stop: Event) -> tuple[list[str], int]:
-        everything = list(walk(root, stop.is_set)) if listed is None else listed
-        is_wanted = name_filter(*wanted)
-        count = sum(1 for file in everything if is_wanted(file) and hidden(file))
-        return [file for file in (everything if files is None else files) if not hidden(file)], count
-
-    return await offload(choose)
-
-
-def _place(path: Path, workspace: Workspace) -> tuple[str, str, list[str] | None]:
-    """The directory to search, what goes before the paths shown, and the one file if only one is meant."""
-    from sagent.tools.paths import missing, short
-
-    if not path.exists():
-        raise missing(path, workspace)
-    if path.is_dir():
-        label = short(path, workspace)
-        return str(path), "" if label == "." else f"{label.rstrip('/')}/", None
-    if not path.is_file():
-        raise ToolError(f"{path} is neither a file nor a directory.")
-    label = short(path.parent, workspace)
-    return str(path.parent), "" if label == "." else f"{label.rstrip('/')}/", [path.name]
 
 
 async def _search_apart(query: "Query") -> "Report":
     """Search in a process of its own: what backtracks without end can be killed, and never holds up the agent."""
-    import asyncio
     import json
 
     from sagent.tools.search import PATIENCE, Report

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 from sagent.errors import ToolError
-from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.lib.json import JsonObject, as_str
 from sagent.lib.names import quote_path
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+from sagent.tools.declaration import arguments_schema
 
 _MOST = 500  # entries
 
@@ -17,31 +18,22 @@ class List:
     name = "List"
     quick = True
     description = "List one directory, hidden and ignored entries too: directories end with /, files show their bytes."
-    parameters = json_freeze_object(
-        {
-            "type": "object",
-            "properties": {"path": {"type": "string", "description": "default: the working directory"}},
-            "additionalProperties": False,
-        }
-    )
+    parameters = arguments_schema(path={"type": "string", "description": "default: the working directory"}, closed=True)
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         return Effect("read", (workspace.resolve(as_str(arguments.get("path")) or "."),))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """List it. Raises ToolError when it is not there, or no directory."""
-        from sagent.tools.paths import missing, unreadable
+        from sagent.tools.paths import explained
 
         path = run.workspace.resolve(as_str(arguments.get("path")) or ".")
-        try:
-            with os.scandir(path) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
-        except FileNotFoundError:
-            raise missing(path, run.workspace) from None
-        except NotADirectoryError:
-            raise ToolError(f"{path} is not a directory. Use Read.") from None
-        except OSError as error:
-            raise unreadable(path, error) from None
+        with explained(path, run.workspace):
+            try:
+                with os.scandir(path) as entries:
+                    found = sorted(entries, key=lambda entry: entry.name)
+            except NotADirectoryError:
+                raise ToolError(f"{path} is not a directory. Use Read.") from None
         if not found:
             return ToolOutput.of(f"{path} is empty.", summary="empty")
         lines = [_line(entry) for entry in found[:_MOST]]

@@ -7,7 +7,7 @@ from sagent.errors import ToolError
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.messages import Image, Text
 from sagent.tool import Media, ToolOutput
-from sagent.tools.image import show_image
+from sagent.tools.media import show_image
 
 _MOST_OUTPUT = 4_000  # characters of one output
 _MOST_TEXT = 50_000  # characters

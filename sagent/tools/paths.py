@@ -1,5 +1,7 @@
 """Paths in words: short names for what exists, and helpful ones for what does not."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sagent.errors import ToolError
@@ -10,6 +12,12 @@ from sagent.tool import Workspace
 def short(path: Path, workspace: Workspace) -> str:
     """The path as shown to the model: relative to the working directory when it lies under it."""
     return str(path.relative_to(workspace.cwd)) if path.is_relative_to(workspace.cwd) else str(path)
+
+
+def prefix(directory: Path, workspace: Workspace) -> str:
+    """What stands before the paths below a directory to show them in short: "" for the working directory."""
+    name = short(directory, workspace)
+    return "" if name == "." else f"{name.rstrip('/')}/"
 
 
 def missing(path: Path, workspace: Workspace) -> ToolError:
@@ -31,9 +39,15 @@ def missing(path: Path, workspace: Workspace) -> ToolError:
     return ToolError(f"There is no file {path}.{hint}")
 
 
-def unreadable(path: Path, error: OSError) -> ToolError:
-    """That the system refused, in its words."""
-    return ToolError(f"{path}: {error.strerror or error}.")
+@contextmanager
+def explained(path: Path, workspace: Workspace | None = None) -> Iterator[None]:
+    """What the system says of a path in the block, as a ToolError; with a workspace, what is near one not there."""
+    try:
+        yield
+    except OSError as error:
+        if workspace is not None and isinstance(error, FileNotFoundError):
+            raise missing(path, workspace) from None
+        raise ToolError(f"{path}: {error.strerror or error}.") from None
 
 
 def _near(wanted: str, names: list[str], parent: Path, workspace: Workspace) -> str:

@@ -4,17 +4,14 @@ import re
 import struct
 import threading
 import zlib
+from collections.abc import Callable
+from contextlib import closing
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from sagent.errors import ToolError
 from sagent.messages import Image, Text
-from sagent.tool import ToolOutput
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sagent.tool import Media
+from sagent.tool import Media, ToolOutput
 
 _MOST_PICTURES = 10  # a call
 _MOST_TEXT_PAGES = 20  # a call
@@ -23,47 +20,42 @@ _SIDE = 1400  # pixels of a picture's longer side: what models see without scali
 _ONE = threading.Lock()  # PDFium allows one thread at a time in a process (pypdfium2's README, "thread safety")
 
 
-class Closing(Protocol):
-    """What holds memory of PDFium's."""
-
+class TextPage(Protocol):
+    def get_text_bounded(self) -> str: ...
     def close(self) -> None: ...
 
 
-class TextPage(Closing, Protocol):
-    """A page's text."""
-
-    def get_text_bounded(self) -> str: ...
-
-
-class Bitmap(Closing, Protocol):
+class Bitmap(Protocol):
     """A picture: rows of `stride` bytes, `n_channels` bytes a pixel."""
 
     width: int
     height: int
     stride: int
     n_channels: int
-    buffer: "bytes"  # an array of C bytes
+    buffer: bytes  # an array of C bytes
+
+    def close(self) -> None: ...
 
 
-class Page(Closing, Protocol):
+class Page(Protocol):
     """A page; sizes are in points."""
 
     def get_size(self) -> tuple[float, float]: ...
     def get_textpage(self) -> TextPage: ...
     def render(self, *, scale: float, rev_byteorder: bool) -> Bitmap: ...
+    def close(self) -> None: ...
 
 
-class Document(Closing, Protocol):
-    """A PDF file."""
-
+class Document(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Page: ...
+    def close(self) -> None: ...
 
 
 class Pdfium(Protocol):
     """What is used of pypdfium2, which has no types of its own."""
 
-    PdfDocument: "Callable[[bytes], Document]"
+    PdfDocument: Callable[[bytes], Document]
     PdfiumError: type[Exception]
 
 
@@ -75,12 +67,11 @@ def show_pdf(data: bytes, name: str, pages: str, stop: threading.Event) -> ToolO
             document = pdfium.PdfDocument(data)
         except pdfium.PdfiumError as error:
             raise ToolError(f"{name} cannot be opened as a PDF: {error}") from None
-        try:
-            return _show(document, name, pages, stop)
-        except pdfium.PdfiumError as error:
-            raise ToolError(f"{name} is damaged: {error}") from None
-        finally:
-            document.close()
+        with closing(document):
+            try:
+                return _show(document, name, pages, stop)
+            except pdfium.PdfiumError as error:
+                raise ToolError(f"{name} is damaged: {error}") from None
 
 
 def parse_pages(pages: str, total: int) -> list[int]:
@@ -127,22 +118,16 @@ def _show(document: Document, name: str, pages: str, stop: threading.Event) -> T
 
 
 def _text(page: Page) -> str:
-    textpage = page.get_textpage()
-    try:
+    with closing(page.get_textpage()) as textpage:
         text = textpage.get_text_bounded().replace("\r\n", "\n").strip()
-    finally:
-        textpage.close()
     return text or "(no text on this page; it may be a scan: give pages to see it)"
 
 
 def _picture(page: Page) -> bytes:
     """A page as PNG."""
     width, height = page.get_size()
-    bitmap = page.render(scale=_SIDE / max(width, height, 1), rev_byteorder=True)
-    try:
+    with closing(page.render(scale=_SIDE / max(width, height, 1), rev_byteorder=True)) as bitmap:
         return encode_png(bytes(bitmap.buffer), bitmap.width, bitmap.height, bitmap.stride, bitmap.n_channels)
-    finally:
-        bitmap.close()
 
 
 def encode_png(pixels: bytes, width: int, height: int, stride: int, channels: int) -> bytes:

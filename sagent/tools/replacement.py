@@ -1,12 +1,15 @@
-"""Exact replacements of quoted text, whatever the line ends."""
+"""Exact replacements of quoted text, whatever the line ends; and why one was not found: what it nearly matches."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, valid_text
 from sagent.tools.textfile import line_end
+
+_MOST_LINES = 20_000
+_QUOTES = str.maketrans("‘’“”\u00a0–—", "''\"\" --")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +28,10 @@ def read_replacements(arguments: JsonObject) -> list[Replacement]:
         raise ToolError("Give either old_string and new_string, or edits.")
     if single and not {"old_string", "new_string"} <= set(arguments):
         raise ToolError("Give both old_string and new_string; an empty new_string deletes.")
-    items = (arguments,) if single else as_array(arguments["edits"])
+    edits = map(as_object, (arguments,) if single else as_array(arguments["edits"]))
     return [
-        Replacement(
-            _lf(as_str(as_object(item).get("old_string"))),
-            _lf(as_str(as_object(item).get("new_string"))),
-            as_object(item).get("replace_all") is True,
-        )
-        for item in items
+        Replacement(_lf(edit.get("old_string")), _lf(edit.get("new_string")), edit.get("replace_all") is True)
+        for edit in edits
     ]
 
 
@@ -50,9 +49,7 @@ def replace(text: str, replacement: Replacement) -> tuple[str, int]:
     end = line_end(text)
     spans = list(_spans(text, replacement.old, end))
     if not spans:
-        from sagent.tools.mismatch import explain
-
-        raise ToolError(explain(_lf(text), replacement.old))
+        raise ToolError(_explain(_lf(text), replacement.old))
     if not replacement.everywhere:
         starts = [start for start, _ in _spans(text, replacement.old, end, overlapping=True)]
         if len(starts) > 1:
@@ -89,5 +86,60 @@ def _ambiguous(text: str, starts: Sequence[int]) -> str:
     )
 
 
-def _lf(text: str) -> str:
-    return valid_text(text).replace("\r\n", "\n") if "\n" in text else valid_text(text)
+def _lf(text: object) -> str:
+    return valid_text(as_str(text)).replace("\r\n", "\n")
+
+
+def _explain(text: str, old: str) -> str:
+    """One or two sentences and the nearest lines, with their numbers."""
+    lines, wanted = text.split("\n"), old.strip("\n").split("\n")
+    if all(re.match(r"\s*\d+\t", line) for line in wanted if line):
+        return "old_string was not found: it contains the line numbers that Read shows. Leave them out."
+    for differs, view in _VIEWS:
+        place = _find([view(line) for line in lines], [view(line) for line in wanted])
+        if place is not None:
+            said = f"old_string was not found: it differs from the file in {differs}. The file says:"
+            break
+    else:
+        if (place := _nearest(lines, wanted)) is None:
+            return "old_string was not found, nor anything like it. Read the file again."
+        said = "old_string was not found. The nearest lines are:"
+    shown = lines[place : place + min(len(wanted), 12)]
+    return "\n".join([said, *(f"{place + 1 + at}\t{line[:300]}" for at, line in enumerate(shown)), ""])
+
+
+def _squeeze(line: str) -> str:
+    return " ".join(line.split())
+
+
+_VIEWS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("white space at line ends", str.rstrip),
+    ("indentation or white space", _squeeze),
+    ("quotes, dashes or white space", lambda line: _squeeze(line.translate(_QUOTES))),
+    ("letter case", lambda line: _squeeze(line).lower()),
+    ("escaped characters", lambda line: _squeeze(line.replace("\\", ""))),
+)
+
+
+def _find(lines: list[str], wanted: list[str]) -> int | None:
+    """Where the wanted lines stand: as whole lines, or within one."""
+    if not any(wanted):
+        return None
+    if len(wanted) == 1:
+        return next((index for index, line in enumerate(lines) if wanted[0] in line), None)
+    for index in range(len(lines) - len(wanted) + 1):
+        end = index + len(wanted) - 1
+        is_around = lines[index].endswith(wanted[0]) and lines[end].startswith(wanted[-1])
+        if is_around and lines[index + 1 : end] == wanted[1:-1]:
+            return index
+    return None
+
+
+def _nearest(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
+    """Where the longest of the wanted lines has its best likeness."""
+    from difflib import get_close_matches
+
+    longest = max(range(len(wanted)), key=lambda index: len(wanted[index]))
+    stripped = [line.strip()[:500] for line in lines[:_MOST_LINES]]
+    near = get_close_matches(wanted[longest].strip()[:500], list(dict.fromkeys(stripped)), 1, 0.6)
+    return max(0, stripped.index(near[0]) - longest) if near else None

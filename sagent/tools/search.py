@@ -287,7 +287,8 @@ class _Finder:
 
     def _blocks(self, path: str) -> Iterator[tuple[str, bool]]:
         """The file's text in pieces that end with a line, and whether a piece is the last. CRLF is read as LF."""
-        with open(f"{self._query.root}/{path}", "rb", buffering=0, opener=_open) as file:
+        full = f"{self._query.root}/{path}"
+        with open(full, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             data = file.read(_BLOCK)
             codec = next((codec for bom, codec in _BOMS if data.startswith(bom)), "utf-8")
             if codec == "utf-8" and b"\0" in data[:65_536]:
@@ -331,14 +332,7 @@ def _spread(regex: "re.Pattern[str]", text: str) -> Iterator[tuple[int, int, "re
 
 
 def _text(data: bytes, codec: str) -> str:
-    if codec != "utf-8":
-        text = data.decode(codec, "replace")
-    else:
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            text = data.decode("utf-8", "surrogateescape")
-    return text.replace("\r\n", "\n") if "\r" in text else text
+    return data.decode(codec, "surrogateescape" if codec == "utf-8" else "replace").replace("\r\n", "\n")
 
 
 def _has_undecoded(text: str) -> bool:
@@ -359,7 +353,3 @@ def _cut(text: str, column: int) -> str:
 
 def _some(paths: list[str]) -> str:
     return ", ".join(map(quote_path, paths[:5])) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
-
-
-def _open(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)

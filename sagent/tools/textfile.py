@@ -4,14 +4,10 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
-
-if TYPE_CHECKING:
-    from io import RawIOBase
 
 _BOMS = (
     (b"\xef\xbb\xbf", "utf-8"),
@@ -21,33 +17,16 @@ _BOMS = (
     (b"\xfe\xff", "utf-16-be"),
 )
 _KINDS = (
-    (b"\x7fELF", "an ELF program or library"),
-    (b"MZ", "a Windows program"),
-    (b"\xfe\xed\xfa", "a Mach-O program"),
-    (b"\xcf\xfa\xed\xfe", "a Mach-O program"),
-    (b"\xca\xfe\xba\xbe", "a Java class or Mach-O program"),
-    (b"\0asm", "WebAssembly"),
-    (b"PK\x03\x04", "a ZIP archive (or an office document, a wheel, a jar)"),
-    (b"\x1f\x8b", "gzip data"),
-    (b"BZh", "bzip2 data"),
-    (b"\xfd7zXZ\0", "xz data"),
-    (b"\x28\xb5\x2f\xfd", "zstd data"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
-    (b"Rar!", "a RAR archive"),
-    (b"SQLite format 3\0", "an SQLite database"),
-    (b"\xd0\xcf\x11\xe0", "an old office document"),
-    (b"OggS", "Ogg media"),
-    (b"ID3", "MP3 audio"),
-    (b"RIFF", "RIFF media"),
-    (b"BM", "a BMP image"),
-    (b"II*\0", "a TIFF image"),
-    (b"MM\0*", "a TIFF image"),
-    (b"\0\0\x01\0", "an icon"),
-    (b"wOF", "a font"),
-    (b"\0\x01\0\0", "a font"),
-    (b"\x80\x04", "a Python pickle"),
-    (b"\x93NUMPY", "a NumPy array"),
-)
+    (b"\x7fELF", "an ELF program or library"), (b"MZ", "a Windows program"), (b"\xfe\xed\xfa", "a Mach-O program"),
+    (b"\xcf\xfa\xed\xfe", "a Mach-O program"), (b"\xca\xfe\xba\xbe", "a Java class or Mach-O program"),
+    (b"\0asm", "WebAssembly"), (b"PK\x03\x04", "a ZIP archive (or an office document, a wheel, a jar)"),
+    (b"\x1f\x8b", "gzip data"), (b"BZh", "bzip2 data"), (b"\xfd7zXZ\0", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"), (b"7z\xbc\xaf\x27\x1c", "a 7z archive"), (b"Rar!", "a RAR archive"),
+    (b"SQLite format 3\0", "an SQLite database"), (b"\xd0\xcf\x11\xe0", "an old office document"),
+    (b"OggS", "Ogg media"), (b"ID3", "MP3 audio"), (b"RIFF", "RIFF media"), (b"BM", "a BMP image"),
+    (b"II*\0", "a TIFF image"), (b"MM\0*", "a TIFF image"), (b"\0\0\x01\0", "an icon"), (b"wOF", "a font"),
+    (b"\0\x01\0\0", "a font"), (b"\x80\x04", "a Python pickle"), (b"\x93NUMPY", "a NumPy array"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,27 +73,22 @@ class Text:
     encoding: Encoding
 
 
-def read_bytes(path: Path, most: int | None = None) -> bytes:
+def read_bytes(path: Path, most: int = -1) -> bytes:
     """The bytes of a regular file, at most `most`. Never waits for a FIFO or a device. Raises ToolError and OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         raise ToolError(f"{path} is {special_kind(mode)}, not a file.")
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        return file.readall() or b"" if most is None else _read_up_to(file, most)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(most)
 
 
 def special_kind(mode: int) -> str:
     """What stands at a path that is not a regular file."""
-    tests = (
-        (stat.S_ISDIR, "a directory"),
-        (stat.S_ISFIFO, "a FIFO"),
-        (stat.S_ISSOCK, "a socket"),
-        (stat.S_ISCHR, "a device"),
-        (stat.S_ISBLK, "a device"),
-    )
-    return next((kind for test, kind in tests if test(mode)), "something special")
+    kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+    kinds |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
+    return kinds.get(stat.S_IFMT(mode), "something special")
 
 
 def decode(data: bytes) -> Text | Binary:
@@ -173,14 +147,6 @@ def _keep_owner(descriptor: int, existing: os.stat_result) -> None:
         with suppress(PermissionError):  # only root may give files away: the content matters more than the owner
             os.fchown(descriptor, existing.st_uid, existing.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
-
-
-def _read_up_to(file: "RawIOBase", most: int) -> bytes:
-    chunks: list[bytes] = []
-    while most > 0 and (chunk := file.read(most)):
-        chunks.append(chunk)
-        most -= len(chunk)
-    return b"".join(chunks)
 
 
 def _try(data: bytes, codec: str) -> str | None:

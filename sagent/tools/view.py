@@ -1,33 +1,110 @@
-"""Lines as a model sees them: numbered, bounded, with a word on how to go on."""
+"""What Read shows of a file: numbered lines, bounded, with a word on how to go on; images, notebooks, PDF pages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from io import BufferedReader
+from pathlib import Path
+from threading import Event
 
-from sagent.lib.dataclass import dataclass
-from sagent.lib.json import valid_text
+from sagent.errors import ToolError
+from sagent.lib.json import JsonObject, as_int, as_str, valid_text
+from sagent.tool import Stamp, ToolOutput, Workspace
+from sagent.tools.media import show_image
+from sagent.tools.textfile import Binary, decode, read_bytes
 
-MOST_LINES = 2000
+_MOST = 50_000_000  # bytes; of more only the part asked for is read
+_MOST_KEPT = 1_000_000  # bytes of a line in a file larger than that
+_MOST_LINES = 2000
 _MOST_TEXT = 50_000  # characters
 _MOST_LINE = 2000  # characters
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """The text to show, and how many lines of the file it holds."""
+def show(path: Path, size: int, arguments: JsonObject, workspace: Workspace, stop: Event) -> ToolOutput:
+    """The file, or the part of it that is asked for, which counts as seen. Raises ToolError and OSError."""
+    offset = max(1, as_int(arguments.get("offset"), 1))
+    limit = min(_MOST_LINES, as_int(arguments.get("limit"), _MOST_LINES))
+    if size > _MOST:
+        return _show_part(path, offset, limit, workspace, stop)
+    data = read_bytes(path)
+    if data.startswith(b"%PDF-"):
+        from sagent.tools.pdf import show_pdf
 
-    text: str
-    shown: int
+        output = show_pdf(data, path.name, as_str(arguments.get("pages")), stop)
+    elif "pages" in arguments:
+        raise ToolError(f"pages is for PDF files, which {path.name} is not. Use offset and limit.")
+    elif not (output := _show_notebook(data, path, arguments) or show_image(data, path.name)):
+        output = _show_text(data, path.name, offset, limit)
+    workspace.saw(path, data)
+    return output
 
 
-def split_lines(text: str) -> list[str]:
+def _show_notebook(data: bytes, path: Path, arguments: JsonObject) -> ToolOutput | None:
+    if path.suffix != ".ipynb" or {"offset", "limit"} & set(arguments):
+        return None
+    from sagent.tools.notebook import show_notebook
+
+    return show_notebook(data)
+
+
+def _show_text(data: bytes, name: str, offset: int, limit: int) -> ToolOutput:
+    decoded = decode(data)
+    if isinstance(decoded, Binary):
+        raise ToolError(f"{name} is not text: it is {decoded.kind} ({len(data)} bytes). Use a command on it.")
+    if not data:
+        return ToolOutput.of("(The file is empty.)", summary="empty")
+    lines = _split_lines(decoded.text)
+    if offset > len(lines):
+        raise ToolError(f"{name} has only {len(lines)} lines; offset {offset} is beyond its end.")
+    text, shown = _number_lines(lines[offset - 1 : offset - 1 + limit], offset, len(lines))
+    notes = [] if decoded.encoding.codec == "utf-8" and not decoded.encoding.mixed else [decoded.encoding.name]
+    if "\r\n" in decoded.text:
+        notes.append("CRLF line ends")
+    return ToolOutput.of((f"({', '.join(notes)})\n" if notes else "") + text, summary=f"{shown} of {len(lines)} lines")
+
+
+def _show_part(path: Path, offset: int, limit: int, workspace: Workspace, stop: Event) -> ToolOutput:
+    """A very large text: only the lines asked for are kept."""
+    head = read_bytes(path, 8192)
+    # a multi-byte character may be cut at the end of the head
+    decoded = decode(head.rpartition(b"\n")[0] or head[:-3])
+    if isinstance(decoded, Binary) or decoded.encoding.codec.startswith(("utf-16", "utf-32")):
+        kind = decoded.kind if isinstance(decoded, Binary) else decoded.encoding.name
+        raise ToolError(f"{path.name} is larger than {_MOST} bytes and is {kind}. Look into it with a command.")
+    lines: list[str] = []
+    more = False
+    with path.open("rb") as file:
+        stat = path.stat()
+        for number, line in enumerate(_starts(file), 1):
+            if stop.is_set() or number >= offset + limit:
+                more = True
+                break
+            if number >= offset:
+                lines.append(line.decode(decoded.encoding.codec, "replace").rstrip("\r\n"))
+    if not lines:
+        raise ToolError(f"offset {offset} is beyond the end of {path.name}.")
+    workspace.seen[path.resolve()] = Stamp(stat.st_mtime_ns, stat.st_size, "")
+    text, shown = _number_lines(lines, offset, None if more else offset + len(lines) - 1)
+    return ToolOutput.of(f"({stat.st_size} bytes)\n{text}", summary=f"{shown} lines")
+
+
+def _starts(file: BufferedReader) -> Iterator[bytes]:
+    """The starts of a file's lines, however long the lines are."""
+    while start := file.readline(_MOST_KEPT):
+        piece = start
+        while piece and not piece.endswith(b"\n"):
+            piece = file.readline(_MOST_KEPT)
+        yield start
+
+
+def _split_lines(text: str) -> list[str]:
     """Lines without their ends, which are LF, CRLF, or CR where there is nothing else."""
     if "\r" in text:
         text = text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
-    lines = text.split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
+    return text.removesuffix("\n").split("\n") if text else []
 
 
-def number_lines(lines: Sequence[str], first: int, total: int | None) -> View:
-    """The lines, numbered from `first`, as many as fit. `total` is None when the file's lines were not counted."""
+def _number_lines(lines: Sequence[str], first: int, total: int | None) -> tuple[str, int]:
+    """The lines, numbered from `first`, as many as fit, and how many these are. `total` is None when the file's lines
+    were not counted."""
     shown: list[str] = []
     size = 0
     for number, line in enumerate(lines, first):
@@ -43,4 +120,4 @@ def number_lines(lines: Sequence[str], first: int, total: int | None) -> View:
     if total is None or last < total:
         of = f" of {total}" if total is not None else ""
         text += f"\n\n(Lines {first} to {last}{of}. Go on with offset {last + 1}.)"
-    return View(text, len(shown))
+    return text, len(shown)

@@ -11,7 +11,7 @@ import pytest
 from sagent.errors import ToolError
 from sagent.messages import Image
 from sagent.tools import Edit, Read, Write
-from sagent.tools.image import media_type, show_image
+from sagent.tools.media import media_type, show_image
 from sagent.tools.pdf import encode_png, parse_pages
 
 

@@ -40,7 +40,7 @@ async def image_from_clipboard() -> "Image | None":
     Raises ToolError for one that no provider would take.
     """
     from sagent.messages import Image
-    from sagent.tools.image import media_type, show_image
+    from sagent.tools.media import media_type, show_image
 
     for command in _READERS:
         if not await asyncio.to_thread(shutil.which, command[0]):
