@@ -8,6 +8,7 @@ import base64
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, TextIO, cast
 
 from sagent.config import McpServer
@@ -35,7 +36,7 @@ async def open_servers(servers: Mapping[str, McpServer], notices: list[str]) -> 
         yield ()
         return
     try:
-        await asyncio.to_thread(_load)
+        await asyncio.to_thread(import_module, "mcp")
     except ImportError:
         from sagent.lib.installed import install_command
 
@@ -208,9 +209,3 @@ def _reason(error: BaseException) -> str:
     while isinstance(inner, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", inner).exceptions[0]
     return f"{type(inner).__name__}: {inner}".rstrip(": ")
-
-
-def _load() -> None:
-    from importlib import import_module
-
-    import_module("mcp")

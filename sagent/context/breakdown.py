@@ -6,8 +6,6 @@ from sagent.lib.json import canonical_bytes
 from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from sagent.model import ToolSpec
 
-_MEDIA = 5_000  # bytes that an image or document stands for
-
 
 def break_down(system: str, specs: Sequence[ToolSpec], history: Sequence[Message], tokens: int) -> Mapping[str, int]:
     """Tokens by kind, estimated: of so many in all, each kind has its share by its bytes."""
@@ -19,7 +17,7 @@ def break_down(system: str, specs: Sequence[ToolSpec], history: Sequence[Message
             if isinstance(part, ToolCall):
                 names[part.id] = part.name
             kind = _kind(part, message.role, names)
-            sizes[kind] = sizes.get(kind, 0) + _size(part)
+            sizes[kind] = sizes.get(kind, 0) + part_bytes(part)
     total = max(1, sum(sizes.values()))
     return {kind: tokens * size // total for kind, size in sorted(sizes.items(), key=lambda item: -item[1]) if size}
 
@@ -36,13 +34,14 @@ def _kind(part: Part, role: str, names: Mapping[str, str]) -> str:
             return "requests and messages" if role == "user" else "replies"
 
 
-def _size(part: Part) -> int:
+def part_bytes(part: Part) -> int:
+    """Bytes of a part, about: media count as 5,000."""
     match part:
         case Text(text) | Thinking(text) | Opaque(text):
             return len(text.encode("utf-8", "replace"))
         case ToolCall(_, name, arguments):
             return len(name) + len(canonical_bytes(arguments))
         case ToolResult(_, content):
-            return sum(_size(each) for each in content)
+            return sum(map(part_bytes, content))
         case Image() | Document():
-            return _MEDIA
+            return 5_000

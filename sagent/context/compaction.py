@@ -3,12 +3,15 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from sagent.context.breakdown import part_bytes
 from sagent.context.stubs import ADVISOR
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
-from sagent.messages import Image, Message, Text
+from sagent.lib.text import one_line
+from sagent.messages import Image, Message, Text, ToolResult
 
 HEADINGS = ("Goal", "Decisions", "Done", "Open", "Files", "Commands", "Failed")
 _NEEDED = 4  # of these, without which an answer is not a summary
@@ -58,14 +61,8 @@ def find_cut(history: Sequence[Message], recent: int, above: str) -> Cut | None:
 
 def size_of(message: Message) -> int:
     """Bytes of a message, about: media count as 5,000."""
-    total = len(message.content.encode("utf-8", "replace"))
-    for call in message.calls:
-        total += len(call.name) + len(str(call.arguments))
-    for result in message.results:
-        total += sum(
-            len(part.text.encode("utf-8", "replace")) if isinstance(part, Text) else 5_000 for part in result.content
-        )
-    return total + sum(5_000 for part in message.parts if isinstance(part, Image))
+    calls = sum(len(call.name) + len(str(call.arguments)) for call in message.calls)
+    return calls + sum(part_bytes(part) for part in message.parts if isinstance(part, Text | ToolResult | Image))
 
 
 def instruction(hints: str) -> str:
@@ -90,12 +87,12 @@ def sum_up(history: Sequence[Message]) -> str:
     for call in calls.values():
         path, command = as_str(call.arguments.get("file_path")), as_str(call.arguments.get("command"))
         if command:
-            commands.append(f"- {_line(command)}: {'failed' if call.id in failed else 'done'}")
+            commands.append(f"- {one_line(command, 200)}: {'failed' if call.id in failed else 'done'}")
         elif path and call.name in _CHANGES and call.id not in failed:
             changes[path] += 1
         elif path and call.id not in failed:
             reads[path] += 1
-    errors = [f"- {calls[call].name}: {_line(result.text)}" for call, result in failed.items() if call in calls]
+    errors = [f"- {calls[call].name}: {one_line(result.text, 200)}" for call, result in failed.items() if call in calls]
     said = [message.content for message in history if message.role == "assistant" and message.content.strip()]
     sections = {
         "Goal": "as the requests above say",
@@ -114,36 +111,27 @@ def edited_files(history: Sequence[Message], cwd: Path) -> list[tuple[str, str]]
     """The latest files that were edited, with what they hold: those that are text and not long."""
     found: list[tuple[str, str]] = []
     for path in edited(history, _FILES):
-        try:
-            data = Path(cwd, path).read_bytes()
-            if len(data) <= _FILE_BYTES:
+        with suppress(OSError, ValueError):
+            if len(data := Path(cwd, path).read_bytes()) <= _FILE_BYTES:
                 found.append((path, data.decode()))
-        except (OSError, ValueError):
-            continue
     return found
 
 
 def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
     """The files changed last, the latest first."""
     failed = {result.call_id for message in history for result in message.results if result.is_error}
-    found: dict[str, None] = {}
-    for message in reversed(history):
-        for call in reversed(message.calls):
-            path = as_str(call.arguments.get("file_path"))
-            if path and call.name in _CHANGES and call.id not in failed:
-                found.setdefault(path)
-    return tuple(found)[:most]
+    calls = (call for message in reversed(history) for call in reversed(message.calls))
+    paths = (
+        as_str(call.arguments.get("file_path")) for call in calls if call.name in _CHANGES and call.id not in failed
+    )
+    return tuple(dict.fromkeys(filter(None, paths)))[:most]
 
 
 def advice_in(history: Sequence[Message]) -> tuple[str, ...]:
     """The last thing each advisor said."""
     asked = {call.id for message in history for call in message.calls if call.name == ADVISOR}
-    found = [
-        result.text
-        for message in history
-        for result in message.results
-        if result.call_id in asked and not result.is_error
-    ]
+    results = (result for message in history for result in message.results)
+    found = [result.text for result in results if result.call_id in asked and not result.is_error]
     found += [message.content for message in history if message.sender.startswith(f"{ADVISOR}:")]
     return tuple(found[-2:])
 
@@ -158,11 +146,6 @@ def compose(summary: str, advice: Sequence[str], contents: Sequence[tuple[str, s
 
 def _is_request(message: Message, above: str) -> bool:
     return message.role == "user" and not message.results and message.sender in ("", above)
-
-
-def _line(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= 200 else f"{words[:199]}…"
 
 
 def _short(text: str) -> str:

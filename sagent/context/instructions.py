@@ -90,8 +90,7 @@ class _Reader:
             return
         yield path, text
         for name in _includes(text):
-            target = _home(name) if name.startswith("~") else path.parent / name
-            if target is None or not _is_meant(target, name):
+            if (target := _target(name, path.parent)) is None:
                 continue
             if depth == DEPTH and Path(os.path.realpath(target)) not in self._seen:
                 self.notices.append(f"{target} (included by {path}) was not read: includes nest at most {DEPTH} deep.")
@@ -125,15 +124,14 @@ class _Reader:
                 kept = section.encode(errors="replace")[:space].decode(errors="ignore")
                 kept = kept[: kept.rfind("\n") + 1].rstrip()
                 whole = "the rest of it" if len(kept) > len(str(path)) + 40 else "it"
-                self.notices.append(
-                    f"{path}: {whole} was left out, for all instructions together exceed {TOTAL_LIMIT:,} bytes."
-                )
-                room = 0
+                why = f"for all instructions together exceed {TOTAL_LIMIT:,} bytes"
+                self.notices.append(f"{path}: {whole} was left out, {why}.")
+                room = size = 0
                 if whole == "it":
                     continue
                 section = f"{kept}\n\n{mark}"
             chosen[path] = section
-            room = max(0, room - size)
+            room -= size
         return chosen
 
 
@@ -190,18 +188,13 @@ def _includes(text: str) -> Iterator[str]:
                 yield match.group(1).replace("\\ ", " ").rstrip(".,;:!?\"'")
 
 
-def _home(name: str) -> Path | None:
-    if name != "~" and not name.startswith("~/"):
+def _target(name: str, directory: Path) -> Path | None:
+    """The file that a mention includes; None for somebody's name, a decorator or a package (`@scope/package`)."""
+    if name.startswith("~") and name != "~" and not name.startswith("~/"):
         return None
     try:
-        return Path(name).expanduser()
-    except RuntimeError:  # no home directory is known
+        target = Path(name).expanduser() if name.startswith("~") else directory / name
+        is_meant = bool(name) and (target.is_file() or name.startswith(("./", "../", "~/", "/")) or bool(target.suffix))
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: no home directory is known
         return None
-
-
-def _is_meant(target: Path, name: str) -> bool:
-    """Whether a mention is an include at all, and not somebody's name, a decorator or a package (`@scope/package`)."""
-    try:
-        return bool(name) and (target.is_file() or name.startswith(("./", "../", "~/", "/")) or bool(target.suffix))
-    except (OSError, ValueError):
-        return False
+    return target if is_meant else None

@@ -16,15 +16,10 @@ def compose(
     workspace: Workspace, today: date, instructions: str = "", system: str | None = None, append: str = ""
 ) -> str:
     """The default prompt, or `system` in its place, then where we are, the instructions found, and `append`."""
-    parts = [system if system is not None else PROMPT_FILE.read_text("utf-8").strip()]
-    parts.append(_surroundings(workspace, today))
-    parts += [part.strip() for part in (instructions, append)]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _surroundings(workspace: Workspace, today: date) -> str:
     lines = [f"Working directory: {workspace.cwd}", f"Platform: {sys.platform}", f"Date: {today.isoformat()}"]
     others = [str(root) for root in workspace.roots if root != workspace.cwd]
     if others:
         lines.append(f"Further directories: {', '.join(others)}")
-    return "\n".join(lines)
+    prompt = system if system is not None else PROMPT_FILE.read_text("utf-8").strip()
+    parts = (prompt, "\n".join(lines), instructions.strip(), append.strip())
+    return "\n\n".join(part for part in parts if part)

@@ -27,10 +27,8 @@ class Skill:
 
 def find_skills(cwd: Path, user_dir: Path) -> tuple[Skill, ...]:
     """The person's own and the project's, by name; of two with one name the project's. Unreadable ones are left out."""
-    found: dict[str, Skill] = {}
-    for place in (user_dir / "skills", *(cwd / each for each in PLACES)):
-        for skill in _skills_in(place):
-            found[skill.name] = skill
+    places = (user_dir / "skills", *(cwd / each for each in PLACES))
+    found = {skill.name: skill for place in places for skill in _skills_in(place)}
     return tuple(sorted(found.values(), key=lambda skill: skill.name))[:MOST]
 
 
@@ -54,10 +52,8 @@ def _skills_in(place: Path) -> Iterator[Skill]:
         except (OSError, ValueError):
             continue
         fields = _front_matter(head)
-        description = " ".join(fields.get("description", "").split())
-        if description:
-            name = fields.get("name") or file.parent.name
-            yield Skill(name.strip(), description[:_LENGTH], file)
+        if description := " ".join(fields.get("description", "").split()):
+            yield Skill((fields.get("name") or file.parent.name).strip(), description[:_LENGTH], file)
 
 
 def _front_matter(text: str) -> dict[str, str]:

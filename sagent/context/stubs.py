@@ -1,16 +1,16 @@
 """Room in a full context, for free: old tool results give way to stubs that say where the whole is kept."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from sagent.context.breakdown import part_bytes
 from sagent.context.truncation import head_and_tail
-from sagent.messages import Document, Image, Message, Text, ToolResult
+from sagent.messages import Document, Image, Message, ToolResult
 from sagent.tool import Blobs
 
 RECENT = 3  # rounds of results that go only when taking all older ones is not enough
 SMALLEST = 1_000  # bytes: taking less out of a context is not worth the stub
 EXCERPT = 4_000  # characters kept of a result that the model has not read yet
-MEDIA = 5_000  # bytes that an image or document counts as
 ADVISOR = "advisor"
 """The tool whose results are advice."""
 _MARK = "[This result was taken out of the context"
@@ -88,28 +88,16 @@ def _results(history: Sequence[Message], places: Sequence[int]) -> list[_Found]:
         _Found(place, result, size)
         for place in places
         for result in history[place].results
-        if not result.text.startswith(_MARK) and result.call_id not in advice and (size := _size(result)) >= SMALLEST
+        if not result.text.startswith(_MARK)
+        and result.call_id not in advice
+        and (size := part_bytes(result)) >= SMALLEST
     ]
 
 
-def _size(result: ToolResult) -> int:
-    return sum(
-        len(part.text.encode("utf-8", "replace")) if isinstance(part, Text) else MEDIA for part in result.content
-    )
-
-
 def _stub(result: ToolResult, blobs: Blobs, excerpt: int) -> str:
-    paths = list(_kept(result, blobs))
-    where = " and ".join(paths)
+    kept = [result.text.encode("utf-8", "replace")] if result.text else []
+    kept += [part.data for part in result.content if isinstance(part, Image | Document)]
+    where = " and ".join(str(blobs.put(data)) for data in kept)
     if excerpt and len(result.text) > 2 * excerpt:
         return head_and_tail(result.text, excerpt, f"the context is full; the whole is in {where}")
     return f"{_MARK}, which was full. It is kept in {where}; read that if it is needed again.]"
-
-
-def _kept(result: ToolResult, blobs: Blobs) -> Iterator[str]:
-    """The paths of all that a result holds."""
-    if result.text:
-        yield str(blobs.put(result.text.encode("utf-8", "replace")))
-    for part in result.content:
-        if isinstance(part, Image | Document):
-            yield str(blobs.put(part.data))

@@ -10,10 +10,9 @@ MOST_OUTPUT = 60_000  # characters of text one call may put into the context; to
 
 def bound_output(output: ToolOutput, blobs: Blobs, most: int = MOST_OUTPUT) -> ToolOutput:
     """The output with its text held to `most` characters; media pass."""
-    size = sum(len(part.text) for part in output.content if isinstance(part, Text))
-    if size <= most:
-        return output
     whole = "".join(part.text for part in output.content if isinstance(part, Text))
+    if len(whole) <= most:
+        return output
     path = blobs.put(whole.encode("utf-8", "replace"))
     media = tuple(part for part in output.content if not isinstance(part, Text))
     short: tuple[Media, ...] = (Text(head_and_tail(whole, most, f"the whole is in {path}")), *media)

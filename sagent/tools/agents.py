@@ -9,7 +9,8 @@ from typing import Literal, cast
 from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Result
 from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str
-from sagent.messages import user
+from sagent.lib.text import count
+from sagent.messages import Text, user
 from sagent.peer import Caller, Compact, Peer, SpawnRequest, Status, Switch
 from sagent.tool import Harmless, RunContext, ToolOutput
 from sagent.tools.declaration import arguments_schema
@@ -120,12 +121,11 @@ class AgentSelf(Harmless):
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Make the changes, all or none; then report what was asked for."""
         caller = _caller(run)
-        target: Peer = caller
-        if name := as_str(arguments.get("target")):
-            found = _named(caller, name)
-            if len(found) > 1:
-                raise ToolError(f"{name!r} means several agents: {', '.join(peer.path for peer in found)}. Name one.")
-            target = found[0]
+        name = as_str(arguments.get("target"))
+        target, *others = _named(caller, name) if name else (caller,)
+        if others:
+            named = ", ".join(peer.path for peer in (target, *others))
+            raise ToolError(f"{name!r} means several agents: {named}. Name one.")
         try:
             reports = _change(caller, target, arguments)
         except SagentError as error:
@@ -169,18 +169,15 @@ def _order(arguments: JsonObject) -> SpawnRequest:
 
 def _answer_of(path: str, result: Result) -> ToolOutput:
     """A child's answer; of one that failed, why, and what it had."""
-    spent = f"{result.turns} turn{'' if result.turns == 1 else 's'}"
     if result.error is None:
-        return ToolOutput.of(result.content or "(no answer)", summary=f"{path}: {spent}")
+        return ToolOutput.of(result.content or "(no answer)", summary=f"{path}: {count(result.turns, 'turn')}")
     had = f"\nWhat it had until then:\n{result.content}" if result.content else "\nIt had said nothing yet."
     text = f"{path} failed ({result.error.kind}): {result.error.message}{had}"
-    output = ToolOutput.of(text, summary=f"{path}: {result.error.kind}")
-    return ToolOutput(output.content, is_error=True, summary=output.summary)
+    return ToolOutput((Text(text),), is_error=True, summary=f"{path}: {result.error.kind}")
 
 
 def _named(caller: Caller, name: str) -> list[Peer]:
-    found = list(caller.peers(name))
-    if found:
+    if found := list(caller.peers(name)):
         return found
     living = ", ".join(peer.path for peer in caller.peers()) or "none"
     raise ToolError(f"No living agent is called {name!r}. The others are: {living}.")
@@ -270,8 +267,6 @@ def _status(caller: Caller, target: Peer) -> str:
         *(f"{job.name}: {job.tool} {job.what}, {job.state}, {job.seconds:g} s" for job in status.jobs),
     ]
     if target is caller:
-        lines += ["other agents:"]
-        lines += [f"  {one.path}: {one.state}, {one.model}" for one in (peer.status() for peer in caller.peers())] or [
-            "  none"
-        ]
+        others = [f"  {one.path}: {one.state}, {one.model}" for one in (peer.status() for peer in caller.peers())]
+        lines += ["other agents:", *(others or ["  none"])]
     return "\n".join(lines)

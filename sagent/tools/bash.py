@@ -141,12 +141,7 @@ class Bash:
         self._group.close()
 
     def _launch(
-        self,
-        command: str,
-        run: RunContext,
-        start: dict[str, str],
-        notices: list[str],
-        held: contextlib.ExitStack,
+        self, command: str, run: RunContext, start: dict[str, str], notices: list[str], held: contextlib.ExitStack
     ) -> tuple[Capture, Process]:
         self._shell = self._shell or _find_shell()
         name = Path(self._shell).name
@@ -155,10 +150,12 @@ class Bash:
         try:
             capture = held.enter_context(contextlib.closing(Capture(run.blobs, limit=OUTPUT_LIMIT)))
             if len(encoded := os.fsencode(command)) > _LONGEST_ARGUMENT:
+                import shlex
+
                 scratch = run.blobs.scratch()
                 held.callback(scratch.unlink, missing_ok=True)
                 scratch.write_bytes(encoded)
-                command = f". {_quoted(str(scratch))}"
+                command = f". {shlex.quote(str(scratch))}"
             argv = [self._shell, "-c", script, name, command]
             try:
                 process = self._group.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
@@ -270,8 +267,7 @@ def _command(arguments: JsonObject) -> str:
 
 
 def _timeout(arguments: JsonObject) -> float | None:
-    timeout = arguments.get("timeout")
-    if timeout is None:
+    if (timeout := arguments.get("timeout")) is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise ToolError(f"`timeout` must be a number of seconds above 0, not {str(timeout)[:40]!r}.")
@@ -280,26 +276,15 @@ def _timeout(arguments: JsonObject) -> float | None:
 
 def _outcome(word: str, code: int) -> str:
     number = -code if code < 0 else code - 128
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = f"signal {number}" if code < 0 else ""
+    name = signal.Signals(number).name if number in set(signal.Signals) else ""
     if code < 0:
-        return f"killed by {name}"
+        return f"killed by {name or f'signal {number}'}"
     return f"{word} {code} ({name})" if name else f"{word} {code}"
 
 
 def _find_shell() -> str:
-    for name in ("bash", "sh"):
-        for directory in os.get_exec_path():
-            path = Path(directory, name)
-            if path.is_absolute() and os.access(path, os.X_OK):
-                return str(path)
-    return "/bin/sh"
-
-
-def _quoted(word: str) -> str:
-    return "'" + word.replace("'", "'\\''") + "'"
+    paths = (Path(directory, name) for name in ("bash", "sh") for directory in os.get_exec_path())
+    return next((str(path) for path in paths if path.is_absolute() and os.access(path, os.X_OK)), "/bin/sh")
 
 
 def _return_to_ground(workspace: Workspace, notices: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
@@ -24,16 +25,10 @@ _CHUNKS_AT_ONCE = 32  # then the event loop gets its turn
 _PIPE_SIZE = 512 * 1024
 
 _KINDS = (
-    (b"\x7fELF", "ELF program"),
-    (b"\x89PNG", "PNG image"),
-    (b"\xff\xd8\xff", "JPEG image"),
-    (b"GIF8", "GIF image"),
-    (b"%PDF", "PDF document"),
-    (b"PK\x03\x04", "zip archive"),
-    (b"\x1f\x8b", "gzip data"),
-    (b"\x28\xb5\x2f\xfd", "zstd data"),
-    (b"SQLite format 3", "SQLite database"),
-)
+    (b"\x7fELF", "ELF program"), (b"\x89PNG", "PNG image"), (b"\xff\xd8\xff", "JPEG image"), (b"GIF8", "GIF image"),
+    (b"%PDF", "PDF document"), (b"PK\x03\x04", "zip archive"), (b"\x1f\x8b", "gzip data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"), (b"SQLite format 3", "SQLite database"),
+)  # fmt: skip
 
 
 class Capture:
@@ -59,7 +54,8 @@ class Capture:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.source, self.sink = os.pipe()
         os.set_blocking(self.source, False)
-        _widen(self.source)
+        with contextlib.suppress(AttributeError, OSError):  # a larger pipe, where there are such: fewer turns for much
+            fcntl.fcntl(self.source, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
 
     def begin(self, on_flood: Callable[[], None]) -> None:
         """Start to read; `on_flood` is called once, when more than `limit` bytes have come. The sink is closed here."""
@@ -246,7 +242,7 @@ def legible(data: bytes) -> str:
     if "\b" in text:
         text = re.sub(r"[^\n\b]\x08", "", text).replace("\b", "")  # overstrikes and spinners
     if "\r" in text:
-        text = "\n".join(_overwritten(line) for line in text.split("\n"))
+        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return text.replace("\0", "␀")
 
 
@@ -279,10 +275,6 @@ _ESCAPE = (
 )
 
 
-def _overwritten(line: str) -> str:
-    return line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line
-
-
 def _binary_kind(sample: bytes) -> str:
     """What kind of binary data it is, "" for text. A list separated by NULs is text, and so is a little noise."""
     for magic, kind in _KINDS:
@@ -295,13 +287,3 @@ def _binary_kind(sample: bytes) -> str:
 
 
 _CONTROLS = bytes(set(range(1, 32)) - set(b"\a\b\t\n\v\f\r\x1b"))
-
-
-def _widen(pipe: int) -> None:
-    """A larger pipe where the system allows it: fewer turns for much output."""
-    import fcntl
-
-    set_size = getattr(fcntl, "F_SETPIPE_SZ", None)
-    if set_size is not None:
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(pipe, set_size, _PIPE_SIZE)

@@ -44,7 +44,7 @@ class Glob:
                 raise ToolError(f"{root} is not a directory.")
             raise missing(root, run.workspace)
         files = await list_files(str(root), run.workspace.environment)
-        hidden = (run.workspace.hidden and run.workspace.hidden(self.name, root)) or (lambda _: False)
+        hidden = run.workspace.hidden and run.workspace.hidden(self.name, root)
         return await asyncio.to_thread(_select, files, pattern, prefix(root, run.workspace), hidden)
 
 
@@ -62,7 +62,7 @@ def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
     return root, "/".join(parts)
 
 
-def _select(files: list[str], pattern: str, label: str, hidden: Callable[[str], bool]) -> ToolOutput:
+def _select(files: list[str], pattern: str, label: str, hidden: Callable[[str], bool] | None) -> ToolOutput:
     from sagent.tools.globs import glob_regex
     from sagent.tools.search import passed_over
 
@@ -70,11 +70,11 @@ def _select(files: list[str], pattern: str, label: str, hidden: Callable[[str], 
         pattern += "**"
     regex = re.compile(glob_regex(pattern), re.DOTALL)
     matching = sorted(path for path in files if regex.fullmatch(path))
-    found = [path for path in matching if not hidden(path)]
+    found = [path for path in matching if not (hidden and hidden(path))]
     lines = [quote_path(label + path) for path in found[:_MOST]]
     if not found:
         deeper = re.compile(glob_regex(f"**/{pattern}"), re.DOTALL)
-        count = sum(1 for path in files if deeper.fullmatch(path) and not hidden(path))
+        count = sum(1 for path in files if deeper.fullmatch(path) and not (hidden and hidden(path)))
         lines.append("No files match." + (f' "**/{pattern}" would match {count}.' if count else ""))
     if len(found) > _MOST:
         lines.append(f"(And {len(found) - _MOST} more. Narrow the pattern or the path.)")

@@ -84,7 +84,8 @@ def _measure_jpeg(data: bytes) -> tuple[int, int] | None:
         if marker == 0xFF:
             position += 1
         elif 0xC0 <= marker <= 0xCF and marker not in {0xC4, 0xC8, 0xCC}:
-            return struct.unpack(">HH", data[position + 5 : position + 9])[::-1]
+            height, width = struct.unpack(">HH", data[position + 5 : position + 9])
+            return width, height
         else:
             position += 2 + struct.unpack(">H", data[position + 2 : position + 4])[0]
     return None

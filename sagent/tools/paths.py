@@ -1,6 +1,6 @@
 """Paths in words: short names for what exists, and helpful ones for what does not."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def missing(path: Path, workspace: Workspace) -> ToolError:
 
 
 @contextmanager
-def explained(path: Path, workspace: Workspace | None = None) -> Iterator[None]:
+def explained(path: Path, workspace: Workspace | None = None) -> Generator[None]:
     """What the system says of a path in the block, as a ToolError; with a workspace, what is near one not there."""
     try:
         yield
