@@ -130,13 +130,11 @@ class CommandJudge:
                 "Write it as plain commands, or run with --permission-mode full.",
             )
         places = _Directories(self._paths, loops=any(part.looped for part in self._parts))
-        found = (self._part_obstacle(part, places) for part in self._parts)
-        return next((obstacle for obstacle in found if obstacle is not None), None)
+        return next(filter(None, (self._part_obstacle(part, places) for part in self._parts)), None)
 
     def _part_obstacle(self, part: Part, places: "_Directories") -> Obstacle | None:
-        for redirect in part.redirects:
-            if obstacle := self._redirect_obstacle(redirect, places):
-                return obstacle
+        if obstacle := next(filter(None, (self._redirect_obstacle(each, places) for each in part.redirects)), None):
+            return obstacle
         words = unwrap(part.words)
         assigned = [word for word in part.words[: len(part.words) - len(words)] if word.is_assignment]
         strange = next((word for word in assigned if not _is_assignable(word)), None)
@@ -159,8 +157,9 @@ class CommandJudge:
     def _rule_allows(self, words: tuple[Word, ...]) -> bool:
         if not words or self._paths.mode == "plan":
             return False
-        rules = (rule for rule in self._paths.rules.allow if rule.tool == "Bash" and rule.pattern)
-        return any(rule.allows_command(words) for rule in rules)
+        return any(
+            rule.allows_command(words) for rule in self._paths.rules.allow if rule.tool == "Bash" and rule.pattern
+        )
 
     def _redirect_obstacle(self, redirect: Redirect, places: "_Directories") -> Obstacle | None:
         target = redirect.target
@@ -168,13 +167,12 @@ class CommandJudge:
             return None
         paths = places.resolve(target)
         if paths is None:
-            return Obstacle(
-                f"Which file a redirection to {target.raw} opens is only known when it runs.", "Name the file."
-            )
+            unknown = f"Which file a redirection to {target.raw} opens is only known when it runs."
+            return Obstacle(unknown, "Name the file.")
         if target.text.startswith("/dev/"):
             return Obstacle(f"Opening {target.text} needs permission.", self._paths.remedy("Bash"))
         hinder = self._paths.write_obstacle if redirect.writes else self._paths.read_obstacle
-        return next((found for path in paths if (found := hinder(path)) is not None), None)
+        return next(filter(None, map(hinder, paths)), None)
 
     def _look_obstacle(self, words: tuple[Word, ...], places: "_Directories") -> Obstacle | None:
         """A command that only looks is free, but not at keys, and not as git in a planted repository."""

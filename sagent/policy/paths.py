@@ -4,10 +4,11 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import product
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from sagent.policy.places import Places, env_files
-from sagent.policy.rules import EDITS, PATH_TOOLS, Rule, Rules, is_inside
+from sagent.policy.places import Places, env_files, spellings
+from sagent.policy.rules import EDITS, PATH_TOOLS, Rule, Rules, escape, is_inside
 from sagent.tool import Workspace
 
 Mode: TypeAlias = Literal["plan", "ask", "edit", "full"]
@@ -43,19 +44,16 @@ class PathJudge:
 
     def denying(self, path: str, tools: Sequence[str]) -> Rule | None:
         """The deny rule for any of these tools that a path falls under, as spelled or as it really is."""
-        for rule in self._path_rules(tools):
-            for spelled in (os.path.normpath(path), os.path.realpath(path)):
-                if rule.matches_path(spelled, self._all_roots, self.places.home, anywhere=True):
-                    return rule
-        return None
+        pairs = product(self._path_rules(tools), spellings(path))
+        roots, home = self._all_roots, self.places.home
+        return next((rule for rule, place in pairs if rule.matches_path(place, roots, home, anywhere=True)), None)
 
     def denying_below(self, directory: str, tools: Sequence[str]) -> Rule | None:
         """The deny rule for any of these tools that a directory, or something below it, may fall under."""
-        for rule in self._path_rules(tools):
-            for spelled in (os.path.normpath(directory), os.path.realpath(directory)):
-                if rule.reaches_below(spelled, self._all_roots, self.places.home):
-                    return rule
-        return self.denying(directory, tools)
+        pairs = product(self._path_rules(tools), spellings(directory))
+        roots, home = self._all_roots, self.places.home
+        found = next((rule for rule, place in pairs if rule.reaches_below(place, roots, home)), None)
+        return found or self.denying(directory, tools)
 
     def _path_rules(self, tools: Sequence[str]) -> Iterator[Rule]:
         return (rule for rule in self.rules.deny if rule.pattern and rule.tool in tools and rule.tool in PATH_TOOLS)
@@ -71,13 +69,11 @@ class PathJudge:
         The directory was judged by itself: where it lies among keys, reading those was allowed.
         """
         tools = ("Read", tool)
-        starts = tuple(dict.fromkeys((os.path.normpath(directory), os.path.realpath(directory))))
-        regexes = [
-            regex
-            for rule in self._path_rules(tools)
-            for regex in rule.regexes(self._all_roots, self.places.home, anywhere=True)
-        ]
-        denied = re.compile("|".join(f"(?:{regex})" for regex in regexes) or "(?!)", re.DOTALL)
+        starts = tuple(dict.fromkeys(spellings(directory)))
+        roots, home = self._all_roots, self.places.home
+        rules = self._path_rules(tools)
+        regexes = (f"(?:{regex})" for rule in rules for regex in rule.regexes(roots, home, anywhere=True))
+        denied = re.compile("|".join(regexes) or "(?!)", re.DOTALL)
         judged = self.mode == "full" or self.places.is_secret(directory)
         keys = [] if judged else [self.places.keys_below(start) for start in starts]
 
@@ -109,11 +105,9 @@ class PathJudge:
     def read_obstacle(self, path: str, tool: str = "Read") -> Obstacle | None:
         """Reading is free, except where keys lie."""
         real = os.path.realpath(path)
-        if not self.places.is_secret(path):
+        if not self.places.is_secret(path) or self._allowed(real, ("Read", tool), self.places.is_secret):
             return None
-        if self._allowed(real, ("Read", tool), self.places.is_secret):
-            return None
-        return Obstacle(f"{path} may hold keys or passwords.", self.remedy(f"Read({_escaped(real)})"))
+        return Obstacle(f"{path} may hold keys or passwords.", self.remedy(f"Read({escape(real)})"))
 
     def write_obstacle(self, path: str, tool: str = "Write") -> Obstacle | None:
         """Writing depends on the mode, on where the path really leads, and on what lies there."""
@@ -123,7 +117,7 @@ class PathJudge:
         guarded = self.places.is_guarded(path)
         if self._allowed(real, EDITS, self.places.is_guarded if guarded else None):
             return None
-        rule = f"Edit({_escaped(real)})"
+        rule = f"Edit({escape(real)})"
         if guarded:
             return Obstacle(f"What is written to {path} may run by itself, or holds keys.", self.remedy(rule))
         if self.mode == "ask":
@@ -147,10 +141,6 @@ class PathJudge:
                 if special is None or any(special(place) for place in named):
                     return True
         return False
-
-
-def _escaped(path: str) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", path)
 
 
 def _quoted(text: str) -> str:

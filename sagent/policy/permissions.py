@@ -75,30 +75,27 @@ class PermissionPolicy:
                 return Deny(f"The rule {rule} denies {call.name} on {path}.")
         if searches and call.name not in _FLAT:
             below = (judge.search_obstacle(str(path), call.name) for path in effect.paths if path.is_dir())
-            if (obstacle := next((found for found in below if found is not None), None)) is not None:
+            if obstacle := next(filter(None, below), None):
                 return self._verdict(effect, obstacle)
         if self.mode == "full":
             return Allow()
         hinder = judge.write_obstacle if writes else judge.read_obstacle
         found = (hinder(str(path), call.name) for path in effect.paths)
-        return self._verdict(effect, next((obstacle for obstacle in found if obstacle is not None), None))
+        return self._verdict(effect, next(filter(None, found), None))
 
     def _command(self, call: ToolCall, effect: Effect, judge: PathJudge) -> Verdict:
         """A call that runs a command line, or something that cannot be foreseen."""
-        free = self.mode == "full" or (self.mode != "plan" and self._is_allowed(call, effect))
+        allowed = any(not rule.pattern and rule.covers(call.name, effect) for rule in self.rules.allow)
+        free = self.mode == "full" or (self.mode != "plan" and allowed)
         if not effect.command:
             reason = f"{call.name} does not say what it would do, so it needs permission."
             return self._verdict(effect, None if free else Obstacle(reason, judge.remedy(call.name)))
         from sagent.policy.commands import CommandJudge
 
         commands = CommandJudge(judge, effect.command)
-        denied = commands.denied()
-        if denied is not None:
+        if denied := commands.denied():
             return denied
         return self._verdict(effect, None if free else commands.obstacle())
-
-    def _is_allowed(self, call: ToolCall, effect: Effect) -> bool:
-        return any(not rule.pattern and rule.covers(call.name, effect) for rule in self.rules.allow)
 
     def _verdict(self, effect: Effect, obstacle: Obstacle | None) -> Verdict:
         """In plan mode no person is asked for what the mode rules out."""

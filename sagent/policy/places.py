@@ -43,7 +43,7 @@ class Places:
 
     def is_secret(self, path: str) -> bool:
         """Whether keys or passwords lie at an absolute path, as spelled or where it leads."""
-        return self._has_keys(os.path.normpath(path)) or self._has_keys(os.path.realpath(path))
+        return any(map(self._has_keys, spellings(path)))
 
     def _has_keys(self, path: str) -> bool:
         if is_env(path.rpartition("/")[2]):
@@ -66,12 +66,17 @@ class Places:
 
     def is_guarded(self, path: str) -> bool:
         """Whether writing there plants what runs by itself, changes what sagent may do, or touches keys."""
-        for spelled in (os.path.normpath(path), os.path.realpath(path)):
+        for spelled in spellings(path):
             if any(part.casefold() in _GUARDED_DIRECTORIES for part in spelled.split("/")):
                 return True
             if any(is_inside(spelled, place) for place in self._guarded):
                 return True
         return self.is_secret(path)
+
+
+def spellings(path: str) -> tuple[str, str]:
+    """A path as spelled, without its dots, and where it really leads."""
+    return os.path.normpath(path), os.path.realpath(path)
 
 
 def is_env(name: str) -> bool:

@@ -63,8 +63,7 @@ class Rule:
         """The rule with a relative path pattern made relative to `directory`, for rules that come with a project."""
         if self.tool not in PATH_TOOLS or "/" not in self.pattern or self.pattern.startswith(("/", "~", "**")):
             return self
-        base = re.sub(r"([*?\[])", r"[\1]", str(directory))
-        return Rule(self.tool, f"{base}/{self.pattern.removeprefix('./')}")
+        return Rule(self.tool, f"{escape(str(directory))}/{self.pattern.removeprefix('./')}")
 
     def allows_command(self, words: "Sequence[Word]") -> bool:
         """Whether every word that the rule names is there as written: as a prefix for `:*`, else exactly."""
@@ -119,7 +118,7 @@ class Rule:
         if self._floats:
             return True
         for pattern in _absolute(self.pattern, roots, home):
-            literal, _, rest = _cut_literal(pattern)
+            literal, rest = _cut_literal(pattern)
             for place in (literal, os.path.realpath(literal)):
                 if is_inside(place, directory) and os.path.lexists(place):
                     return True
@@ -130,8 +129,7 @@ class Rule:
     def literal_places(self, roots: Sequence[str], home: str) -> Iterator[str]:
         """The absolute paths before the pattern's first wildcard: what the rule names letter by letter."""
         for pattern in _absolute(self.pattern, roots, home):
-            literal = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
-            yield literal.rstrip("/")
+            yield re.split(r"[*?\[]", pattern, maxsplit=1)[0].rstrip("/")
 
     @property
     def _floats(self) -> bool:
@@ -147,8 +145,8 @@ class Rule:
             return
         for pattern in _absolute(self.pattern, roots, home):
             yield _regex(pattern)
-            literal, slash, rest = _cut_literal(pattern)
-            yield re.escape(os.path.realpath(literal)).rstrip("/") + (_regex(slash + rest) if rest else "(?:/.*)?")
+            literal, rest = _cut_literal(pattern)
+            yield re.escape(os.path.realpath(literal)).rstrip("/") + (_regex(f"/{rest}") if rest else "(?:/.*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +160,11 @@ class Rules:
     def parse(cls, allow: Iterable[str] = (), deny: Iterable[str] = ()) -> "Rules":
         """Read both lists. Raises ConfigError."""
         return cls(tuple(map(Rule.parse, allow)), tuple(map(Rule.parse, deny)))
+
+
+def escape(path: str) -> str:
+    """The pattern that is this path and no other."""
+    return re.sub(r"([*?\[])", r"[\1]", path)
 
 
 def is_inside(path: str, root: str) -> bool:
@@ -203,35 +206,26 @@ def _absolute(pattern: str, roots: Sequence[str], home: str) -> Iterator[str]:
     elif pattern.startswith("/"):
         yield os.path.normpath(pattern)
     else:
-        for root in roots:
-            escaped = re.sub(r"([*?\[])", r"[\1]", root)
-            yield os.path.normpath(f"{escaped}/{pattern}")
+        yield from (os.path.normpath(f"{escape(root)}/{pattern}") for root in roots)
 
 
-def _cut_literal(pattern: str) -> tuple[str, str, str]:
-    """A pattern's directories before its first wildcard, a slash, and the rest."""
+def _cut_literal(pattern: str) -> tuple[str, str]:
+    """A pattern's directories before its first wildcard, and the rest."""
     parts = pattern.split("/")
     count = next((at for at, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
-    return "/".join(parts[:count]) or "/", "/", "/".join(parts[count:])
+    return "/".join(parts[:count]) or "/", "/".join(parts[count:])
 
 
 def _regex(pattern: str) -> str:
     """A glob as a regular expression that also matches what lies below; `**` crosses slashes."""
     pattern = pattern.rstrip("/")
     pattern = pattern.removesuffix("/**") or "/**"
-    out: list[str] = []
+    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    out = ""
     for piece in re.findall(r"\*\*/|\*\*|\[!?\]?[^\]]*\]|.", pattern, re.DOTALL):
-        if piece == "**/":
-            out.append("(?:.*/)?")
-        elif piece == "**":
-            out.append(".*")
-        elif piece == "*":
-            out.append("[^/]*")
-        elif piece == "?":
-            out.append("[^/]")
-        elif len(piece) > 2 and piece[0] == "[":
+        if len(piece) > 2 and piece[0] == "[":
             inside = re.sub(r"([\\\[\]&~|])", r"\\\1", piece[1:-1])
-            out.append(f"(?!/)[{'^' + inside[1:] if inside.startswith('!') else inside}]")
+            out += f"(?!/)[{'^' + inside[1:] if inside.startswith('!') else inside}]"
         else:
-            out.append(re.escape(piece))
-    return "".join(out) + "(?:/.*)?"
+            out += known.get(piece) or re.escape(piece)
+    return f"{out}(?:/.*)?"
