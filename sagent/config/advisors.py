@@ -1,11 +1,11 @@
 """Advisors as settings: who they are, where their models are reached, and the rules they are asked by."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from sagent.config.settings import Address
 from sagent.config.values import PathBase, Reader, RefusedError, texts, url, usd, whole
+from sagent.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -18,6 +18,14 @@ NONE = ("none", "off")
 STRANGER = (
     "it would send the conversation to whomever the project names; name advisors in your own file, or with --advisor"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a model is reached and with what key; "" is what its provider has anyway."""
+
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
 
 
 class Placed(NamedTuple):

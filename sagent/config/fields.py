@@ -1,17 +1,14 @@
 """The settings one by one: how a value is read, and what a project's file may do with it."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from decimal import Decimal
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
 from sagent.config import values
-from sagent.config.advisors import read_advisors
+from sagent.config.settings import Project, Settings
 from sagent.config.values import Reader
-from sagent.model import EFFORTS
 from sagent.policy.permissions import MODES
-
-Project: TypeAlias = Literal["no", "yes", "lower"]
-"""What a project's file may do: nothing, anything, or only make it stricter."""
 
 
 class Field(NamedTuple):
@@ -41,55 +38,7 @@ class Field(NamedTuple):
         return self.flag or self.name.replace("_", "-")
 
 
-FIELDS: tuple[Field, ...] = (
-    Field("model", values.name_of, "yes"),
-    Field("provider", values.name_of),
-    Field("base_url", values.url),
-    Field("auth", values.choice("key", "bearer", "credentials")),
-    Field("transport", values.choice("direct", "sdk")),
-    Field("fallback", values.names_of, "yes"),
-    Field("effort", values.choice(*EFFORTS), "yes"),
-    Field("advisors", read_advisors, flag="advisor"),
-    Field("advisor_mode", values.choice("auto", "client", "native")),
-    Field("advisor_stop", values.choice("pass", "end")),
-    Field("panel", values.choice("first", "all"), flag="advisor-panel"),
-    Field("allow_providers", values.names_of, "lower"),
-    Field("max_response_tokens", values.whole(1), "lower"),
-    Field("max_request_tokens", values.whole(1), "lower"),
-    Field("stall_seconds", values.seconds),
-    Field("reasoning_stall_seconds", values.seconds),
-    Field("max_retries", values.whole(0), "lower"),
-    Field("system", values.text_of),
-    Field("append_system", values.text_of),
-    Field("tools", values.tools),
-    Field("max_turns", values.whole(1), "lower"),
-    Field("max_agent_depth", values.whole(0), "lower"),
-    Field("max_live_agents", values.whole(0), "lower"),
-    Field("max_spawns", values.whole(0), "lower"),
-    Field("background_after", values.seconds),
-    Field("wait_for_jobs", values.switch),
-    Field("compact_at", values.share),
-    Field("compactor", values.name_of),
-    Field("max_tool_call_rounds", values.whole(1), "lower"),
-    Field("max_budget_usd", values.usd, "lower"),
-    Field("permission_mode", values.choice(*MODES), "lower"),
-    Field("allow", values.rules, adds=True),
-    Field("deny", values.rules, "yes", adds=True),
-    Field("cwd", values.directory),
-    Field("add_dirs", values.directories, flag="add-dir", adds=True),
-    Field("state_dir", values.path_of),
-    Field("continue_session", values.switch, flag="continue"),
-    Field("session", values.path_of),
-    Field("fork", values.name_of),
-    Field("ephemeral", values.switch),
-    Field("output_format", values.choice("text", "json", "stream-json")),
-    Field("input_format", values.choice("text", "stream-json")),
-    Field("theme", values.choice("auto", "dark", "light", "plain")),
-    Field("editing_mode", values.choice("emacs", "vi")),
-    Field("notify", values.choice("bell", "osc9", "off")),
-    Field("log_level", values.choice("debug", "info", "warning", "error"), "yes"),
-    Field("trace", values.path_of),
-)
+FIELDS = tuple(Field(each.name, **each.metadata) for each in fields(Settings) if each.metadata)
 RULES: Mapping[str, Field] = {
     field.member: field
     for field in (

@@ -34,7 +34,7 @@ class File:
 
     def error(self, keys: Line, message: str) -> ConfigError:
         """What is wrong at a key."""
-        return ConfigError(f"{self.where(*keys)}: {message}{'' if message.endswith(('.', '?', '!')) else '.'}")
+        return ConfigError(f"{self.where(*keys)}: {end_sentence(message)}")
 
     def unknown(self, keys: Line, names: Iterable[str], what: str = "setting") -> ConfigError:
         hint = nearest(keys[-1], names) or f"; accepted are {', '.join(names)}"
@@ -69,6 +69,10 @@ class File:
                 return begins
             begins = count + 1
         return 1
+
+
+def end_sentence(message: str) -> str:
+    return message if message.endswith((".", "?", "!")) else f"{message}."
 
 
 def _member(data: object, key: str) -> object:

@@ -1,10 +1,11 @@
 """From files, environment and flags to Settings, strictest reading of each."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 from sagent.config.advisors import (
     EXECUTOR,
@@ -19,7 +20,7 @@ from sagent.config.advisors import (
     read_table,
 )
 from sagent.config.fields import FIELDS, RULES, TABLES, Field, is_stricter
-from sagent.config.files import NAME, File, Line, directory, expand, find_file, read_file
+from sagent.config.files import NAME, File, Line, directory, end_sentence, expand, find_file, read_file
 from sagent.config.servers import addresses, own_address, place_executor, provider_of, with_path
 from sagent.config.settings import Address, CustomProvider, Settings
 from sagent.config.values import PathBase, RefusedError
@@ -38,6 +39,7 @@ _GROUPS: Mapping[str, Mapping[str, Field]] = {
 }
 """Tables of a file whose members are settings; `policy` is another name of `advisor_rules`."""
 _NAMES = (*_FIELDS, "advisor", "executor", *_GROUPS, *TABLES)
+_Given: TypeAlias = tuple[Field, object, str]  # a setting, its value, and where it was given
 _OWN_FLAGS = ("executor_api_base", "advisor_api_base")  # where the models are reached that other flags name
 
 
@@ -64,13 +66,13 @@ def load(
         raise ConfigError(f"{builder.named_by}: there is no file {builder.user_file}.")
     if user is not None:
         builder.take_file(user, trusted=True)
-    given = _by_field(flags or {})
-    project = read_file(_project_file(builder, given))
+    variables, given = _environment(environ), _by_field(flags or {})
+    project = read_file(builder.project_file((*variables, *given)))
     if project is not None and not (user is not None and user.path.samefile(project.path)):
         builder.take_file(project, trusted=False)
-    builder.take_environment()
-    for field, value in given:
-        builder.take(field, value, f"--{field.flag_name}", PathBase(cwd, home))
+    builder.take(variables)
+    builder.warn_of_variables()
+    builder.take(given)
     builder.put_model_aside()
     builder.take_addresses((flags or {}).get("executor_api_base"), (flags or {}).get("advisor_api_base"))
     return builder.settings()
@@ -89,31 +91,19 @@ def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> P
         ) from None
 
 
-def _by_field(flags: Mapping[str, object]) -> list[tuple[Field, object]]:
+def _by_field(flags: Mapping[str, object]) -> list[_Given]:
     """Flags in the order of the settings. Raises ConfigError for one that is none."""
     names = {name: field for field in FIELDS for name in (field.flag_name.replace("-", "_"), field.name)}
     for name in flags:
         if name not in names and name not in _OWN_FLAGS:
             raise ConfigError(f"--{name.replace('_', '-')}: there is no such setting{nearest(name, names)}")
     found = {names[name].name: value for name, value in flags.items() if value is not None and name in names}
-    return [(field, found[field.name]) for field in FIELDS if field.name in found]
+    return [(field, found[field.name], f"--{field.flag_name}") for field in FIELDS if field.name in found]
 
 
-def _project_file(builder: "_SettingsBuilder", given: list[tuple[Field, object]]) -> Path:
-    """The project is that of the directory to work in, which the layers above the project's file may name."""
-    probe = _SettingsBuilder(builder.environ, builder.cwd, builder.home)
-    probe.values = {"cwd": builder.values.get("cwd", builder.cwd)}
-    for field, value in [*_environment(builder.environ), *given]:
-        if field.name == "cwd":
-            origin = f"--{field.flag_name}" if (field, value) in given else field.variable
-            probe.take(field, value, origin, PathBase(builder.cwd, builder.home))
-    work = probe.values["cwd"]
-    assert isinstance(work, Path)
-    return (repository_root(work) or work) / ".sagent" / NAME
-
-
-def _environment(environ: Mapping[str, str]) -> list[tuple[Field, str]]:
-    return [(field, environ[field.variable]) for field in (*FIELDS, *RULES.values()) if environ.get(field.variable)]
+def _environment(environ: Mapping[str, str]) -> list[_Given]:
+    known = (*FIELDS, *RULES.values())
+    return [(field, environ[field.variable], field.variable) for field in known if environ.get(field.variable)]
 
 
 class _SettingsBuilder:
@@ -123,6 +113,7 @@ class _SettingsBuilder:
         self.environ = environ
         self.cwd = cwd
         self.home = home
+        self.base = PathBase(cwd, home)
         self.config_dir = directory("config", environ, home)
         self.user_file, self.named_by = self.config_dir / NAME, ""
         self.values: dict[str, object] = {}
@@ -136,12 +127,21 @@ class _SettingsBuilder:
         if named or file is not None:
             self.named_by = "SAGENT_CONFIG" if file is None else "--config"
             try:
-                self.user_file = PathBase(self.cwd, self.home).path(named)
+                self.user_file = self.base.path(named)
             except RefusedError as error:
                 raise ConfigError(f"{self.named_by}: {error}.") from error
             return
         self.user_file, several = find_file(self.config_dir)
         self.warnings += [several] if several else []
+
+    def project_file(self, above: Sequence[_Given]) -> Path:
+        """The project is that of the directory to work in, which the layers above the project's file may name."""
+        work = self.values.get("cwd", self.cwd)
+        for field, value, origin in above:
+            if field.name == "cwd":
+                work = self._read(field, value, self.base, partial(str, origin))
+        assert isinstance(work, Path)
+        return (repository_root(work) or work) / ".sagent" / NAME
 
     def settings(self) -> Settings:
         values = {name: value for name, value in self.values.items() if name != "cwd" and "." not in name}
@@ -150,8 +150,10 @@ class _SettingsBuilder:
             raise ConfigError(
                 f"{self.origins['continue_session']} and {self.origins['session']} name two sessions: give one of them."
             )
+        cwd = self.values.get("cwd", self.cwd)
+        assert isinstance(cwd, Path)
         start = Settings(
-            cwd=self._directory(),
+            cwd=cwd.resolve(),
             config_dir=self.config_dir,
             state_dir=directory("state", self.environ, self.home),
             origins=self.origins,
@@ -189,45 +191,39 @@ class _SettingsBuilder:
 
     def take_addresses(self, executor: object, advisors: object) -> None:
         """The layer of `--executor-api-base` and `--advisor-api-base`, which say where the models in force are."""
-        base = PathBase(self.cwd, self.home)
+        field = _FIELDS["base_url"]
         if executor is not None:
-            field = _FIELDS["base_url"]
             if self.origins.get("base_url", "").startswith("--"):
                 raise ConfigError("--base-url and --executor-api-base say the same: give one of them.")
             name = str(self.values.get("provider") or "").lower()
             rows = self._rows()
-            url = str(self._read(field, executor, "--executor-api-base", base))
+            url = str(self._read(field, executor, self.base, partial(str, "--executor-api-base")))
             provider = name or provider_of(str(self.values.get("model") or ""), rows, url)
             self._set(field, with_path(url, provider, rows), "--executor-api-base")
             self._apart = provider, self._apart[1] if self._apart else own_address(provider, rows, self.environ)
-        if advisors is not None:
-            self._take_advisor_addresses(advisors, base)
-
-    def _take_advisor_addresses(self, given: object, base: PathBase) -> None:
-        urls = [given] if isinstance(given, str) else list(cast("list[object]", given))
+        if advisors is None:
+            return
+        urls = [advisors] if isinstance(advisors, str) else list(cast("list[object]", advisors))
         placed = cast("tuple[Placed, ...]", self.values.get("advisors", ()))
         if len(urls) != len(placed):
             raise ConfigError(
                 f"--advisor-api-base: each advisor needs one, in their order; advisors: {len(placed)}, "
                 f"addresses: {len(urls)}."
             )
-        read = [self._read(_FIELDS["base_url"], url, "--advisor-api-base", base) for url in urls]
+        read = [self._read(field, url, self.base, partial(str, "--advisor-api-base")) for url in urls]
         self.values["advisors"] = tuple(
             Placed(each.advisor, Address(str(url))) for each, url in zip(placed, read, strict=True)
         )
 
-    def _directory(self) -> Path:
-        cwd = self.values.get("cwd", self.cwd)
-        assert isinstance(cwd, Path)
-        return cwd.resolve()
+    def take(self, layer: Sequence[_Given]) -> None:
+        """The values of a trusted layer. Raises ConfigError."""
+        for field, value, origin in layer:
+            where = partial(str, origin)
+            found = self._read(field, value, self.base, where)
+            self._check_rules(field, found, where)
+            self._set(field, found, origin)
 
-    def take(self, field: Field, value: object, origin: str, base: PathBase) -> None:
-        """A value of a trusted layer. Raises ConfigError."""
-        found = self._read(field, value, origin, base)
-        self._check_rules(field, found, origin)
-        self._set(field, found, origin)
-
-    def _check_rules(self, field: Field, value: object, where: str) -> None:
+    def _check_rules(self, field: Field, value: object, where: Callable[[], str]) -> None:
         """Warn of rules that are about no tool: nobody meant to write those."""
         if field.name not in ("allow", "deny"):
             return
@@ -239,18 +235,18 @@ class _SettingsBuilder:
             tool = rule.partition("(")[0]
             if not tool.startswith("mcp__") and not any(fnmatchcase(name, tool) for name in BUILTIN):
                 hint = nearest(tool, BUILTIN) or f"; the tools are {', '.join(BUILTIN)}."
-                self.warnings.append(f"{where}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
+                self.warnings.append(f"{where()}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
 
-    def _read(self, field: Field, value: object, origin: str, base: PathBase) -> object:
+    def _read(self, field: Field, value: object, base: PathBase, where: Callable[[], str]) -> object:
         try:
             return field.read(value, base)
         except RefusedError as error:
             if isinstance(value, Mapping):  # not shown: it may hold a key
                 hint = nearest(field.name, TABLES) or f": {error}."
-                raise ConfigError(f"{origin}: {field.name} is no table{hint}") from None
+                raise ConfigError(f"{where()}: {field.name} is no table{hint}") from None
             shown = f"{value!r}" if len(repr(value)) <= 80 else f"{repr(value)[:79]}…"
-            message = str(error)
-            raise ConfigError(f"{origin}: {field.name} = {shown} is not accepted: {message}{_stop(message)}") from None
+            message = end_sentence(f"{field.name} = {shown} is not accepted: {error}")
+            raise ConfigError(f"{where()}: {message}") from None
 
     def _set(self, field: Field, value: object, origin: str) -> None:
         old = self.values.get(field.name)
@@ -260,10 +256,8 @@ class _SettingsBuilder:
         self.values[field.name] = value
         self.origins[field.name] = origin
 
-    def take_environment(self) -> None:
-        """The layer of `SAGENT_...` variables; one that means nothing is warned of."""
-        for field, value in _environment(self.environ):
-            self.take(field, value, field.variable, PathBase(self.cwd, self.home))
+    def warn_of_variables(self) -> None:
+        """Warn of `SAGENT_...` variables that mean nothing."""
         known = [*(field.variable for field in (*FIELDS, *RULES.values())), *_OTHER_VARIABLES]
         for name in self.environ:
             if name.startswith("SAGENT_") and name not in known:
@@ -311,13 +305,15 @@ class _SettingsBuilder:
                 return read_spec(str(_expanded(file, keys, item, self.environ)), base)
         except RefusedError as error:
             where = file.where(*keys, *((error.member,) if isinstance(error, MemberError) else ()))
-            raise ConfigError(f"{where}: {'.'.join(keys)}: {error}{_stop(str(error))}") from None
+            raise ConfigError(end_sentence(f"{where}: {'.'.join(keys)}: {error}")) from None
         raise file.error(keys, f"{'.'.join(keys)}: give an advisor as a text, or as a table of {', '.join(MEMBERS)}")
 
-    def _filled(self, file: File, keys: Line, table: Mapping[str, object], names: tuple[str, ...]) -> dict[str, object]:
-        """A table whose members are known, variables filled in."""
+    def _filled(
+        self, file: File, keys: Line, table: Mapping[str, object], names: tuple[str, ...] | None = None
+    ) -> dict[str, object]:
+        """A table with its variables filled in, and its members known where `names` are given."""
         for name in table:
-            if name not in names:
+            if names is not None and name not in names:
                 raise file.unknown((*keys, name), names)
         return {name: _expanded(file, (*keys, name), value, self.environ) for name, value in table.items()}
 
@@ -351,33 +347,27 @@ class _SettingsBuilder:
             self.origins["providers"] = str(file.path)
         self._set(_FIELDS["model"], model, str(file.path))
 
-    def _take_key(self, file: File, keys: tuple[str, ...], field: Field, value: object, *, trusted: bool) -> None:
+    def _take_key(self, file: File, keys: Line, field: Field, value: object, *, trusted: bool) -> None:
         if keys[0] == "permissions" and isinstance(value, str):
             raise file.error(keys, f'{".".join(keys)} must be a list: write {keys[-1]} = ["..."]')
         if trusted:
             value = _expanded(file, keys, value, self.environ)
-            found = self._read_in(file, keys, field, value)
-            self._check_rules(field, found, file.where(*keys))
-            self._set(field, found, str(file.path))
         elif (refusal := self._refusal(file, keys, field, value)) is not None:
             self.warnings.append(f"{file.where(*keys)}: {field.name} is ignored: {refusal}.")
-        else:
-            found = self._read_in(file, keys, field, value)
-            self._check_rules(field, found, file.where(*keys))
-            if field.name == "deny" and isinstance(found, tuple):
-                from sagent.policy.rules import Rule
+            return
+        found = self._read_in(file, keys, field, value)
+        self._check_rules(field, found, partial(file.where, *keys))
+        if field.name == "deny" and not trusted:
+            from sagent.policy.rules import Rule
 
-                base = file.path.parent.parent
-                found = tuple(str(Rule.parse(rule).anchored(base)) for rule in cast("tuple[str, ...]", found))
-            self._set(field, found, str(file.path))
+            base = file.path.parent.parent
+            found = tuple(str(Rule.parse(rule).anchored(base)) for rule in cast("tuple[str, ...]", found))
+        self._set(field, found, str(file.path))
 
-    def _read_in(self, file: File, keys: tuple[str, ...], field: Field, value: object) -> object:
-        try:
-            return self._read(field, value, "", PathBase(file.path.parent, self.home))
-        except ConfigError as error:
-            raise ConfigError(f"{file.where(*keys)}{error}") from None
+    def _read_in(self, file: File, keys: Line, field: Field, value: object) -> object:
+        return self._read(field, value, PathBase(file.path.parent, self.home), partial(file.where, *keys))
 
-    def _refusal(self, file: File, keys: tuple[str, ...], field: Field, value: object) -> str | None:
+    def _refusal(self, file: File, keys: Line, field: Field, value: object) -> str | None:
         """Why a project's file may not set this, or None."""
         if field.name == "advisors":
             return STRANGER
@@ -394,14 +384,9 @@ class _SettingsBuilder:
     def _take_table(self, file: File, key: str, value: object) -> None:
         from sagent.config.tables import READERS
 
-        table = file.table((key,), value)
-        for name, row in table.items():
-            file.table((key, name), row)
-        expanded = {
-            name: file.table((key, name), _expanded_row(file, (key, name), row, self.environ))
-            for name, row in table.items()
-        }
-        self.values[key] = READERS[key](file, expanded)
+        rows = file.table((key,), value)
+        tables = {name: self._filled(file, (key, name), file.table((key, name), row)) for name, row in rows.items()}
+        self.values[key] = READERS[key](file, tables)
         self.origins[key] = str(file.path)
 
 
@@ -438,16 +423,8 @@ def _default(field: Field) -> object:
     return found
 
 
-def _expanded_row(file: File, keys: tuple[str, ...], row: object, environ: Mapping[str, str]) -> object:
-    return {name: _expanded(file, (*keys, name), value, environ) for name, value in file.table(keys, row).items()}
-
-
-def _expanded(file: File, keys: tuple[str, ...], value: object, environ: Mapping[str, str]) -> object:
+def _expanded(file: File, keys: Line, value: object, environ: Mapping[str, str]) -> object:
     try:
         return expand(value, environ)
     except ValueError as error:
         raise file.error(keys, f"{'.'.join(keys)}: {error}") from None
-
-
-def _stop(message: str) -> str:
-    return "" if message.endswith((".", "?", "!")) else "."

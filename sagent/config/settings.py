@@ -1,14 +1,17 @@
-"""What may be set, as one frozen value."""
+"""What may be set, as one frozen value: each setting's type, default and reader, and what a project's file may do."""
 
 from collections.abc import Mapping
 from dataclasses import field
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 
+from sagent.config import values
+from sagent.config.advisors import Address, read_advisors
+from sagent.config.values import Reader, choice, names_of, whole
 from sagent.lib.dataclass import dataclass
-from sagent.model import Effort
-from sagent.policy.permissions import Mode
+from sagent.model import EFFORTS, Effort
+from sagent.policy.permissions import MODES, Mode
 from sagent.providers.rows import Row
 
 if TYPE_CHECKING:
@@ -19,6 +22,10 @@ Auth: TypeAlias = Literal["key", "bearer", "credentials"]
 """How we say who we are; "credentials" is what the provider's own tools have stored, or its cloud's login."""
 Family: TypeAlias = Literal["openai", "anthropic", "responses", "google"]
 """The API a server speaks; "openai" is Chat Completions, which nearly all of them do."""
+Project: TypeAlias = Literal["no", "yes", "lower"]
+"""What a project's file may do: nothing, anything, or only make it stricter."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +51,6 @@ class CustomProvider:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where a model is reached and with what key; "" is what its provider has anyway."""
-
-    base_url: str = ""
-    api_key: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class McpServer:
     """A server of tools: a command that is run, or a URL. `timeout` is in seconds, for one call."""
 
@@ -63,6 +62,11 @@ class McpServer:
     timeout: float = 600.0
 
 
+def _setting(default: T, read: Reader, project: Project = "no", *, flag: str = "", adds: bool = False) -> T:
+    """A member that may be set: its default, how a value is read, and the rest as in fields.Field."""
+    return field(default=default, metadata={"read": read, "project": project, "flag": flag, "adds": adds})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Every setting. None leaves a choice to whoever needs it; `origins` has for each name where it was set.
@@ -71,66 +75,61 @@ class Settings:
     not settings.
     """
 
-    cwd: Path
-    config_dir: Path
-    state_dir: Path
-    add_dirs: tuple[Path, ...] = ()
-
-    model: str | None = None
-    provider: str | None = None
-    base_url: str | None = None
-    auth: Auth = "key"
-    transport: Literal["direct", "sdk"] = "direct"
-    fallback: tuple[str, ...] = ()  # models that take over, one after the other, when the one in use is down
-    effort: Effort | None = None
-    advisors: "tuple[Advisor, ...]" = ()
-    advisor_addresses: Mapping[str, Address] = field(default_factory=dict[str, Address])  # of advisors, by their names
-    advisor_mode: Literal["auto", "client", "native"] = "auto"
-    advisor_stop: Literal["pass", "end"] = "pass"
-    panel: Literal["first", "all"] = "first"
-    advisor_rules: "Rules | None" = None  # None = Rules()
-    allow_providers: tuple[str, ...] | None = None
-    max_response_tokens: int | None = None
-    max_request_tokens: int | None = None
-    stall_seconds: float = 60.0
-    reasoning_stall_seconds: float = 180.0
-    max_retries: int = 6
-
-    system: str | None = None
-    append_system: str = ""
-    tools: tuple[str, ...] | None = None  # None = the default set
-    max_turns: int | None = None
-    max_agent_depth: int = 5
-    max_live_agents: int = 32
-    max_spawns: int = 256
-    background_after: float | None = 600.0  # seconds that a call may run before it goes on in the background
-    wait_for_jobs: bool = True
-    compact_at: float = 0.8  # how full the usable window may be before the context is made smaller; 0 is never
-    compactor: str | None = None  # the model that sums up; None is the one that works
-    max_tool_call_rounds: int | None = None
-    max_budget_usd: Decimal | None = None
-
-    permission_mode: Mode = "edit"
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-
-    continue_session: bool = False
-    session: Path | None = None
-    fork: str | None = None  # a session, and with @ an entry of it, of which a copy is gone on with
-    ephemeral: bool = False
-    output_format: Literal["text", "json", "stream-json"] = "text"
-    input_format: Literal["text", "stream-json"] = "text"
-    theme: Literal["auto", "dark", "light", "plain"] = "auto"
-    editing_mode: Literal["emacs", "vi"] = "emacs"
-    notify: Literal["bell", "osc9", "off"] = (
-        "bell"  # how the end of long work is announced to someone who looks elsewhere
+    model: str | None = _setting(None, values.name_of, "yes")
+    provider: str | None = _setting(None, values.name_of)
+    base_url: str | None = _setting(None, values.url)
+    auth: Auth = _setting("key", choice("key", "bearer", "credentials"))
+    transport: Literal["direct", "sdk"] = _setting("direct", choice("direct", "sdk"))
+    fallback: tuple[str, ...] = _setting((), names_of, "yes")  # models that take over one after the other
+    effort: Effort | None = _setting(None, choice(*EFFORTS), "yes")
+    advisors: "tuple[Advisor, ...]" = _setting((), read_advisors, flag="advisor")
+    advisor_mode: Literal["auto", "client", "native"] = _setting("auto", choice("auto", "client", "native"))
+    advisor_stop: Literal["pass", "end"] = _setting("pass", choice("pass", "end"))
+    panel: Literal["first", "all"] = _setting("first", choice("first", "all"), flag="advisor-panel")
+    allow_providers: tuple[str, ...] | None = _setting(None, names_of, "lower")
+    max_response_tokens: int | None = _setting(None, whole(1), "lower")
+    max_request_tokens: int | None = _setting(None, whole(1), "lower")
+    stall_seconds: float = _setting(60.0, values.seconds)
+    reasoning_stall_seconds: float = _setting(180.0, values.seconds)
+    max_retries: int = _setting(6, whole(0), "lower")
+    system: str | None = _setting(None, values.text_of)
+    append_system: str = _setting("", values.text_of)
+    tools: tuple[str, ...] | None = _setting(None, values.tools)  # None = the default set
+    max_turns: int | None = _setting(None, whole(1), "lower")
+    max_agent_depth: int = _setting(5, whole(0), "lower")
+    max_live_agents: int = _setting(32, whole(0), "lower")
+    max_spawns: int = _setting(256, whole(0), "lower")
+    background_after: float | None = _setting(600.0, values.seconds)  # that a call may run in the foreground
+    wait_for_jobs: bool = _setting(True, values.switch)  # noqa: FBT003 -- a default, like the others
+    compact_at: float = _setting(0.8, values.share)  # how full the usable window may be; 0 is never
+    compactor: str | None = _setting(None, values.name_of)  # the model that sums up; None is the one that works
+    max_tool_call_rounds: int | None = _setting(None, whole(1), "lower")
+    max_budget_usd: Decimal | None = _setting(None, values.usd, "lower")
+    permission_mode: Mode = _setting("edit", choice(*MODES), "lower")
+    allow: tuple[str, ...] = _setting((), values.rules, adds=True)
+    deny: tuple[str, ...] = _setting((), values.rules, "yes", adds=True)
+    cwd: Path = field(metadata={"read": values.directory})
+    add_dirs: tuple[Path, ...] = _setting((), values.directories, flag="add-dir", adds=True)
+    state_dir: Path = field(metadata={"read": values.path_of})
+    continue_session: bool = _setting(False, values.switch, flag="continue")  # noqa: FBT003 -- as above
+    session: Path | None = _setting(None, values.path_of)
+    fork: str | None = _setting(None, values.name_of)  # a session, and with @ an entry: a copy of it is gone on with
+    ephemeral: bool = _setting(False, values.switch)  # noqa: FBT003 -- as above
+    output_format: Literal["text", "json", "stream-json"] = _setting("text", choice("text", "json", "stream-json"))
+    input_format: Literal["text", "stream-json"] = _setting("text", choice("text", "stream-json"))
+    theme: Literal["auto", "dark", "light", "plain"] = _setting("auto", choice("auto", "dark", "light", "plain"))
+    editing_mode: Literal["emacs", "vi"] = _setting("emacs", choice("emacs", "vi"))
+    notify: Literal["bell", "osc9", "off"] = _setting("bell", choice("bell", "osc9", "off"))  # when long work ends
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        "warning", choice("debug", "info", "warning", "error"), "yes"
     )
-    log_level: Literal["debug", "info", "warning", "error"] = "warning"
-    trace: Path | None = None  # a file that every event is added to, one a line
+    trace: Path | None = _setting(None, values.path_of)  # a file that every event is added to, one a line
 
+    config_dir: Path
+    advisor_addresses: Mapping[str, Address] = field(default_factory=dict[str, Address])  # of advisors, by their names
+    advisor_rules: "Rules | None" = None  # None = Rules()
     providers: Mapping[str, CustomProvider] = field(default_factory=dict[str, CustomProvider])
     mcp: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
     prices: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
-
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()

@@ -1,13 +1,13 @@
 """Teams as files: TOML that names roles, and the presets that come with sagent."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from sagent.config.files import File, Line, read_file
-from sagent.config.values import PathBase, Reader, RefusedError, choice, texts, usd, whole
+from sagent.config.values import PathBase, RefusedError, choice, text_of, texts, usd, whole
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import nearest
@@ -17,6 +17,9 @@ from sagent.patterns.team import MODES, ROLE_NAME, VISIBLE, Mode, Role
 PRESETS = Path(__file__).with_name("team_presets")
 FILE = "team.toml"
 NO_ADVISOR = ("none", "off")
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,172 +73,147 @@ def read_team(path: Path) -> TeamFile:
     file = read_file(path)
     if file is None:
         raise ConfigError(f"{path}: there is no such file. `sagent team list` shows the presets.")
-    return _Reader(file).team()
+    top = _Table(file, (), file.data, _TEAM)
+    rows = file.data.get("roles")
+    if not isinstance(rows, list) or not rows:
+        raise top.error("a team needs roles: [[roles]], each with a name and a prompt", "roles")
+    found = [_read_role(file, top, item, place) for place, item in enumerate(cast("list[object]", rows))]
+    names = [role.name for role, _ in found]
+    for place, name in enumerate(names):
+        if name.lower() in map(str.lower, names[:place]):
+            raise top.error(f"two roles are named {name!r}: give each its own name", "roles", str(place), "name")
+    team = TeamFile(
+        name=top.read("name", _text, file.path.stem),
+        roles=tuple(role for role, _ in found),
+        mode=cast("Mode", top.read("mode", choice(*MODES), "sequential")),
+        editor=top.read("editor", _text, ""),
+        visible_handoffs=top.read("visible_handoffs", _number(0), VISIBLE),
+        budget_usd=top.read("budget_usd", usd, None),
+        description=top.read("description", _text, ""),
+        system=top.read("system", _text, ""),
+        unadvised=frozenset(role.name for role, advised in found if not advised),
+    )
+    if team.editor and team.mode != "parallel":
+        raise top.error('an editor joins roles that work at once: it goes with mode = "parallel"', "editor")
+    if team.editor and team.editor not in names:
+        hint = nearest(team.editor, names) or f"; there are {', '.join(names)}."
+        raise top.error(f"editor = {team.editor!r} is not one of the roles{hint}", "editor")
+    return team
 
 
-class _Reader:
-    def __init__(self, file: File) -> None:
-        self._file = file
-        self._base = PathBase(file.path.absolute().parent, Path.home())
+class _Table:
+    """A table of the file, whose members are read one by one. What cannot be is a ConfigError with file and line."""
 
-    def team(self) -> TeamFile:
-        data = self._file.data
-        self._known(data, _TEAM, ())
-        roles = data.get("roles")
-        if not isinstance(roles, list) or not roles:
-            raise self._error(("roles",), "a team needs roles: [[roles]], each with a name and a prompt")
+    def __init__(self, file: File, at: Line, members: Mapping[str, object], names: Sequence[str]) -> None:
+        self.base = PathBase(file.path.absolute().parent, Path.home())
+        self.members = members
+        self._file, self._at = file, at
+        for key in members:
+            if key not in names:
+                hint = nearest(key, names) or f"; accepted are {', '.join(names)}"
+                raise self.error(f"there is no key {self.name(key)}{hint}", key)
 
-        items = cast("list[object]", roles)
-        found = [self._role(item, place) for place, item in enumerate(items)]
-        self._apart([role.name for role, _ in found])
-        team = TeamFile(
-            name=self._text(data, ("name",)) if "name" in data else self._file.path.stem,
-            roles=tuple(role for role, _ in found),
-            mode=cast("Mode", self._read(data, ("mode",), choice(*MODES), "sequential")),
-            editor=self._text(data, ("editor",)) if "editor" in data else "",
-            visible_handoffs=cast("int", self._read(data, ("visible_handoffs",), _number(0), VISIBLE)),
-            budget_usd=cast("Decimal | None", self._read(data, ("budget_usd",), usd, None)),
-            description=self._text(data, ("description",)) if "description" in data else "",
-            system=self._text(data, ("system",)) if "system" in data else "",
-            unadvised=frozenset(role.name for role, advised in found if not advised),
-        )
-        self._check_editor(team)
-        return team
+    def name(self, *keys: str) -> str:
+        """A key as a person would call it: roles are counted from 1."""
+        return ".".join((f"roles[{int(self._at[1]) + 1}]", *keys) if self._at else keys)
 
-    def _role(self, item: object, place: int) -> tuple[Role, bool]:
-        """A role, and whether it may have advisors."""
-        at = ("roles", str(place))
-        if not isinstance(item, Mapping):
-            raise self._error(("roles",), "write each role as a table of its own: [[roles]]")
-        table = cast("Mapping[str, object]", item)
-        self._known(table, _ROLE, at)
-        if "name" not in table:
-            raise self._error(at, f"roles[{place + 1}] needs a name")
-        name = self._text(table, (*at, "name"))
-        if not ROLE_NAME.fullmatch(name) or name == "parent":
-            rule = "give a letter, then letters, digits, - and _, at most 32"
-            raise self._error((*at, "name"), f"{_shown(at)}.name = {name!r} is not accepted: {rule}")
-        specs = self._texts(table, (*at, "advisor")) or ()
-        unadvised = len(specs) == 1 and specs[0] in NO_ADVISOR
-        tools = self._texts(table, (*at, "tools"))
-        return (
-            Role(
-                name=name,
-                prompt=self._prompt(table, at),
-                model=self._text(table, (*at, "model")) if "model" in table else "",
-                effort=str(self._read(table, (*at, "effort"), choice(*EFFORTS), "")),
-                tools=() if tools in (("none",), ()) else tools,
-                max_turns=cast("int | None", self._read(table, (*at, "max_turns"), _number(1), None)),
-                budget_usd=cast("Decimal | None", self._read(table, (*at, "budget_usd"), usd, None)),
-                advisors=() if unadvised else tuple(self._advisor(spec, (*at, "advisor")) for spec in specs),
-            ),
-            not unadvised,
-        )
+    def error(self, message: str, *keys: str) -> ConfigError:
+        return self._file.error((*self._at, *keys), message)
 
-    def _prompt(self, table: Mapping[str, object], at: tuple[str, ...]) -> str:
-        """The role's prompt, of the file or next to it: a team of somebody else's may not send any file to a model."""
-        if ("prompt" in table) == ("prompt_file" in table):
-            raise self._error(at, f"{_shown(at)} needs a prompt or a prompt_file, and not both")
-        if "prompt" in table:
-            return self._text(table, (*at, "prompt"))
-        key = (*at, "prompt_file")
-        name = self._text(table, key)
-        path = cast("Path", self._read(table, key, lambda value, base: base.path(str(value)), None))
-        self._check_near(path, key)
+    def read(self, key: str, read: Callable[[object, PathBase], T], default: D) -> T | D:
+        if key not in self.members:
+            return default
         try:
-            text = path.read_text("utf-8-sig").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            raise self._error(key, f"prompt_file = {name!r} cannot be read: {reason}") from error
-        if not text:
-            raise self._error(key, f"prompt_file = {name!r} is empty")
-        return text
-
-    def _advisor(self, spec: str, at: tuple[str, ...]) -> str:
-        from sagent.config.advisors import read_spec
-
-        try:
-            advisor = read_spec(spec, self._base).advisor
+            return read(self.members[key], self.base)
         except RefusedError as error:
-            raise self._error(at, f"{_shown(at)} = {spec!r} is not accepted: {error}") from error
-        if advisor.role:
-            self._check_near(Path(advisor.role), at)
-        return str(advisor)
+            raise self.error(f"{self.name(key)} = {self.members[key]!r} is not accepted: {error}", key) from None
 
-    def _check_near(self, path: Path, at: tuple[str, ...]) -> None:
+    def check_near(self, path: Path, key: str) -> None:
         try:
-            near = path.resolve().is_relative_to(self._base.directory.resolve())
+            near = path.resolve().is_relative_to(self.base.directory.resolve())
         except (OSError, RuntimeError, ValueError):  # links that lead in a circle
             near = False
         if not near:
-            raise self._error(at, f"{_shown(at)}: {path} must lie in the directory of the team's file, or below")
-
-    def _apart(self, names: Sequence[str]) -> None:
-        lower = [name.lower() for name in names]
-        for place, name in enumerate(lower):
-            if name in lower[:place]:
-                at = ("roles", str(place), "name")
-                raise self._error(at, f"two roles are named {names[place]!r}: give each its own name")
-
-    def _check_editor(self, team: TeamFile) -> None:
-        names = [role.name for role in team.roles]
-        if team.editor and team.mode != "parallel":
-            raise self._error(("editor",), 'an editor joins roles that work at once: it goes with mode = "parallel"')
-        if team.editor and team.editor not in names:
-            hint = nearest(team.editor, names) or f"; there are {', '.join(names)}."
-            raise self._error(("editor",), f"editor = {team.editor!r} is not one of the roles{hint}")
-
-    def _known(self, table: Mapping[str, object], keys: Iterable[str], at: tuple[str, ...]) -> None:
-        for key in table:
-            if key not in keys:
-                hint = nearest(key, keys) or f"; accepted are {', '.join(keys)}"
-                raise self._error((*at, key), f"there is no key {_shown((*at, key))}{hint}")
-
-    def _text(self, table: Mapping[str, object], at: tuple[str, ...]) -> str:
-        value = table[at[-1]]
-        if not isinstance(value, str) or not value.strip():
-            raise self._error(at, f"{_shown(at)} = {value!r} is not accepted: give a text")
-        return value.strip()
-
-    def _texts(self, table: Mapping[str, object], at: tuple[str, ...]) -> tuple[str, ...] | None:
-        """A list, or one text; of tools one text may name several."""
-        if at[-1] not in table:
-            return None
-        value = table[at[-1]]
-        if at[-1] == "advisor" and isinstance(value, str):
-            value = [value]
-        found = cast("list[str]", self._read(table, at, lambda _, __: texts(value, "texts"), []))
-        return tuple(text.strip() for text in found)
-
-    def _read(
-        self,
-        table: Mapping[str, object],
-        at: tuple[str, ...],
-        read: Callable[[object, PathBase], object],
-        default: object,
-    ) -> object:
-        key = at[-1]
-        if key not in table:
-            return default
-        try:
-            return read(table[key], self._base)
-        except RefusedError as error:
-            raise self._error(at, f"{_shown(at)} = {table[key]!r} is not accepted: {error}") from None
-
-    def _error(self, keys: Line, message: str) -> ConfigError:
-        return self._file.error(keys, message)
+            raise self.error(f"{self.name(key)}: {path} must lie in the directory of the team's file, or below", key)
 
 
-def _number(least: int) -> Reader:
+def _read_role(file: File, top: _Table, item: object, place: int) -> tuple[Role, bool]:
+    """A role, and whether it may have advisors."""
+    if not isinstance(item, Mapping):
+        raise top.error("write each role as a table of its own: [[roles]]", "roles")
+    table = _Table(file, ("roles", str(place)), cast("Mapping[str, object]", item), _ROLE)
+    if "name" not in table.members:
+        raise table.error(f"{table.name()} needs a name")
+    name = table.read("name", _role_name, "")
+    specs = table.read("advisor", lambda value, _: _texts([value] if isinstance(value, str) else value), ())
+    unadvised = len(specs) == 1 and specs[0] in NO_ADVISOR
+    tools = table.read("tools", _texts, None)
+    role = Role(
+        name=name,
+        prompt=_read_prompt(table),
+        model=table.read("model", _text, ""),
+        effort=str(table.read("effort", choice(*EFFORTS), "")),
+        tools=() if tools in (("none",), ()) else tools,
+        max_turns=table.read("max_turns", _number(1), None),
+        budget_usd=table.read("budget_usd", usd, None),
+        advisors=() if unadvised else tuple(_read_advisor(table, spec) for spec in specs),
+    )
+    return role, not unadvised
+
+
+def _read_prompt(table: _Table) -> str:
+    """The role's prompt, of the file or next to it: a team of somebody else's may not send any file to a model."""
+    key = "prompt_file"
+    if ("prompt" in table.members) == (key in table.members):
+        raise table.error(f"{table.name()} needs a prompt or a prompt_file, and not both")
+    if "prompt" in table.members:
+        return table.read("prompt", _text, "")
+    name = table.read(key, _text, "")
+    path = table.read(key, lambda value, base: base.path(str(value)), Path())
+    table.check_near(path, key)
+    try:
+        text = path.read_text("utf-8-sig").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise table.error(f"prompt_file = {name!r} cannot be read: {reason}", key) from error
+    if not text:
+        raise table.error(f"prompt_file = {name!r} is empty", key)
+    return text
+
+
+def _read_advisor(table: _Table, spec: str) -> str:
+    from sagent.config.advisors import read_spec
+
+    try:
+        advisor = read_spec(spec, table.base).advisor
+    except RefusedError as error:
+        raise table.error(f"{table.name('advisor')} = {spec!r} is not accepted: {error}", "advisor") from error
+    if advisor.role:
+        table.check_near(Path(advisor.role), "advisor")
+    return str(advisor)
+
+
+def _text(value: object, _: object = None) -> str:
+    if text := text_of(value).strip():
+        return text
+    raise RefusedError("give a text")
+
+
+def _texts(value: object, _: object = None) -> tuple[str, ...]:
+    """A list, or one text, which may name several."""
+    return tuple(text.strip() for text in texts(value, "texts"))
+
+
+def _role_name(value: object, _: object) -> str:
+    name = _text(value)
+    if not ROLE_NAME.fullmatch(name) or name == "parent":
+        raise RefusedError("give a letter, then letters, digits, - and _, at most 32")
+    return name
+
+
+def _number(least: int) -> Callable[[object, PathBase], int]:
     """A whole number that is written as one: in a file, "3" is a text."""
     return lambda value, _: whole(least)(value if isinstance(value, int) else "")
-
-
-def _shown(at: tuple[str, ...]) -> str:
-    """A key as a person would call it: roles are counted from 1."""
-    if at[0] != "roles" or len(at) < 2:
-        return ".".join(at)
-    return ".".join((f"roles[{int(at[1]) + 1}]", *at[2:]))
 
 
 _TEAM = ("name", "description", "mode", "editor", "visible_handoffs", "budget_usd", "system", "roles")

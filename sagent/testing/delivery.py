@@ -5,7 +5,7 @@ from typing import TypeAlias, assert_never
 
 from sagent.lib.dataclass import dataclass
 from sagent.testing.families import FAMILIES, Answer
-from sagent.testing.families.answer import encode
+from sagent.testing.families.form import encode
 from sagent.testing.script import Cut, ErrorEvent, Fail, Headers, Received, Stall, Turn, Wire
 
 Spoken: TypeAlias = Turn | Cut | Stall | ErrorEvent

@@ -20,7 +20,7 @@ from typing import Self, assert_never
 from sagent.testing.connection import Connection, Reader
 from sagent.testing.delivery import JSON, Delivery, Spoken, failure, plain, played
 from sagent.testing.families import FAMILIES, Answer, Bill, Family, family_of
-from sagent.testing.families.answer import encode
+from sagent.testing.families.form import encode
 from sagent.testing.script import (
     Call,
     Cut,

@@ -1,4 +1,4 @@
-"""What every wire family is made of: the answer to render, the row that describes a family, and what they share."""
+"""What every wire family is made of: the answer to render, and the row that describes a family."""
 
 import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,10 +9,7 @@ from sagent.lib.json import as_int, as_object, as_str, json_dump
 from sagent.testing.script import Call, ErrorEvent, Fail, Listed, Received, Turn
 from sagent.usage import Usage
 
-CREATED = 1_700_000_000  # every timestamp: answers are the same in every run
 Bill: TypeAlias = Literal["script", "worst"]
-
-_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,34 +67,6 @@ class Family:
 
 def raw_arguments(call: Call) -> str:
     return call.arguments if isinstance(call.arguments, str) else json_dump(dict(call.arguments))
-
-
-def encode(value: object) -> bytes:
-    """JSON bytes. A lone surrogate becomes its \\uXXXX escape, which is how real streams carry one."""
-    return json_dump(value).encode("utf-8", "backslashreplace")
-
-
-def pieces(text: str, size: int) -> list[str]:
-    """The text in pieces of so many characters; 0 leaves it whole."""
-    size = size if size > 0 else len(text)
-    return [text[at : at + size] for at in range(0, len(text), size)] if text else []
-
-
-def tool_name_complaints(where: str, tools: Sequence[Mapping[str, object]]) -> Iterator[str]:
-    """What both APIs refuse about the names of the tools offered; `where` has a {} for the tool's number."""
-    seen: set[str] = set()
-    for number, tool in enumerate(tools):
-        name = as_str(tool.get("name"))
-        if not is_name(name) or len(name) > 128:
-            yield f"{where.format(number)}: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
-        if name in seen:
-            yield "tools: Tool names must be unique."
-        seen.add(name)
-
-
-def is_name(text: str) -> bool:
-    """Whether the text has the form of a tool's name, or of a call's id."""
-    return bool(text) and _NAME_CHARACTERS.issuperset(text)
 
 
 def _usage(turn: Turn, received: Received, bill: Bill) -> Usage:

@@ -3,13 +3,12 @@
 Shapes: platform.claude.com/docs/en/api/messages and .../build-with-claude/streaming
 """
 
-import binascii
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
-from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_dump
-from sagent.testing.families.answer import Answer, Family, encode, is_name, pieces, tool_name_complaints
+from sagent.testing.families.answer import Answer, Family
+from sagent.testing.families.form import check_tools, checksum, encode, is_name, named_event, parsed, pieces, refused
 from sagent.testing.script import ErrorEvent, Fail, Listed, Received
 from sagent.usage import Usage
 
@@ -33,49 +32,37 @@ _ERRORS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """A content block: how it opens, and its deltas as (type, member, value)."""
-
-    opening: Mapping[str, object]
-    deltas: Sequence[tuple[str, str, str]]
-
-
 def _render(answer: Answer) -> list[bytes] | bytes:
     if not answer.streamed:
-        message = _message(answer, _content(answer), _stop(answer))
+        message = _message(answer, [block for block, _ in _blocks(answer)], _stop(answer))
         return encode({**message, "usage": _usage(answer.usage)})
     first = {**_usage(answer.usage), "output_tokens": min(1, answer.usage.output)}
     del first["output_tokens_details"]
-    start = {"type": "message_start", "message": {**_message(answer, [], None), "usage": first}}
-    events = [_event(start)]
-    for index, block in enumerate(_blocks(answer)):
-        opening = {"type": "content_block_start", "index": index, "content_block": block.opening}
-        events += (_event(opening), *_deltas(index, block))
-        events.append(_event({"type": "content_block_stop", "index": index}))
+    events = [named_event({"type": "message_start", "message": {**_message(answer, [], None), "usage": first}})]
+    for index, (block, deltas) in enumerate(_blocks(answer)):
+        opening = {name: _EMPTY.get(name, value) for name, value in block.items()}
+        events.append(named_event({"type": "content_block_start", "index": index, "content_block": opening}))
+        events += (_delta(index, *delta) for delta in deltas)
+        events.append(named_event({"type": "content_block_stop", "index": index}))
     events.insert(2, _PING)
     # The last usage is cumulative, and does not split the cache writes by their life: only message_start does.
     last = {key: value for key, value in _usage(answer.usage).items() if key not in _START_ONLY}
     delta = {"stop_reason": _stop(answer), "stop_sequence": None}
-    events.append(_event({"type": "message_delta", "delta": delta, "usage": last}))
-    events.append(_event({"type": "message_stop"}))
+    events.append(named_event({"type": "message_delta", "delta": delta, "usage": last}))
+    events.append(named_event({"type": "message_stop"}))
     return events
 
 
+_EMPTY: Mapping[str, object] = {"thinking": "", "signature": "", "text": "", "input": {}}  # members as a block opens
 _START_ONLY = ("cache_creation", "service_tier")
 _PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 
-def _event(value: Mapping[str, object]) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (as_str(value["type"]).encode(), encode(value))
-
-
-def _deltas(index: int, block: _Block) -> Iterator[bytes]:
-    for kind, member, value in block.deltas:
-        yield (
-            f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{index},"delta":'
-            f'{{"type":"{kind}","{member}":{json_dump(value)}}}}}\n\n'
-        ).encode("utf-8", "backslashreplace")
+def _delta(index: int, kind: str, member: str, value: str) -> bytes:
+    return (
+        f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{index},"delta":'
+        f'{{"type":"{kind}","{member}":{json_dump(value)}}}}}\n\n'
+    ).encode("utf-8", "backslashreplace")
 
 
 def _message(answer: Answer, content: list[object], stop: str | None) -> dict[str, object]:
@@ -109,45 +96,25 @@ def _usage(usage: Usage) -> dict[str, object]:
     }
 
 
-def _blocks(answer: Answer) -> Iterator[_Block]:
-    turn = answer.turn
-    if turn.thinking:
-        thinking = [("thinking_delta", "thinking", piece) for piece in pieces(turn.thinking, turn.pieces)]
-        signed = ("signature_delta", "signature", _signature(turn.thinking))
-        yield _Block({"type": "thinking", "thinking": "", "signature": ""}, (*thinking, signed))
-    if turn.text:
-        text = [("text_delta", "text", piece) for piece in pieces(turn.text, turn.pieces)]
-        yield _Block({"type": "text", "text": ""}, text)
-    for call_id, name, arguments in answer.calls("toolu_"):
-        written = ("", *pieces(arguments, turn.pieces))  # the real stream begins with an empty piece, too
-        opening: Mapping[str, object] = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
-        yield _Block(opening, [("input_json_delta", "partial_json", piece) for piece in written])
-
-
-def _content(answer: Answer) -> list[object]:
-    turn = answer.turn
-    content: list[object] = []
+def _blocks(answer: Answer) -> Iterator[tuple[Mapping[str, object], Sequence[tuple[str, str, str]]]]:
+    """Each content block as a whole, and the deltas it is streamed in: type, member, value."""
+    turn, size = answer.turn, answer.turn.pieces
     if turn.thinking:
         signature = _signature(turn.thinking)
-        content.append({"type": "thinking", "thinking": turn.thinking, "signature": signature})
+        thinking = [("thinking_delta", "thinking", piece) for piece in pieces(turn.thinking, size)]
+        block = {"type": "thinking", "thinking": turn.thinking, "signature": signature}
+        yield block, (*thinking, ("signature_delta", "signature", signature))
     if turn.text:
-        content.append({"type": "text", "text": turn.text})
+        yield {"type": "text", "text": turn.text}, [("text_delta", "text", piece) for piece in pieces(turn.text, size)]
     for call_id, name, arguments in answer.calls("toolu_"):
-        content.append({"type": "tool_use", "id": call_id, "name": name, "input": _parsed(arguments)})
-    return content
-
-
-def _parsed(arguments: str) -> object:
-    """The arguments as a value; as the raw string when they are not JSON, for there is nothing better to send."""
-    try:
-        return json.loads(arguments) if arguments else {}
-    except ValueError:
-        return arguments
+        written = ("", *pieces(arguments, size))  # the real stream begins with an empty piece, too
+        call: Mapping[str, object] = {"type": "tool_use", "id": call_id, "name": name, "input": parsed(arguments)}
+        yield call, [("input_json_delta", "partial_json", piece) for piece in written]
 
 
 def _signature(thinking: str) -> str:
     """The signature this server gives a thinking block, and recognises when the block comes back."""
-    return f"fake-signature-{binascii.crc32(thinking.encode('utf-8', 'backslashreplace')):08x}"
+    return f"fake-signature-{checksum(thinking)}"
 
 
 def _error(fail: Fail) -> Mapping[str, object]:
@@ -157,7 +124,7 @@ def _error(fail: Fail) -> Mapping[str, object]:
 
 
 def _error_event(step: ErrorEvent) -> bytes:
-    return _event(_error(Fail(500, type=step.type, message=step.message)))
+    return named_event(_error(Fail(500, type=step.type, message=step.message)))
 
 
 def _listing(rows: Sequence[Listed]) -> Mapping[str, object]:
@@ -180,37 +147,30 @@ def _listing(rows: Sequence[Listed]) -> Mapping[str, object]:
 
 
 def _complaints(received: Received) -> Iterator[str]:
-    body = received.json
-    if "anthropic-version" not in received.headers:
-        yield "anthropic-version: header is required"
-    if not as_str(body.get("model")):
-        yield "model: Field required"
-    limit = body.get("max_tokens")
-    if limit is None:
-        yield "max_tokens: Field required"
-    if as_int(limit) < 1:
-        yield "max_tokens: Input should be greater than or equal to 1"
-    if received.headers.get("anthropic-version", "") >= "2026-10-21":
-        for name in ("temperature", "top_p", "top_k"):
-            if name in body:
-                yield f"{name}: Extra inputs are not permitted"
-    yield from _thinking_complaints(as_object(body.get("thinking")), as_int(limit))
+    body, version = received.json, received.headers.get("anthropic-version")
+    limit, thinking = body.get("max_tokens"), as_object(body.get("thinking"))
+    enabled, budget = thinking.get("type") == "enabled", as_int(thinking.get("budget_tokens"))
+    old = ("temperature", "top_p", "top_k") if version and version >= "2026-10-21" else ()
+    yield from refused(
+        (version is None, "anthropic-version: header is required"),
+        (not as_str(body.get("model")), "model: Field required"),
+        (limit is None, "max_tokens: Field required"),
+        (as_int(limit) < 1, "max_tokens: Input should be greater than or equal to 1"),
+        *((name in body, f"{name}: Extra inputs are not permitted") for name in old),
+        (
+            enabled and budget < 1024,
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+        ),
+        (enabled and budget >= as_int(limit), "`max_tokens` must be greater than `thinking.budget_tokens`."),
+    )
     tools = [as_object(tool) for tool in as_array(body.get("tools"))]
-    yield from tool_name_complaints("tools.{}.name", [tool for tool in tools if "input_schema" in tool])
-    if (found := _breakpoints(body)) > 4:
-        yield f"A maximum of 4 blocks with cache_control may be provided. Found {found}."
-    if not all(_says_something(block) for block in as_array(body.get("system"))):
-        yield "system: text content blocks must be non-empty"
+    yield from check_tools("tools.{}.name", [tool for tool in tools if "input_schema" in tool])
+    found, system = _breakpoints(body), as_array(body.get("system"))
+    yield from refused(
+        (found > 4, f"A maximum of 4 blocks with cache_control may be provided. Found {found}."),
+        (not all(map(_says_something, system)), "system: text content blocks must be non-empty"),
+    )
     yield from _conversation_complaints([as_object(message) for message in as_array(body.get("messages"))])
-
-
-def _thinking_complaints(thinking: Mapping[str, object], limit: int) -> Iterator[str]:
-    if thinking.get("type") == "enabled":
-        budget = as_int(thinking.get("budget_tokens"))
-        if budget < 1024:
-            yield "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
-        if budget >= limit:
-            yield "`max_tokens` must be greater than `thinking.budget_tokens`."
 
 
 def _says_something(block: object) -> bool:
@@ -233,15 +193,13 @@ def _conversation_complaints(messages: Sequence[Mapping[str, object]]) -> Iterat
     waiting: list[str] = []  # the calls of the message before
     for number, message in enumerate(messages):
         role, content = message.get("role"), message.get("content")
-        if role not in ("user", "assistant"):
-            yield f"messages.{number}.role: Input should be 'user' or 'assistant'"
-        if number == 0 and role != "user":
-            yield 'messages: first message must use the "user" role'
-        if not content and not (role == "assistant" and number == len(messages) - 1):
-            yield (
-                f"messages.{number}: all messages must have non-empty content except for the optional final"
-                " assistant message"
-            )
+        last = role == "assistant" and number == len(messages) - 1
+        hollow = f"messages.{number}: all messages must have non-empty content except for the optional final assistant"
+        yield from refused(
+            (role not in ("user", "assistant"), f"messages.{number}.role: Input should be 'user' or 'assistant'"),
+            (number == 0 and role != "user", 'messages: first message must use the "user" role'),
+            (not content and not last, f"{hollow} message"),
+        )
         blocks = [as_object(block) for block in as_array(content)]
         yield from _block_complaints(f"messages.{number}.content", blocks)
         yield from _result_complaints(number, blocks, waiting)
@@ -253,58 +211,49 @@ def _conversation_complaints(messages: Sequence[Mapping[str, object]]) -> Iterat
 def _block_complaints(where: str, blocks: Sequence[Mapping[str, object]]) -> Iterator[str]:
     seen: set[str] = set()
     for number, block in enumerate(blocks):
+        at, text, call_id = f"{where}.{number}", as_str(block.get("text")), as_str(block.get("id"))
         match block.get("type"):
             case "text":
-                if not as_str(block.get("text")).strip():
-                    yield f"{where}.{number}: text content blocks must contain non-whitespace text"
-            case "thinking":
-                yield from _signature_complaints(f"{where}.{number}", block)
+                yield from refused((not text.strip(), f"{at}: text content blocks must contain non-whitespace text"))
+            case "thinking":  # real signatures cannot be checked here; ours must fit the text they came with
+                signature, own = as_str(block.get("signature")), _signature(as_str(block.get("thinking")))
+                forged = signature.startswith("fake-signature-") and signature != own
+                yield from refused(
+                    (not signature, f"{at}.thinking.signature: Field required"),
+                    (forged, f"{at}: Invalid `signature` in `thinking` block"),
+                )
             case "tool_use":
-                call_id = as_str(block.get("id"))
-                if not is_name(call_id):
-                    yield f"{where}.{number}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
-                if call_id in seen:
-                    yield f"{where}.{number}: `tool_use` ids must be unique"
-                if not isinstance(block.get("input"), dict):
-                    yield f"{where}.{number}.tool_use.input: Input should be a valid dictionary"
+                is_table = isinstance(block.get("input"), dict)
+                yield from refused(
+                    (not is_name(call_id), f"{at}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"),
+                    (call_id in seen, f"{at}: `tool_use` ids must be unique"),
+                    (not is_table, f"{at}.tool_use.input: Input should be a valid dictionary"),
+                )
                 seen.add(call_id)
             case "tool_result":
-                if not all(_says_something(part) for part in as_array(block.get("content"))):
-                    yield f"{where}.{number}.tool_result: text content blocks must be non-empty"
+                said = all(map(_says_something, as_array(block.get("content"))))
+                yield from refused((not said, f"{at}.tool_result: text content blocks must be non-empty"))
             case _:
                 pass
 
 
-def _signature_complaints(where: str, block: Mapping[str, object]) -> Iterator[str]:
-    """Real signatures cannot be checked here; ours must fit the text they came with."""
-    signature, thinking = as_str(block.get("signature")), as_str(block.get("thinking"))
-    if not signature:
-        yield f"{where}.thinking.signature: Field required"
-    if signature.startswith("fake-signature-") and signature != _signature(thinking):
-        yield f"{where}: Invalid `signature` in `thinking` block"
-
-
 def _result_complaints(number: int, blocks: Sequence[Mapping[str, object]], waiting: Sequence[str]) -> Iterator[str]:
     """Results must come first in the message after their calls, one for each."""
-    answered: list[str] = []
-    for block in blocks:
-        if block.get("type") != "tool_result":
-            break
-        answered.append(as_str(block.get("tool_use_id")))
+    first = takewhile(lambda block: block.get("type") == "tool_result", blocks)
+    answered = [as_str(block.get("tool_use_id")) for block in first]
     if missing := [call_id for call_id in waiting if call_id not in answered]:
         yield _unanswered(number - 1, missing)
     results = [as_str(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
     for place, call_id in enumerate(results):
+        at = f"messages.{number}.content.{place}"
         if call_id not in waiting:
             yield (
-                f"messages.{number}.content.{place}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}."
+                f"{at}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}."
                 " Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
             )
         if call_id in results[:place]:
-            yield (
-                f"messages.{number}.content.{place}: each tool_use must have a single result."
-                f" Found multiple `tool_result` blocks with id: {call_id}"
-            )
+            found = f"Found multiple `tool_result` blocks with id: {call_id}"
+            yield f"{at}: each tool_use must have a single result. {found}"
 
 
 def _unanswered(number: int, calls: Sequence[str]) -> str:

@@ -6,7 +6,17 @@ Shapes: platform.openai.com/docs/api-reference/chat and .../chat-streaming
 from collections.abc import Iterator, Mapping, Sequence
 
 from sagent.lib.json import as_array, as_object, as_str, json_dump
-from sagent.testing.families.answer import CREATED, Answer, Family, encode, pieces, tool_name_complaints
+from sagent.testing.families.answer import Answer, Family
+from sagent.testing.families.form import (
+    CREATED,
+    check_tools,
+    data_event,
+    encode,
+    pieces,
+    refused,
+    too_long,
+    unsupported,
+)
 from sagent.testing.script import ErrorEvent, Fail, Listed, Received, Turn
 from sagent.usage import Usage
 
@@ -111,7 +121,7 @@ def _error(fail: Fail) -> Mapping[str, object]:
 
 
 def _error_event(step: ErrorEvent) -> bytes:
-    return b"data: %b\n\n" % encode(_error(Fail(500, type=step.type, message=step.message)))
+    return data_event(_error(Fail(500, type=step.type, message=step.message)))
 
 
 def _listing(rows: Sequence[Listed]) -> Mapping[str, object]:
@@ -130,14 +140,14 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 def _complaints(received: Received) -> Iterator[str]:
     body = received.json
     messages = [as_object(message) for message in as_array(body.get("messages"))]
-    if not as_str(body.get("model")):
-        yield "you must provide a model parameter"
-    if not messages:
-        yield "Invalid 'messages': empty array. Expected an array with minimum length 1."
-    if body.get("stream_options") is not None and body.get("stream") is not True:
-        yield "The 'stream_options' parameter is only allowed when 'stream' is enabled."
+    unasked = body.get("stream_options") is not None and body.get("stream") is not True
+    yield from refused(
+        (not as_str(body.get("model")), "you must provide a model parameter"),
+        (not messages, "Invalid 'messages': empty array. Expected an array with minimum length 1."),
+        (unasked, "The 'stream_options' parameter is only allowed when 'stream' is enabled."),
+    )
     tools = [as_object(as_object(tool).get("function")) for tool in as_array(body.get("tools"))]
-    yield from tool_name_complaints("Invalid 'tools[{}].function.name'", tools)
+    yield from check_tools("Invalid 'tools[{}].function.name'", tools)
     waiting: list[str] = []
     for number, message in enumerate(messages):
         if message.get("role") == "tool":
@@ -175,14 +185,14 @@ def _no_response(calls: Sequence[str]) -> str:
 
 
 def _message_complaints(number: int, message: Mapping[str, object]) -> Iterator[str]:
-    role = message.get("role")
-    if role not in _ROLES:
-        yield f"Invalid value: {role!r}. Supported values are: {', '.join(map(repr, _ROLES))}."
-    speaks = role == "assistant" and (message.get("tool_calls") or message.get("refusal") or message.get("audio"))
-    if message.get("content") is None and not speaks:
-        yield f"Invalid value for 'messages[{number}].content': expected a string, got null."
-    if message.get("tool_calls") == []:
-        yield f"Invalid 'messages[{number}].tool_calls': empty array. Expected an array with minimum length 1."
+    role, calls, at = message.get("role"), message.get("tool_calls"), f"messages[{number}]"
+    speaks = role == "assistant" and (calls or message.get("refusal") or message.get("audio"))
+    silent = message.get("content") is None and not speaks
+    yield from refused(
+        (role not in _ROLES, unsupported(role, _ROLES)),
+        (silent, f"Invalid value for '{at}.content': expected a string, got null."),
+        (calls == [], f"Invalid '{at}.tool_calls': empty array. Expected an array with minimum length 1."),
+    )
 
 
 def _call_complaints(where: str, calls: Sequence[Mapping[str, object]]) -> Iterator[str]:
@@ -191,10 +201,7 @@ def _call_complaints(where: str, calls: Sequence[Mapping[str, object]]) -> Itera
         if not isinstance(call_id, str):
             yield f"Missing required parameter: '{where}[{number}].id'."
         elif len(call_id) > 40:
-            yield (
-                f"Invalid '{where}[{number}].id': string too long. Expected a string with maximum length 40, but got a"
-                f" string with length {len(call_id)} instead."
-            )
+            yield too_long(f"{where}[{number}].id", call_id, 40)
         for name in ("name", "arguments"):
             if not isinstance(function.get(name), str):
                 got = type(function.get(name)).__name__

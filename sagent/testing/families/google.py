@@ -4,12 +4,12 @@ Shapes: ai.google.dev/api/generate-content and .../gemini-api/docs/thought-signa
 """
 
 import base64
-import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from sagent.lib.json import as_array, as_object, as_str
-from sagent.testing.families.answer import Answer, Family, encode, pieces
+from sagent.lib.json import JsonObject, as_array, as_object, as_str
+from sagent.testing.families.answer import Answer, Family
+from sagent.testing.families.form import checksum, data_event, encode, parsed, pieces, refused
 from sagent.testing.script import ErrorEvent, Fail, Listed, Received
 from sagent.usage import Usage
 
@@ -56,7 +56,7 @@ def _render(answer: Answer) -> list[bytes] | bytes:
     last = as_object(as_array(chunks[-1]["candidates"])[0])
     chunks[-1] = _chunk(answer, as_array(as_object(last["content"])["parts"]), stop, _usage(answer.usage))
     if "alt=sse" in answer.request.query.split("&"):
-        return [b"data: %b\n\n" % encode(chunk) for chunk in chunks]
+        return list(map(data_event, chunks))
     return encode(chunks)  # without it a stream is one JSON array
 
 
@@ -84,28 +84,16 @@ def _parts(answer: Answer) -> list[Mapping[str, object]]:
     for number, (call, (call_id, name, arguments)) in enumerate(zip(turn.calls, answer.calls("fc_"), strict=True)):
         given = {} if call.id is None and not _recent(answer.model) else {"id": call_id}
         signed = {} if number else {"thoughtSignature": _signature(name)}
-        parts.append({"functionCall": {**given, "name": name, "args": _parsed(arguments)}, **signed})
+        args = value if isinstance(value := parsed(arguments), JsonObject) else arguments
+        parts.append({"functionCall": {**given, "name": name, "args": args}, **signed})
     if turn.text and not turn.calls:
         parts.append({"text": "", "thoughtSignature": _signature("")})
     return parts
 
 
-def _parsed(arguments: str) -> object:
-    """The arguments as a value; as the raw string when they are no JSON object, for there is nothing better to send."""
-    try:
-        value: object = json.loads(arguments, parse_constant=_refuse) if arguments else {}
-    except ValueError:
-        return arguments
-    return value if isinstance(value, dict) else arguments  # pyright: ignore[reportUnknownVariableType] -- of JSON
-
-
-def _refuse(name: str) -> object:
-    raise ValueError(name)
-
-
 def _signature(name: str) -> str:
     """The signature this server gives a call of that name, or the end of a text, and recognises when it comes back."""
-    return base64.b64encode(f"fake{binascii.crc32(name.encode()):08x}".encode()).decode()
+    return base64.b64encode(f"fake{checksum(name)}".encode()).decode()
 
 
 def _recent(model: str) -> bool:
@@ -133,7 +121,7 @@ def _error(fail: Fail) -> Mapping[str, object]:
 
 def _error_event(step: ErrorEvent) -> bytes:
     status = _STATUSES.get(step.type, 500)
-    return b"data: %b\n\n" % encode(_error(Fail(status, message=step.message)))
+    return data_event(_error(Fail(status, message=step.message)))
 
 
 def _listing(rows: Sequence[Listed]) -> Mapping[str, object]:
@@ -178,17 +166,17 @@ def _complaints(received: Received) -> Iterator[str]:
 def _thinking_complaints(model: str, config: Mapping[str, object]) -> Iterator[str]:
     thinking = as_object(config.get("thinkingConfig"))
     budget, level = thinking.get("thinkingBudget"), thinking.get("thinkingLevel")
-    if budget is not None and level is not None:
-        yield "You can only set only one of thinking budget and thinking level."
-    if level is not None and not _recent(model) and not model.startswith("gemma-4"):
-        yield "Thinking level is not supported for this model."
-    if budget == 0 and "pro" in model.split("-"):
-        yield "Budget 0 is invalid. This model only works in thinking mode."
-    if thinking.get("includeThoughts") is True and model.startswith(("gemini-1", "gemini-2.0")):
-        yield "Thinking is not enabled for this model."
-    limit = config.get("maxOutputTokens")
-    if limit is not None and not (isinstance(limit, int) and limit > 0):
-        yield "* GenerateContentRequest.generation_config.max_output_tokens: max_output_tokens must be positive."
+    shown = thinking.get("includeThoughts") is True and model.startswith(("gemini-1", "gemini-2.0"))
+    leveled = level is not None and not _recent(model) and not model.startswith("gemma-4")
+    limit = config.get("maxOutputTokens", 1)
+    where = "GenerateContentRequest.generation_config.max_output_tokens"
+    yield from refused(
+        (budget is not None and level is not None, "You can only set only one of thinking budget and thinking level."),
+        (leveled, "Thinking level is not supported for this model."),
+        (budget == 0 and "pro" in model.split("-"), "Budget 0 is invalid. This model only works in thinking mode."),
+        (shown, "Thinking is not enabled for this model."),
+        (not (isinstance(limit, int) and limit > 0), f"* {where}: max_output_tokens must be positive."),
+    )
 
 
 def _tool_complaints(body: Mapping[str, object]) -> Iterator[str]:
@@ -227,22 +215,20 @@ def _content_complaints(where: str, content: Mapping[str, object]) -> Iterator[s
 
 def _part_complaints(where: str, part: Mapping[str, object]) -> Iterator[str]:
     for member, inside in (("functionCall", "args"), ("functionResponse", "response")):
-        if member in part:
-            call = as_object(part[member])
-            if not as_str(call.get("name")):
-                yield f"* {where}.{member}.name: Name cannot be empty."
-            if not isinstance(call.get(inside, {}), dict):
-                yield f"Invalid value at '{where}.{member}.{inside}' (type.googleapis.com/google.protobuf.Struct)"
-    media = as_object(part.get("inlineData"))
-    if media and not (as_str(media.get("data")) and as_str(media.get("mimeType"))):
-        yield f"Unable to process input image: {where}.inline_data"
-    if as_str(media.get("mimeType")) == "image/gif":
-        yield "Unsupported MIME type: image/gif"
-    signature = as_str(part.get("thoughtSignature"))
-    if signature.startswith(_signature("")[:5]):
-        name = as_str(as_object(part.get("functionCall")).get("name"))
-        if signature != _signature(name) or part.get("text"):
-            yield "Thought signature is not valid."
+        call, at = as_object(part.get(member)), f"{where}.{member}"
+        loose = not isinstance(call.get(inside, {}), dict)
+        yield from refused(
+            (member in part and not as_str(call.get("name")), f"* {at}.name: Name cannot be empty."),
+            (loose, f"Invalid value at '{at}.{inside}' (type.googleapis.com/google.protobuf.Struct)"),
+        )
+    media, signature = as_object(part.get("inlineData")), as_str(part.get("thoughtSignature"))
+    name, kind = as_str(as_object(part.get("functionCall")).get("name")), as_str(media.get("mimeType"))
+    forged = signature.startswith(_signature("")[:5]) and (signature != _signature(name) or part.get("text"))
+    yield from refused(
+        (media and not (as_str(media.get("data")) and kind), f"Unable to process input image: {where}.inline_data"),
+        (kind == "image/gif", "Unsupported MIME type: image/gif"),
+        (forged, "Thought signature is not valid."),
+    )
 
 
 def _order_complaints(contents: Sequence[Mapping[str, object]]) -> Iterator[str]:

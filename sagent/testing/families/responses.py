@@ -3,13 +3,24 @@
 Shapes: platform.openai.com/docs/api-reference/responses and .../responses-streaming
 """
 
-import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from sagent.lib.json import as_array, as_int, as_object, as_str
-from sagent.testing.families.answer import CREATED, Answer, Family, encode, is_name, pieces, tool_name_complaints
+from sagent.testing.families.answer import Answer, Family
 from sagent.testing.families.chat import CHAT
+from sagent.testing.families.form import (
+    CREATED,
+    check_tools,
+    checksum,
+    encode,
+    is_name,
+    named_event,
+    pieces,
+    refused,
+    too_long,
+    unsupported,
+)
 from sagent.testing.script import ErrorEvent, Fail, Received
 from sagent.usage import Usage
 
@@ -35,11 +46,7 @@ def _render(answer: Answer) -> list[bytes] | bytes:
         events += [{**event, **place} for event in _progress(item, answer.turn.pieces)]
         events.append({"type": "response.output_item.done", "output_index": index, "item": item})
     events.append({"type": f"response.{body['status']}", "response": body})
-    return [_event({**event, "sequence_number": number}) for number, event in enumerate(events)]
-
-
-def _event(value: Mapping[str, object]) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (as_str(value["type"]).encode(), encode(value))
+    return [named_event({**event, "sequence_number": number}) for number, event in enumerate(events)]
 
 
 def _response(answer: Answer, items: Sequence[_Item]) -> Mapping[str, object]:
@@ -135,12 +142,12 @@ def _progress(item: _Item, size: int) -> Iterator[dict[str, object]]:
 
 def _encrypted(thinking: str) -> str:
     """The content this server encrypts, and recognises when its item comes back."""
-    return f"fake-encrypted-{binascii.crc32(thinking.encode('utf-8', 'backslashreplace')):08x}"
+    return f"fake-encrypted-{checksum(thinking)}"
 
 
 def _error_event(step: ErrorEvent) -> bytes:
     error = as_object(CHAT.error(Fail(500, type=step.type, message=step.message))["error"])
-    return _event({"type": "error", "sequence_number": 2, "error": error})
+    return named_event({"type": "error", "sequence_number": 2, "error": error})
 
 
 # What the Responses API refuses with 400, in about its words.
@@ -173,18 +180,14 @@ def _complaints(received: Received) -> Iterator[str]:
             yield "Encrypted content is not supported with this model."
         if body.get("reasoning"):
             yield "Unsupported parameter: 'reasoning.effort' is not supported with this model."
-    tools = [as_object(tool) for tool in as_array(body.get("tools"))]
-    yield from tool_name_complaints("Invalid 'tools[{}].name'", [tool for tool in tools if _is_function(tool)])
+    tools = [tool for tool in map(as_object, as_array(body.get("tools"))) if tool.get("type") == "function"]
+    yield from check_tools("Invalid 'tools[{}].name'", tools)
     if not body.get("input"):
         yield "Missing required parameter: 'input'."
     items = [as_object(item) for item in as_array(body.get("input"))]
     for number, item in enumerate(items):
         yield from _item_complaints(f"input[{number}]", item, stored=body.get("store") is not False)
     yield from _pairing_complaints(items)
-
-
-def _is_function(tool: Mapping[str, object]) -> bool:
-    return tool.get("type") == "function"
 
 
 def _item_complaints(where: str, item: _Item, *, stored: bool) -> Iterator[str]:
@@ -212,34 +215,26 @@ def _item_complaints(where: str, item: _Item, *, stored: bool) -> Iterator[str]:
 
 
 def _id_complaints(where: str, kind: str, item: _Item) -> Iterator[str]:
-    given, start = item.get("id"), _ID_STARTS.get(kind, "")
-    if given is None:
+    if item.get("id") is None:
         return
-    given = as_str(given)
-    if len(given) > _LONGEST:
-        yield _too_long(f"{where}.id", given)
-    if not is_name(given) or not given.startswith(start):
-        yield f"Invalid '{where}.id': {given!r}. Expected an ID that begins with {start!r}."
-
-
-def _too_long(where: str, text: str) -> str:
-    return (
-        f"Invalid '{where}': string too long. Expected a string with maximum length {_LONGEST}, but got a string with"
-        f" length {len(text)} instead."
+    given, start, at = as_str(item["id"]), _ID_STARTS.get(kind, ""), f"{where}.id"
+    strange = not is_name(given) or not given.startswith(start)
+    yield from refused(
+        (len(given) > _LONGEST, too_long(at, given, _LONGEST)),
+        (strange, f"Invalid '{at}': {given!r}. Expected an ID that begins with {start!r}."),
     )
 
 
 def _message_complaints(where: str, item: _Item) -> Iterator[str]:
     role, content = as_str(item.get("role")), item.get("content")
     if role not in _CONTENT:
-        yield f"Invalid value: {role!r}. Supported values are: {', '.join(map(repr, _CONTENT))}."
+        yield unsupported(role, _CONTENT)
     if not isinstance(content, str | list):
         yield f"Invalid type for '{where}.content': expected one of an array of objects or string."
     for number, part in enumerate(as_array(item.get("content"))):
         kind = as_str(as_object(part).get("type"))
         if kind not in _CONTENT.get(role, (kind,)):
-            supported = " and ".join(map(repr, _CONTENT[role]))
-            yield f"Invalid value: {kind!r} ({where}.content[{number}]). Supported values are: {supported}."
+            yield unsupported(kind, _CONTENT[role], f" ({where}.content[{number}])", " and ")
 
 
 def _call_complaints(where: str, item: _Item) -> Iterator[str]:
@@ -247,7 +242,7 @@ def _call_complaints(where: str, item: _Item) -> Iterator[str]:
     if not isinstance(call_id, str) or not call_id:
         yield f"Invalid '{where}.call_id': empty string. Expected a string with minimum length 1."
     elif len(call_id) > _LONGEST:
-        yield _too_long(f"{where}.call_id", call_id)
+        yield too_long(f"{where}.call_id", call_id, _LONGEST)
     if item.get("type") == "function_call_output":
         output = item.get("output")
         if not isinstance(output, str | list) or output == []:
@@ -263,16 +258,13 @@ def _call_complaints(where: str, item: _Item) -> Iterator[str]:
 
 def _pairing_complaints(items: Sequence[_Item]) -> Iterator[str]:
     """Calls and their outputs, reasoning and what it led to, and no item twice."""
-    called: list[str] = []
-    answered: list[str] = []
+    found: dict[object, list[str]] = {"function_call": [], "function_call_output": []}
+    called, answered = found.values()
     for item in items:
-        call_id = as_str(item.get("call_id"))
-        if item.get("type") == "function_call":
-            called.append(call_id)
-        elif item.get("type") == "function_call_output":
-            if call_id not in called:
-                yield f"No tool call found for function call output with call_id {call_id}."
-            answered.append(call_id)
+        kind, call_id = item.get("type"), as_str(item.get("call_id"))
+        if kind == "function_call_output" and call_id not in called:
+            yield f"No tool call found for function call output with call_id {call_id}."
+        found.get(kind, []).append(call_id)
     if missing := next((call_id for call_id in called if call_id not in answered), None):
         yield f"No tool output found for function call {missing}."
     if len(set(called)) < len(called) or len(set(answered)) < len(answered):

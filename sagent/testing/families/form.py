@@ -1,0 +1,78 @@
+"""What the wire families share: JSON and events as bytes, marks to recognise, and what several of them refuse."""
+
+import binascii
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from sagent.lib.json import Json, as_str, json_dump, json_load
+
+CREATED = 1_700_000_000  # every timestamp: answers are the same in every run
+
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+def parsed(arguments: str) -> Json:
+    """The arguments as a value; as the raw string when they are not JSON, for there is nothing better to send."""
+    try:
+        return json_load(arguments or "{}")
+    except ValueError:
+        return arguments
+
+
+def encode(value: object) -> bytes:
+    """JSON bytes. A lone surrogate becomes its \\uXXXX escape, which is how real streams carry one."""
+    return json_dump(value).encode("utf-8", "backslashreplace")
+
+
+def data_event(value: object) -> bytes:
+    return b"data: %b\n\n" % encode(value)
+
+
+def named_event(value: Mapping[str, object]) -> bytes:
+    """An event that bears its type's name."""
+    return b"event: %b\n%b" % (as_str(value["type"]).encode(), data_event(value))
+
+
+def checksum(text: str) -> str:
+    """Of what the server signs or encrypts: eight characters, by which it recognises that when it comes back."""
+    return f"{binascii.crc32(text.encode('utf-8', 'backslashreplace')):08x}"
+
+
+def pieces(text: str, size: int) -> list[str]:
+    """The text in pieces of so many characters; 0 leaves it whole."""
+    size = size if size > 0 else len(text)
+    return [text[at : at + size] for at in range(0, len(text), size)] if text else []
+
+
+def refused(*rules: tuple[object, str]) -> Iterator[str]:
+    """The messages of those rules that were broken."""
+    return (message for broken, message in rules if broken)
+
+
+def check_tools(where: str, tools: Sequence[Mapping[str, object]]) -> Iterator[str]:
+    """What both APIs refuse about the names of the tools offered; `where` has a {} for the tool's number."""
+    seen: set[str] = set()
+    for number, tool in enumerate(tools):
+        name = as_str(tool.get("name"))
+        pattern = f"{where.format(number)}: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+        yield from refused(
+            (not is_name(name) or len(name) > 128, pattern), (name in seen, "tools: Tool names must be unique.")
+        )
+        seen.add(name)
+
+
+def is_name(text: str) -> bool:
+    """Whether the text has the form of a tool's name, or of a call's id."""
+    return bool(text) and _NAME_CHARACTERS.issuperset(text)
+
+
+def too_long(where: str, text: str, most: int) -> str:
+    """As OpenAI says it."""
+    return (
+        f"Invalid '{where}': string too long. Expected a string with maximum length {most}, but got a string with"
+        f" length {len(text)} instead."
+    )
+
+
+def unsupported(value: object, names: Iterable[str], where: str = "", last: str = ", ") -> str:
+    """As OpenAI says it."""
+    return f"Invalid value: {value!r}{where}. Supported values are: {last.join(map(repr, names))}."
