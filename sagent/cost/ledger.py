@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from sagent.cost.budget import Budget
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded
+from sagent.lib.dataclass import dataclass
 from sagent.lib.money import EXACT, ZERO, show, total
 from sagent.usage import Charge, Cost, Sum, Totals, Usage
 
@@ -22,21 +23,34 @@ ROOMY_OUTPUT = 4_096
 """A reply cut below this many tokens is often cut in the middle of a call: rather wait for others to settle."""
 
 
+@dataclass(slots=True, eq=False)
+class Ask:
+    """A call that wants money: with at most `input_bound` tokens of input, and as much output as is `wanted`."""
+
+    agent: str
+    role: str
+    provider: str
+    model: str
+    input_bound: int
+    wanted: int
+    least: int
+    extra_usd: Decimal
+    ceiling: "Ceiling | None" = None
+
+
+@dataclass(slots=True, eq=False)
 class Reservation:
     """Money held for one call. `max_output` is what the call may ask for (None: no limit was asked, none is set).
 
     Settle it with what the provider billed, or release it; as a context manager it releases itself at the end.
     """
 
-    __slots__ = ("_ledger", "agent", "at", "budget", "held", "max_output", "model", "provider", "role")
-
-    def __init__(self, ledger: "Ledger", ask: "_Ask", budget: "_Budget", max_output: int | None, held: Decimal) -> None:
-        self._ledger = ledger
-        self.budget = budget
-        self.agent, self.role, self.provider, self.model = ask.agent, ask.role, ask.provider, ask.model
-        self.max_output = max_output
-        self.held = held
-        self.at = datetime.now(UTC)
+    _ledger: "Ledger"
+    ask: Ask
+    budget: "_Budget"
+    max_output: int | None
+    held: Decimal
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def settle(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
         """Record what the call cost, even if it is more than was held, and free the rest. Never raises for odd numbers.
@@ -55,23 +69,7 @@ class Reservation:
         self.release()
 
 
-class _Ask:
-    """A call that wants money."""
-
-    __slots__ = ("agent", "ceiling", "extra_usd", "input_bound", "least", "model", "provider", "role", "wanted")
-
-    def __init__(
-        self, who: tuple[str, str, str, str], input_bound: int, wanted: int, least: int, extra_usd: Decimal = ZERO
-    ) -> None:
-        self.agent, self.role, self.provider, self.model = who
-        self.input_bound = input_bound
-        self.wanted = wanted
-        self.least = min(least, wanted)
-        self.extra_usd = extra_usd
-        self.ceiling: Ceiling | None = None
-
-
-_Budget: TypeAlias = "Budget[_Ask, Reservation]"
+_Budget: TypeAlias = "Budget[Ask, Reservation]"
 
 
 class Ledger:
@@ -85,7 +83,7 @@ class Ledger:
     """
 
     def __init__(self, cap: Decimal | None, prices: PriceBook) -> None:
-        self._prices = prices
+        self.prices = prices  # what it bills by
         self._budgets: dict[str, _Budget] = {"": Budget("", cap)}
         self._totals: dict[str, Totals] = {"": Totals()}  # of the agents from a path down; "" is all
         self._usage: dict[tuple[str, str], Usage] = {}  # by agent and role
@@ -94,11 +92,6 @@ class Ledger:
     def cap(self) -> Decimal | None:
         """USD the whole tree may spend; None = no limit."""
         return self._budgets[""].cap
-
-    @property
-    def prices(self) -> PriceBook:
-        """What it bills by."""
-        return self._prices
 
     @property
     def held(self) -> Decimal:
@@ -149,12 +142,11 @@ class Ledger:
         nothing is looked up. `tier` as in PriceBook.worst; `extra_usd` is what models that the provider runs inside the
         call may cost, in USD.
         """
-        who, budget = (agent, role, provider, model), self._budget(agent)
+        budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
+        ask = Ask(agent, role, provider, model, input_bound, wanted, min(least_output, wanted), extra_usd)
         if budget.cap is None:
-            return Reservation(self, _Ask(who, 0, 0, 0), budget, max_output, ZERO)
-        wanted = UNSTATED_OUTPUT if max_output is None else max_output
-        ask = _Ask(who, input_bound, wanted, least_output, extra_usd)
-        ask.ceiling = self._prices.ceiling(provider, model, tier=tier)
+            return Reservation(self, ask, budget, max_output, ZERO)
+        ask.ceiling = self.prices.ceiling(provider, model, tier=tier)
         if error := _hopeless(ask, budget):
             raise error
         if not budget.queue and (granted := self._grant(ask, budget)):
@@ -220,15 +212,9 @@ class Ledger:
     def _price(self, reservation: Reservation, charge: Charge, *, alone: bool) -> list[Charge]:
         """One charge with its price; or two, where the tokens have a price and a fee has none, which then stays
         unknown."""
-        usd = self._bill(reservation, charge, alone=alone)
-        settled = replace(
-            charge,
-            model=charge.model or reservation.model,
-            usd=usd,
-            role=charge.role or reservation.role,
-            provider=reservation.provider,
-            agent=reservation.agent,
-        )
+        ask, usd = reservation.ask, self._bill(reservation, charge, alone=alone)
+        model, role = charge.model or ask.model, charge.role or ask.role
+        settled = replace(charge, model=model, usd=usd, role=role, provider=ask.provider, agent=ask.agent)
         if usd is None and charge.usage.fees:
             tokens = replace(charge.usage, fees={})
             known = self._bill(reservation, replace(charge, usage=tokens), alone=alone)
@@ -238,31 +224,28 @@ class Ledger:
         return [settled]
 
     def _bill(self, reservation: Reservation, charge: Charge, *, alone: bool) -> Decimal | None:
-        usd = self._prices.bill(reservation.provider, charge, reservation.at)
+        ask, at = reservation.ask, reservation.at
+        usd = self.prices.bill(ask.provider, charge, at)
         if usd is None and alone:  # the server's own name for the model that was asked for
-            usd = self._prices.price(reservation.provider, reservation.model, charge.usage, reservation.at, charge.tier)
+            usd = self.prices.price(ask.provider, ask.model, charge.usage, at, charge.tier)
         return usd
 
     def _add(self, charge: Charge) -> None:
         path = charge.agent
         while path:
-            if path not in self._totals:
-                self._totals[path] = Totals()
-            self._totals[path].add(charge)
+            self._totals.setdefault(path, Totals()).add(charge)
             path = path.rpartition("/")[0]
         self._totals[""].add(charge)
         key = (charge.agent, charge.role)
-        usage = self._usage.get(key)
-        self._usage[key] = usage + charge.usage if usage else charge.usage
+        self._usage[key] = self._usage.get(key, Usage()) + charge.usage
 
     def _budget(self, agent: str) -> _Budget:
         """What an agent spends from: its own allowance, or that of the nearest above it."""
-        path = agent
-        while path not in self._budgets:
-            path = path.rpartition("/")[0]
-        return self._budgets[path]
+        while agent not in self._budgets:
+            agent = agent.rpartition("/")[0]
+        return self._budgets[agent]
 
-    def _grant(self, ask: _Ask, budget: _Budget) -> Reservation | None:
+    def _grant(self, ask: Ask, budget: _Budget) -> Reservation | None:
         """A reservation for as much output as is affordable now, or None where it is better, or needed, to wait."""
         if ask.ceiling is None:
             return None
@@ -274,7 +257,7 @@ class Ledger:
         budget.hold(held)
         return Reservation(self, ask, budget, output, held)
 
-    async def _wait(self, ask: _Ask, budget: _Budget) -> Reservation:
+    async def _wait(self, ask: Ask, budget: _Budget) -> Reservation:
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
         budget.queue.append((ask, future))
         try:
@@ -304,7 +287,7 @@ class Ledger:
             budget.queue.popleft()
 
 
-def _hopeless(ask: _Ask, budget: _Budget) -> BudgetExceeded | None:
+def _hopeless(ask: Ask, budget: _Budget) -> BudgetExceeded | None:
     """The error to raise where a call could not be paid even if all calls in flight turned out free."""
     name = f"{ask.provider}/{ask.model}"
     whose, cap = f"the allowance of {budget.path}" if budget.path else "the cap", budget.cap or ZERO

@@ -135,7 +135,7 @@ async def sending(
 
 def settle(state: AgentState, reservation: Reservation, charges: tuple[Charge, ...]) -> Decimal | None:
     """Bill a call, in the ledger and the log, when it ends; its price in USD, or None when that is not known."""
-    if reservation.role == state.role:  # a call of the conversation itself
+    if reservation.ask.role == state.role:  # a call of the conversation itself
         for charge in charges:
             if not charge.role:
                 state.run.usage += charge.usage

@@ -94,16 +94,15 @@ def json_dump(value: object) -> str:
 
 def wire_bytes(value: object) -> bytes:
     """Compact JSON bytes, ASCII-escaped only where UTF-8 cannot say it (lone surrogates become U+FFFD)."""
-    text = _WIRE.encode(value)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return valid_text(text).encode()
+    return _utf8(_WIRE.encode(value))
 
 
 def canonical_bytes(value: object) -> bytes:
     """The one byte form of a value: sorted keys, no spaces, UTF-8. Equal values have equal bytes."""
-    text = _CANONICAL.encode(value)
+    return _utf8(_CANONICAL.encode(value))
+
+
+def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:

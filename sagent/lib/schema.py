@@ -3,17 +3,18 @@
 Keywords not listed here are ignored: a tool's own code is the last judge of its arguments.
 """
 
+import operator
 import re
+from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from sagent.lib.json import EMPTY, Json, JsonObject, json_dump, json_load
 
-_TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 _BOUNDS = (
-    ("minimum", "at least"),
-    ("maximum", "at most"),
-    ("exclusiveMinimum", "more than"),
-    ("exclusiveMaximum", "less than"),
+    ("minimum", operator.ge, "at least"),
+    ("maximum", operator.le, "at most"),
+    ("exclusiveMinimum", operator.gt, "more than"),
+    ("exclusiveMaximum", operator.lt, "less than"),
 )
 _NESTING = 60  # schemas refer to themselves; no sane argument is deeper
 
@@ -65,7 +66,7 @@ class _Check(_Schema):
         types = _types(schema)
         if depth > _NESTING:
             return [f"{_at(path)} is nested too deeply"]
-        if types and not any(_accepts(name, value) for name in types):
+        if types and not any(_TYPES[name](value) for name in types):
             return [f"{_at(path)} must be {_either(types)}, not {_quote(value)}"]
         wrong = _constants(schema, value, path)
         if isinstance(value, JsonObject):
@@ -115,7 +116,7 @@ class _Check(_Schema):
         same = [
             result
             for part, result in zip(resolved, results, strict=True)
-            if any(_accepts(name, value) for name in _types(part)) or not _types(part)
+            if any(_TYPES[name](value) for name in _types(part)) or not _types(part)
         ]
         if same:
             return min(same, key=len)
@@ -132,14 +133,14 @@ class _Mend(_Schema):
             return value
         value = self._alternative(schema, value, depth)
         types = _types(schema)
-        if types and not any(_accepts(name, value) for name in types):
+        if types and not any(_TYPES[name](value) for name in types):
             value = _convert(types, value)
         if isinstance(value, JsonObject):
             return self._object(schema, value, depth)
         if isinstance(value, tuple):
             items = schema.get("items")
             return tuple(self.value(items, item, depth + 1) for item in value) if items is not None else value
-        if isinstance(value, float) and "integer" in types and "number" not in types and _accepts("integer", value):
+        if isinstance(value, float) and "integer" in types and "number" not in types and _TYPES["integer"](value):
             return int(value)
         return value
 
@@ -189,26 +190,24 @@ def _from_text(types: tuple[str, ...], text: str) -> Json:
         return text
     if isinstance(meant, bool | str) or meant is None:
         return text
-    fits = [name for name in types if _accepts(name, meant)]
+    fits = [name for name in types if _TYPES[name](meant)]
     return (int(meant) if fits == ["integer"] and isinstance(meant, float) else meant) if fits else text
 
 
-def _accepts(kind: str, value: Json) -> bool:
-    match kind:
-        case "null":
-            return value is None
-        case "boolean":
-            return isinstance(value, bool)
-        case "integer":
-            return _is_number(value) and (isinstance(value, int) or value.is_integer())
-        case "number":
-            return _is_number(value)
-        case "string":
-            return isinstance(value, str)
-        case "array":
-            return isinstance(value, tuple)
-        case _:
-            return isinstance(value, JsonObject)
+def _is_number(value: Json) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_TYPES: Mapping[str, Callable[[Json], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
+    "number": _is_number,
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, tuple),
+    "object": lambda value: isinstance(value, JsonObject),
+}
+"""What is of a type."""
 
 
 def _constants(schema: JsonObject, value: Json, path: str) -> list[str]:
@@ -234,25 +233,17 @@ def _string(schema: JsonObject, value: str, path: str) -> list[str]:
 
 
 def _range(schema: JsonObject, value: float, path: str) -> list[str]:
-    wrong: list[str] = []
-    for keyword, words in _BOUNDS:
-        limit = schema.get(keyword)
-        if not _is_number(limit):
-            continue
-        broken = value < limit if words == "at least" else value > limit
-        if keyword.startswith("exclusive"):
-            broken = value <= limit if words == "more than" else value >= limit
-        if broken:
-            wrong.append(f"{_at(path)} must be {words} {_quote(limit)}, not {_quote(value)}")
-    return wrong
+    return [
+        f"{_at(path)} must be {words} {_quote(limit)}, not {_quote(value)}"
+        for keyword, fits, words in _BOUNDS
+        if _is_number(limit := schema.get(keyword)) and not fits(value, limit)
+    ]
 
 
 def _size(schema: JsonObject, size: int, path: str, keywords: tuple[str, str], unit: str) -> list[str]:
-    least, most = schema.get(keywords[0]), schema.get(keywords[1])
-    if _is_number(least) and size < least:
-        return [f"{_at(path)} must have at least {_quote(least)} {unit}, not {size}"]
-    if _is_number(most) and size > most:
-        return [f"{_at(path)} must have at most {_quote(most)} {unit}, not {size}"]
+    for keyword, (_, fits, words) in zip(keywords, _BOUNDS, strict=False):
+        if _is_number(limit := schema.get(keyword)) and not fits(size, limit):
+            return [f"{_at(path)} must have {words} {_quote(limit)} {unit}, not {size}"]
     return []
 
 
@@ -274,10 +265,6 @@ def _object_at(schema: JsonObject, key: str) -> JsonObject:
 def _array_at(schema: JsonObject, key: str) -> tuple[Json, ...]:
     value = schema.get(key)
     return value if isinstance(value, tuple) else ()
-
-
-def _is_number(value: Json) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _same(first: Json, second: Json) -> bool:
