@@ -1,12 +1,11 @@
 """Advisors as the settings name them, made only when there are any or one is switched to."""
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sagent.agent.resources import ExtensionFactory
-from sagent.agent.tree import Node
 from sagent.app.models import Choice
 from sagent.config import Settings
-from sagent.engine.extension import Extension
 from sagent.errors import UsageError
 from sagent.model import Model
 
@@ -18,30 +17,26 @@ def advisors_of(settings: Settings, choice: Choice, notices: list[str]) -> Exten
     """What gives agents their advisors. One that cannot be had is done without, and said so in the notices; where it
     was asked for on the command line that is a UsageError."""
     chosen = tuple(advisor for advisor in settings.advisors if _is_there(settings, choice, advisor, notices))
-    made: list[ExtensionFactory] = [_factory(settings, choice, chosen)] if chosen else []
 
-    def make(agent: Node, above: Extension | None) -> Extension:
-        if not made:
-            made.append(_factory(settings, choice, ()))
-        return made[0](agent, above)
+    @cache
+    def factory() -> ExtensionFactory:
+        from sagent.advisor.advisory import Setup
+        from sagent.advisor.extension import advise
+        from sagent.advisor.rules import Rules
 
-    return make
+        setup = Setup(
+            rules=settings.advisor_rules or Rules(),
+            mode=settings.advisor_mode,
+            on_stop=settings.advisor_stop,
+            panel=settings.panel,
+            base=settings.cwd,
+            resolve=lambda advisor: _model(settings, choice, advisor),
+        )
+        return advise(chosen, setup)
 
-
-def _factory(settings: Settings, choice: Choice, chosen: "tuple[Advisor, ...]") -> ExtensionFactory:
-    from sagent.advisor.advisory import Setup
-    from sagent.advisor.extension import advise
-    from sagent.advisor.rules import Rules
-
-    setup = Setup(
-        rules=settings.advisor_rules or Rules(),
-        mode=settings.advisor_mode,
-        on_stop=settings.advisor_stop,
-        panel=settings.panel,
-        base=settings.cwd,
-        resolve=lambda advisor: _model(settings, choice, advisor),
-    )
-    return advise(chosen, setup)
+    if chosen:
+        factory()  # says at once what is wrong with one
+    return lambda agent, above: factory()(agent, above)  # noqa: PLW0108 -- made when it is first asked for
 
 
 def _model(settings: Settings, choice: Choice, advisor: "Advisor") -> Model:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
 from sagent.app.advisors import advisors_of
-from sagent.app.models import catalog, choose_model
+from sagent.app.models import Choice, catalog, choose_model
 from sagent.config import Settings
 from sagent.context.instructions import gather, repository_root
 from sagent.context.prompt import compose
@@ -25,7 +26,6 @@ from sagent.events import Event, Finished, Notice
 from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
 from sagent.messages import Message
-from sagent.model import Model
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.session.contents import Environment, MessageEntry, Opened, PromptEntry, SwitchedEntry
@@ -70,47 +70,32 @@ async def open_agent(
     workspace = Workspace(settings.cwd, (settings.cwd, *settings.add_dirs))
     policy = policy or policy_of(settings)
     workspace.hidden = policy.hidden(workspace)
-    offered = (*choose_tools(settings), *more)
+    offered = [*choose_tools(settings), *more]
     async with AsyncExitStack() as stack:
         stack.enter_context(_reporting(notices, listener))
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
         log, past = _open_log(settings, stack, notices)
         choice = await choose_model(settings, past.model)
         stack.push_async_callback(choice.aclose)
-        prices = PriceBook(settings.prices, free=choice.free())
-        ledger = Ledger(settings.max_budget_usd, prices)
-        ledger.restore(past.charges)
+        ledger = _open_ledger(settings, choice, past, notices)
         aside = Aside(log, settings.cwd, new=not past.messages)
         stack.push_async_callback(aside.aclose)
-        fallbacks = choice.fallbacks()
-        notices += _unpriced(fallbacks, ledger)
-        offered = (*offered, *await _mcp_tools(settings, stack, notices))
-        advisory = advisors_of(settings, choice, notices)
+        if settings.mcp:
+            from sagent.bridges.mcp import open_servers
+
+            offered += await stack.enter_async_context(open_servers(settings.mcp, notices))
+        resources = _resources(settings, choice, ledger, notices)
         agent = Agent(
             choice.model,
             system=_system_prompt(settings, workspace, past, notices),
             tools=offered,
             policy=policy,
-            limits=_bounds(settings),
+            limits=_limits(settings),
             effort=settings.effort,
-            resources=Resources(
-                log=log,
-                ledger=ledger,
-                workspace=workspace,
-                ask=ask,
-                resolve=choice.resolve,
-                model_limits=choice.limits,
-                fallbacks=fallbacks,
-                finish=aside.finish,
-                tree=Tree(TreeLimits(settings.max_agent_depth, settings.max_live_agents, settings.max_spawns)),
-                catalog=lambda: catalog(choice, prices),
-                advisory=advisory,
-                advised=bool(settings.advisors),
-                compactor=choice.compactor(),
-            ),
+            resources=replace(resources, log=log, workspace=workspace, ask=ask, finish=aside.finish),
         )
-        aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
         stack.push_async_callback(agent.aclose)
+        aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
         agent.restore(past.messages)
         if past.last_model not in ("", f"{agent.model.provider}/{agent.model.id}"):
             log_switch(agent.state)
@@ -128,6 +113,32 @@ async def open_agent(
         yield agent
 
 
+def _resources(settings: Settings, choice: Choice, ledger: Ledger, notices: list[str]) -> Resources:
+    """What the agent shares or keeps, as far as the settings say it. Raises UsageError for a model that cannot be had."""
+    return Resources(
+        ledger=ledger,
+        resolve=choice.resolve,
+        model_limits=choice.limits,
+        fallbacks=choice.fallbacks(),
+        tree=Tree(TreeLimits(settings.max_agent_depth, settings.max_live_agents, settings.max_spawns)),
+        catalog=lambda: catalog(choice, ledger.prices),
+        advisory=advisors_of(settings, choice, notices),
+        advised=bool(settings.advisors),
+        compactor=choice.compactor(),
+    )
+
+
+def _open_ledger(settings: Settings, choice: Choice, past: Past, notices: list[str]) -> Ledger:
+    """The session's ledger, what was spent before on it. Raises UsageError for a fallback that cannot be had."""
+    ledger = Ledger(settings.max_budget_usd, PriceBook(settings.prices, free=choice.free()))
+    ledger.restore(past.charges)
+    for model in choice.fallbacks():
+        if ledger.cap is not None and ledger.prices.ceiling(model.provider, model.id) is None:
+            name = f"{model.provider}/{model.id}"
+            notices.append(f"{name} has no known price: under a cap it cannot be a fallback. Give its price.")
+    return ledger
+
+
 @contextmanager
 def _reporting(notices: Sequence[str], listener: Callable[[Event], None]) -> Generator[None]:
     """Report what was noticed also where nothing can be opened, for it may be the reason."""
@@ -137,15 +148,6 @@ def _reporting(notices: Sequence[str], listener: Callable[[Event], None]) -> Gen
         for text in notices:
             listener(Notice("root", "warning", text))
         raise
-
-
-async def _mcp_tools(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> tuple[Tool, ...]:
-    """The tools of the MCP servers that are set; their servers are stopped in the end."""
-    if not settings.mcp:
-        return ()
-    from sagent.bridges.mcp import open_servers
-
-    return await stack.enter_async_context(open_servers(settings.mcp, notices))
 
 
 def policy_of(settings: Settings) -> PermissionPolicy:
@@ -184,16 +186,7 @@ def choose_tools(settings: Settings) -> tuple[Tool, ...]:
     return tuple(chosen)
 
 
-def _unpriced(fallbacks: Sequence[Model], ledger: Ledger) -> list[str]:
-    """What to say of fallbacks that cannot take over under a cap."""
-    names = [f"{model.provider}/{model.id}" for model in fallbacks]
-    if ledger.cap is None or not names:
-        return []
-    unpriced = [name for name in names if ledger.prices.ceiling(*name.split("/", 1)) is None]
-    return [f"{name} has no known price: under a cap it cannot be a fallback. Give its price." for name in unpriced]
-
-
-def _bounds(settings: Settings) -> RunLimits:
+def _limits(settings: Settings) -> RunLimits:
     return RunLimits(
         max_turns=settings.max_turns,
         max_tool_call_rounds=settings.max_tool_call_rounds,
@@ -214,7 +207,8 @@ def _open_log(settings: Settings, stack: AsyncExitStack, notices: list[str]) -> 
             return _open_file_log(settings, stack, notices)
         except OSError as error:
             where = error.filename or settings.state_dir
-            if settings.continue_session or settings.fork is not None or _names_session(settings):
+            named = settings.session is not None and is_session(settings.session)
+            if settings.continue_session or settings.fork is not None or named:
                 raise UsageError(
                     f"The session cannot be opened for writing: {error.strerror or error} ({where}). Free space or fix "
                     "the directory, then go on; or start without --continue, --session and --fork."
@@ -235,8 +229,9 @@ def _open_file_log(settings: Settings, stack: AsyncExitStack, notices: list[str]
         if log.torn:
             notices.append(f"The last run was killed while writing its log; {log.torn} incomplete bytes were cut off.")
         return log, _read_past(log, session.path)
+    environment = {"sagent": __version__, "python": sys.version.split()[0], "platform": sys.platform}
     try:
-        first = log.append(Opened(session.id, "root", str(settings.cwd), _environment()))
+        first = log.append(Opened(session.id, "root", str(settings.cwd), environment))
     except OSError:
         session.close()
         raise
@@ -259,27 +254,17 @@ def _open_session(settings: Settings) -> tuple[Session, bool]:
         name, _, entry = settings.fork.partition("@")
         source = find(settings.state_dir, name, settings.cwd)
         return Session.open(copy(source, settings.state_dir, settings.cwd, entry)), True
-    if settings.session is not None:
-        if not is_session(settings.session):
-            try:
-                return Session.open(find(settings.state_dir, _session_name(settings), settings.cwd)), True
-            except SessionNotFound:
-                return Session.create_at(settings.session), False
-        return Session.open(settings.session), True
+    if (path := settings.session) is not None:
+        if is_session(path):
+            return Session.open(path), True
+        name = path.name if path.parent == settings.cwd else str(path)  # one that was taken for a path
+        try:
+            return Session.open(find(settings.state_dir, name, settings.cwd)), True
+        except SessionNotFound:
+            return Session.create_at(path), False
     if settings.continue_session:
         return Session.open(latest(settings.state_dir, settings.cwd)), True
     return Session.create(settings.state_dir, settings.cwd), False
-
-
-def _names_session(settings: Settings) -> bool:
-    """Whether `--session` means one that is there."""
-    return settings.session is not None and is_session(settings.session)
-
-
-def _session_name(settings: Settings) -> str:
-    """What `--session` said: a path, or a name that was taken for a path in the working directory."""
-    path = settings.session
-    return "" if path is None else path.name if path.parent == settings.cwd else str(path)
 
 
 def _read_past(log: FileLog, session: Path) -> Past:
@@ -319,10 +304,6 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
     notices.extend(found.notices)
     added = "\n\n".join(filter(None, (found.text, skills_text(find_skills(settings.cwd, settings.config_dir)))))
     return compose(workspace, date.today(), added, settings.system, settings.append_system)  # noqa: DTZ011 -- the person's day
-
-
-def _environment() -> dict[str, object]:
-    return {"sagent": __version__, "python": sys.version.split()[0], "platform": sys.platform}
 
 
 class Aside:

@@ -58,34 +58,39 @@ class Choice:
 
     settings: Settings
     model: Model = field(init=False)
+    rows: Mapping[str, Row] = field(init=False)  # of the person's own providers
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
     home: tuple[str, str] = ("", "")  # the provider that an address was given for, or found, and the address
     listings: Listings = field(default_factory=Listings)
     asked: set[str] = field(default_factory=set[str])  # places whose listing this process has asked for
 
     def __post_init__(self) -> None:
+        self.rows = {name: own.row for name, own in self.settings.providers.items()}
         if not self.settings.ephemeral:
             self.listings = Listings(self.settings.state_dir / "listings.json")
 
     def resolve(self, name: str) -> Model:
         """A model by "provider/id" or "id". Raises UsageError, for a provider that is not allowed too."""
-        provider, model_id = split_model(name, None, _rows(self.settings), self.home[1])
-        if provider is None and self.home[1] and row_called(name, _rows(self.settings)) is None:
+        provider, model_id = split_model(name, None, self.rows, self.home[1])
+        if provider is None and self.home[1] and row_called(name, self.rows) is None:
             provider = self.home[0]  # the server that was named has others too
         if provider is None:
-            raise UsageError(_unresolved(name, _rows(self.settings)))
+            raise UsageError(_unresolved(name, self.rows))
         return self.provider(provider).model(model_id)
 
     def resolve_at(self, name: str, base_url: str | None, key: str | None) -> Model:
         """The same at an address of its own, with a key of its own; without a provider it is one that speaks the
         protocol nearly every server does."""
-        provider, model_id = split_model(name, None, _rows(self.settings), base_url or "")
+        provider, model_id = split_model(name, None, self.rows, base_url or "")
         return self.provider(provider or "openai-compatible", base_url=base_url, key=key).model(model_id)
 
     def provider(self, name: str, *, base_url: str | None = None, key: str | None = None) -> Provider:
         """A provider by name, opened on first use."""
-        row = row_named(name, _rows(self.settings))
-        _check_allowed(self.settings, row.name)
+        row = row_named(name, self.rows)
+        allowed = self.allowed()
+        if allowed is not None and row.name not in allowed:
+            those = f"among those allowed: {', '.join(allowed)}" if allowed else "allowed: none is"
+            raise UsageError(f"provider {row.name} is not {those} (--allow-providers)")
         base_url = base_url or (self.home[1] if row.name == self.home[0] else None)
         place = (row.name, f"{base_url or ''} {key or ''}".strip())
         if place not in self.opened:
@@ -103,7 +108,7 @@ class Choice:
             key=key,
             base_url=base_url,
             auth=_auth(settings, row, self.home[0]),
-            rows=_rows(settings),
+            rows=self.rows,
             transport=settings.transport if "transport" in settings.origins else None,
             timeouts=Timeouts(stall=settings.stall_seconds, reasoning_stall=settings.reasoning_stall_seconds),
             source=source,
@@ -111,34 +116,35 @@ class Choice:
 
     def fallbacks(self) -> tuple[Model, ...]:
         """The models that `fallback` names. Raises UsageError for one that cannot be had."""
-        found: list[Model] = []
-        for name in self.settings.fallback:
-            try:
-                found.append(self.resolve(name))
-            except UsageError as error:
-                raise UsageError(f"--fallback {name}: {error}") from error
-        return tuple(found)
+        return tuple(self._resolve_for(f"--fallback {name}", name) for name in self.settings.fallback)
 
     def compactor(self) -> Model | None:
         """The model that sums up, where it is another. Raises UsageError for one that cannot be had."""
         name = self.settings.compactor
+        return None if name is None else self._resolve_for(f"compactor = {name!r}", name)
+
+    def _resolve_for(self, setting: str, name: str) -> Model:
         try:
-            return None if name is None else self.resolve(name)
+            return self.resolve(name)
         except UsageError as error:
-            raise UsageError(f"compactor = {name!r}: {error}") from error
+            raise UsageError(f"{setting}: {error}") from error
+
+    def allowed(self) -> tuple[str, ...] | None:
+        """The providers that may be used, by their own names; None for all. Raises UsageError for one there is not."""
+        given = self.settings.allow_providers
+        return None if given is None else tuple(dict.fromkeys(row_named(name, self.rows).name for name in given))
 
     def with_keys(self) -> Iterator[str]:
         """The providers there is a key for, of those that are allowed; the person's own first."""
-        allowed = allowed_providers(self.settings)
-        rows = _rows(self.settings)
-        for name, row in {**rows, **built_in(), **rows}.items():
+        allowed = self.allowed()
+        for name, row in {**self.rows, **built_in(), **self.rows}.items():
             own = self.settings.providers.get(name)
             if (allowed is None or name in allowed) and (has_key(row) or (own is not None and own.api_key)):
                 yield name
 
     def free(self) -> FreeProviders:
         """The providers whose calls cost nothing."""
-        return FreeProviders(_rows(self.settings))
+        return FreeProviders(self.rows)
 
     def limits(self, model: Model) -> ModelLimits:
         """A model's sizes: what its provider's listing says wins over data, which may be older."""
@@ -183,16 +189,23 @@ class Choice:
 async def choose_model(settings: Settings, earlier: str = "") -> Choice:
     """The model to begin with; `earlier` is the one a resumed session used last. Raises UsageError."""
     choice = Choice(settings)
-    allowed_providers(settings)  # says which of them there are not
-    name = settings.model or ("" if settings.provider or settings.base_url else earlier)
-    if name and name == settings.model:
-        choice.model = _named(choice, name)
-    elif name:
-        choice.model = _as_before(choice, name)
+    choice.allowed()  # says which of them there are not
+    if settings.model:
+        choice.model = _named(choice, settings.model)
     elif settings.provider or settings.base_url:
         choice.model = await _default_of(choice)
+    elif earlier:
+        try:
+            choice.model = _named(choice, earlier)
+        except UsageError as error:
+            cause = str(error).rstrip(".")
+            raise UsageError(
+                f"The session was last with {earlier}: {cause}. Or name another model with --model."
+            ) from error
     else:
-        choice.model = _first_with_key(choice) or await _local(choice)
+        usual = ((name, row_named(name, choice.rows).default) for name in choice.with_keys())
+        name, model = next((each for each in usual if each[1]), ("", ""))
+        choice.model = choice.provider(name).model(model) if model else await _local(choice)
     return choice
 
 
@@ -210,32 +223,23 @@ def split_model(name: str, provider: str | None, rows: Mapping[str, Row], at: st
 
 def _named(choice: Choice, name: str) -> Model:
     settings = choice.settings
-    asked = settings.provider and row_named(settings.provider, _rows(settings)).name
-    provider, model_id = split_model(name, asked, _rows(settings), settings.base_url or "")
+    asked = settings.provider and row_named(settings.provider, choice.rows).name
+    provider, model_id = split_model(name, asked, choice.rows, settings.base_url or "")
     if provider is None and settings.base_url:
         provider = "openai-compatible"  # the protocol nearly every server speaks
     if provider is None:
         return choice.resolve(name)
-    choice.home = (row_named(provider, _rows(settings)).name, settings.base_url or "")
+    choice.home = (row_named(provider, choice.rows).name, settings.base_url or "")
     return choice.provider(provider).model(model_id)
-
-
-def _as_before(choice: Choice, name: str) -> Model:
-    """The model that a session used last. Raises UsageError that says how to go on with another."""
-    try:
-        return _named(choice, name)
-    except UsageError as error:
-        cause = str(error).rstrip(".")
-        raise UsageError(f"The session was last with {name}: {cause}. Or name another model with --model.") from error
 
 
 async def _default_of(choice: Choice) -> Model:
     """The provider's usual model; of a server nobody knows, the first it lists."""
     settings = choice.settings
     name = settings.provider or "openai-compatible"
-    choice.home = (row_named(name, _rows(settings)).name, settings.base_url or "")
+    choice.home = (row_named(name, choice.rows).name, settings.base_url or "")
     provider = choice.provider(name)
-    default = row_named(name, _rows(settings)).default
+    default = row_named(name, choice.rows).default
     if default and not settings.base_url:
         return provider.model(default)
     try:
@@ -246,13 +250,6 @@ async def _default_of(choice: Choice) -> Model:
     if not listed:
         raise UsageError(f"--model is needed: {name} lists no models")
     return provider.model(listed[0].id)
-
-
-def _first_with_key(choice: Choice) -> Model | None:
-    for name in choice.with_keys():
-        if default := row_named(name, _rows(choice.settings)).default:
-            return choice.provider(name).model(default)
-    return None
 
 
 async def _local(choice: Choice) -> Model:
@@ -267,11 +264,11 @@ async def _local(choice: Choice) -> Model:
 
 def _nothing(choice: Choice) -> str:
     """Why no model could be chosen, and what would help."""
-    keyed, allowed = list(choice.with_keys()), allowed_providers(choice.settings)
+    keyed, allowed = list(choice.with_keys()), choice.allowed()
     if allowed is not None and not allowed:
         return "No model was named, and no provider is allowed (--allow-providers): name those that may be used."
     if allowed is not None and not keyed:
-        rows = [_row(choice.settings, name) for name in allowed]
+        rows = [row_named(name, choice.rows) for name in allowed]
         keys = [f"{either(row.key)} for {row.name}" for row in rows if row.key and not row.free]
         remedy = f"Set {', or '.join(keys)}, or give" if keys else "Give"
         return (
@@ -291,19 +288,6 @@ async def _ask(choice: Choice, url: str) -> Model | None:
     except (ModelError, UsageError, TimeoutError):
         return None
     return provider.model(listed[0].id) if listed else None
-
-
-def allowed_providers(settings: Settings) -> tuple[str, ...] | None:
-    """The providers that may be used, by their own names; None for all. Raises UsageError for one there is not."""
-    given = settings.allow_providers
-    return None if given is None else tuple(dict.fromkeys(_row(settings, name).name for name in given))
-
-
-def _check_allowed(settings: Settings, name: str) -> None:
-    allowed = allowed_providers(settings)
-    if allowed is not None and name not in allowed:
-        those = f"among those allowed: {', '.join(allowed)}" if allowed else "allowed: none is"
-        raise UsageError(f"provider {name} is not {those} (--allow-providers)")
 
 
 def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
@@ -357,20 +341,12 @@ def _auth(settings: Settings, row: Row, chosen: str) -> Auth | None:
     return None
 
 
-def _row(settings: Settings, name: str) -> Row:
-    return row_named(name, _rows(settings))
-
-
-def _rows(settings: Settings) -> Mapping[str, Row]:
-    return {name: own.row for name, own in settings.providers.items()}
-
-
 def catalog(choice: Choice, prices: PriceBook) -> str:
     """The models that can be switched to, with window and price, for a model to read; loads the prices."""
     lines: list[str] = []
     for provider in choice.with_keys():
         priced = {row.id: row for row in prices.known_models(provider)}
-        for model in spoken(_row(choice.settings, provider), priced):
+        for model in spoken(row_named(provider, choice.rows), priced):
             row, window = priced.get(model), limits_of(provider, model).window
             cost = f", {row.input:g} in and {row.output:g} out, USD per million tokens" if row else ", price unknown"
             lines.append(f"{provider}/{model}: window {window or 'unknown'}{cost}")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 
 from sagent.agent import Agent
@@ -14,9 +15,8 @@ from sagent.events import Event, Result
 from sagent.lib.dataclass import dataclass
 from sagent.session.entries import Entry
 from sagent.session.folds import charges
-from sagent.session.log import read_log
-from sagent.session.names import log_file
-from sagent.usage import Charge
+from sagent.session.log import read_agent
+from sagent.usage import Charge, Sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,6 @@ class RoleUsage:
     input_tokens: int = 0
     output_tokens: int = 0
     usd: Decimal | None = Decimal(0)
-
-    def add(self, charge: Charge) -> "RoleUsage":
-        usd = None if self.usd is None or charge.usd is None else self.usd + charge.usd
-        read, written = charge.usage.total_input, charge.usage.output
-        return RoleUsage(self.calls + 1, self.input_tokens + read, self.output_tokens + written, usd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,7 @@ def run_task(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_run(task, config or load(), on_event or _ignore))
+        return asyncio.run(_run(task, config or load(), on_event or (lambda _: None)))
     raise UsageError(
         "run_task waits for its result, so it cannot be called inside a running event loop: await Agent.run() there "
         "(sagent.agent), or await asyncio.to_thread(run_task, ...)."
@@ -79,23 +74,17 @@ async def _run(task: str, config: Settings, on_event: Callable[[Event], None]) -
         return TaskResult(result.content, result, _by_role(made))
 
 
-def _ignore(event: Event) -> None:
-    del event
-
-
 def _by_role(made: Iterable[Charge]) -> Mapping[str, RoleUsage]:
-    found = {"executor": RoleUsage(), "advisor": RoleUsage(), "total": RoleUsage()}
+    sums, total = {"executor": Sum(), "advisor": Sum()}, Sum()
     for charge in made:
-        role = charge.role.partition(":")[0] or "executor"
-        for name in (role, "total"):
-            found[name] = found.get(name, RoleUsage()).add(charge)
-    return {**{name: used for name, used in found.items() if name != "total"}, "total": found["total"]}
+        for each in (sums.setdefault(charge.role.partition(":")[0] or "executor", Sum()), total):
+            each.add(charge)
+    return {
+        role: RoleUsage(each.charges, each.usage.total_input, each.usage.output, each.price)
+        for role, each in (*sums.items(), ("total", total))
+    }
 
 
 def _entries(agent: Agent) -> Iterator[Entry]:
     """The logs of all agents of the session that have spent anything."""
-    for path in agent.ledger.totals().by_agent:
-        if agent.log.path:
-            yield from read_log(log_file(Path(agent.log.path), path))
-        else:
-            yield from (agent.log if path == agent.log.agent else agent.log.child(path)).entries()
+    return chain.from_iterable(read_agent(agent.log, path) for path in agent.ledger.totals().by_agent)

@@ -2,10 +2,9 @@
 who has finished, with what words, at what cost."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from decimal import Decimal
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sagent.agent.agent import Agent
@@ -14,8 +13,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.session.contents import Handoff, HandoffGiven, HandoffSaid, MessageEntry
 from sagent.session.entries import Entry
 from sagent.session.folds import branch, branch_contents, charges, contents
-from sagent.session.log import Log, read_log
-from sagent.session.names import log_file
+from sagent.session.log import Log, read_agent
 from sagent.usage import Sum, Usage
 
 ASKER = ""
@@ -127,9 +125,9 @@ def report_role(lead: Agent, found: Round, name: str) -> RoleReport:
     billed, turns = Sum(), 0
     for agent in tries:
         for path in _family(lead, agent):
-            for charge in charges(_entries(lead.log, path)):
+            for charge in charges(read_agent(lead.log, path)):
                 billed.add(charge)
-        turns += sum(each.message.role == "assistant" for each in contents(_entries(lead.log, agent), MessageEntry))
+        turns += sum(each.message.role == "assistant" for each in contents(read_agent(lead.log, agent), MessageEntry))
     text = answer_of(lead.log, last) if state == "done" else ""
     return RoleReport(name, state, last, model, turns, billed.usage, billed.price, text, error)
 
@@ -137,7 +135,7 @@ def report_role(lead: Agent, found: Round, name: str) -> RoleReport:
 def answer_of(log: Log, agent: str) -> str:
     """What an agent said last; "" where its log says nothing of it."""
     found = ""
-    for each in branch_contents(_entries(log, agent), MessageEntry):
+    for each in branch_contents(read_agent(log, agent), MessageEntry):
         found = each.message.text if each.message.role == "assistant" else found
     return found
 
@@ -146,11 +144,3 @@ def _family(lead: Agent, path: str) -> Sequence[str]:
     """An agent and those below it that were billed anything."""
     billed = lead.ledger.totals().by_agent
     return sorted(agent for agent in billed if agent == path or agent.startswith(f"{path}/"))
-
-
-def _entries(log: Log, agent: str) -> Iterator[Entry]:
-    """Another agent's log of the same session, which may have ended."""
-    if not log.path:
-        return log.child(agent).entries() if agent != log.agent else log.entries()
-    file = log_file(Path(log.path), agent)
-    return read_log(file) if file.exists() else iter(())

@@ -2,11 +2,11 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
 from operator import eq
-from pathlib import Path
 from typing import Literal
 
 from sagent.errors import SessionCorrupt, UsageError
@@ -15,9 +15,7 @@ from sagent.lib.json import sha256_hex
 from sagent.rewind.plan import ELSE, REWIND, Plan, Step, plan, settle, since
 from sagent.rewind.recorder import LARGEST_NAMED, Checkpoints, Recorder, in_thread
 from sagent.rewind.snapshot import FileState, Stop, read_file_state, read_state
-from sagent.session.entries import Entry
-from sagent.session.log import Log, read_log
-from sagent.session.names import log_file
+from sagent.session.log import Log, read_agent
 from sagent.session.touches import Omission, Snapshot, Touch, Touched
 
 Fetch = Callable[[str], bytes]
@@ -74,20 +72,6 @@ async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str
     return FileChanges(changed, (*work.left, *writer.left), work.plan.omitted, work.plan.commands)
 
 
-def read_agents(log: Log) -> Callable[[str], Iterable[Entry]]:
-    """Reads the logs of a session, that of an agent and of those below it."""
-
-    def read(agent: str) -> Iterable[Entry]:
-        if agent == log.agent:
-            return log.entries()
-        if not log.path:
-            return log.child(agent).entries()
-        file = log_file(Path(log.path), agent)
-        return read_log(file) if file.exists() else ()
-
-    return read
-
-
 @dataclass(frozen=True, slots=True)
 class _Work:
     """What is to be done."""
@@ -101,7 +85,7 @@ class _Work:
 def _prepare(log: Log, entry: str, stop: Stop) -> _Work:
     """A plan, and the files as they stand now."""
     try:
-        found = plan(since(read_agents(log), log.agent, entry))
+        found = plan(since(partial(read_agent, log), log.agent, entry))
     except ValueError as error:
         raise UsageError(str(error)) from error
     now: dict[str, Snapshot] = {}

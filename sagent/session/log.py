@@ -289,6 +289,16 @@ class MemoryLog:
         return entry
 
 
+def read_agent(log: Log, agent: str) -> Iterable[Entry]:
+    """The log of an agent of the same session, which may have ended; nothing where it has none."""
+    if agent == log.agent:
+        return log.entries()
+    if not log.path:
+        return log.child(agent).entries()
+    file = log_file(Path(log.path), agent)
+    return read_log(file) if file.exists() else ()
+
+
 def read_log(file: Path) -> Iterator[Entry]:
     """The entries of a log's file; needs no lock. A last line without its end is passed over.
 
