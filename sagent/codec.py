@@ -33,6 +33,8 @@ Fetch: TypeAlias = Callable[[str], bytes | None]
 
 _Word = TypeVar("_Word", bound=str)
 
+_TYPES = {Text: "text", Thinking: "thinking", Opaque: "opaque", Image: "image", Document: "document"}
+
 
 # -- messages, without loss --------------------------------------------------------------------------------------------
 
@@ -101,27 +103,22 @@ def decode_result_part(obj: object, fetch: Fetch | None) -> ToolResult:
 def _encode_part(part: Part, keep: Keep | None) -> dict[str, Any]:
     out: dict[str, Any]
     match part:
-        case Text(text, private):
-            out = {"type": "text", "text": text}
-            return _with_private(out, private)
+        case Text(text, private) | Thinking(text, private) | Opaque(text, private):
+            out = {"type": _TYPES[type(part)], "text": text}
         case ToolCall(call_id, name, arguments, malformed, private):
             out = {"type": "tool_call", "id": call_id, "name": name, "arguments": json_dump(arguments)}
             if malformed is not None:
                 out["malformed"] = malformed
-            return _with_private(out, private)
         case ToolResult():
             return encode_result_part(part, keep)
-        case Thinking(text, private):
-            return _with_private({"type": "thinking", "text": text}, private)
-        case Image(media_type, data):
-            return {"type": "image", "media_type": media_type, **_encode_media(data, keep)}
-        case Document(media_type, data, name):
-            out = {"type": "document", "media_type": media_type, **_encode_media(data, keep)}
-            return {**out, "name": name} if name else out
-        case Opaque(text, private):
-            return _with_private({"type": "opaque", "text": text}, private)
+        case Image(media_type, data) | Document(media_type, data):
+            out = {"type": _TYPES[type(part)], "media_type": media_type, **_encode_media(data, keep)}
+            return {**out, "name": part.name} if isinstance(part, Document) and part.name else out
         case _:
             assert_never(part)
+    if private is not None:
+        out["private"] = {"family": private.family, "data": json_dump(private.data)}
+    return out
 
 
 def _decode_part(obj: object, fetch: Fetch | None) -> Part:
@@ -183,12 +180,6 @@ def _media(source: Mapping[str, object], fetch: Fetch | None) -> tuple[str, byte
 
 def _lost(source: Mapping[str, object]) -> Text:
     return Text(f"[{_text(source, 'media_type')} is lost: blob {_text(source, 'blob')}]")
-
-
-def _with_private(out: dict[str, Any], private: Private | None) -> dict[str, Any]:
-    if private is not None:
-        out["private"] = {"family": private.family, "data": json_dump(private.data)}
-    return out
 
 
 def _private(source: Mapping[str, object]) -> Private | None:

@@ -57,10 +57,10 @@ class Watch:
         calls = [call for call in turn.reply.calls if call.name not in _WAITS and call.id in errors]
         if not calls:
             return
-        self.failed = self.failed + 1 if any(errors.get(call.id) for call in calls) else 0
+        self.failed = self.failed + 1 if any(errors[call.id] for call in calls) else 0
         for call in calls:
-            self._count_test(call, failed=errors.get(call.id))
-            self._count_edit(call, failed=errors.get(call.id))
+            self._count_test(call, failed=errors[call.id])
+            self._count_edit(call, failed=errors[call.id])
         made = {(call.name, repr(call.arguments)) for call in calls}
         self.idle = 0 if made - self._calls else self.idle + 1
         self._calls |= made
@@ -107,19 +107,19 @@ class Watch:
         self.alike = self.alike + 1 if both > _OVERLAP else 0
         self._words = words
 
-    def _count_test(self, call: ToolCall, *, failed: bool | None) -> None:
+    def _count_test(self, call: ToolCall, *, failed: bool) -> None:
         command = " ".join(as_str(call.arguments.get("command")).split())
-        if failed is None or not command or not runs_tests(command):
+        if not command or not runs_tests(command):
             return
         if failed:
             self.tests[command] += 1
         else:
             self.tests.pop(command, None)
 
-    def _count_edit(self, call: ToolCall, *, failed: bool | None) -> None:
+    def _count_edit(self, call: ToolCall, *, failed: bool) -> None:
         path = as_str(call.arguments.get("file_path"))
         old, new = as_str(call.arguments.get("old_string")), as_str(call.arguments.get("new_string"))
-        if failed is not False or not path or not (old or new):
+        if failed or not path or not (old or new):
             return
         self._reverted = self._reverted or (path, new, old) in self._edits
         self._edits.add((path, old, new))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sagent.agent import likeness, spawn
+from sagent.agent import spawn
 from sagent.agent.asking import Prompt, events_of, to_message, wait_for
 from sagent.agent.child import ChildTask
 from sagent.agent.delayed_mail import DelayedMail
@@ -184,8 +184,6 @@ class Agent(Node):
             return self._begin(parts, history, request, spawn.prompt_for(state, request, path, self.handoffs))
 
     def spawn_like(self, model: Node, name: str, prompt: Message, messages: Sequence[Message] | None) -> "Agent":
-        """A likeness of another agent below this one, at work on a prompt; `messages` is its conversation so far, by
-        default the other's own. Raises UsageError: none was begun."""
         assert isinstance(model, Agent)
         if model.ledger is not self.ledger and model.ledger.cap is not None:
             raise UsageError(
@@ -195,7 +193,7 @@ class Agent(Node):
         path = self.tree.reserve(self.path, name, self.neighbours.deepest)
         given = replace(model.resources, ask=self._given.ask or model.resources.ask)
         history = spawn.shared_history(model.state) if messages is None else messages
-        parts = likeness.parts_like(model, given, self, path)
+        parts = spawn.parts_like(model, given, self, path)
         return self._begin(parts, history, SpawnRequest(prompt.content, name), prompt)
 
     def _begin(
@@ -248,7 +246,6 @@ class Agent(Node):
         return f"Only {self.model.provider}/{self.model.id} can be used here."
 
     def end(self) -> "asyncio.Task[None] | None":
-        """Begin to end an agent that was spawned, and what is below it; the task is done when it has ended."""
         return self._life.end() if self._life is not None else None
 
     async def wait(self) -> Result:

@@ -62,7 +62,7 @@ class Stage:
     """
 
     def __init__(self, caller: Node | None = None, name: str = "") -> None:
-        self._caller, self._name = caller, name
+        self.caller, self._name = caller, name
         self._conversations: dict[Node, Sequence[Message]] = {}
         self._started = time.monotonic()
         self._strangers: list[Cost] = []  # of runnables without a ledger that we know
@@ -81,9 +81,9 @@ class Stage:
         if isinstance(member, Composite):
             return await self._attempt_composite(member, prompt)
         if isinstance(member, Node):
-            if self._caller is None:
+            if self.caller is None:
                 return await self._attempt_agent(member, prompt)
-            return await self._attempt_below(self._caller, member, prompt)
+            return await self._attempt_below(self.caller, member, prompt)
         try:
             result = self._count(await member.run(prompt))
         except Exception as error:
@@ -93,13 +93,13 @@ class Stage:
 
     def total(self, result: R, agents: Sequence[Node]) -> R:
         """A result with what everybody on this stage used; the cost is that of the agents' ledgers, each once."""
-        ledgers = dict.fromkeys(agent.ledger for agent in (agents if self._caller is None else [self._caller]))
+        ledgers = dict.fromkeys(agent.ledger for agent in (agents if self.caller is None else [self.caller]))
         costs = [*(ledger.cost() for ledger in ledgers), *self._strangers]
         seconds = time.monotonic() - self._started
         return replace(result, usage=self.usage, turns=self.turns, cost=sum(costs, Cost()), duration=seconds)
 
     async def _attempt_composite(self, member: Composite, prompt: str | Message) -> tuple[Result, Exception | None]:
-        inner = Stage(self._caller, self._name)
+        inner = Stage(self.caller, self._name)
         inner._conversations = self._conversations
         try:
             result = await member.perform(user(prompt) if isinstance(prompt, str) else prompt, inner)

@@ -127,7 +127,6 @@ class Conversation(Caller):
         return await self.advisory.consult(question, advisor)
 
     def check(self, action: Action) -> None:
-        """Raise UsageError for a change that cannot be made."""
         check(self.state, action)
 
     def apply(self, action: Action) -> None:
@@ -188,11 +187,9 @@ class Conversation(Caller):
         return await preview(self.log, entry)
 
     def jobs(self) -> Sequence[JobStatus]:
-        """Its calls in the background, those that have ended included."""
         return tuple(job.status() for job in self.state.jobs.all())
 
     def job_output(self, name: str) -> str:
-        """A job's result, or the end of what it has shown so far. Raises UsageError naming the jobs there are."""
         job = self._job(name)
         if job.output is None:
             return job.ongoing.tail

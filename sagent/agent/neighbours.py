@@ -49,7 +49,6 @@ class TreeNeighbours:
 
     @property
     def attended(self) -> bool:
-        """Whether there is a person to ask."""
         return self._resources.ask is not None
 
     @property
@@ -60,7 +59,6 @@ class TreeNeighbours:
         return waits or any(agent.busy for agent in tree.below(self._agent.path))
 
     async def ask(self, call: ToolCall, question: Ask) -> str | None:
-        """Put a question to the person."""
         ask = self._resources.ask
         return None if ask is None else await ask(call, question)
 
@@ -74,18 +72,14 @@ class TreeNeighbours:
         return own
 
     def sizes(self, model: Model) -> ModelLimits:
-        """A model's sizes."""
         listed = self._resources.model_limits
         return model.limits if listed is None else listed(model)
 
     def deliver(self, path: str, message: Message) -> None:
-        """Have another agent read a message in its next pause, if it still reads."""
         self._agent.tree.deliver(path, message)
 
     def wake_above(self) -> None:
-        """Wake those above, who may wait for this agent's jobs."""
         self._agent.tree.wake_above(self._agent.path)
 
     async def watch(self, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work of a call that may change files, and record which it changed."""
         return await self.checkpoints().around(self._agent.state, call, effect, work)

@@ -4,11 +4,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import NoReturn, cast
 
 from sagent.engine.output import Output
 from sagent.errors import UsageError
-from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, json_dump, json_freeze, json_freeze_object, json_thaw
 from sagent.lib.schema import coerce, violations
 
@@ -44,38 +44,27 @@ def output_of(form: object) -> Output:
     return _in_object(schema, lambda value: _read_by_type(adapter.validate_json, value))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads answers. `read` makes data of a parsed value; it raises ValueError saying what is wrong.
+def _find(text: str, read: Callable[[object], object], *, wrapped: bool) -> object:
+    """The data in an answer, which may have words or a code fence around it. Raises ValueError.
 
-    `wrapped`: the schema is always an object's, and what is asked for is its one member `value`.
+    `read` makes data of a parsed value; it raises ValueError saying what is wrong. `wrapped`: the schema is always an
+    object's, and what is asked for is its one member `value`. Of several values the last that fits counts: models think
+    aloud before they answer.
     """
-
-    read: Callable[[object], object]
-    wrapped: bool = False
-
-    def find(self, text: str) -> object:
-        """The data in an answer, which may have words or a code fence around it. Raises ValueError.
-
-        Of several values the last that fits counts: models think aloud before they answer.
-        """
-        wrong: list[str] = []
-        for value in _values(text):
-            try:
-                return self._unwrap(value)
-            except ValueError as error:
-                wrong.append(str(error))
-        if self.wrapped and text.strip():  # a single word needs no JSON
-            try:
-                return self.read(text.strip())
-            except ValueError as error:
-                wrong.append(str(error))
-        raise ValueError(wrong[0] if wrong else "there is no JSON in it." if text.strip() else "it is empty.")
-
-    def _unwrap(self, value: object) -> object:
-        if self.wrapped and isinstance(value, dict) and set(value) == {_WRAP}:  # pyright: ignore[reportUnknownArgumentType] -- parsed JSON
-            return self.read(value[_WRAP])  # pyright: ignore[reportUnknownArgumentType] -- parsed JSON
-        return self.read(value)  # pyright: ignore[reportUnknownArgumentType] -- parsed JSON
+    wrong: list[str] = []
+    for value in _values(text):
+        try:
+            if wrapped and isinstance(value, dict) and set(value) == {_WRAP}:  # pyright: ignore[reportUnknownArgumentType] -- parsed JSON
+                return read(value[_WRAP])  # pyright: ignore[reportUnknownArgumentType] -- parsed JSON
+            return read(value)  # pyright: ignore[reportUnknownArgumentType] -- parsed JSON
+        except ValueError as error:
+            wrong.append(str(error))
+    if wrapped and text.strip():  # a single word needs no JSON
+        try:
+            return read(text.strip())
+        except ValueError as error:
+            wrong.append(str(error))
+    raise ValueError(wrong[0] if wrong else "there is no JSON in it." if text.strip() else "it is empty.")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -93,10 +82,10 @@ def _in_object(schema: JsonObject, read: Callable[[object], object]) -> Output:
         if isinstance(named, JsonObject):
             schema = JsonObject({**named, **definitions})
     if schema.get("type") == "object":
-        return Output(schema, _Reader(read).find)
+        return Output(schema, partial(_find, read=read, wrapped=False))
     inner = JsonObject({name: value for name, value in schema.items() if name not in definitions})
     members = {"type": "object", "properties": {_WRAP: inner}, "required": [_WRAP], "additionalProperties": False}
-    return Output(json_freeze_object({**members, **definitions}), _Reader(read, wrapped=True).find)
+    return Output(json_freeze_object({**members, **definitions}), partial(_find, read=read, wrapped=True))
 
 
 def _read_by_schema(schema: JsonObject, value: object) -> object:

@@ -12,7 +12,6 @@ from sagent.engine.actions import apply_pending
 from sagent.engine.compaction import ROLE as COMPACTOR
 from sagent.engine.extension import Report
 from sagent.engine.inbox import Arrived
-from sagent.engine.limits import RunLimits
 from sagent.engine.loop import take_turn
 from sagent.engine.output import Output, take_structured_turn
 from sagent.engine.state import AgentState, Run
@@ -122,7 +121,9 @@ class Runner:
                 reason, data, wrong = await take_turn(state), None, None
             else:
                 reason, data, wrong = await take_structured_turn(state, output)
-            return reason, data, wrong or _limit_failure(reason, state.run, state.limits), None
+            if wrong is None and reason in LIMIT_REASONS:
+                words = LIMIT_REASONS[reason].format(turns=state.run.turns, rounds=state.run.rounds)
+                wrong = Failure(reason, words)
         except (ModelError, BudgetExceeded) as error:
             reason = "budget" if isinstance(error, BudgetExceeded) else "error"
             return reason, None, Failure(error.kind, str(error)), error
@@ -136,6 +137,8 @@ class Runner:
                 raise
             kind = error.kind if isinstance(error, SagentError) else "crashed"
             return "error", None, Failure(kind, f"{type(error).__name__}: {error}"), None
+        else:
+            return reason, data, wrong, None
         finally:
             self.closing = True
 
@@ -196,12 +199,6 @@ class Runner:
         state.answer_askers(answer_of(state.path, self.last))
         state.journal.emit(Finished(state.path, self.last))
         return self.last
-
-
-def _limit_failure(reason: str, run: Run, limits: RunLimits) -> Failure | None:
-    if reason not in LIMIT_REASONS:
-        return None
-    return Failure(reason, LIMIT_REASONS[reason].format(turns=run.turns, rounds=run.rounds))
 
 
 def _saving(state: AgentState) -> Saving:

@@ -1,7 +1,8 @@
-"""What a new agent gets from the one above it: never more than that has."""
+"""What a new agent gets from the one above it: never more than that has. A likeness of another may do what both may."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypedDict
 
 from sagent.agent.handoffs import Handoff, brief
@@ -9,16 +10,16 @@ from sagent.agent.resources import ExtensionFactory, Resources
 from sagent.agent.tree import Node
 from sagent.engine.extension import Extension
 from sagent.engine.inbox import Arrived
-from sagent.engine.limits import RunLimits, with_limits
+from sagent.engine.limits import RunLimits, limits_of, with_limits
 from sagent.engine.state import EXECUTOR, AgentState, parse_effort
 from sagent.errors import UsageError
-from sagent.messages import Message, user
+from sagent.messages import Message, ToolCall, user
 from sagent.model import Effort, Model
-from sagent.peer import SpawnRequest
-from sagent.policy import Policy
+from sagent.peer import Action, SpawnRequest
+from sagent.policy import Allow, Ask, Deny, Hold, Policy, Turn, Verdict
 from sagent.session.contents import MessageEntry, Opened, Spawned
 from sagent.session.stored import StoredMessage
-from sagent.tool import Tool, Workspace
+from sagent.tool import Effect, PathFilter, Tool, Workspace
 
 
 class AgentParts(TypedDict):
@@ -62,6 +63,24 @@ def parts_for(
         limits=with_limits(_limits(state, request), limits or {}),
         effort=effort,
         resources=resources_for(above, given, path, workspace_for(state, seen=request.share == "full")),
+    )
+
+
+def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentParts:
+    """What a likeness of an agent is made of below another."""
+    own = model.state
+    workspace = workspace_for(own, seen=False)
+    workspace.hidden = _either(own.workspace.hidden, above.state.workspace.hidden)
+    resources = resources_for(above, given, path, workspace)
+    most, least = limits_of(above.state.limits), limits_of(own.limits)  # its own bounds, where they are not wider
+    return AgentParts(
+        model=own.model,
+        system=own.context.system,
+        tools=tuple(own.tools.values()),
+        policy=Both(own.policy, above.state.policy),
+        limits=with_limits(own.limits, {name: min(value, least.get(name, value)) for name, value in most.items()}),
+        effort=own.context.effort,
+        resources=replace(resources, advisory=None, role=EXECUTOR, compactor=None),
     )
 
 
@@ -151,3 +170,31 @@ def _limits(state: AgentState, request: SpawnRequest) -> RunLimits:
         raise UsageError(f"max_depth: 0 or more generations are needed, not {request.max_depth}")
     most = [turns for turns in (request.max_turns, state.limits.max_turns) if turns is not None]
     return replace(state.limits, max_turns=min(most, default=None), wait_for_jobs=not request.persistent)
+
+
+class Both:
+    """Two policies: a call is made when neither objects."""
+
+    def __init__(self, own: Policy, above: Policy) -> None:
+        self._policies = (own, above) if own is not above else (own,)
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        """The stricter word: a denial, else a question, else yes."""
+        verdicts = [await policy.before_tool(call, effect, workspace) for policy in self._policies]
+        return min(verdicts, key=lambda verdict: (Deny, Hold, Ask, Allow).index(type(verdict)))
+
+    async def after_turn(self, turn: Turn) -> Sequence[Action]:
+        """What follows for either."""
+        return [action for policy in self._policies for action in await policy.after_turn(turn)]
+
+
+def _either(own: PathFilter | None, above: PathFilter | None) -> PathFilter | None:
+    """What either hides is hidden."""
+    if own is None or above is None:
+        return own or above
+
+    def path_filter(tool: str, directory: Path) -> Callable[[str], bool]:
+        first, second = own(tool, directory), above(tool, directory)
+        return lambda name: first(name) or second(name)
+
+    return path_filter

@@ -66,7 +66,8 @@ class Node(Conversation):
 
     @abstractmethod
     def spawn_like(self, model: "Node", name: str, prompt: Message, messages: Sequence[Message] | None) -> "Node":
-        """A likeness of another agent below this one, at work on a prompt. Raises UsageError: none was begun."""
+        """A likeness of another agent below this one, at work on a prompt; `messages` is its conversation so far, by
+        default the other's own. Raises UsageError: none was begun."""
 
     @abstractmethod
     def end(self) -> "asyncio.Task[None] | None":
@@ -163,7 +164,8 @@ class Tree:
         if wanted == "parent" and above:
             return (hearing[above],) if above in hearing else ()
         if any(sign in wanted for sign in "*?["):
-            return tuple(agent for path, agent in others.items() if _matches(path, wanted))
+            forms = (wanted, f"*/{wanted}")
+            return tuple(agent for path, agent in others.items() if any(fnmatchcase(path, form) for form in forms))
         if wanted in hearing:
             return (hearing[wanted],)
         for path in (f"{near}/{wanted}", f"{above}/{wanted}"):
@@ -237,7 +239,3 @@ def _segment(name: str) -> str:
 
 def _let_go(agent: Node) -> list[str]:
     return [f"{agent.path}: {agent.job_output(job.name)}" for job in agent.jobs() if job.state == "detached"]
-
-
-def _matches(path: str, pattern: str) -> bool:
-    return fnmatchcase(path, pattern) or fnmatchcase(path, f"*/{pattern}")

@@ -114,7 +114,7 @@ async def open_agent(
 
 
 def _resources(settings: Settings, choice: Choice, ledger: Ledger, notices: list[str]) -> Resources:
-    """What the agent shares or keeps, as far as the settings say it. Raises UsageError for a model that is not there."""
+    """What the agent shares or keeps, as far as the settings say it. Raises UsageError."""
     return Resources(
         ledger=ledger,
         resolve=choice.resolve,

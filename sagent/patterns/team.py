@@ -107,7 +107,7 @@ class Team(Pattern):
 
     async def perform(self, prompt: Message, stage: Stage) -> TeamResult:
         """The team's work: below its lead, or as a tool below the agent that calls."""
-        caller = stage._caller  # noqa: SLF001 -- a stage is the engine's and the patterns' own
+        caller = stage.caller
         if media_of(prompt):
             raise UsageError("a team's task is text: put images and documents where its roles can read them")
         task = valid_text(prompt.content).strip()  # as the log will have it
