@@ -17,6 +17,7 @@ from sagent.engine.prompts import Prompts
 from sagent.errors import UsageError
 from sagent.events import Result
 from sagent.lib.dataclass import dataclass
+from sagent.lib.money import TOO_MUCH
 from sagent.messages import Message, user
 from sagent.peer import Scope
 
@@ -219,7 +220,7 @@ def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]
     """Set an allowance aside, if there is one, for an agent that is begun in this block; it stays unless that fails.
     Raises BudgetExceeded, and UsageError for what is no amount."""
     if usd is not None:
-        if not usd.is_finite() or usd < 0:
+        if not usd.is_finite() or not 0 <= usd < TOO_MUCH:
             raise UsageError(f"budget_usd: an amount of USD is needed, not {usd}")
         ledger.allow(path, usd)
     try:

@@ -5,6 +5,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
+from sagent.lib.money import TOO_MUCH
 from sagent.lib.text import nearest
 
 
@@ -95,7 +96,10 @@ def decimal(value: object, accepted: str) -> Decimal:
 
 def usd(value: object, _: object = None) -> Decimal:
     """USD, exactly as written."""
-    return decimal(value, "give USD as a number, at least 0")
+    accepted = "give USD as a number, at least 0"
+    if (amount := decimal(value, accepted)) >= TOO_MUCH:
+        raise RefusedError(f"{accepted} and below {TOO_MUCH:.0e}")
+    return amount
 
 
 def seconds(value: object, _: object = None) -> float:

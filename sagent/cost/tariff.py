@@ -114,8 +114,8 @@ class Ceiling:
             left = EXACT.subtract(usd, base)
             if left < 0:
                 return -1
-            if rate:
-                allowed = min(allowed, int(EXACT.divide_int(left, rate)))
+            if left < EXACT.multiply(rate, allowed):  # else the quotient may have more digits than there are
+                allowed = int(EXACT.divide_int(left, rate))
         return allowed
 
     def _corners(self, input_tokens: int) -> list[tuple[Decimal, Decimal]]:

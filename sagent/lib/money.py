@@ -7,6 +7,8 @@ EXACT = Context(prec=60)
 """Sixty digits hold every product and sum that occurs here, so nothing is ever rounded."""
 
 ZERO = Decimal(0)
+TOO_MUCH = Decimal(10) ** 18
+"""An amount that nobody means: what is as large is refused, since not every sum with it would be exact."""
 _SMALLEST_SHOWN = Decimal("0.000001")
 
 

@@ -126,7 +126,7 @@ async def test_an_order_may_leave_things_open_in_writing() -> None:
     assert (await root_of(cast).run("go")).content == "fine"
 
 
-@pytest.mark.parametrize("usd", ["-0.5", "NaN", "Infinity"])
+@pytest.mark.parametrize("usd", ["-0.5", "NaN", "Infinity", "1e60"])
 async def test_an_allowance_is_an_amount(usd: str) -> None:
     ledger = Ledger(Decimal(1), PriceBook(PRICES))
     agent = root_of(Cast(), ledger=ledger)

@@ -554,11 +554,12 @@ def test_standard_streams_may_be_full_or_closed(shell: Shell, redirect: str, cod
             cwd=shell.cwd, env=shell.environment, capture_output=True, timeout=60, check=False,
         )  # fmt: skip
         assert (done.returncode, b"Traceback" in done.stderr) == (code, False), (output, done.stderr)
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$@" --help {redirect}', "sh", *PROGRAM],
-        cwd=shell.cwd, env=shell.environment, capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.returncode, b"xception" in done.stderr) == (code, False), done.stderr
+    for argv in ("--help", "export --format jsonl --out -", "export --format md --out -"):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {argv} {redirect}', "sh", *PROGRAM],
+            cwd=shell.cwd, env=shell.environment, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (done.returncode, b"xception" in done.stderr) == (code, False), done.stderr
 
 
 @pytest.mark.parametrize("flags", [["--max-turns", "x"], ["--session", "{held}"]])

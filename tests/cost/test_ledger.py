@@ -391,3 +391,8 @@ async def test_what_nobody_knows_the_price_of_counts_as_much_after_a_resume(know
         with pytest.raises(BudgetExceeded, match="counts as spent"):
             await each.reserve("root", "executor", "mine", "flat", 11, 10, 10)
         (await each.reserve("root", "executor", "mine", "flat", 10, 10, 10)).release()
+
+
+async def test_a_cap_may_be_larger_than_any_quotient():
+    ledger = Ledger(Decimal("1e400"), BOOK)
+    assert (await ledger.reserve("root", "executor", "mine", "flat", 10, 70)).max_output == 70

@@ -38,9 +38,9 @@ def run_export(argv: Sequence[str]) -> int:
         raise UsageError("A bundle is written to a file: name one with --out.")
     try:
         done = _export(session, given.format, None if given.out == "-" else out, redaction, settings)
-    except BrokenPipeError:
-        raise  # nobody reads it any more
     except OSError as error:
+        if given.out == "-" and error.filename is None:
+            raise  # nobody reads it any more, or it has no room
         raise UsageError(f"{error.filename or out}: {error.strerror or error}. Nothing was exported.") from error
     _report(done, "" if given.out == "-" else str(out), redaction)
     return 0
