@@ -31,12 +31,6 @@ class Side:
     trials: int
     judged: int
     solved: int
-    rate: Interval
-    means: Mapping[str, float | None]
-    apart: Mapping[str, int]
-    reasons: Mapping[str, int]
-    usd: Decimal | None
-    advisor_usd: Decimal | None
     turns: int
     consultations: int
     consulted: int  # trials in which there was one
@@ -44,11 +38,14 @@ class Side:
     declined: int
     failed: int
     withheld: int
-
-    @property
-    def consult_rate(self) -> float | None:
-        """Consultations for each turn."""
-        return self.consultations / self.turns if self.turns else None
+    solve_rate: float | None
+    solve_rate_interval: Interval
+    mean: Mapping[str, float | None]
+    consult_rate: float | None  # consultations for each turn
+    usd: Decimal | None
+    advisor_usd: Decimal | None
+    apart: Mapping[str, int]
+    reasons: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,27 +89,30 @@ def _side(trials: Sequence[Trial]) -> Side:
     judged = [trial for trial in trials if trial.is_judged]
     apart = [trial for trial in trials if not trial.is_judged]
     solved = sum(trial.outcome == "solved" for trial in judged)
-    means: dict[str, float | None] = {}
+    turns, consultations = sum(trial.turns for trial in judged), sum(trial.consultations for trial in judged)
+    mean: dict[str, float | None] = {}
     for name, measure in MEASURES.items():
         known = [value for trial in judged if (value := measure(trial)) is not None]
-        means[name] = fmean(known) if known and len(known) == len(judged) else None
+        mean[name] = fmean(known) if known and len(known) == len(judged) else None
     return Side(
         trials=len(trials),
         judged=len(judged),
         solved=solved,
-        rate=wilson(solved, len(judged)),
-        means=means,
-        apart=dict(Counter(trial.outcome for trial in apart).most_common()),
-        reasons=dict(Counter(trial.reason or trial.stop for trial in apart if trial.outcome == "failed").most_common()),
-        usd=_sum([trial.usd for trial in judged]),
-        advisor_usd=_sum([trial.advisor_usd for trial in judged]),
-        turns=sum(trial.turns for trial in judged),
-        consultations=sum(trial.consultations for trial in judged),
+        turns=turns,
+        consultations=consultations,
         consulted=sum(trial.consultations > 0 for trial in judged),
         answered=sum(trial.answered for trial in judged),
         declined=sum(trial.declined for trial in judged),
         failed=sum(trial.undone for trial in judged),
         withheld=sum(trial.withheld for trial in judged),
+        solve_rate=solved / len(judged) if judged else None,
+        solve_rate_interval=wilson(solved, len(judged)),
+        mean=mean,
+        consult_rate=consultations / turns if turns else None,
+        usd=_sum([trial.usd for trial in judged]),
+        advisor_usd=_sum([trial.advisor_usd for trial in judged]),
+        apart=dict(Counter(trial.outcome for trial in apart).most_common()),
+        reasons=dict(Counter(trial.reason or trial.stop for trial in apart if trial.outcome == "failed").most_common()),
     )
 
 
@@ -161,7 +161,7 @@ def _by_task(found: Comparison) -> Table:
 
 
 def _means(side: Side) -> tuple[str, str, str]:
-    usd, turns, seconds = (side.means[name] for name in MEASURES)
+    usd, turns, seconds = (side.mean[name] for name in MEASURES)
     return _figure(usd, 6, "unknown" if side.judged else "-"), _figure(turns, 1), _figure(seconds, 1)
 
 
@@ -170,10 +170,9 @@ def _figure(value: float | None, digits: int, none: str = "-") -> str:
 
 
 def _rate(side: Side) -> str:
-    if not side.judged:
-        return "-"
-    low, high = side.rate
-    return f"{side.solved}/{side.judged}, {side.solved / side.judged:.0%} ({low:.0%} to {high:.0%})"
+    low, high = side.solve_rate_interval
+    share = side.solve_rate
+    return "-" if share is None else f"{side.solved}/{side.judged}, {share:.0%} ({low:.0%} to {high:.0%})"
 
 
 def _difference(found: Difference, digits: int, unit: str = "", none: str = "") -> str:

@@ -281,7 +281,7 @@ class Player:
         if found.outcome == "bytes" and unordered:
             named = ", ".join(unordered)
             return f"requests of the right size, but the log has sorted the keys of the schema of {named}"
-        unknown = not self.rebuilder.knows_options and self.rebuilder.may_be_advised(sent.model)
+        unknown = not self.rebuilder.proven and self.rebuilder.is_advised and sent.model.startswith("claude")
         if found.outcome == "size" and unknown:
             return "requests that may have named an advisor to the provider, which the log does not"
         return ""

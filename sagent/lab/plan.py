@@ -332,11 +332,10 @@ def _read_team(value: object, place: PathBase) -> TeamFile | None:
 def _name(point: Point, axes: Mapping[str, Sequence[object]]) -> str:
     """What distinguishes a cell from the others: the values of the axes that have several."""
     several = [key for key in point if len(axes[key]) > 1] or list(point)
-    return " ".join(f"{key}={_label(point[key], axes[key])}" for key in several) or "settings"
-
-
-def _label(value: object, values: Sequence[object]) -> str:
-    return _text(value) if _is_short(value) else f"#{list(values).index(value) + 1}"
+    labels = (
+        _text(point[key]) if _is_short(point[key]) else f"#{list(axes[key]).index(point[key]) + 1}" for key in several
+    )
+    return " ".join(map("=".join, zip(several, labels, strict=True))) or "settings"
 
 
 def _is_short(value: object) -> bool:

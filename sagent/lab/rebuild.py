@@ -119,14 +119,11 @@ class Rebuilder:
         self._options = (JsonObject(), *options)
         self.guess = _Guess(session=self._sessions[0])
         self.knows_order = False  # whether a request with these tools was the same
-        self._proven: tuple[JsonObject, ...] = ()  # options of requests that were the same, and none
-        self._advised = any(tool.name == "advisor" for tool in prompt.tools)
+        self.proven: tuple[JsonObject, ...] = ()  # options of requests that were the same, and none
+        # its provider may have been asked to consult an advisor by itself, with a tool that no entry names
+        self.is_advised = any(tool.name == "advisor" for tool in prompt.tools)
         ordered = set(prompt.ordered) | {tool.name for tool in prompt.tools if _known(tool) is not None}
         self.unordered = tuple(tool.name for tool in prompt.tools if tool.name not in ordered)
-
-    def may_be_advised(self, model: str) -> bool:
-        """Whether its provider may have been asked to consult an advisor by itself, with a tool that no entry names."""
-        return self._advised and model.startswith("claude")
 
     def schema(self, name: str) -> JsonObject:
         """A tool's parameters, as they are most likely to have gone out by what is known so far."""
@@ -161,7 +158,7 @@ class Rebuilder:
                     found = ours if made is guess else model.prepare(self._made(request, made, limit)).digest
                     if found.sha256 == sent.sha256:  # a request was the same by what is guessed
                         self.guess, self.knows_order = made, True
-                        self._proven = tuple(dict.fromkeys((made.options, *self._proven, JsonObject())))
+                        self.proven = tuple(dict.fromkeys((made.options, *self.proven, JsonObject())))
                         return RebuiltRequest("same", found, taken)
                 if nearest is None or nearest.outcome == "parameters":
                     nearest = RebuiltRequest("size" if ours.size != sent.size else "bytes", ours, taken)
@@ -170,17 +167,12 @@ class Rebuilder:
     def _guesses(self, request: Request) -> Iterator[_Guess]:
         """What was right for the last request comes first."""
         yield self.guess
-        for options in self._proven or self._options:
+        for options in self.proven or self._options:
             for session in self._sessions:
                 for effort in dict.fromkeys((self.guess.effort, request.effort, None, *EFFORTS)):
                     guess = _Guess(effort, session, self.guess.order, options)
                     if guess != self.guess:
                         yield guess
-
-    @property
-    def knows_options(self) -> bool:
-        """Whether a request of this process was the same."""
-        return bool(self._proven)
 
     def follow(self, before: "Rebuilder") -> None:
         """Take over what was found out of the same tools."""

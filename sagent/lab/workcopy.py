@@ -56,11 +56,8 @@ async def _fill(target: Path, origin: Path, commit: str) -> Scratch:
     await asyncio.to_thread(remove, target)
     await asyncio.to_thread(_check_size, origin)
     await copy(origin, target)
-    why = (
-        f"commit {commit[:12]} is not there"
-        if commit
-        else "no commit was recorded, or there were changes that it does not have"
-    )
+    unrecorded = "no commit was recorded, or there were changes that it does not have"
+    why = f"commit {commit[:12]} is not there" if commit else unrecorded
     return Scratch(target, f"a copy of {origin} as it is now ({why})")
 
 

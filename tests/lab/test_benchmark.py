@@ -242,7 +242,7 @@ def test_an_unknown_price_leaves_the_cost_unknown() -> None:
     trials = pairs(*[("solved", "solved")] * 6)  # pyright: ignore[reportArgumentType]
     trials[3] = trial("with", 2, usd=None, advisor_usd=None)
     found = compare(trials)
-    assert found.sides["with"].means["usd"] is None
+    assert found.sides["with"].mean["usd"] is None
     assert found.sides["with"].usd is None
     lines = drawn(show(found))
     assert next(line for line in lines if line.startswith("cost")).split()[-1] == "unknown"

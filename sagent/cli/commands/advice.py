@@ -139,9 +139,8 @@ def _standing_lines(name: str, standing: Standing) -> Iterator[str]:
         yield f"  triggers  {_counts(standing.triggers)}"
     if standing.verdicts:
         yield f"  verdicts  {_counts(standing.verdicts)}"
-    hits = (
-        "not known" if standing.hit_rate is None else f"{standing.hit_rate:.0%} ({tally.followed} of {standing.known})"
-    )
+    rate = standing.hit_rate
+    hits = "not known" if rate is None else f"{rate:.0%} ({tally.followed} of {standing.known})"
     yield (
         f"  outcomes  {tally.followed} followed, {tally.rejected} rejected, {tally.contradicted} contradicted, "
         f"{max(0, tally.answered - standing.known)} not known; hit rate {hits}"

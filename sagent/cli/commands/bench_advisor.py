@@ -39,12 +39,9 @@ def run_bench_advisor(argv: Sequence[str]) -> int:
     def load(work: Path) -> "Settings":
         return load_settings({**flags, "cwd": str(work)})
 
-    def load_unadvised(work: Path) -> "Settings":
-        return replace(load(work), advisors=())
-
     without, advised = ARMS
     tasks, near = read_tasks(file), file.absolute().parent
-    ways = Way(without, load_unadvised), Way(advised, load)
+    ways = Way(without, lambda work: replace(load(work), advisors=())), Way(advised, load)
     plan = Plan(tasks=tasks, ways=ways, near=near, repeats=repeats, jobs=jobs, total=total)
     return asyncio.run(_Benchmark(plan, load, out, as_json=as_json).carry_out())
 
@@ -73,8 +70,7 @@ def _parser() -> Parser:
 def _total(text: object) -> Decimal:
     from sagent.config.values import RefusedError, decimal
 
-    accepted = "give USD as a number above 0"
-    if not (total := decimal(text, accepted)):
+    if not (total := decimal(text, accepted := "give USD as a number above 0")):
         raise RefusedError(accepted)
     return total
 
@@ -144,32 +140,16 @@ class _Benchmark(ExperimentCommand):
             "planned": experiment.planned,
             "missing": experiment.missing,
             "stopped": experiment.stopped or None,
-            "arms": {arm: _side(side) for arm, side in found.sides.items()},
-            "tasks": {name: {arm: _side(side) for arm, side in sides.items()} for name, sides in found.tasks.items()},
+            "arms": {arm: _plain(side) for arm, side in found.sides.items()},
+            "tasks": {name: {arm: _plain(side) for arm, side in sides.items()} for name, sides in found.tasks.items()},
             "differences": {name: _difference(difference) for name, difference in found.differences.items()},
             "how": " ".join(HOW.split()),
-            "runs": [_run(trial) for trial in experiment.trials],
+            "runs": [_plain(trial) for trial in experiment.trials],
         }
 
 
-def _run(trial: "Trial") -> Mapping[str, object]:
-    return {name: number(value) if isinstance(value, Decimal) else value for name, value in asdict(trial).items()}
-
-
-def _side(side: "Side") -> Mapping[str, object]:
-    counts = ("trials", "judged", "solved", "turns", "consultations", "consulted")
-    advice = ("answered", "declined", "failed", "withheld")
-    return {
-        **{name: getattr(side, name) for name in (*counts, *advice)},
-        "solve_rate": side.solved / side.judged if side.judged else None,
-        "solve_rate_interval": side.rate,
-        "mean": side.means,
-        "consult_rate": side.consult_rate,
-        "usd": number(side.usd),
-        "advisor_usd": number(side.advisor_usd),
-        "apart": side.apart,
-        "reasons": side.reasons,
-    }
+def _plain(of: "Trial | Side") -> Mapping[str, object]:
+    return {name: number(value) if isinstance(value, Decimal) else value for name, value in asdict(of).items()}
 
 
 def _difference(difference: "Difference") -> Mapping[str, object]:

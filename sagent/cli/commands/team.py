@@ -14,7 +14,7 @@ from sagent.cli.render import JsonRenderer, Renderer, StreamRenderer, Transcript
 from sagent.cli.settings import load_or_report, read_flag
 from sagent.cli.tables import number, write
 from sagent.errors import SagentError, UsageError
-from sagent.events import Event, Failure, Finished, Result
+from sagent.events import Event, Failure, Finished
 from sagent.lib.json import json_dump
 from sagent.lib.text import Table, count, printable
 from sagent.transcript.event_json import encode_result
@@ -131,7 +131,10 @@ async def _carry_out(settings: "Settings", file: "TeamFile", task: str, output: 
     result = await interrupter.outcome(_work(settings, file, task, output, interrupter))
     if result is None:
         early, code = interrupter.result()
-        output.on_early_end(early)
+        if settings.output_format != "text":
+            output.renderer.on_result(early)
+        elif early.error is not None:
+            sys.stderr.write(f"sagent: {early.error.message}\n")
         return code
     written = output.on_result(result)
     return exit_code(result, interrupter.received) or (EXIT_DONE if written else EXIT_FAILED)
@@ -199,13 +202,6 @@ class _Output:
         if not self._quiet:
             self._err.write(f"{printable(progress(role))}\n")
             self._err.flush()
-
-    def on_early_end(self, result: Result) -> None:
-        """There is no more than this: it was interrupted before it began."""
-        if self._settings.output_format != "text":
-            self.renderer.on_result(result)
-        elif result.error is not None:
-            self._err.write(f"sagent: {result.error.message}\n")
 
     def on_result(self, result: "TeamResult") -> bool:
         """The answer, the report, and what went wrong. Whether the report is where it was asked for."""

@@ -30,7 +30,7 @@ def run_trace(argv: Sequence[str]) -> int:
     given = parser.parse_args(argv)
     report = Report(None) if given.full else Report()
     name: str = given.run or ""
-    write(binary_safe(sys.stdout), report.show(_readable(name, given.cwd)))
+    write(binary_safe(sys.stdout), report.show(_steps(name, given.cwd)))
     if not report.steps:
         raise UsageError(f"{name or 'The session'} holds no events of a run.")
     if report.damaged:
@@ -38,27 +38,23 @@ def run_trace(argv: Sequence[str]) -> int:
     return 0
 
 
-def _readable(name: str, cwd: str | None) -> Iterator[Step]:
-    try:
-        yield from _steps(name, cwd)
-    except OSError as error:
-        raise UsageError(f"{error.filename or name}: cannot be read: {error.strerror or error}.") from error
-
-
 def _steps(name: str, cwd: str | None) -> Iterator[Step]:
     path = Path(name).expanduser()
-    if name == "-":
-        yield from read_events(sys.stdin.buffer)
-    elif name and path.exists() and not path.is_dir():
-        with path.open("rb") as lines:
-            if not lines.peek(16).startswith(b'{"id":"'):  # as an entry of a log begins, and no event
-                yield from read_events(lines)
-                return
-        session = session_of(path.absolute())
-        yield from read_entries(session, log_files(session) if path.name == "root.jsonl" else [path.absolute()])
-    else:
-        session = path.absolute() if name and is_session(path) else _found(name, cwd)
-        yield from read_entries(session, log_files(session))
+    try:
+        if name == "-":
+            yield from read_events(sys.stdin.buffer)
+        elif name and path.exists() and not path.is_dir():
+            with path.open("rb") as lines:
+                if not lines.peek(16).startswith(b'{"id":"'):  # as an entry of a log begins, and no event
+                    yield from read_events(lines)
+                    return
+            session = session_of(path.absolute())
+            yield from read_entries(session, log_files(session) if path.name == "root.jsonl" else [path.absolute()])
+        else:
+            session = path.absolute() if name and is_session(path) else _found(name, cwd)
+            yield from read_entries(session, log_files(session))
+    except OSError as error:
+        raise UsageError(f"{error.filename or name}: cannot be read: {error.strerror or error}.") from error
 
 
 def _found(name: str, cwd: str | None) -> Path:
