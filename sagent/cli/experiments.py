@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.headless import EXIT_BUDGET, EXIT_DONE, EXIT_FAILED, Interrupter
 from sagent.cli.render import binary_safe
 from sagent.errors import UsageError
 from sagent.lib.text import one_line, printable
@@ -53,6 +52,7 @@ class ExperimentCommand(ABC):
 
     async def carry_out(self) -> int:
         """Make the runs that are missing; an interrupt ends that in order. The exit code."""
+        from sagent.cli.headless import EXIT_BUDGET, EXIT_DONE, EXIT_FAILED, Interrupter
         from sagent.lab.runner import Experiment
 
         interrupter = Interrupter()

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 
 from sagent.cli.flags import COMMANDS, run_parser
 from sagent.errors import SagentError, UsageError
@@ -46,6 +45,8 @@ def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
         return _talk({})  # not even the flags are looked at: the prompt is there sooner
     if argv and argv[0] in COMMANDS:  # its module is imported by its name: the others cost nothing
+        from importlib import import_module
+
         name = argv[0].replace("-", "_")
         command: Callable[[Sequence[str]], int] = getattr(import_module(f"sagent.cli.commands.{name}"), f"run_{name}")
         return command(argv[1:])

@@ -87,7 +87,8 @@ class Notebook(Notes):
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
         """A directory that is not there yet, named for the run."""
-        slug, way = _slug(task, 40) or "task", _slug(arm, 80)
+        slug, way = (re.sub(r"[^A-Za-z0-9_-]+", "-", each).strip("-") for each in (task, arm))
+        slug, way = slug[:40] or "task", way[:80]
         name, tries = f"{slug}-{number}-{way}", 1
         while name in self._begun:
             tries += 1
@@ -138,9 +139,8 @@ class Notebook(Notes):
         try:
             known = as_object(json_load(self._setup.read_bytes()))
         except ValueError as error:
-            raise UsageError(
-                f"{self._setup} cannot be read: {error}. Name another directory with {self._flag}."
-            ) from error
+            other = f"Name another directory with {self._flag}."
+            raise UsageError(f"{self._setup} cannot be read: {error}. {other}") from error
         if differing := _differing(known, given):
             name, before, now = differing[0], *map(json_dump, differing[1:])
             raise UsageError(
@@ -170,10 +170,6 @@ class Notebook(Notes):
                 )
             found.append(trial)
         return found
-
-
-def _slug(name: str, most: int) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:most]
 
 
 def _differing(known: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, object, object] | None:

@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 
 from sagent.config.advisors import read_advisors
 from sagent.config.fields import FIELDS, RULES, Field
-from sagent.config.files import File, read_file
+from sagent.config.files import File, Line, read_file
 from sagent.config.settings import Settings
 from sagent.config.teams import TeamFile, preset_names, read_preset, read_team
 from sagent.config.values import PathBase, Reader, RefusedError, texts, usd, whole
@@ -22,6 +22,7 @@ from sagent.session.store import is_session
 
 Point: TypeAlias = Mapping[str, object]
 """A value for some keys of the grid, as the file has them."""
+_Axes: TypeAlias = Mapping[str, Sequence[object]]
 KEYS = ("tasks", "task", "sessions", "session_check", "grid", "exclude", "include", "repeats", "jobs",
         "max_total_usd", "max_budget_usd")  # fmt: skip
 MOST = 10_000  # cells; more is a slip
@@ -86,7 +87,7 @@ def read_spec(path: Path) -> Spec:
 
 class _Reader:
     def __init__(self, file: File) -> None:
-        self._file = file
+        self._file, self._wrong = file, file.error
         self._place = PathBase(file.path.parent, Path.home())
         self._fields: dict[str, Field] = {}  # by the names they go by in the file
         for each in FIELDS:
@@ -101,12 +102,14 @@ class _Reader:
                 raise self._unknown((key,), KEYS, "key")
         tasks, near = self._tasks()
         total, budget = self._usd("max_total_usd"), self._usd("max_budget_usd")
+        numbers = (self._read((key,), whole(1), self._file.data.get(key, 1)) for key in ("repeats", "jobs"))
+        repeats, jobs = cast("Iterator[int]", numbers)
         return Spec(
             tasks=tasks,
             near=near,
             cells=tuple(self._cells(budget)),
-            repeats=cast("int", self._read(("repeats",), whole(1), self._file.data.get("repeats", 1))),
-            jobs=cast("int", self._read(("jobs",), whole(1), self._file.data.get("jobs", 1))),
+            repeats=repeats,
+            jobs=jobs,
             max_total_usd=total,
             max_budget_usd=budget,
             sessions=self._sessions(),
@@ -180,7 +183,7 @@ class _Reader:
 
     def _axes(self) -> dict[str, Sequence[object]]:
         axes: dict[str, Sequence[object]] = {}
-        for keys, key, value in self._settings(("grid",), self._table(("grid",), self._file.data.get("grid", {}))):
+        for keys, key, value in self._settings(("grid",), self._file.table(("grid",), self._file.data.get("grid", {}))):
             values = cast("list[object]", value) if isinstance(value, list) else [value]
             if not values:
                 raise self._wrong(keys, f"{key} has no values: give at least one, or leave it out")
@@ -195,15 +198,13 @@ class _Reader:
             raise self._wrong(("grid",), f"the grid has {count:,} cells, at most {MOST:,} are possible")
         return axes
 
-    def _settings(
-        self, at: tuple[str, ...], table: Mapping[str, object]
-    ) -> Iterator[tuple[tuple[str, ...], str, object]]:
+    def _settings(self, at: Line, table: Mapping[str, object]) -> Iterator[tuple[Line, str, object]]:
         """What a table sets: where it stands, the setting's own name, the value."""
         seen: dict[str, str] = {}
         for name, value in table.items():
             rows = {name: value}
             if name == _RULES:
-                rows = {f"{_RULES}.{member}": each for member, each in self._table((*at, name), value).items()}
+                rows = {f"{_RULES}.{member}": each for member, each in self._file.table((*at, name), value).items()}
             for key, each in rows.items():
                 keys = (*at, *key.split("."))
                 known = self._fields.get(key)
@@ -214,9 +215,9 @@ class _Reader:
                 seen[known.name] = key
                 yield keys, key, each
 
-    def _excluded(self, number: int, row: object, axes: Mapping[str, Sequence[object]]) -> dict[str, list[object]]:
+    def _excluded(self, number: int, row: object, axes: _Axes) -> dict[str, list[object]]:
         at = ("exclude", str(number))
-        table = self._table(at, row)
+        table = self._file.table(at, row)
         if not table:
             raise self._wrong(at, "an empty row would exclude every cell")
         found: dict[str, list[object]] = {}
@@ -232,11 +233,9 @@ class _Reader:
                     raise self._wrong(keys, f"{key} has no value {_text(each)!r} in [grid]{hint}")
         return found
 
-    def _included(
-        self, number: int, row: object, axes: Mapping[str, Sequence[object]]
-    ) -> tuple[str, dict[str, object]]:
+    def _included(self, number: int, row: object, axes: _Axes) -> tuple[str, dict[str, object]]:
         at = ("include", str(number))
-        table = dict(self._table(at, row))
+        table = dict(self._file.table(at, row))
         name = table.pop("name", "")
         if not isinstance(name, str) or not name.isprintable() or len(name) > 100:
             raise self._wrong((*at, "name"), "a cell's name is a text of at most 100 characters, all of them printable")
@@ -245,9 +244,8 @@ class _Reader:
             self._read(keys, self._fields[key].read, value, key)
             own[key] = value
         named = {self._fields[key].name for key in own}
-        fixed = {
-            key: values[0] for key, values in axes.items() if len(values) == 1 and self._fields[key].name not in named
-        }
+        single = {key: values[0] for key, values in axes.items() if len(values) == 1}
+        fixed = {key: value for key, value in single.items() if self._fields[key].name not in named}
         own = self._handing_on(own)
         plain = " ".join(f"{key}={_text(value)}" for key, value in own.items())
         short = all(_is_short(value) for value in own.values())
@@ -288,7 +286,7 @@ class _Reader:
             raise self._wrong((key,), f"{key} is to be USD above 0")
         return found
 
-    def _read(self, keys: tuple[str, ...], read: Reader, value: object, key: str = "") -> object:
+    def _read(self, keys: Line, read: Reader, value: object, key: str = "") -> object:
         try:
             return read(value, self._place)
         except RefusedError as error:
@@ -302,17 +300,9 @@ class _Reader:
             raise self._wrong((key,), f"{key} is to be a list: write [[{key}]] for each")
         return cast("list[object]", rows)
 
-    def _table(self, keys: tuple[str, ...], value: object) -> Mapping[str, object]:
-        if isinstance(value, Mapping):
-            return cast("Mapping[str, object]", value)
-        raise self._wrong(keys, f"{'.'.join(keys)} must be a table, [{'.'.join(keys)}]")
-
-    def _unknown(self, keys: tuple[str, ...], names: Sequence[str], what: str, key: str = "") -> ConfigError:
+    def _unknown(self, keys: Line, names: Sequence[str], what: str, key: str = "") -> ConfigError:
         hint = nearest(key or keys[-1], names) or f"; there are {', '.join(names)}." if names else ""
         return self._wrong(keys, f"{'.'.join(keys)}: there is no {what} {key or keys[-1]!r}{hint}")
-
-    def _wrong(self, keys: tuple[str, ...], message: str) -> ConfigError:
-        return ConfigError(f"{self._file.where(*keys)}: {message}{'' if message.endswith(('.', '?', '!')) else '.'}")
 
 
 def _read_team(value: object, place: PathBase) -> TeamFile | None:
@@ -329,7 +319,7 @@ def _read_team(value: object, place: PathBase) -> TeamFile | None:
     return read_preset(value)
 
 
-def _name(point: Point, axes: Mapping[str, Sequence[object]]) -> str:
+def _name(point: Point, axes: _Axes) -> str:
     """What distinguishes a cell from the others: the values of the axes that have several."""
     several = [key for key in point if len(axes[key]) > 1] or list(point)
     labels = (

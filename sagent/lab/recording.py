@@ -18,7 +18,9 @@ from sagent.session import contents
 from sagent.session.bundle import SESSION, is_bundle, open_bundle, unpacked
 from sagent.session.entries import Entry, unreadable
 from sagent.session.folds import origin
-from sagent.session.store import find, is_session, latest
+from sagent.session.log import read_log
+from sagent.session.names import agent_of
+from sagent.session.store import find, is_session, latest, log_files
 from sagent.usage import Charge
 
 
@@ -252,6 +254,11 @@ def _last_inherited(entries: Iterable[Entry]) -> int:
         if isinstance(said, contents.MessageEntry) and (said.message.role == "assistant" or said.message.has_results):
             last = place
     return last
+
+
+def read_logs(session: Path) -> dict[str, tuple[Entry, ...]]:
+    """The logs of a session, by their agents' paths."""
+    return {agent_of(session, file): tuple(read_log(file)) for file in log_files(session)}
 
 
 def read_prompt(prompt: contents.PromptEntry) -> Prompt:

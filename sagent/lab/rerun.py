@@ -12,7 +12,7 @@ from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Event, Failure, Result
 from sagent.lab.check import CheckResult, run_check
 from sagent.lab.rebuild import Preparing, Rebuilder, adapters
-from sagent.lab.recording import Came, Inherited, Prompt, Recording, name_of, read_recording
+from sagent.lab.recording import Came, Inherited, Prompt, Recording, name_of, read_logs, read_recording
 from sagent.lab.workcopy import Scratch, scratch_of
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, canonical_bytes
@@ -25,9 +25,7 @@ from sagent.policy.rules import Rules
 from sagent.session.blobs import BlobDirectory
 from sagent.session.contents import Environment, Opened, PromptEntry
 from sagent.session.folds import contents
-from sagent.session.log import read_log
-from sagent.session.names import agent_of
-from sagent.session.store import Session, delete, log_files
+from sagent.session.store import Session, delete
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace
 from sagent.tools import BUILTIN
 
@@ -113,10 +111,9 @@ def read_asked(session: Path, settings: Settings) -> Asked:
     fetch = BlobDirectory(session / "blobs").get
     calls: list[tuple[ToolCall, ToolResult]] = []
     logs: dict[str, tuple[Recording, Environment]] = {}
-    for file in log_files(session):
-        entries = tuple(read_log(file))
-        recording = read_recording(agent_of(session, file), entries, fetch)
-        logs[recording.agent] = recording, next(iter(contents(entries, Environment)), Environment({}))
+    for agent, entries in read_logs(session).items():
+        recording = read_recording(agent, entries, fetch)
+        logs[agent] = recording, next(iter(contents(entries, Environment)), Environment({}))
         calls += (answered for turn in recording.turns for answered in turn.answered_calls)
     root, git = logs["root"]
     prompt = next((turn.prompt for turn in root.turns if turn.prompt is not None), None)

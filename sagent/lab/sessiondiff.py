@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sagent.lab.check import CheckResult
-from sagent.lab.recording import Recording, Turn, models_of, name_of, read_recording
+from sagent.lab.recording import Recording, Turn, models_of, name_of, read_logs, read_recording
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed, canonical_bytes
 from sagent.lib.text import Table, one_line
 from sagent.messages import Message
 from sagent.session.contents import Environment
 from sagent.session.folds import charges, contents
-from sagent.session.log import read_log
-from sagent.session.names import agent_of
-from sagent.session.store import log_files
 from sagent.usage import Sum, Totals
 
 BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
@@ -112,10 +109,8 @@ def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
     logs: dict[str, Recording] = {}
     git = list[Environment]()
     spent = Totals()
-    for file in log_files(session):
-        entries = tuple(read_log(file))
+    for agent, entries in read_logs(session).items():
         git += contents(entries, Environment)
-        agent = agent_of(session, file)
         logs[agent] = read_recording(agent, entries, lambda _: b"")
         for charge in charges(entries):
             spent.add(charge)
