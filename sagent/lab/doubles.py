@@ -13,9 +13,8 @@ from sagent.codec import encode_message
 from sagent.context.truncation import MOST_OUTPUT
 from sagent.engine.dispatch import INTERRUPTED
 from sagent.errors import ModelError, SagentError
-from sagent.lab.rebuild import Preparing, Rebuilder, RebuiltRequest
+from sagent.lab.rebuild import Preparing, Rebuilder, RebuiltRequest, SideCalls
 from sagent.lab.recording import Turn
-from sagent.lab.side_calls import SideCalls
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, canonical_bytes, json_dump, sha256_hex
 from sagent.lib.text import one_line

@@ -26,7 +26,7 @@ from sagent.lab.doubles import (
     Replayed,
     is_long,
 )
-from sagent.lab.rebuild import Find, Rebuilder, adapters
+from sagent.lab.rebuild import Find, Rebuilder, adapters, check_side_calls
 from sagent.lab.recording import (
     Came,
     Inherited,
@@ -39,7 +39,6 @@ from sagent.lab.recording import (
     session_at,
 )
 from sagent.lab.rerun import Conditions, Rerun, rerun
-from sagent.lab.side_calls import check_side_calls
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject
 from sagent.messages import Message

@@ -1,4 +1,5 @@
-"""Two sessions side by side: turn by turn whether the same was sent, called and said, and what each came to."""
+"""Two sessions side by side: turn by turn whether the same was sent, called and said, and what each came to; as JSON,
+as text and as a page."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from sagent.lib.text import Table, one_line
 from sagent.messages import Message
 from sagent.session.contents import Environment
 from sagent.session.folds import charges, contents
+from sagent.transcript.page import escape, page, section, table
 from sagent.usage import Sum, Totals
 
 BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
@@ -303,3 +305,56 @@ def show(diff: SessionDiff) -> Iterator[str | Table]:
     yield ""
     yield "every request, call and reply is the same" if diff.is_same else "they differ"
     yield from (f"note: {note}" for note in diff.notes)
+
+
+# -- as one page that needs nothing but itself -------------------------------------------------------------------------
+
+STYLE = """.sides th:first-child { white-space: nowrap; overflow-wrap: normal; }
+.moves td, .moves th { text-align: left; }
+"""
+"""What two columns need in addition to the look of an exported session's page."""
+MOST = 4_000  # characters of a text
+
+
+def write_diff(diff: SessionDiff) -> bytes:
+    """The page, in UTF-8. It has no script; its policy lets nothing load but its own style."""
+    title = f"{_cell(diff.left.session)} and {_cell(diff.right.session)}"
+    verdict = "Every request, call and reply is the same." if diff.is_same else "They differ."
+    notes = "".join(f'<p class="note">{_cell(note)}</p>\n' for note in diff.notes)
+    rows = [tuple(map(_cell, row)) for row in figures(diff)]
+    sides = (_answer("A", diff.left), _answer("B", diff.right))
+    main = (
+        section("figures", "Figures", table(("what", "A", "B"), rows, "Figures", kind="sides"))
+        + section("turns", "Turns", *(_turns(diff) if diff.rows else ("<p>Neither has a turn.</p>\n",)))
+        + section("answers", "Answers and outcomes", *sides)
+    )
+    footer = "<p>Written by sagent from the sessions' own logs.</p>"
+    return page(title, f"<p>{verdict}</p>\n{notes}", main, footer, "turns", style=STYLE).encode()
+
+
+def _cell(text: str) -> str:
+    """A text of theirs as text of a page."""
+    return escape(text if len(text) <= MOST else f"{text[:MOST]}\n[... cut: {len(text)} characters in all ...]")
+
+
+def _turns(diff: SessionDiff) -> Iterator[str]:
+    for (agent, prompt), rows in groupby(diff.rows, lambda row: (row.agent, row.prompt)):
+        yield f'<h3>{_cell(agent)}</h3>\n<div class="prose">{_cell(prompt)}</div>\n'
+        cells = [
+            (_cell(move_text(row.left)), _cell(move_text(row.right)), *(_mark(mark) for mark in marks(row)))
+            for row in rows
+        ]
+        yield table(("A", "B", "request", "calls", "reply"), cells, f"Turns of {_cell(agent)}", kind="moves")
+
+
+def _mark(mark: str) -> str:
+    return f'<span class="bad">{mark}</span>' if mark == "different" else mark
+
+
+def _answer(name: str, side: Side) -> str:
+    outcome = side.outcome
+    shown = outcome and f"<summary>{_cell(outcome.command)}</summary><pre>{_cell(outcome.said)}</pre>"
+    return (
+        f'<article><h3>{name}: {_cell(side.session)}</h3>\n<div class="prose">{_cell(side.final)}</div>\n'
+        f"{f'<details open>{shown}</details>' if shown else ''}</article>\n"
+    )

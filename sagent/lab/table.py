@@ -15,7 +15,9 @@ from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.lib.text import Table, one_line
 from sagent.transcript.steps import as_number, as_usd
 
-MEANS = ("usd", "turns", "seconds", "read", "written")
+MEANS = {"usd": "usd_mean", "turns": "turns_mean", "seconds": "seconds_mean", "read": "tokens_in_mean",
+         "written": "tokens_out_mean"}  # fmt: skip
+"""What they are called in a result."""
 HOW = f"""\
 How: pass rates with Wilson's interval at {LEVEL:.0%}, for these tasks and no others; cells whose intervals overlap may
 be alike. A run that its budget ended did not pass. USD, turns, tokens (in, out) and seconds are means of a run; the
@@ -123,6 +125,10 @@ def _on_front(row: Row, rows: Iterable[Row]) -> bool:
 
 # -- for people --------------------------------------------------------------------------------------------------------
 
+_COLUMNS: Sequence[str] = (
+    "cell", "runs", "passed", "pass_rate", "pass_rate_low", "pass_rate_high", "usd_mean", "usd_total", "unpriced",
+    "turns_mean", "tokens_in_mean", "tokens_out_mean", "seconds_mean", "budget", "missing", "front",
+)  # fmt: skip
 _TITLES = ("", "passed", "rate (interval)", "USD", "USD total", "turns", "tokens", "seconds", "cell")
 
 
@@ -151,19 +157,12 @@ def as_markdown(rows: Sequence[Row]) -> Iterator[str]:
 def as_csv(rows: Sequence[Row]) -> str:
     """The table as CSV (RFC 4180), plain figures; what is not known is empty."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(
-        ("cell", "runs", "passed", "pass_rate", "pass_rate_low", "pass_rate_high", "usd_mean", "usd_total", "unpriced",
-         "turns_mean", "tokens_in_mean", "tokens_out_mean", "seconds_mean", "budget", "missing", "front")
-    )  # fmt: skip
+    writer = csv.DictWriter(out, _COLUMNS, extrasaction="ignore", lineterminator="\r\n")
+    writer.writeheader()
     for row in rows:
         low, high = row.interval
-        usd, turns, seconds, read, written = (row.means.get(name, "") for name in MEANS)
-        rate = "" if row.rate is None else row.rate
-        writer.writerow(
-            (row.cell, row.runs, row.passed, rate, low, high, usd, row.total, row.unpriced, turns, read, written,
-             seconds, row.budget, row.missing, int(row.is_front))
-        )  # fmt: skip
+        exact = {"cell": row.cell, "usd_total": row.total, "front": int(row.is_front)}
+        writer.writerow({**encode_row(row), **exact, "pass_rate_low": low, "pass_rate_high": high})
     return out.getvalue()
 
 
@@ -221,9 +220,8 @@ def decode_row(value: object) -> Row:
     total = as_usd(body.get("usd_total"))
     if not name or not 0 <= passed <= runs or total is None:
         raise ValueError("a cell has a name, runs, passed and usd_total")
-    keys = ("usd_mean", "turns_mean", "seconds_mean", "tokens_in_mean", "tokens_out_mean")
     at_most = as_usd(body.get("usd_at_most")) or total
-    figures = {mean: body.get(key) for mean, key in zip(MEANS, keys, strict=True)}
+    figures = {mean: body.get(key) for mean, key in MEANS.items()}
     found = {key: as_array(each) for key, each in as_object(body.get("intervals")).items()}
     return Row(
         cell=name,

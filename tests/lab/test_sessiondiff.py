@@ -12,8 +12,7 @@ from drawn import drawn
 
 from sagent.codec import encode_result_part
 from sagent.lab.check import CheckResult
-from sagent.lab.sessiondiff import as_json, diff_sessions, show
-from sagent.lab.sessiondiff_html import write_diff
+from sagent.lab.sessiondiff import as_json, diff_sessions, show, write_diff
 from sagent.messages import Message, assistant, user
 from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Unknown
 from sagent.session.folds import spend

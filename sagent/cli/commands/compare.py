@@ -104,12 +104,10 @@ async def _with_another(session: Path, settings: "Settings", flags: Mapping[str,
 
 
 def _show(diff: "SessionDiff", form: str, out: TextIO) -> None:
-    from sagent.lab.sessiondiff import as_json, show
+    from sagent.lab.sessiondiff import as_json, show, write_diff
 
     match form:
         case "html":
-            from sagent.lab.sessiondiff_html import write_diff
-
             out.write(write_diff(diff).decode("utf-8", "replace"))
         case "json":
             out.write(json_dump(as_json(diff)) + "\n")
