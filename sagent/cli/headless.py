@@ -65,7 +65,6 @@ class Interrupter:
         self.output_error: OSError | None = None
         self.agent: Agent | None = None
         self._task = asyncio.current_task()
-
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal, number)

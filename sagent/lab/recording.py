@@ -1,8 +1,7 @@
 """A log as a list of turns: what came in, what was sent, what was answered. What a replay and a comparison go by."""
 
 import tempfile
-from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -119,15 +118,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One agent's log. `origin` is its first entry, `head` the id of its last one; `counts` of what stood outside its
-    conversation, by kind: "job", "advice", "spawned". `pending` came in after the last turn; `bills` are all of it."""
+    """One agent's log. `origin` is its first entry, `head` the id of its last one; `pending` came in after the last
+    turn."""
 
     agent: str
     origin: contents.Opened
     turns: tuple[Turn, ...]
-    counts: Mapping[str, int]
     pending: tuple[Step, ...] = ()
-    bills: tuple[Charge, ...] = ()
     head: str = ""
 
     @property
@@ -147,23 +144,14 @@ def read_recording(agent: str, entries: Sequence[Entry], fetch: Fetch) -> Record
         except (ValueError, RecursionError) as error:
             raise unreadable(entry, error) from error
     reader.close()
-    return Recording(
-        agent,
-        origin(entries),
-        tuple(reader.turns),
-        dict(reader.counts),
-        tuple(reader.before),
-        tuple(reader.bills),
-        entries[-1].id if entries else "",
-    )
+    head = entries[-1].id if entries else ""
+    return Recording(agent, origin(entries), tuple(reader.turns), tuple(reader.before), head)
 
 
 class _Reader:
     def __init__(self, entries: Sequence[Entry], fetch: Fetch) -> None:
         self.turns: list[Turn] = []
         self.before: list[Step] = []
-        self.counts: Counter[str] = Counter()
-        self.bills: list[Charge] = []
         self._fetch = fetch
         self._prompt: Prompt | None = None
         self._turn: Turn | None = None  # the one that is open
@@ -193,8 +181,6 @@ class _Reader:
                 self._bill(bill)
             case contents.SwitchedEntry() | contents.Compacted() | contents.Forked() as step:
                 self._step(entry, step)
-            case contents.JobEntry(state="running") | contents.ConsultationEntry() | contents.Spawned():
-                self.counts[entry.kind] += 1
             case _:
                 pass
         self._at = entry.at
@@ -229,7 +215,6 @@ class _Reader:
         self.before.append(step)
 
     def _bill(self, bill: Charge) -> None:
-        self.bills.append(bill)
         if self._turn is not None:
             self._put(bills=(*self._turn.bills, bill))
         elif self.turns and not self.before:

@@ -46,9 +46,9 @@ from sagent.model import ModelLimits
 from sagent.providers.limits import known_models
 from sagent.providers.rows import Row
 from sagent.session.blobs import BlobDirectory
-from sagent.session.contents import Compacted, Forked, SwitchedEntry
+from sagent.session.contents import Compacted, ConsultationEntry, Forked, JobEntry, Spawned, SwitchedEntry
 from sagent.session.entries import Entry
-from sagent.session.folds import history, origin
+from sagent.session.folds import charges, contents, history, origin
 from sagent.session.log import MemoryLog, read_log
 from sagent.session.names import agent_of
 from sagent.session.store import log_files
@@ -125,9 +125,11 @@ async def replay_log(
     """Run one agent again from its log. `sessions` are ids that the session has had."""
     recording = read_recording(agent, entries, fetch)
     found = Replayed(agent, len(recording.turns), sum(turn.sent is not None for turn in recording.turns))
-    found.taken.update({_TAKEN[kind]: count for kind, count in recording.counts.items() if kind in _TAKEN})
+    for content in contents(entries, JobEntry, ConsultationEntry, Spawned):
+        if not isinstance(content, JobEntry) or content.state == "running":
+            found.taken[_TAKEN[type(content)]] += 1
     names = tuple(name for name in dict.fromkeys((recording.origin.session, *sessions)) if name)
-    native, name = tuple(_native(recording)), next(models_of(recording), "")
+    native, name = tuple(_native(recording, entries)), next(models_of(recording), "")
     parts = _Parts(recording, entries, fetch, cache(find), names, found, native, name)
     try:
         for stretch in _stretches(recording):
@@ -141,12 +143,10 @@ async def replay_log(
     return found
 
 
-_TAKEN = {
-    "job": "calls in the background: their answers and results, not their timing",
-    "advice": "consultations: what advisors said",
-    "spawned": "agents spawned: each has a log of its own",
-}
-_STEPS: Mapping[type, str] = {
+_TAKEN: Mapping[type, str] = {
+    JobEntry: "calls in the background: their answers and results, not their timing",
+    ConsultationEntry: "consultations: what advisors said",
+    Spawned: "agents spawned: each has a log of its own",
     Compacted: "compactions: what they left of the conversation",
     Forked: "returns to an earlier entry",
     SwitchedEntry: "switches to another model because one could not be reached",
@@ -268,11 +268,11 @@ class _Parts:
 
     def _count_steps(self, turn: Turn) -> None:
         for step in turn.before:
-            if type(step) in _STEPS and not (isinstance(step, SwitchedEntry) and not step.reason):
-                self.score.taken[_STEPS[type(step)]] += 1
+            if isinstance(step, Compacted | Forked) or (isinstance(step, SwitchedEntry) and step.reason):
+                self.score.taken[_TAKEN[type(step)]] += 1
 
 
-def _native(recording: Recording) -> Iterator[JsonObject]:
+def _native(recording: Recording, entries: Sequence[Entry]) -> Iterator[JsonObject]:
     """What a provider's own advisor may have added to requests: no entry names it before it has been asked."""
     from sagent.advisor.advisor import Advisor
     from sagent.advisor.native import Native
@@ -280,7 +280,7 @@ def _native(recording: Recording) -> Iterator[JsonObject]:
 
     if not any(tool.name == "advisor" for turn in recording.turns if turn.prompt for tool in turn.prompt.tools):
         return
-    billed = (bill.model for bill in recording.bills if bill.role.startswith("advisor"))
+    billed = (charge.model for charge in charges(entries) if charge.role.startswith("advisor"))
     models = dict.fromkeys((*billed, *(info.id for info in known_models("anthropic"))))
 
     class _Executor:

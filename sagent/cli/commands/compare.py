@@ -3,11 +3,11 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from sagent.cli.commands.replay import add_live_flags, ask, conditions_of, notes_of, settings_of
 from sagent.cli.flags import Parser
@@ -21,6 +21,7 @@ from sagent.lib.text import printable
 
 if TYPE_CHECKING:
     from sagent.config import Settings
+    from sagent.lab.replay import Conditions
     from sagent.lab.sessiondiff import SessionDiff
 
 DESCRIPTION = """Two sessions side by side: turn by turn whether the same was sent, called and said; cost by role,
@@ -33,18 +34,19 @@ def run_compare(argv: Sequence[str]) -> int:
     """Compare them. 0, whether they differ or not; that of a run, where one was made for it."""
     flags = vars(_parser().parse_args(argv))
     settings, live = settings_of(flags)
-    names = [str(flags[name]) for name in ("a", "b") if name in flags]
+    names, check = [str(flags[name]) for name in ("a", "b") if name in flags], str(flags.get("check", ""))
     if live == (len(names) == 2):
         raise UsageError("Name two sessions, or one and with --model who is to be asked again what was asked in it.")
     from sagent.lab.recording import locate, session_at
 
+    code = 0
     with ExitStack() as stack:
         paths = [stack.enter_context(session_at(locate(settings, name))) for name in names]
         try:
             if live:
-                diff, code = asyncio.run(_with_another(paths[0], settings, flags))
+                diff, code = asyncio.run(_with_another(paths[0], settings, conditions_of(flags, check)))
             else:
-                diff, code = asyncio.run(_of_two(paths[0], paths[1], str(flags.get("check", "")))), 0
+                diff = asyncio.run(_of_two(paths[0], paths[1], check))
         except asyncio.CancelledError:  # by a signal, while a check ran
             raise KeyboardInterrupt from None
     _write(diff, str(flags.get("output_format", "text")), flags.get("output"))
@@ -84,12 +86,11 @@ async def _of_two(left: Path, right: Path, check: str) -> "SessionDiff":
     return diff.checked(first, second, "The check looks at what the directories hold now, not when the runs ended.")
 
 
-async def _with_another(session: Path, settings: "Settings", flags: Mapping[str, object]) -> "tuple[SessionDiff, int]":
+async def _with_another(session: Path, settings: "Settings", given: "Conditions") -> "tuple[SessionDiff, int]":
     from sagent.lab.check import run_check
     from sagent.lab.sessiondiff import diff_sessions
 
-    check = str(flags.get("check", ""))
-    done, signal_number = await ask(session, settings, conditions_of(flags, check), lambda _: None)
+    done, signal_number = await ask(session, settings, given, lambda _: None)
     lines = [*notes_of(done), f"session {done.result.session_id}, head {done.result.head}"]
     if done.result.error is not None:
         lines.append(f"it ended early: {done.result.error.message}")
@@ -97,15 +98,18 @@ async def _with_another(session: Path, settings: "Settings", flags: Mapping[str,
     if done.session is None:
         raise UsageError("The second session could not be kept, so there is nothing to compare.")
     diff = diff_sessions(session, done.session)
-    if check and done.outcome is not None:
-        first = await run_check(check, Path(diff.left.cwd))
+    if done.outcome is not None:
+        first = await run_check(given.check, Path(diff.left.cwd))
         diff = diff.checked(first, done.outcome, "The check looks at what A's directory holds now.")
     return diff, exit_code(done.result, signal_number)
 
 
-def _show(diff: "SessionDiff", form: str, out: TextIO) -> None:
+def _write(diff: "SessionDiff", form: str, output: object) -> None:
+    """To a file whole or not at all, or to standard output. Raises UsageError."""
     from sagent.lab.sessiondiff import as_json, show, write_diff
 
+    text = StringIO()
+    out = binary_safe(sys.stdout) if output in (None, "-") else text
     match form:
         case "html":
             out.write(write_diff(diff).decode("utf-8", "replace"))
@@ -113,18 +117,10 @@ def _show(diff: "SessionDiff", form: str, out: TextIO) -> None:
             out.write(json_dump(as_json(diff)) + "\n")
         case _:
             write(out, show(diff))
-
-
-def _write(diff: "SessionDiff", form: str, output: object) -> None:
-    """To a file whole or not at all, or to standard output. Raises UsageError."""
-    if output is None or output == "-":
-        _show(diff, form, binary_safe(sys.stdout))
-        return
-    path = Path(str(output)).expanduser()
-    text = StringIO()
-    _show(diff, form, text)
-    try:
-        with atomic_write(path) as file:
-            file.write(text.getvalue().encode("utf-8", "replace"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}. Nothing was written.") from error
+    if out is text:
+        path = Path(str(output)).expanduser()
+        try:
+            with atomic_write(path) as file:
+                file.write(text.getvalue().encode("utf-8", "replace"))
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}. Nothing was written.") from error

@@ -23,9 +23,8 @@ def run_export(argv: Sequence[str]) -> int:
     parser.add_argument("session", nargs="?", help=SESSION)
     parser.add_argument("--format", choices=FORMATS, default="bundle", help="bundle: all of it, checked by `sagent "
                         "verify` (default); html: one page; md: Markdown; jsonl: every entry")  # fmt: skip
-    parser.add_argument(
-        "--out", metavar="FILE", help="where to (- is stdout; default: SESSION.tar, .html, .md, .jsonl)"
-    )
+    out_help = "where to (- is stdout; default: SESSION.tar, .html, .md, .jsonl)"
+    parser.add_argument("--out", metavar="FILE", help=out_help)
     parser.add_argument("--keep-secrets", action="store_true", help="leave everything as it is")
     parser.add_cwd()
     given = parser.parse_args(argv)

@@ -61,11 +61,14 @@ def run_gate(argv: Sequence[str]) -> int:
         limits = {"pass": 1.0, **limits}
     if not limits:
         raise UsageError("Say what has to hold: --min-pass 0.8, --max-usd 1, ... See sagent gate --help.")
-    rows = _chosen(measured.rows, given.cell, given.result)
+    rows = measured.rows if given.cell is None else _chosen(measured.rows, given.cell, given.result)
     before = None if given.baseline is None else _read(given.baseline).rows
     found: list[Finding] = []
     for row in rows:
-        earlier = None if before is None else _alike(before, row.cell, str(given.baseline), len(rows))
+        # compared with the cell of its name, or where one cell is judged, with the only one
+        earlier = before[0] if before and len(before) == len(rows) == 1 else None
+        if before and earlier is None:
+            (earlier,) = _chosen(before, [row.cell], str(given.baseline), " to compare with")
         if row.missing and not given.partial:
             count = row.runs + row.missing
             why = f"{row.runs} of {count} runs are made; --partial judges those"
@@ -202,28 +205,14 @@ def _share(text: object) -> float:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def _chosen(rows: Sequence[Row], names: Sequence[str] | None, result: str) -> Sequence[Row]:
-    if names is None:
-        return rows
+def _chosen(rows: Sequence[Row], names: Sequence[str], result: str, what: str = "") -> list[Row]:
+    """The cells of these names. Raises UsageError for one that is not there."""
     known = {row.cell: row for row in rows}
     for name in names:
         if name not in known:
-            raise UsageError(f"{result} has no cell {name!r}{_nearest(name, tuple(known))}")
+            hint = nearest(name, known) or f"; it has {', '.join(known)}."
+            raise UsageError(f"{result} has no cell {name!r}{what}{hint}")
     return [known[name] for name in names]
-
-
-def _alike(rows: Sequence[Row], cell: str, baseline: str, judged: int) -> Row:
-    """The cell of the baseline that another is compared with: of its name, or the only one where one cell is judged."""
-    for row in rows:
-        if row.cell == cell:
-            return row
-    if len(rows) == 1 == judged:
-        return rows[0]
-    raise UsageError(f"{baseline} has no cell {cell!r} to compare with{_nearest(cell, [row.cell for row in rows])}")
-
-
-def _nearest(name: str, names: Sequence[str]) -> str:
-    return nearest(name, names) or f"; it has {', '.join(names)}."
 
 
 def _read(name: str) -> Measured:
@@ -262,8 +251,7 @@ def _read_notes(path: Path) -> Measured:
     last = latest(trials)
     tasks = {task for task, _, _ in last}
     rows = tabulate(trials, arms, len(tasks) * max((number for _, _, number in last), default=0))
-    sessions = path / "sessions"
-    begun = {session.name for session in sessions.glob("*")}
+    begun = {session.name for session in (path / "sessions").glob("*")}
     lost = len(begun - {Path(trial.session).name for trial in trials})  # their process was killed
     each = as_usd(setup.get("max_budget_usd")) or Decimal("inf")
     return Measured(rows, lost=lost * each if lost else Decimal(0))

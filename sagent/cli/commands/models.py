@@ -31,9 +31,8 @@ def run_models(argv: Sequence[str]) -> int:
     """List known models with window, output limit and price. Any other id works too."""
     parser = Parser("models", run_models.__doc__)
     parser.add_argument("provider", nargs="?", help="only this provider's")
-    parser.add_argument(
-        "--check", action="store_true", help="compare with what the providers list; 1 if something differs"
-    )
+    check = "compare with what the providers list; 1 if something differs"
+    parser.add_argument("--check", action="store_true", help=check)
     parser.add_argument("--base-url", metavar="URL", help="with --check: ask the server there")
     parser.add_config()
     given = parser.parse_args(argv)
@@ -97,10 +96,8 @@ def compare(provider: str, listed: Sequence[ModelInfo], prices: PriceBook) -> It
     windows = {row.id: row.window for row in prices.known_models(provider)}
     for info in sorted(listed, key=lambda info: info.id):
         known = limits_of(provider, info.id)
-        rows: list[tuple[str, object, object]] = [
-            ("window", known.window or windows.get(info.id), info.limits.window),
-            ("output", known.max_output, info.limits.max_output),
-        ]
+        window = "window", known.window or windows.get(info.id), info.limits.window
+        rows: list[tuple[str, object, object]] = [window, ("output", known.max_output, info.limits.max_output)]
         rows += [(f"USD {bucket}", _rate(prices, provider, info.id, bucket), usd) for bucket, usd in info.usd.items()]
         if all(ours is None for _, ours, _ in rows) and not _rate(prices, provider, info.id, "input"):
             figures = ", ".join(f"{what} {_shown(theirs)}" for what, _, theirs in rows if theirs is not None)
