@@ -23,7 +23,7 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
     history = ProjectHistory()
     screen = Screen(history)
     early: list[str] = []
-    screen.bind(_first_keys(screen, early))
+    screen.keys = _first_keys(screen, early)
     codes: list[int] = []
     working: list[asyncio.Task[None]] = []
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from sagent.errors import SagentError
 from sagent.messages import Image, Part, user
-from sagent.repl.commands.command import run_command, split_command
+from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.project import add_note, attach
 from sagent.repl.session import SessionLoop
 from sagent.repl.shell import run_shell
@@ -18,7 +18,6 @@ from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
-from sagent.repl.terminal_context import TerminalContext
 from sagent.repl.view.blocks import Page, Report, Said, Shell
 
 MOST_REMEMBERED = 20_000  # characters; of a longer line the history keeps what was to be seen of it
@@ -68,7 +67,7 @@ class InputActions:
         self,
         screen: Screen,
         questions: Questions,
-        context: TerminalContext,
+        context: CommandContext,
         *,
         session: SessionLoop,
         painter: Painter,

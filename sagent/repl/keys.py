@@ -138,7 +138,7 @@ def _bind_picker(keys: KeyBindings, actions: "InputActions", picking: Condition)
 
     on("up", "c-p", "s-tab")(lambda picker, event: picker.move(-1))
     on("down", "c-n", "tab")(lambda picker, event: picker.move(1))
-    on("escape", "c-g", "c-c", "c-d")(lambda picker, event: picker.leave())
+    on("escape", "c-g", "c-c", "c-d")(lambda picker, event: picker.take())
 
     @on("enter", "c-j")
     def _(picker: "Picker[object]", event: KeyPressEvent) -> None:

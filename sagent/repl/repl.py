@@ -10,54 +10,55 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError
 from sagent.policy.rules import Rule
+from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands
 from sagent.repl.input import InputActions
 from sagent.repl.keys import bind_keys
-from sagent.repl.outbox import Outbox
 from sagent.repl.project import branch_of, list_files
 from sagent.repl.session import SessionLoop
 from sagent.repl.settings_file import add_rule
 from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
+from sagent.repl.terminal.clipboard import osc52
 from sagent.repl.terminal.completion import InputCompleter
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence, Questions
 from sagent.repl.terminal.screen import Screen
-from sagent.repl.terminal_context import TerminalContext
-from sagent.repl.view.blocks import Report
+from sagent.repl.view.blocks import Page, Report
+from sagent.repl.view.lines import Line
 from sagent.repl.view.panel import Figures
 from sagent.session.names import sessions_of
 
 if TYPE_CHECKING:
     from sagent.config import Settings
-    from sagent.repl.opening import Opening
+    from sagent.repl.opening import Opened, Opening
 
 
-class Repl:
-    """`load` gives the settings, `opening` opens the session that they describe; `code` is the exit code."""
+class Repl(CommandContext):
+    """The parts of the REPL, and what slash commands work with on a terminal.
+
+    `load` gives the settings, `opening` opens the session that they describe; `code` is the exit code.
+    """
 
     def __init__(
         self, screen: Screen, history: ProjectHistory, load: "Callable[[], Settings]", opening: "Opening"
     ) -> None:
+        super().__init__()
         self._screen, self._history, self._load = screen, history, load
         self._files: Sequence[str] = ()
         self._farewell = ""
         self.code = 0
         self._painter = painter = Painter(screen.surface, screen.redraw)
         self._tasks = tasks = Tasks(painter.write)
-        presence = Presence(screen, lambda: self._session.notify)
-        questions = Questions(screen, presence, cwd=lambda: self._session.cwd, allow=self._allow)
-        outbox = Outbox()
-        status = StatusDisplay(screen, painter, questions, outbox)
-        session = SessionLoop(opening, outbox, painter=painter, status=status, presence=presence, tasks=tasks)
-        self._context = context = TerminalContext(screen, session, painter, questions)
-        self.input = InputActions(
-            screen, questions, context, session=session, painter=painter, status=status, tasks=tasks
-        )
-        self._questions, self._status, self._session = questions, status, session
-        screen.completer = InputCompleter(lambda: self._files, context.names, context.arguments)
-        screen.bind(bind_keys(screen, self.input))
+        presence = Presence(screen, lambda: session.notify)
+        self._questions = questions = Questions(screen, presence, cwd=lambda: session.cwd, allow=self._allow)
+        self._status = status = StatusDisplay(screen, painter, questions, lambda: session.outbox.queued)
+        self._session = session = SessionLoop(opening, painter, status, presence, tasks)
+        self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
+        self.pick, self.line, self.reopen, self.leave = questions.pick, questions.line, session.reopen, screen.leave
+        screen.completer = InputCompleter(lambda: self._files, self.names, self.arguments)
+        screen.keys = bind_keys(screen, self.input)
         screen.on_resized = painter.paint
         screen.output.on_gone = lambda: self.end(128 + signal.SIGHUP)
 
@@ -92,7 +93,7 @@ class Repl:
             self.end(2)
             return
         self._apply(settings)
-        self._context.commands = await asyncio.to_thread(all_commands, settings)
+        self.commands = await asyncio.to_thread(all_commands, settings)
         self.input.ready.set()
         await self._session.run(self._questions.approve, self._questions.answer)
 
@@ -114,14 +115,44 @@ class Repl:
 
     def _allow(self, rule: str, always: bool) -> None:  # noqa: FBT001 -- a callback of two values
         """Take a rule that the person allows; into the settings too, where it is for always."""
-        policy = self._session.opened.policy
+        policy = self.opened.policy
         policy.rules = replace(policy.rules, allow=(*policy.rules.allow, Rule.parse(rule)))
         if not always:
             return
-        path = self._session.settings.config_dir / "config.toml"
+        path = self.settings.config_dir / "config.toml"
         try:
             add_rule(path, rule)
         except (OSError, SagentError) as error:
             self._painter.write(Report(f"{rule} is allowed for this session only: {error}", "warning"))
         else:
-            self._context.say(f"{rule} is allowed from now on, also in {path}")
+            self.say(f"{rule} is allowed from now on, also in {path}")
+
+    # -- what slash commands work with
+
+    @property
+    def settings(self) -> "Settings":
+        return self._session.settings
+
+    @property
+    def opened(self) -> "Opened":
+        return self._session.opened
+
+    def write(self, lines: Sequence[Line]) -> None:
+        self._painter.write(Page(tuple(lines)))
+
+    def say(self, text: str) -> None:
+        self._painter.write(Report(text))
+
+    def rewound(self, text: str) -> None:
+        if text and not self._screen.buffer.text:
+            self._screen.replace_text(text)
+
+    def copy(self, text: str) -> None:
+        self._screen.output.write_raw(osc52(text))
+        self._screen.output.flush()
+
+    def set_display(self, what: DisplaySetting, value: str) -> None:
+        if what == "theme":
+            self._screen.set_theme(value)
+        else:
+            self.say(f"{self._screen.set_vim(value)} keys")

@@ -5,20 +5,21 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Finished, Received, ReplyFinished, Switched, TextDelta, ThinkingDelta, ToolProgress
+from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, user
 from sagent.repl.opening import Current
-from sagent.repl.outbox import Outbox
 from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence
 from sagent.repl.view.blocks import Block, Page, Report, past_blocks
-from sagent.repl.view.panel import Figures
+from sagent.repl.view.panel import Figures, Queued
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -54,22 +55,76 @@ def guide(error: Exception) -> Sequence[Block]:
     return (Page(((("class:heading", "Welcome to sagent."),), (), why, (), *steps)),)
 
 
+@dataclass(frozen=True, slots=True)
+class Waits(Queued):
+    """A message that was not read yet; an `early` one came before there was a session."""
+
+    message: Message
+    early: bool = False
+
+
+class Outbox:
+    """Messages in the order in which they were typed. Those that begin a turn are in `prompts`, where None only wakes
+    whoever waits for one."""
+
+    def __init__(self) -> None:
+        self.prompts: asyncio.Queue[Message | None] = asyncio.Queue()
+        self.queued: list[Waits] = []
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the agent has been sent something that it has not read."""
+        return any(wait.sent for wait in self.queued)
+
+    def keep(self, message: Message, typed: str, *, early: bool) -> None:
+        """Keep a message until the turn ends, or until there is a session."""
+        self.queued.append(Waits(typed, sent=False, message=message, early=early))
+
+    def send(self, agent: "Agent", message: Message, typed: str) -> None:
+        """Send a message to the turn in progress."""
+        self.queued.append(Waits(typed, sent=True, message=message))
+        agent.send(message, "now")
+
+    def on_read(self, message: Message) -> None:
+        self.queued = [wait for wait in self.queued if not (wait.sent and wait.message is message)]
+
+    def on_opened(self) -> None:
+        """A session is open: a message from before it begins its first turn."""
+        if any(wait.early for wait in self.queued):
+            self.release()
+
+    def release(self) -> None:
+        """Begin a turn with the first message that waits."""
+        if kept := self._kept():
+            self.queued.remove(kept[0])
+            self.prompts.put_nowait(kept[0].message)
+
+    def pass_on(self, agent: "Agent") -> None:
+        """The turn would end now: send the first message that waited for that."""
+        if kept := self._kept():
+            self.queued[self.queued.index(kept[0])] = replace(kept[0], sent=True)
+            agent.send(kept[0].message, "idle")
+
+    def recall(self) -> str | None:
+        """Take the last message that was kept back, as it was typed; None where there is none."""
+        if not (kept := self._kept()):
+            return None
+        self.queued.remove(kept[-1])
+        return kept[-1].text
+
+    def _kept(self) -> list[Waits]:
+        return [wait for wait in self.queued if not wait.sent]
+
+
 class SessionLoop(Current):
     """The session that is open, the turn in progress, and the messages that wait for it."""
 
     def __init__(
-        self,
-        opening: "Opening",
-        outbox: Outbox,
-        *,
-        painter: Painter,
-        status: StatusDisplay,
-        presence: Presence,
-        tasks: Tasks,
+        self, opening: "Opening", painter: Painter, status: StatusDisplay, presence: Presence, tasks: Tasks
     ) -> None:
         super().__init__()
-        self._opening, self.outbox = opening, outbox
-        self._painter, self._status, self._presence, self._tasks = painter, status, presence, tasks
+        self._opening, self._painter, self._status = opening, painter, status
+        self._presence, self._tasks, self.outbox = presence, tasks, Outbox()
         self._other_wanted = asyncio.Event()  # another session, for which `_settings` are
         self._began_at: float | None = None
         self._resumable: Agent | None = None

@@ -1,17 +1,16 @@
 """What is drawn around the input: the panel of what is in progress above it, the status line below."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagent.repl.outbox import Outbox
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.picker import render_picker
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line
-from sagent.repl.view.panel import Figures, render_panel, render_status, short_advisors
+from sagent.repl.view.panel import Figures, Queued, render_panel, render_status, short_advisors
 
 if TYPE_CHECKING:
     from sagent.agent import Agent
@@ -24,8 +23,10 @@ class StatusDisplay:
     """The figures of the status line, and the hint that takes its place for a moment. A defect in drawing either is
     shown in its place."""
 
-    def __init__(self, screen: Screen, painter: Painter, questions: Questions, outbox: Outbox) -> None:
-        self._screen, self._painter, self._questions, self._outbox = screen, painter, questions, outbox
+    def __init__(
+        self, screen: Screen, painter: Painter, questions: Questions, queued: Callable[[], Sequence[Queued]]
+    ) -> None:
+        self._screen, self._painter, self._questions, self._queued = screen, painter, questions, queued
         self._hint = ""
         self.figures = Figures(note="starting …")
         self.redraw = screen.redraw
@@ -75,7 +76,7 @@ class StatusDisplay:
                 return [(), *render_picker(picker, width, height - 1)]
             spent = self.figures.cost.by_agent if self.figures.cost else None
             now = asyncio.get_running_loop().time()
-            return render_panel(self._painter.view, self._outbox.queued, now, width, height, spent)
+            return render_panel(self._painter.view, self._queued(), now, width, height, spent)
         except Exception as error:
             return [_defect("what is in progress", error, width)]
 

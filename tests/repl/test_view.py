@@ -27,8 +27,9 @@ from sagent.events import (
 )
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall, assistant, user
-from sagent.repl.view.blocks import Block, Page, Prose
+from sagent.repl.view.blocks import Block, Page
 from sagent.repl.view.lines import plain, table
+from sagent.repl.view.markdown import Piece
 from sagent.repl.view.panel import Figures, Queued, render_panel, render_status
 from sagent.repl.view.transcript import expand, expandable, render_block, separated
 from sagent.repl.view.view import View, reduce
@@ -145,7 +146,7 @@ def test_a_reply_that_breaks_off_is_begun_again() -> None:
         TextDelta("root", "Whole"),
         ReplyFinished("root", assistant("Whole"), Usage(), None),
     )
-    assert [block.piece.text for block in blocks if isinstance(block, Prose)] == ["Whole"]
+    assert [block.text for block in blocks if isinstance(block, Piece)] == ["Whole"]
     assert "no longer counts" in written(blocks)
     assert not view.waiting
 

@@ -174,10 +174,8 @@ async def login(context: CommandContext, provider: str = "") -> None:
     await test_key(row.name, key, address.base_url, own)
     path, kept = context.settings.config_dir / "config.toml", key
     if await asyncio.to_thread(has_keyring):
-        options = [
-            Option(IN_KEYRING, "in the keyring of this computer"),
-            Option(key, f"in {path}, which only you can read"),
-        ]
+        in_file = Option(key, f"in {path}, which only you can read")
+        options = [Option(IN_KEYRING, "in the keyring of this computer"), in_file]
         kept = await context.pick("The key works. Where should it be kept?", options)
         if kept is None:
             return

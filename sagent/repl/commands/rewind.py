@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.names import quote_path
+from sagent.lib.text import one_line
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line
@@ -39,8 +40,7 @@ def _chosen(found: tuple[Point, ...], name: str) -> Point:
 
 
 def _line_of(point: Point) -> str:
-    words = " ".join(point.text.split()) or "(no text)"
-    return words if len(words) <= 80 else f"{words[:79]}…"
+    return one_line(point.text, 80) or "(no text)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +162,8 @@ async def show_tree(context: CommandContext) -> None:
     """
     rows: list[Line] = []
     for number, point in enumerate(_points(context), 1):
-        mark = "●" if point.current else "○"
+        mark, style = ("●", "") if point.current else ("○", "class:dim")
         indent = "  " * min(point.depth, 20)
-        style = "" if point.current else "class:dim"
         rows.append((("class:dim", f"  {number:>3} {mark} {indent}"), (style, _line_of(point))))
     context.write(rows)
 

@@ -117,15 +117,9 @@ async def cost(context: CommandContext) -> None:
     cap = f" of {money(ledger.cap)}" if ledger.cap is not None else ""
     read = f"{count(whole.total_input)} tokens read, {_cached(whole, '0%')} of them from the cache"
     tokens = f"  {read}; {count(whole.output)} written"
-    rows = [
-        *_rows("role", totals.by_role),
-        *_rows("model", totals.by_model),
-        *_rows("agent", totals.by_agent),
-    ]
-    lines: list[Line] = [
-        (("class:heading", f"{least}{money(spent.total)}{cap}"), ("class:dim", tokens)),
-        *table(rows, right=(1, 2, 3, 4)),
-    ]
+    rows = [*_rows("role", totals.by_role), *_rows("model", totals.by_model), *_rows("agent", totals.by_agent)]
+    heading: Line = (("class:heading", f"{least}{money(spent.total)}{cap}"), ("class:dim", tokens))
+    lines = [heading, *table(rows, right=(1, 2, 3, 4))]
     if spent.unpriced:
         lines.append((("class:warning", f"No known price: {', '.join(spent.unpriced)}"),))
     context.write([*lines, *_on_the_advisor_alone(context, totals)])

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import re
 import shutil
 from typing import TYPE_CHECKING
@@ -53,12 +54,10 @@ async def image_from_clipboard() -> "Image | None":
 
 async def _output(command: tuple[str, ...]) -> bytes:
     """What a program writes, b"" where it fails or takes too long."""
-    try:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE):
-            done = await run(command)
-    except TimeoutError:
-        return b""
-    return done.output if done else b""
+            return done.output if (done := await run(command)) else b""
+    return b""
 
 
 def _bytes_of(written: bytes) -> bytes:

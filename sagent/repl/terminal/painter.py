@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sagent.events import Event, TextDelta
 from sagent.repl.terminal.surface import Surface
-from sagent.repl.view.blocks import Block, Prose, Report
+from sagent.repl.view.blocks import Block, Report
 from sagent.repl.view.lines import Line, printable, wrap
 from sagent.repl.view.markdown import Piece, finish, render_piece
 from sagent.repl.view.transcript import expand, expandable, render_block, separated
@@ -86,7 +86,7 @@ class Painter:
         pending, self._pending = self._pending, []
         for block in pending:
             rows = self._rows(block, width)
-            if isinstance(block, Prose) and self._live:
+            if isinstance(block, Piece) and self._live:
                 rows, self._surface.left, self._live = rows[self._surface.left :], 0, False
             final += rows
             self._last = block
@@ -111,7 +111,7 @@ class Painter:
             rows = [line for piece in pieces for line in render_piece(piece, width, live=True)]
         except Exception:
             return []
-        return [(), *rows] if rows and separated(self._last, Prose(Piece("paragraph"))) else rows
+        return [(), *rows] if rows and separated(self._last, Piece("paragraph")) else rows
 
     def expand(self) -> Sequence[Line]:
         """The last expandable block in full; called again, the one before it. () when there is none."""

@@ -93,7 +93,7 @@ class Picker(Generic[T]):
         for number, option in enumerate(self.options):
             if text.lower() == option.key or text == str(number + 1):
                 if self.ticked is None:
-                    self.take(option)
+                    self.take(option.value)
                 else:
                     self._tick(number)
                 return True
@@ -112,15 +112,12 @@ class Picker(Generic[T]):
         if shown and self.ticked is not None:
             self.ticked = self.ticked or {self.at}
         if shown:
-            self.take(shown[min(self.at, len(shown) - 1)])
+            self.take(shown[min(self.at, len(shown) - 1)].value)
 
-    def take(self, option: Option[T]) -> None:
+    def take(self, value: T | None = None) -> None:
+        """Close the list with a choice, or without one."""
         if not self.chosen.done():
-            self.chosen.set_result(option.value)
-
-    def leave(self) -> None:
-        if not self.chosen.done():
-            self.chosen.set_result(None)
+            self.chosen.set_result(value)
 
 
 def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
@@ -134,19 +131,15 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
         left = len(title) - room + 1
         title = [*title[: room - 1], (("class:dim", f"  … {left} more lines"),)]
     first = min(max(picker.at - rows // 2, 0), max(len(shown) - rows, 0))
-    lines = title
     if not picker.keys:
         found = f"  {len(shown)} of {len(picker.options)}"
-        lines.append((("class:mark", "  / "), ("", picker.query), ("class:dim", found)))
-    for number in range(first, min(first + rows, len(shown))):
-        lines.append(cut_line(_option(picker, shown[number], number), width))
-    return lines
+        title.append((("class:mark", "  / "), ("", picker.query), ("class:dim", found)))
+    near = list(enumerate(shown))[first : first + rows]
+    return [*title, *(cut_line(_option(picker, option, number), width) for number, option in near)]
 
 
 def _option(picker: Picker[T], option: Option[T], number: int) -> Line:
-    at = number == picker.at
-    style = "class:chosen" if at else ""
-    mark = "❯ " if at else "  "
+    style, mark = ("class:chosen", "❯ ") if number == picker.at else ("", "  ")
     spans: list[Span] = [("class:mark", mark)]
     if picker.keys:
         spans.append(("class:dim", f"{option.key or number + 1} "))

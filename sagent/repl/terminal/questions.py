@@ -128,7 +128,7 @@ class Questions:
             return False
         self._screen.buffer.reset()
         self._words = text
-        self.picker.leave()
+        self.picker.take()
         return True
 
     def take_line(self, text: str | None) -> bool:
@@ -173,7 +173,7 @@ class Questions:
         try:
             await asyncio.wait([picker.chosen])
         finally:
-            picker.leave()
+            picker.take()
             self.picker = None
             self._screen.redraw()
 

@@ -136,7 +136,7 @@ class Screen:
                 input_processors=[ConditionalProcessor(PasswordProcessor(), Condition(lambda: self.secret))],
                 search_buffer_control=search.control,
             ),
-            height=self._input_height,
+            height=lambda: Dimension(min=1, max=max(self.rows // 3, 3)),
             dont_extend_height=True,
             wrap_lines=True,
             get_line_prefix=self._prefix,
@@ -150,10 +150,10 @@ class Screen:
                     CompletionsMenu(max_height=MOST_COMPLETIONS),
                     Condition(lambda: self.buffer.complete_state is not None),
                 ),
-                Window(FormattedTextControl(self._status_text), height=1),
+                Window(FormattedTextControl(lambda: list(self.status(self.surface.width))), height=1),
             ]
         )
-        self._keys: KeyBindings | None = None
+        self.keys: KeyBindings | None = None  # before prompt_toolkit's own
         self.app = _Application(
             Layout(layout, focused_element=self.input),
             style=DynamicStyle(lambda: self._style),
@@ -170,13 +170,13 @@ class Screen:
         if isinstance(parser := getattr(source, "vt100_parser", None), Vt100Parser):
             source.vt100_parser = _Parser(parser.feed_key_callback, self)  # pyright: ignore[reportAttributeAccessIssue]
         # the application remembers its bindings from the first key on, so that they must not be others later
-        self.app.key_bindings = DynamicKeyBindings(lambda: self._keys)
+        self.app.key_bindings = DynamicKeyBindings(lambda: self.keys)
         self.app.ttimeoutlen = 0.05
         self.redraw = self.app.invalidate
         self.app.on_resize = self._resize
         self.app.before_render += self._before_render
         self.app.after_render += self._drawn
-        self.surface = Surface(self.app, self.output, self._fit)
+        self.surface = Surface(self.app, self.output, self.fit)
 
     # -- what is drawn
 
@@ -186,21 +186,12 @@ class Screen:
 
     def _panel_text(self) -> "StyleAndTextTuples":
         """The panel and an empty row, without a line end after the last."""
-        height = max(self.rows - self._input_rows() - 4, 2)
+        height = max(self.rows - min(self.buffer.document.line_count, max(self.rows // 3, 1)) - 4, 2)
         lines = [*self.panel(self.surface.width, height), ()]
         return [span for number, line in enumerate(lines) for span in ((("", "\n"), *line) if number else line)]
 
-    def _status_text(self) -> "StyleAndTextTuples":
-        return list(self.status(self.surface.width))
-
     def _prefix(self, number: int, wrapped: int) -> "StyleAndTextTuples":
         return [("class:prompt", self.label)] if not number and not wrapped else [("", " " * len(self.label))]
-
-    def _input_rows(self) -> int:
-        return min(self.buffer.document.line_count, max(self.rows // 3, 1))
-
-    def _input_height(self) -> Dimension:
-        return Dimension(min=1, max=max(self.rows // 3, 3))
 
     def _wants_completions(self) -> bool:
         if self.completer is None:
@@ -234,10 +225,6 @@ class Screen:
             self.output.write_raw("\n" * (rows - 1) + "\x1b[H\x1b[J")
             self.app.renderer.reset()
         self.app.invalidate()
-
-    def bind(self, keys: "KeyBindings") -> None:
-        """Use these keys before prompt_toolkit's own."""
-        self._keys = keys
 
     def replace_text(self, text: str) -> None:
         """Put a text into the input, the cursor after it; undo brings back what was there."""
@@ -285,7 +272,8 @@ class Screen:
     def _is_stale(self) -> bool:
         return self._drawn_for is not None and self._drawn_for != self.output.get_size()
 
-    def _fit(self) -> None:
+    def fit(self) -> None:
+        """Draw anew where the terminal's size is another than it was."""
         if self._is_stale:
             self._resize()
 
@@ -306,7 +294,7 @@ class Screen:
             cursor = screen.get_cursor_position(app.layout.current_window)
             above += sum(_folded(_drawn_width(screen.data_buffer[row]), columns) for row in range(cursor.y))
             above += cursor.x // max(columns, 1)
-        self.surface.forget()
+        self.surface.open_rows = []  # drawn again next time
         with self.output.held():
             self.output.write_raw("\r")
             if above:

@@ -104,7 +104,7 @@ class Surface:
         self._app = app
         self.fit = fit  # draws anew where the terminal's size is another than it was
         self._output = output
-        self._open: list[Line] = []  # rows of what is not finished, as they are on the screen
+        self.open_rows: list[Line] = []  # rows of what is not finished, as they are on the screen
         self.left = 0  # rows of it that are out of reach, above the screen's edge or final already
         self._look: Hashable = None
         self._known: dict[str, Attrs] = {}  # of that look
@@ -123,36 +123,33 @@ class Surface:
         if not rows:
             self.left = 0
         kept = list(rows)[self.left :]
-        reach = max(self._output.get_size().rows - self._height() - 1, 1)
+        screen = self._app.renderer.last_rendered_screen
+        reach = max(self._output.get_size().rows - (screen.height if screen is not None else 0) - 1, 1)
         above = max(len(kept) - reach, 0)
         self._paint([*final, *kept[:above]], kept[above:])
         self.left += above
 
-    def _height(self) -> int:
-        screen = self._app.renderer.last_rendered_screen
-        return screen.height if screen is not None else 0
-
     def _paint(self, final: list[Line], rows: list[Line]) -> None:
         if self._app.renderer.last_rendered_screen is None or not self._app.is_running:
             self._waiting += final
-            self._open = []
+            self.open_rows = []
             return
         wanted = [*self._waiting, *final, *rows]
         self._waiting = []
-        if wanted != self._open:
+        if wanted != self.open_rows:
             with self._output.held():
                 self._replace(wanted)
-        self._open = rows
+        self.open_rows = rows
 
     def flush_waiting(self) -> None:
         """Write what came while there was no screen to write on."""
         if self._waiting and self._app.renderer.last_rendered_screen is not None:
-            self._paint([], list(self._open))
+            self._paint([], list(self.open_rows))
 
     # -- drawing. `row` counts from the first open row; the input's first row is `len(old)`.
 
     def _replace(self, wanted: list[Line]) -> None:
-        old, out = self._open, self._output
+        old, out = self.open_rows, self._output
         screen = self._app.renderer.last_rendered_screen
         assert screen is not None
         cursor = screen.get_cursor_position(self._app.layout.current_window)
@@ -216,9 +213,7 @@ class Surface:
         return self._known[style]
 
     def _write(self, line: Line) -> None:
-        out = self._output
-        depth = self._app.color_depth
-        styled = False
+        out, depth, styled = self._output, self._app.color_depth, False
         for style, text in line:
             if style:
                 out.set_attributes(self._attributes(style), depth)
@@ -230,20 +225,11 @@ class Surface:
         if styled:
             out.reset_attributes()
 
-    def forget(self) -> None:
-        """The unfinished rows are not on the screen any more; draw them again next time."""
-        self._open = []
-
     def freeze(self) -> None:
         """The rows of the unfinished stay as they are: something else will be written below them. The last, which may
         be half a sentence, is written again when there is more of it."""
-        self.left += max(len(self._open) - 1, 0)
-        self._open = []
-
-    @property
-    def open_rows(self) -> Sequence[Line]:
-        """The unfinished as it is drawn."""
-        return tuple(self._open)
+        self.left += max(len(self.open_rows) - 1, 0)
+        self.open_rows = []
 
 
 def _common(before: Line, after: Line) -> int:

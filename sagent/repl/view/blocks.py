@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from sagent.events import Advice, Result
+from sagent.events import Advised, Finished, ToolFinished
 from sagent.lib.dataclass import dataclass
-from sagent.messages import Message, Text, ToolCall
+from sagent.messages import Message, Text, ToolResult
 from sagent.repl.view.lines import Line
 from sagent.repl.view.markdown import Piece, pieces_of
 
@@ -23,13 +23,6 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Prose:
-    """A block of the model's answer."""
-
-    piece: Piece
-
-
-@dataclass(frozen=True, slots=True)
 class Thought:
     """The model's reasoning, when it is over. Shown as one line, or whole."""
 
@@ -38,38 +31,11 @@ class Thought:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
-    """A call that was answered; `output` is what the model reads, `job` the job as which it goes on."""
-
-    agent: str
-    call: ToolCall
-    summary: str
-    seconds: float
-    is_error: bool = False
-    diff: str = ""
-    output: str = ""
-    job: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GivenAdvice:
-    advice: Advice
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """A sentence for the person from the program itself."""
 
     text: str
     level: Level = "info"
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """Another agent of the tree has ended its turn."""
-
-    agent: str
-    result: Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +54,8 @@ class Page:
     lines: tuple[Line, ...]
 
 
-Block: TypeAlias = Said | Prose | Thought | Called | GivenAdvice | Report | Returned | Shell | Page
+Block: TypeAlias = Said | Piece | Thought | ToolFinished | Advised | Finished | Report | Shell | Page
+"""Some events are blocks as they are: a call that was answered, advice, and the end of another agent's turn."""
 
 
 def past_blocks(messages: Sequence[Message], agent: str) -> Sequence[Block]:
@@ -106,11 +73,9 @@ def past_blocks(messages: Sequence[Message], agent: str) -> Sequence[Block]:
             if texts:
                 blocks.append(Said(message.content if message.sender else texts[0], message.sender))
             continue
-        blocks += map(Prose, pieces_of(message.content))
+        blocks += pieces_of(message.content)
         for call in message.calls:
-            result = results.get(call.id)
-            output = result.text if result else ""
-            failed = result is not None and result.is_error
-            blocks.append(Called(agent, call, output.strip().split("\n", 1)[0][:200], 0.0, failed, output=output))
+            result = results.get(call.id) or ToolResult(call.id, ())
+            blocks.append(ToolFinished(agent, call, result, 0.0, result.text.strip().split("\n", 1)[0][:200]))
     blocks.append(Report("The session goes on."))
     return blocks

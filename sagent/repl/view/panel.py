@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
+from sagent.events import Retrying
 from sagent.lib.dataclass import dataclass
 from sagent.repl.view.calls import essence
 from sagent.repl.view.figures import count, duration, money
 from sagent.repl.view.lines import Line, Span, cut, cut_line, line_width, one_line, printable, wrap
-from sagent.repl.view.view import ROOT, Child, Consulting, Running, View, Waiting
+from sagent.repl.view.view import ROOT, Child, Consulting, Running, View
 from sagent.usage import Cost
 
 MOST_TAIL = 5  # lines of what a command shows
@@ -58,7 +59,7 @@ def render_panel(
     parts = [
         *_children(view, at, width, spent or {}),
         *(line for call in running for line in _running(call, at, width, tail)),
-        *(_waiting(wait, at, width) for wait in view.waiting.values()),
+        *(_waiting(wait, until - at, width) for wait, until in view.waiting.values()),
         *(line for one in view.consulting.values() for line in _consulting(one, at, width, tail)),
         *((("class:thinking", f"  {line}"),) for line in _tail(view.thinking, width - 2, thought)),
     ]
@@ -134,8 +135,7 @@ def _child(child: Child, at: float, width: int, spent: Decimal | None) -> Line:
     return cut_line((*head, ("class:dim", figures)), width)
 
 
-def _waiting(wait: Waiting, at: float, width: int) -> Line:
-    left = max(wait.until - at, 0.0)
+def _waiting(wait: Retrying, left: float, width: int) -> Line:
     when = f"trying again in {left:.0f} s" if left >= 0.5 else "trying again"
     who = "" if wait.agent == ROOT else f"{wait.agent}: "
     told = f" (attempt {wait.attempt + 1}): "

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import assert_never
 
-from sagent.events import Advice
-from sagent.repl.view.blocks import Block, Called, GivenAdvice, Page, Prose, Report, Returned, Said, Shell, Thought
+from sagent.events import Advice, Advised, Finished, ToolFinished
+from sagent.repl.view.blocks import Block, Page, Report, Said, Shell, Thought
 from sagent.repl.view.calls import counts, essence, render_diff
 from sagent.repl.view.figures import count, duration, money
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, line_width, one_line, printable, wrap
-from sagent.repl.view.markdown import pieces_of, render_piece
+from sagent.repl.view.markdown import Piece, pieces_of, render_piece
 
 MOST_SAID = 40  # lines of a message of the person's own
 MOST_SHELL = 60  # lines of a command of the person's own
@@ -20,19 +20,19 @@ def render_block(block: Block, width: int) -> list[Line]:
     match block:
         case Said():
             return _said(block, width)
-        case Prose(piece):
-            return render_piece(piece, width)
+        case Piece():
+            return render_piece(block, width)
         case Thought(text, seconds):
             took = f" for {duration(seconds)}" if seconds >= 1 else ""
             return [(("class:thinking", f"✻ Thought{took}, {len(text.split())} words"),)]
-        case Called():
+        case ToolFinished():
             return _called(block, width)
-        case GivenAdvice(advice):
+        case Advised(_, advice):
             return _advice(advice, width)
         case Report(text, level):
             style, mark = _LEVELS[level]
             return wrap([(style, printable(text).strip())], width, ((style, mark),))
-        case Returned():
+        case Finished():
             return [_returned(block, width)]
         case Shell():
             return _shell(block, width)
@@ -70,15 +70,15 @@ def separated(previous: Block | None, block: Block) -> bool:
     """Whether an empty line belongs between two blocks; what a person said brings its own."""
     if previous is None or isinstance(previous, Said) or isinstance(block, Said):
         return False
-    return isinstance(previous, Prose) != isinstance(block, Prose) or isinstance(block, Page | Shell)
+    return isinstance(previous, Piece) != isinstance(block, Piece) or isinstance(block, Page | Shell)
 
 
 def expandable(block: Block) -> bool:
     match block:
-        case Thought() | GivenAdvice():
+        case Thought() | Advised():
             return True
-        case Called():
-            return bool(block.output or block.diff or block.call.arguments)
+        case ToolFinished():
+            return bool(block.result.content or block.diff or block.call.arguments)
         case Shell():
             return block.output.count("\n") >= MOST_SHELL
         case _:
@@ -90,9 +90,9 @@ def expand(block: Block, width: int) -> list[Line]:
         case Thought(text):
             lines = wrap([("class:thinking", printable(text))], width, (("class:dim", "  "),))
             return [*render_block(block, width), *lines]
-        case Called():
+        case ToolFinished():
             return _cut(_expanded_call(block, width))
-        case GivenAdvice(advice):
+        case Advised(_, advice):
             read, written = count(advice.usage.total_input), count(advice.usage.output)
             asked: list[Line] = [(("class:dim", f"  asked: {one_line(advice.question)}"),)] if advice.question else []
             said = f"  {advice.model}: {read} tokens read, {written} written"
@@ -131,15 +131,15 @@ def _said(block: Said, width: int) -> list[Line]:
     return [(), *wrap([("class:said", shown)], width, (("class:mark", "› "),)), ()]
 
 
-def _called(block: Called, width: int) -> list[Line]:
-    mark: Span = ("class:failed", "✗ ") if block.is_error else ("class:done", "● ")
+def _called(block: ToolFinished, width: int) -> list[Line]:
+    mark: Span = ("class:failed", "✗ ") if block.result.is_error else ("class:done", "● ")
     who = "" if block.agent == "root" else f"{block.agent} "
     took = f" ({duration(block.seconds)})" if block.seconds >= 1 else ""
-    summary = one_line(block.summary) or ("failed" if block.is_error else "done")
+    summary = one_line(block.summary) or ("failed" if block.result.is_error else "done")
     if block.diff:
         added, removed = counts(block.diff)
         summary = f"+{added} -{removed}"
-    style = "class:failed" if block.is_error else "class:outcome"
+    style = "class:failed" if block.result.is_error else "class:outcome"
     room = max(width - 2 - len(who) - len(block.call.name) - len(took) - 3, 10)
     short = essence(block.call, max(room - min(len(summary), room // 2) - 2, 8))
     job = f"{block.job} " if block.job and not block.summary.endswith(block.job) else ""
@@ -151,7 +151,7 @@ def _called(block: Called, width: int) -> list[Line]:
     return [line, *render_diff(block.diff, width)]
 
 
-def _expanded_call(block: Called, width: int) -> list[Line]:
+def _expanded_call(block: ToolFinished, width: int) -> list[Line]:
     lines = [_called(block, width)[0]]
     for name, value in block.call.arguments.items():
         text = value if isinstance(value, str) else repr(value)
@@ -160,7 +160,7 @@ def _expanded_call(block: Called, width: int) -> list[Line]:
         lines += wrap([("class:failed", printable(block.call.malformed))], width, (("", "  "),))
     if block.diff:
         lines += render_diff(block.diff, width, most=MOST_EXPANDED)
-    return [*lines, *_output(block.output, width)]
+    return [*lines, *_output(block.result.text, width)]
 
 
 def _output(text: str, width: int) -> Iterator[Line]:
@@ -177,7 +177,7 @@ def _shell(block: Shell, width: int, *, whole: bool = False) -> list[Line]:
     return [*lines, *shown, *([(("class:failed", f"  exit {block.code}"),)] if block.code else ())]
 
 
-def _returned(block: Returned, width: int) -> Line:
+def _returned(block: Finished, width: int) -> Line:
     result = block.result
     figures = f"{result.turns} turn{'s' if result.turns != 1 else ''}, {duration(result.duration)}"
     if result.error is not None:

@@ -24,8 +24,8 @@ from sagent.events import (
     ToolStarted,
 )
 from sagent.lib.dataclass import dataclass
-from sagent.messages import Text, ToolCall
-from sagent.repl.view.blocks import Block, Called, GivenAdvice, Prose, Report, Returned, Said, Thought
+from sagent.messages import Text, ToolCall, ToolResult
+from sagent.repl.view.blocks import Block, Report, Said, Thought
 from sagent.repl.view.calls import essence
 from sagent.repl.view.markdown import Flow, feed, finish
 
@@ -58,16 +58,6 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A model call that failed and will be repeated."""
-
-    agent: str
-    reason: str
-    attempt: int
-    until: float
-
-
-@dataclass(frozen=True, slots=True)
 class Consulting:
     agent: str
     advisor: str
@@ -81,7 +71,7 @@ class View:
     """What is in progress. `flow` is the unfinished part of the answer, `thinking` of the reasoning.
 
     `since` is when the turn in progress began, None when there is none; `said` that the last reply asked for no calls,
-    so that a message for the end of the turn is read now.
+    so that a message for the end of the turn is read now. `waiting` has failed model calls, and when each is repeated.
     """
 
     since: float | None = None
@@ -92,7 +82,7 @@ class View:
     running: Mapping[str, Running] = field(default_factory=dict[str, Running])
     jobs: Mapping[str, str] = field(default_factory=dict[str, str])  # names of calls in the background
     children: Mapping[str, Child] = field(default_factory=dict[str, Child])
-    waiting: Mapping[str, Waiting] = field(default_factory=dict[str, Waiting])
+    waiting: Mapping[str, tuple[Retrying, float]] = field(default_factory=dict[str, tuple[Retrying, float]])
     consulting: Mapping[str, Consulting] = field(default_factory=dict[str, Consulting])
 
 
@@ -138,7 +128,7 @@ def _write(view: View, text: str, at: float) -> Step:
     if view.thinking or view.waiting:
         view, blocks = _end_thought(_awake(view, ROOT), at)
     flow, pieces = feed(view.flow, text)
-    return replace(view, flow=flow, said=False), (*blocks, *map(Prose, pieces))
+    return replace(view, flow=flow, said=False), (*blocks, *pieces)
 
 
 def _think(view: View, text: str, at: float) -> View:
@@ -158,8 +148,7 @@ def _end_thought(view: View, at: float) -> Step:
 def _end_reply(view: View, at: float) -> Step:
     """A reply has ended: what is left of it is finished as it stands."""
     view, blocks = _end_thought(_awake(view, ROOT), at)
-    rest = tuple(map(Prose, finish(view.flow)))
-    return replace(view, flow=Flow()), (*blocks, *rest)
+    return replace(view, flow=Flow()), (*blocks, *finish(view.flow))
 
 
 def _awake(view: View, agent: str) -> View:
@@ -180,8 +169,7 @@ def _received(event: Received) -> tuple[Block, ...]:
 
 
 def _retry(view: View, event: Retrying, at: float) -> Step:
-    wait = Waiting(event.agent, event.reason, event.attempt, at + event.seconds)
-    view = replace(view, waiting={**view.waiting, event.agent: wait})
+    view = replace(view, waiting={**view.waiting, event.agent: (event, at + event.seconds)})
     if event.agent != ROOT or not (event.discarded or view.thinking):
         return view, ()
     view, blocks = _end_thought(view, at)
@@ -208,9 +196,9 @@ def _shared(view: View, event: Event, at: float) -> Step:
             old = view.consulting.get(agent)
             now = replace(old, text=old.text + text) if old else Consulting(agent, advisor, trigger, at, text)
             return replace(view, consulting={**view.consulting, agent: now}), ()
-        case Advised(agent, advice):
+        case Advised(agent):
             left = {path: one for path, one in view.consulting.items() if path != agent}
-            return replace(view, consulting=left), (GivenAdvice(advice),)
+            return replace(view, consulting=left), (event,)
         case Denied(agent, denial):
             return view, (Report(f"{_who(agent)}{denial.tool} was denied: {denial.reason}", "warning"),)
         case Switched(agent, what):
@@ -236,19 +224,17 @@ def _who(agent: str) -> str:
 
 def _finished_call(view: View, event: ToolFinished) -> Step:
     key = _key(event.agent, event.call.id)
-    name = view.jobs.get(key, "")
+    name = event.job or view.jobs.get(key, "")
+    running, jobs = dict(view.running), dict(view.jobs)
+    now, _ = running.pop(key, None), jobs.pop(key, None)
     if event.job:
-        name = event.job
-        running = dict(view.running)
-        if key in running:
-            running[key] = replace(running[key], job=name)
-        view = replace(view, jobs={**view.jobs, key: name}, running=running)
-    else:
-        jobs = {call: name for call, name in view.jobs.items() if call != key}
-        view = replace(view, running={call: one for call, one in view.running.items() if call != key}, jobs=jobs)
-    output = event.result.text[:MOST_KEPT]
-    told, failed = (event.agent, event.call, event.summary, event.seconds), event.result.is_error
-    return view, (Called(*told, failed, event.diff, output, name),) if event.agent == ROOT or event.diff else ()
+        jobs[key] = event.job
+        running = running if now is None else {**view.running, key: replace(now, job=event.job)}
+    view = replace(view, running=running, jobs=jobs)
+    if event.agent != ROOT and not event.diff:
+        return view, ()
+    shown = ToolResult(event.call.id, (Text(event.result.text[:MOST_KEPT]),), event.result.is_error)
+    return view, (replace(event, result=shown, job=name),)
 
 
 def _other(view: View, event: Event, at: float) -> Step:
@@ -274,7 +260,7 @@ def _other(view: View, event: Event, at: float) -> Step:
         case Finished(agent, result):
             child = replace(child, state="failed" if result.error else "done", doing="")
             running = {key: call for key, call in view.running.items() if call.agent != agent or call.job}
-            view, blocks = replace(view, running=running), (Returned(agent, result),)
+            view, blocks = replace(view, running=running), (event,)
         case _:
             view, blocks = _shared(view, event, at)
     return replace(view, children={**view.children, child.path: child}), blocks
