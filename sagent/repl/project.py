@@ -41,10 +41,7 @@ def instructions_file(directory: Path) -> Path:
 def add_note(directory: Path, text: str) -> Path:
     """Write a note into the project's instructions, under their last heading "Notes". Raises OSError."""
     path = instructions_file(directory)
-    try:
-        before = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        before = ""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
     note = "- " + " ".join(text.split()) + "\n"
     place = before.rfind(f"{HEADING}\n")
     if place < 0:

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 _STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figure
 _STEPS = (
-    ("1", "/login", "a key: tested, kept for you alone, used"),
-    ("2", "export ANTHROPIC_API_KEY=…", "or another provider's variable; start again"),
-    ("3", "ollama serve", "or LM Studio, llama.cpp; then /login local"),
-    ("4", "sagent demo", "see it work without any of them"),
+    ("/login", "a key: tested, kept for you alone, used"),
+    ("export ANTHROPIC_API_KEY=…", "or another provider's variable; start again"),
+    ("ollama serve", "or LM Studio, llama.cpp; then /login local"),
+    ("sagent demo", "see it work without any of them"),
 )
 
 
@@ -49,7 +49,7 @@ def guide(error: Exception) -> Sequence[Block]:
         return (Report(text, "error"), Report(ways))
     steps = (
         (("class:mark", f"  {number}  "), ("class:tool", f"{what:28}"), ("class:dim", f"  {told}"))
-        for number, what, told in _STEPS
+        for number, (what, told) in enumerate(_STEPS, 1)
     )
     why = (("", f"{text.partition(chr(10))[0]} Choose one:"),)
     return (Page(((("class:heading", "Welcome to sagent."),), (), why, (), *steps)),)
@@ -75,15 +75,6 @@ class Outbox:
     def is_unread(self) -> bool:
         """Whether the agent has been sent something that it has not read."""
         return any(wait.sent for wait in self.queued)
-
-    def keep(self, message: Message, typed: str, *, early: bool) -> None:
-        """Keep a message until the turn ends, or until there is a session."""
-        self.queued.append(Waits(typed, sent=False, message=message, early=early))
-
-    def send(self, agent: "Agent", message: Message, typed: str) -> None:
-        """Send a message to the turn in progress."""
-        self.queued.append(Waits(typed, sent=True, message=message))
-        agent.send(message, "now")
 
     def on_read(self, message: Message) -> None:
         self.queued = [wait for wait in self.queued if not (wait.sent and wait.message is message)]
@@ -214,10 +205,11 @@ class SessionLoop(Current):
         agent = self._opened.agent if self._opened else None
         if agent is not None and not self.busy:
             self.outbox.prompts.put_nowait(message)
-        elif agent is not None and agent.running and not when_idle:
-            self.outbox.send(agent, message, typed)
-        else:
-            self.outbox.keep(message, typed, early=agent is None)
+        else:  # it is kept until the turn ends, or until there is a session
+            sent = agent is not None and agent.running and not when_idle
+            self.outbox.queued.append(Waits(typed, sent, message, early=agent is None))
+            if agent is not None and sent:
+                agent.send(message, "now")
         self._status.redraw()
 
     def add_context(self, text: str, sender: str) -> None:

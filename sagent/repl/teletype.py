@@ -115,11 +115,10 @@ class Teletype(CommandContext):
 
     def _on_event(self, event: Event) -> None:
         text = printable(plain_text(event))
-        if isinstance(event, TextDelta):
-            with contextlib.suppress(OSError):
-                self._stdout.write(text)
-                self._stdout.flush()
-            self._open_line = not text.endswith("\n") if text else self._open_line
+        if text and isinstance(event, TextDelta):
+            self._open_line = False  # it goes on where it is
+            self._write(text, end="")
+            self._open_line = not text.endswith("\n")
         elif text:
             self._write(text)
 

@@ -5,15 +5,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import (
-    TYPE_CHECKING,
-    Concatenate,
-    Literal,
-    ParamSpec,
-    TypeVar,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar, get_args, get_origin
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass

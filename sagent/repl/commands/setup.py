@@ -71,10 +71,8 @@ async def show_skills(context: CommandContext) -> None:
 
     found = await asyncio.to_thread(find_skills, context.settings.cwd, context.settings.config_dir)
     if not found:
-        place = context.settings.config_dir / "skills"
-        raise UsageError(
-            f"There are no skills. A skill is a file {place}/NAME/SKILL.md or .sagent/skills/NAME/SKILL.md."
-        )
+        place = f"{context.settings.config_dir}/skills/NAME/SKILL.md"
+        raise UsageError(f"There are no skills. A skill is a file {place} or .sagent/skills/NAME/SKILL.md.")
     context.write(table([("", skill.name), ("class:dim", skill.description)] for skill in found))
 
 

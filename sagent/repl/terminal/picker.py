@@ -42,12 +42,9 @@ def matches(query: str, text: str) -> int | None:
 
 def narrowed(options: Sequence[Option[T]], query: str) -> list[Option[T]]:
     """The options that fit every word of the query, best first."""
-    scored: list[tuple[int, int, Option[T]]] = []
-    for number, option in enumerate(options):
-        scores = [_score(option, word) for word in query.split()]
-        if None not in scores:
-            scored.append((sum(score or 0 for score in scores), number, option))
-    return [option for _, _, option in sorted(scored, key=lambda item: item[:2])]
+    scored = ((option, [_score(option, word) for word in query.split()]) for option in options)
+    fitting = [(option, sum(score or 0 for score in scores)) for option, scores in scored if None not in scores]
+    return [option for option, _ in sorted(fitting, key=lambda item: item[1])]
 
 
 def _score(option: Option[T], word: str) -> int | None:
@@ -108,10 +105,9 @@ class Picker(Generic[T]):
         self.query, self.at = self.query[:-1], 0
 
     def enter(self) -> None:
-        shown = self.shown
-        if shown and self.ticked is not None:
-            self.ticked = self.ticked or {self.at}
-        if shown:
+        if shown := self.shown:
+            if self.ticked is not None:
+                self.ticked = self.ticked or {self.at}
             self.take(shown[min(self.at, len(shown) - 1)].value)
 
     def take(self, value: T | None = None) -> None:
@@ -127,9 +123,8 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
     rows = max(min(len(shown), MOST_ROWS, height - 2), 1)
     title = [cut_line(line, width) for line in picker.title]
     room = max(height - rows - (not picker.keys), 1)
-    if len(title) > room:
-        left = len(title) - room + 1
-        title = [*title[: room - 1], (("class:dim", f"  … {left} more lines"),)]
+    if (left := len(title) - room + 1) > 1:
+        title[room - 1 :] = [(("class:dim", f"  … {left} more lines"),)]
     first = min(max(picker.at - rows // 2, 0), max(len(shown) - rows, 0))
     if not picker.keys:
         found = f"  {len(shown)} of {len(picker.options)}"

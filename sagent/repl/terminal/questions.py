@@ -85,12 +85,7 @@ class Questions:
     """
 
     def __init__(
-        self,
-        screen: Screen,
-        presence: Presence,
-        *,
-        cwd: Callable[[], Path],
-        allow: Callable[[str, bool], None],
+        self, screen: Screen, presence: Presence, *, cwd: Callable[[], Path], allow: Callable[[str, bool], None]
     ) -> None:
         self._screen, self._presence = screen, presence
         self._cwd, self._allow = cwd, allow

@@ -127,7 +127,6 @@ class Screen:
             complete_while_typing=Condition(self._wants_completions),
             history=history,
             tempfile_suffix=".md",
-            enable_history_search=False,
         )
         search = SearchToolbar(ignore_case=True)
         self.input = Window(
@@ -234,18 +233,6 @@ class Screen:
 
     # -- keeping to what is ours
 
-    def _shrink(self, app: "Application[None]") -> None:
-        """Give back rows that are no longer needed, which prompt_toolkit would keep."""
-        last = app.renderer.last_rendered_screen
-        if last is None:
-            return
-        size = self.output.get_size()
-        wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred
-        if min(wanted, size.rows) < last.height:
-            self.output.hold()  # until the new rows are drawn
-            self._holding = True
-            app.renderer.erase(leave_alternate_screen=False)
-
     def _drawn(self, app: "Application[None]") -> None:
         del app
         if self._holding:
@@ -262,11 +249,16 @@ class Screen:
             self.app.exit()
 
     def _before_render(self, app: "Application[None]") -> None:
-        """The signal of a new terminal size may come later than this."""
+        """Give back rows that are no longer needed. The signal of a new terminal size may come later than this."""
         if self._is_stale:
             self._erase()
-        self._drawn_for = self.output.get_size()
-        self._shrink(app)
+        size = self._drawn_for = self.output.get_size()
+        last = app.renderer.last_rendered_screen
+        wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred if last is not None else 0
+        if last is not None and min(wanted, size.rows) < last.height:  # rows which prompt_toolkit would keep
+            self.output.hold()  # until the new rows are drawn
+            self._holding = True
+            app.renderer.erase(leave_alternate_screen=False)
 
     @property
     def _is_stale(self) -> bool:
@@ -297,8 +289,7 @@ class Screen:
         self.surface.open_rows = []  # drawn again next time
         with self.output.held():
             self.output.write_raw("\r")
-            if above:
-                self.output.cursor_up(above)
+            self.output.cursor_up(above)
             self.output.erase_down()
         app.renderer.reset()
 

@@ -8,6 +8,7 @@ and it moves down as it is. Everything of one step reaches the terminal in one w
 import os
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.data_structures import Size
@@ -38,9 +39,8 @@ class SteadyOutput(Vt100_Output):
 
     def flush(self) -> None:
         """Write what is waiting, unless more is to come."""
-        if self._buffer:
-            self._pieces += self._buffer
-            self._buffer = []
+        self._pieces += self._buffer
+        self._buffer = []
         if self._depth or not self._pieces:
             return
         text, self._pieces = "".join(self._pieces), []
@@ -164,8 +164,7 @@ class Surface:
             self._move(row, len(wanted))
             row = len(wanted)
             out.write_raw(f"\r\x1b[{len(old) - len(wanted)}M")
-        fresh = wanted[len(old) :]
-        top = len(old)
+        fresh, top = wanted[len(old) :], len(old)
         most = max(min(out.get_size().rows - height - 1, MOST_AT_ONCE), 1)
         while fresh:
             chunk, fresh = fresh[:most], fresh[most:]
@@ -173,34 +172,28 @@ class Surface:
             out.write_raw("\r" + "\n" * len(chunk))
             self._move(top + height - 1 + len(chunk), top)
             out.write_raw(f"\x1b[{len(chunk)}L")
-            for number, line in enumerate(chunk):
-                if number:
-                    out.write_raw("\r\n")
+            self._write(chunk[0])
+            for line in chunk[1:]:
+                out.write_raw("\r\n")
                 self._write(line)
             top += len(chunk)
             row = top - 1
-        target = len(wanted) + cursor.y
-        self._move(row, target)
+        self._move(row, len(wanted) + cursor.y)
         out.write_raw("\r")
-        if cursor.x:
-            out.cursor_forward(cursor.x)
+        out.cursor_forward(cursor.x)
         out.flush()
 
     def _move(self, row: int, target: int) -> None:
-        if target < row:
-            self._output.cursor_up(row - target)
-        elif target > row:
-            self._output.cursor_down(target - row)
+        self._output.cursor_up(max(row - target, 0))
+        self._output.cursor_down(max(target - row, 0))
 
     def _change(self, before: Line, after: Line) -> None:
         """Write what differs in the row where the cursor is, from the first column that does."""
         same = _common(before, after)
         out = self._output
         out.write_raw("\r")
-        kept = slice_line(after, 0, same)
-        if size := line_width(kept):
-            out.cursor_forward(size)
-        self._write(slice_line(after, same, None))
+        out.cursor_forward(line_width(slice_line(after, 0, same)))
+        self._write(slice_line(after, same))
         if line_width(after) < line_width(before):
             out.write_raw("\x1b[K")
 
@@ -234,13 +227,5 @@ class Surface:
 
 def _common(before: Line, after: Line) -> int:
     """Characters that two rows begin with alike, styles included."""
-    count = 0
-    for (style, text), (other_style, other) in zip(before, after, strict=False):
-        if style != other_style:
-            break
-        if text == other:
-            count += len(text)
-            continue
-        pairs = zip(text, other, strict=False)
-        return count + next((place for place, (one, two) in enumerate(pairs) if one != two), min(len(text), len(other)))
-    return count
+    cells = ([(style, character) for style, text in line for character in text] for line in (before, after))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*cells, strict=False)))

@@ -184,7 +184,11 @@ def _rendered(piece: Piece, width: int, *, live: bool) -> Iterator[Line]:
         case "item":
             mark = piece.mark if piece.mark[0].isdigit() else "•"
             indent = min(piece.level, width // 3)
-            yield from wrap(_task(text, live=live), prose, (("", " " * indent), ("class:mark", mark), ("", " ")))
+            lead = (("", " " * indent), ("class:mark", mark), ("", " "))
+            box: Line = ()
+            if re.match(r"\[[ xX]\] ", text):  # to tick
+                box, text = (("class:mark", "☐ " if text[1] == " " else "☑ "),), text[4:]
+            yield from wrap((*box, *inline(text, live=live)), prose, lead)
         case "quote":
             bar: Line = (("class:mark", "▎ "),)
             spans = [(f"class:quote {style}".strip(), part) for style, part in inline(text, live=live)]
@@ -196,14 +200,6 @@ def _rendered(piece: Piece, width: int, *, live: bool) -> Iterator[Line]:
             yield from _table(text, width)
         case "rule":
             yield (("class:dim", "─" * min(prose, 40)),)
-
-
-def _task(text: str, *, live: bool) -> Iterator[Span]:
-    """An item's text, a box to tick in front of it drawn as one."""
-    if re.match(r"\[[ xX]\] ", text):
-        yield ("class:mark", "☐ " if text[1] == " " else "☑ ")
-        text = text[4:]
-    yield from inline(text, live=live)
 
 
 def _hard_wrap(line: Line, width: int) -> Iterator[Line]:
@@ -289,16 +285,13 @@ _LEAST_CELL = 4
 
 def _table(text: str, width: int) -> Iterator[Line]:
     rows = [_cells(line) for line in text.split("\n")]
-    aligns = [_align(cell) for cell in rows[1]]
-    del rows[1]
     count = len(rows[0])
-    rows = [[*row[:count], *[""] * (count - len(row))] for row in rows]
-    aligns = [*aligns[:count], *["left"] * (count - len(aligns))]
+    marks, *rows = ([*row[:count], *[""] * (count - len(row))] for row in (rows[1], rows[0], *rows[2:]))
     cells = [[tuple(inline(cell)) for cell in row] for row in rows]
     sizes = _sizes([[line_width(cell) for cell in row] for row in cells], width)
     for number, row in enumerate(cells):
         style = "class:strong" if number == 0 else ""
-        yield from _row(row, sizes, aligns, style)
+        yield from _row(row, sizes, marks, style)
         if number == 0:
             yield (("class:dim", "─┼─".join("─" * size for size in sizes)),)
 
@@ -306,12 +299,6 @@ def _table(text: str, width: int) -> Iterator[Line]:
 def _cells(line: str) -> list[str]:
     inner = line.strip().removeprefix("|").removesuffix("|")
     return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", inner)]
-
-
-def _align(cell: str) -> str:
-    if cell.endswith(":"):
-        return "centre" if cell.startswith(":") else "right"
-    return "left"
 
 
 def _sizes(widths: Sequence[Sequence[int]], width: int) -> list[int]:
@@ -326,27 +313,23 @@ def _sizes(widths: Sequence[Sequence[int]], width: int) -> list[int]:
     return sizes
 
 
-def _row(row: Sequence[Line], sizes: Sequence[int], aligns: Sequence[str], style: str) -> Iterator[Line]:
-    columns = [_cell(cell, size) for cell, size in zip(row, sizes, strict=True)]
+def _row(row: Sequence[Line], sizes: Sequence[int], marks: Sequence[str], style: str) -> Iterator[Line]:
+    """A row in lines, each cell where its column's mark (":-:", "-:") has it."""
+    columns = [  # `wrap` has a least width, under which a cell is cut instead
+        wrap(cell, size) if size >= 8 else [cut_line(cell, size)] for cell, size in zip(row, sizes, strict=True)
+    ]
     for number in range(max(map(len, columns))):
         spans: list[Span] = []
         for index, (column, size) in enumerate(zip(columns, sizes, strict=True)):
             line = column[number] if number < len(column) else ()
             free = size - line_width(line)
-            before = {"right": free, "centre": free // 2}.get(aligns[index], 0)
-            if index:
-                spans.append(("class:dim", " │ "))
-            spans.append(("", " " * before))
-            spans += [(f"{style} {own}".strip(), text) for own, text in line]
-            spans.append(("", " " * (free - before)))
+            left, right = marks[index].startswith(":"), marks[index].endswith(":")
+            before = (free // 2 if left else free) if right else 0
+            told = ((f"{style} {own}".strip(), text) for own, text in line)
+            spans += [("class:dim", " │ " * bool(index)), ("", " " * before), *told, ("", " " * (free - before))]
         while spans and not spans[-1][1].strip():
             spans.pop()
         yield tuple(span for span in spans if span[1])
-
-
-def _cell(cell: Line, size: int) -> list[Line]:
-    """A cell in lines; `wrap` has a least width, under which it is cut instead."""
-    return wrap(cell, size) if size >= 8 else ([cut_line(cell, size)] if cell else [()])
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -43,12 +43,7 @@ class Figures:
 
 
 def render_panel(
-    view: View,
-    queue: Sequence[Queued],
-    at: float,
-    width: int,
-    height: int,
-    spent: Mapping[str, Decimal] | None = None,
+    view: View, queue: Sequence[Queued], at: float, width: int, height: int, spent: Mapping[str, Decimal] | None = None
 ) -> list[Line]:
     """What is in progress, in at most `height` lines.
 
