@@ -110,7 +110,6 @@ class Link:
                 ready.cancel()
 
     async def aclose(self) -> None:
-        """End the server."""
         self._stop.set()
         if self._lives:
             _, left = await asyncio.wait(self._lives, timeout=3)
@@ -131,8 +130,6 @@ class McpTool:
         self.parameters = json_freeze_object({"type": "object", **info.input_schema})
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Have the server do it."""
-
         async def report(progress: float, total: float | None, message: str | None) -> None:
             run.progress(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
 

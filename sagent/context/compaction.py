@@ -32,7 +32,6 @@ class Cut:
     requests: tuple[int, ...]
 
     def kept(self, history: Sequence[Message]) -> tuple[int, ...]:
-        """The places of all that stays."""
         return (*self.requests, *range(self.place, len(history)))
 
 
@@ -96,7 +95,7 @@ def sum_up(history: Sequence[Message]) -> str:
     said = [message.content for message in history if message.role == "assistant" and message.content.strip()]
     sections = {
         "Goal": "as the requests above say",
-        "Done": "\n\n".join(_short(text) for text in said[-3:]),
+        "Done": "\n\n".join(text if len(text) <= 1_500 else f"{text[:1_000]} … {text[-480:]}" for text in said[-3:]),
         "Files": "\n".join(
             [f"- changed {path} ({count} times)" for path, count in changes.most_common(_LINES)]
             + [f"- read {path}" for path, _ in reads.most_common(_LINES) if path not in changes]
@@ -146,10 +145,6 @@ def compose(summary: str, advice: Sequence[str], contents: Sequence[tuple[str, s
 
 def _is_request(message: Message, above: str) -> bool:
     return message.role == "user" and not message.results and message.sender in ("", above)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 1_500 else f"{text[:1_000]} … {text[-480:]}"
 
 
 def last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:

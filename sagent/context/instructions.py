@@ -49,9 +49,8 @@ def gather(cwd: Path, user_dir: Path, add_dirs: Sequence[Path] = ()) -> Instruct
     own, nearest_first, extras = groups[:1], groups[1 : 1 + len(below)], groups[1 + len(below) :]
     order = [*own, *extras, *reversed(nearest_first)]
     chosen = reader.fit([found for group in groups for found in group])
-    sections = [chosen[path] for group in order for path, _ in group if path in chosen]
     files = tuple(path for group in order for path, _ in group if path in chosen)
-    return Instructions("\n\n".join(sections), files, tuple(reader.notices))
+    return Instructions("\n\n".join(chosen[path] for path in files), files, tuple(reader.notices))
 
 
 class _Reader:

@@ -30,8 +30,6 @@ _WILDCARD_LIMIT = 1000  # files
 
 
 class CommandJudge:
-    """Judges one command line."""
-
     def __init__(self, paths: PathJudge, command: str) -> None:
         self._paths = paths
         self._command = command
@@ -231,7 +229,6 @@ class _Directories:
         return True
 
     def follow(self, words: tuple[Word, ...]) -> None:
-        """Any command ran."""
         if targets := self._targets(words):
             self._add(targets)
         elif words and words[0].text in _MOVERS:

@@ -23,8 +23,6 @@ class Obstacle(NamedTuple):
 
 
 class PathJudge:
-    """Judges paths for one call."""
-
     def __init__(self, mode: Mode, rules: Rules, places: Places, workspace: Workspace) -> None:
         self.mode: Mode = mode
         self.rules = rules

@@ -62,7 +62,6 @@ class PermissionPolicy:
         return lambda tool, root: PathJudge(self.mode, self.rules, self._places, workspace).hides(str(root), tool)
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """Nothing follows."""
         del turn
         return ()
 

@@ -245,7 +245,6 @@ class _Reader:
         self._take(inner)
 
     def _take(self, inner: "_Reader") -> None:
-        """What a reader of an inner text found."""
         self.parts += inner.parts
         self.doubt = self.doubt or inner.doubt
         self.broken |= inner.broken
@@ -285,7 +284,6 @@ class _Reader:
         return "dynamic" if "dynamic" in (first, second) else "glob" if "glob" in (first, second) else "literal"
 
     def _read_double(self, out: list[str]) -> Kind:
-        """A double-quoted string."""
         kind: Kind = "literal"
         self.at += 1
         while self.at < len(self.text):
@@ -379,8 +377,6 @@ class _Reader:
 
 
 class _Command:
-    """The simple command being read."""
-
     def __init__(self, reader: _Reader) -> None:
         self.reader = reader
         self.words: list[Word] = []
@@ -408,7 +404,6 @@ class _Command:
         self.words.append(word)
 
     def flush(self) -> None:
-        """The command is complete."""
         words, redirects = tuple(self.words), tuple(self.redirects)
         self.words, self.redirects, self.closed = [], [], False
         if words and words[0].raw == "for":

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import dropwhile
 
 from sagent.policy.shell import DEPTH, SHELLS, Part, Word, program, split
 
@@ -34,9 +35,7 @@ def runs(part: Part, depth: int = 0) -> Iterator[tuple[tuple[Word, ...], bool]]:
 
     A wrapper's own command is sure; every further tail of its words, and every script among them, is a possibility.
     """
-    words = part.words
-    while words and words[0].is_assignment:
-        words = words[1:]
+    words = tuple(dropwhile(lambda word: word.is_assignment, part.words))
     for nesting in range(DEPTH):
         if not words:
             return
@@ -66,10 +65,8 @@ def _hidden(word: Word, depth: int) -> Iterator[tuple[tuple[Word, ...], bool]]:
 def _wrapped(words: tuple[Word, ...], name: str) -> tuple[Word, ...]:
     """What a wrapper most likely runs."""
     if name in ("find", "fd", "fdfind"):
-        starts = [
-            at for at, word in enumerate(words) if re.fullmatch(r"-exec|-execdir|-ok|-okdir|-[xX]|--exec.*", word.text)
-        ]
-        return words[starts[0] + 1 :] if starts else ()
+        runs_next = re.compile(r"-exec|-execdir|-ok|-okdir|-[xX]|--exec.*")
+        return tuple(dropwhile(lambda word: not runs_next.fullmatch(word.text), words))[1:]
     if name == "command" and words[1:2] and words[1].text in ("-v", "-V"):
         return ()
     valued, operands = WRAPPERS.get(name, ("", 0))
@@ -77,10 +74,7 @@ def _wrapped(words: tuple[Word, ...], name: str) -> tuple[Word, ...]:
     while rest and (rest[0].text.startswith("-") or rest[0].is_assignment or (name == "env" and "=" in rest[0].text)):
         takes = len(rest[0].text) == 2 and rest[0].text[1] in valued
         rest = rest[2:] if takes else rest[1:]
-    rest = rest[operands:]
-    while rest and rest[0].is_assignment:
-        rest = rest[1:]
-    return rest
+    return tuple(dropwhile(lambda word: word.is_assignment, rest[operands:]))
 
 
 def is_opaque(words: tuple[Word, ...]) -> bool:

@@ -84,7 +84,6 @@ class AgentSend(Harmless):
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Put it into their inboxes."""
         caller = _caller(run)
         peers = _named(caller, as_str(arguments.get("to")))
         message = user(as_str(arguments.get("content")), sender=caller.path)
@@ -188,10 +187,12 @@ def _change(caller: Caller, target: Peer, arguments: JsonObject) -> list[str]:
     actions: list[tuple[Switch | Compact, str]] = []
     switch = _members(arguments, "switch", ("provider", "model", "effort", "advisor"))
     context = _members(arguments, "context", ("compact", "hints", "drop", "clear"))
-    limits = {name: _whole(name, value) for name, value in _members(arguments, "limits", LIMITS).items()}
-    _check_limits(caller.status(), target.status(), limits)
-    model, effort = _model_of(switch), _word(switch, "effort")
-    advisor = _word(switch, "advisor")
+    limits = _limits(_members(arguments, "limits", LIMITS), caller.status(), target.status())
+    provider, model, effort, advisor = (_word(switch, name) for name in ("provider", "model", "effort", "advisor"))
+    if provider and not model:
+        raise UsageError(f"name a model of {provider} too. catalog lists them.")
+    if provider and model and not model.startswith(f"{provider}/"):
+        model = f"{provider}/{model}"
     if model or effort or limits or advisor:
         words = (("model", model), ("effort", effort), ("advisor", advisor), *limits.items())
         parts = [f"{name} {value}" for name, value in words if value]
@@ -229,29 +230,21 @@ def _word(switch: Mapping[str, object], name: str) -> str | None:
     return value.strip()
 
 
-def _whole(name: str, value: object) -> int:
-    """A limit as a number; models write it as a text too. Raises UsageError."""
-    text = str(value).strip()
-    if isinstance(value, bool) or not text.isascii() or not text.isdecimal() or int(text) == 0:
-        raise UsageError(f"{name}: a whole number above 0 is needed, not {value!r:.40}.")
-    return int(text)
+def _limits(wanted: Mapping[str, object], own: Status, other: Status) -> Mapping[str, int]:
+    """Limits as numbers, which models write as texts too. Raises UsageError for what is none, or is too high.
 
-
-def _model_of(switch: Mapping[str, object]) -> str | None:
-    """The model to switch to, with its provider."""
-    provider, model = _word(switch, "provider"), _word(switch, "model")
-    if provider and not model:
-        raise UsageError(f"name a model of {provider} too. catalog lists them.")
-    return f"{provider}/{model}" if provider and model and not model.startswith(f"{provider}/") else model
-
-
-def _check_limits(own: Status, other: Status, limits: Mapping[str, int]) -> None:
-    """An agent may lower limits; those of agents below it it may raise as far as its own. Raises UsageError."""
+    An agent may lower limits; those of agents below it it may raise as far as its own.
+    """
     ceiling = own.limits if other.path.startswith(f"{own.path}/") else other.limits
-    for name, value in limits.items():
-        most = ceiling.get(name)
-        if most is not None and value > most:
+    limits: dict[str, int] = {}
+    for name, value in wanted.items():
+        text = str(value).strip()
+        if isinstance(value, bool) or not text.isascii() or not text.isdecimal() or int(text) == 0:
+            raise UsageError(f"{name}: a whole number above 0 is needed, not {value!r:.40}.")
+        limits[name] = int(text)
+        if (most := ceiling.get(name)) is not None and limits[name] > most:
             raise UsageError(f"{name} can be {most} at most here: who set it may raise it.")
+    return limits
 
 
 def _status(caller: Caller, target: Peer) -> str:

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import math
 import os
+import re
 import signal
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -34,6 +35,12 @@ _QUIET: Mapping[str, str] = {
 }
 _SHELLS_OWN = frozenset({MARK, "PWD", "SHLVL", "_"})  # variables that a shell sets by itself
 _NEEDED = frozenset({"PATH", "PWD"})  # go on, however many others there are
+_WORD = rb"""'[^']*'|\$'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|\\.|[^\s'"\\]"""
+_EXPORT = rb"^(?:declare -\w+|export) ([A-Za-z_]\w*)(?:=((?:" + _WORD + rb")*))?$"
+_ANSI_C = {
+    b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f",
+    b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v",
+}  # fmt: skip
 _GRACE = 0.05  # seconds that `>(tee log)` and the like get to finish after the shell
 _FIRST_PROGRESS, _NEXT_PROGRESS = 1.0, 0.5
 _JOB_PROGRESS = 8_000  # characters
@@ -315,14 +322,36 @@ def _remember(workspace: Workspace, notes: bytes, start: Mapping[str, str], noti
         if _is_there(workspace.cwd):
             notices.append(f"working directory: {cwd}")
         _return_to_ground(workspace, notices)
-    from sagent.tools.exports import parse_exports
-
     found = parse_exports(exports)
     kept = {name: value for name, value in start.items() if name in _SHELLS_OWN or not name.isidentifier()}
     kept.update((name, value) for name, value in found.items() if name not in _SHELLS_OWN)
     if found and kept != start:
         _shrink(kept, _LARGEST_ENVIRONMENT, notices)
         workspace.environment = kept
+
+
+def parse_exports(listing: bytes) -> dict[str, str]:
+    """The variables of an `export -p`, as bash and POSIX shells write it; those without a value left out."""
+    pairs = (match.groups() for match in re.finditer(_EXPORT, listing, re.DOTALL | re.MULTILINE))
+    words = ((name, re.sub(_WORD, _plain, value, flags=re.DOTALL)) for name, value in pairs if value is not None)
+    return {name.decode(): os.fsdecode(value) for name, value in words}
+
+
+def _plain(match: re.Match[bytes]) -> bytes:
+    """A piece of a word without its quotes."""
+    word = match[0]
+    if word.startswith(b"'"):
+        return word[1:-1]
+    if word.startswith(b"$'"):
+        return re.sub(rb"\\([0-7]{1,3}|.)", _escaped, word[2:-1], flags=re.DOTALL)
+    if word.startswith(b'"'):
+        return re.sub(rb'\\([$`"\\])', rb"\1", word[1:-1])
+    return word.removeprefix(b"\\") or b"\\"
+
+
+def _escaped(match: re.Match[bytes]) -> bytes:
+    code = match[1]
+    return bytes([int(code, 8) & 255]) if code.isdigit() and code < b"8" else _ANSI_C.get(code, code)
 
 
 def _shrink(environment: dict[str, str], limit: int, notices: list[str]) -> None:

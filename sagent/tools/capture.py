@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sagent.lib.text import count
 from sagent.tool import Blobs
 
 if TYPE_CHECKING:
@@ -121,8 +122,7 @@ class Capture:
         """How much it was: "12 lines", "1 line", "300.0 MB"."""
         if self.size > len(self._start):
             return f"{self.size / 1e6:.1f} MB"
-        lines = self._start.count(b"\n") + (not self._start.endswith(b"\n") and self.size > 0)
-        return "1 line" if lines == 1 else f"{lines} lines"
+        return count(self._start.count(b"\n") + (not self._start.endswith(b"\n") and self.size > 0), "line")
 
     def close(self) -> None:
         """Release everything; a scratch file that was not asked to be kept is removed."""
@@ -246,20 +246,20 @@ def legible(data: bytes) -> str:
     return text.replace("\0", "␀")
 
 
-def cut_head(text: str, count: int) -> str:
-    """At most `count` characters from the start, whole lines where that leaves at least half of them."""
-    if len(text) <= count:
+def cut_head(text: str, most: int) -> str:
+    """At most `most` characters from the start, whole lines where that leaves at least half of them."""
+    if len(text) <= most:
         return text
-    border = text.rfind("\n", count // 2, count)
-    return text[: border + 1] if border >= 0 else text[:count]
+    border = text.rfind("\n", most // 2, most)
+    return text[: border + 1] if border >= 0 else text[:most]
 
 
-def cut_tail(text: str, count: int) -> str:
-    """At most `count` characters from the end, whole lines where that leaves at least half of them."""
-    if len(text) <= count:
+def cut_tail(text: str, most: int) -> str:
+    """At most `most` characters from the end, whole lines where that leaves at least half of them."""
+    if len(text) <= most:
         return text
-    border = text.find("\n", len(text) - count - 1, len(text) - count // 2)
-    return text[border + 1 :] if border >= 0 else text[-count:]
+    border = text.find("\n", len(text) - most - 1, len(text) - most // 2)
+    return text[border + 1 :] if border >= 0 else text[-most:]
 
 
 def end_line(text: str) -> str:
@@ -277,9 +277,8 @@ _ESCAPE = (
 
 def _binary_kind(sample: bytes) -> str:
     """What kind of binary data it is, "" for text. A list separated by NULs is text, and so is a little noise."""
-    for magic, kind in _KINDS:
-        if sample.startswith(magic):
-            return kind
+    if known := next((kind for magic, kind in _KINDS if sample.startswith(magic)), ""):
+        return known
     nuls = sample.count(0)
     controls = len(sample) - len(sample.translate(None, _CONTROLS))
     strange = sample.decode("utf-8", "replace").count("\ufffd")

@@ -37,7 +37,6 @@ class FunctionTool:
         self.parameters = schema
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """What the decorator was given."""
         del arguments, workspace
         return Effect(self.effect_kind)
 

@@ -1,13 +1,15 @@
 """Jupyter notebooks as cells with their outputs."""
 
+import json
 import re
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
-from sagent.errors import ToolError
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.messages import Image, Text
 from sagent.tool import Media, ToolOutput
-from sagent.tools.media import show_image
+from sagent.tools.media import media_in
 
 _MOST_OUTPUT = 4_000  # characters of one output
 _MOST_TEXT = 50_000  # characters
@@ -16,8 +18,6 @@ _MOST_IMAGES = 10
 
 def show_notebook(data: bytes) -> ToolOutput | None:
     """The cells, or None when the bytes are not a notebook."""
-    import json
-
     try:
         notebook = as_object(json.loads(data))
     except ValueError:
@@ -71,23 +71,12 @@ def _cell(cell: Mapping[str, object], number: int) -> Iterator[Text | Image]:
 
 def _data(data: Mapping[str, object]) -> Iterator[Text | Image]:
     for kind in ("image/png", "image/jpeg"):
-        image = _image(_source(data.get(kind)))
-        if image is not None:
-            yield image
-            return
+        with suppress(ValueError):  # no image, or none that providers take
+            if isinstance(image := media_in(b64decode(_source(data.get(kind))), "output"), Image):
+                yield image
+                return
     if "text/plain" in data:
         yield _output(_source(data["text/plain"]))
-
-
-def _image(base64: str) -> Image | None:
-    """An image that providers take, else None."""
-    from base64 import b64decode
-
-    try:
-        output = show_image(b64decode(base64), "output")
-    except (ValueError, ToolError):
-        return None
-    return next((part for part in output.content if isinstance(part, Image)), None) if output else None
 
 
 def _output(text: str) -> Text:

@@ -100,7 +100,9 @@ def _show(document: Document, name: str, pages: str, stop: threading.Event) -> T
         if stop.is_set():
             break
         page = document[number - 1]
-        text = _text(page)
+        with closing(page.get_textpage()) as textpage:
+            text = textpage.get_text_bounded().replace("\r\n", "\n").strip()
+        text = text or "(no text on this page; it may be a scan: give pages to see it)"
         size += len(text)
         if size > _MOST_TEXT and parts:
             break
@@ -115,12 +117,6 @@ def _show(document: Document, name: str, pages: str, stop: threading.Event) -> T
     elif not pages:
         parts.append(Text('(Give pages, as "1-3", to see them as pictures too.)'))
     return ToolOutput(tuple(parts), summary=f"{name}: {total} pages")
-
-
-def _text(page: Page) -> str:
-    with closing(page.get_textpage()) as textpage:
-        text = textpage.get_text_bounded().replace("\r\n", "\n").strip()
-    return text or "(no text on this page; it may be a scan: give pages to see it)"
 
 
 def _picture(page: Page) -> bytes:

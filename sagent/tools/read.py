@@ -29,7 +29,6 @@ class Read:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Reads one file."""
         return Effect("read", (workspace.resolve(as_str(arguments["file_path"])),))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:

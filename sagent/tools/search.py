@@ -22,6 +22,8 @@ _MOST_TEXT = 40_000  # characters of output
 _MOST_LINE = 400  # characters of a line
 _MOST_LINES_A_HIT = 30
 _BOMS = ((b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_UNREADABLE, _BINARY = "could not be read", "are binary"  # why files are not searched
+_TOO_LARGE = f"are too large for this search (over {_MOST_WHOLE // 1_000_000} MB)"
 
 
 class Query(NamedTuple):
@@ -169,7 +171,6 @@ class _Page:
         return True
 
     def end(self) -> None:
-        """The file is done."""
         if not self._hits_here:
             return
         if self._query.mode != "content":
@@ -183,7 +184,6 @@ class _Page:
         self._hits += self._hits_here
 
     def report(self, notes: list[str]) -> Report:
-        """The page as text."""
         query = self._query
         unit = "files" if query.mode == "files_with_matches" else "matches"
         if not self._out:
@@ -235,9 +235,7 @@ class _Finder:
         self._query = query
         self._regex = re.compile(query.python, flags)
         self._strict = re.compile(query.strict, flags)
-        self._unreadable: list[str] = []
-        self._too_large: list[str] = []
-        self._binary: list[str] = []
+        self._passed_over: dict[str, list[str]] = {_UNREADABLE: [], _TOO_LARGE: [], _BINARY: []}
 
     def feed(self, path: str, page: _Page) -> None:
         """Give a file's lines to the page, as far as it wants them."""
@@ -255,16 +253,14 @@ class _Finder:
                     return
                 number += len(lines)
         except OSError:
-            self._unreadable.append(path)
+            self._passed_over[_UNREADABLE].append(path)
 
     def notes(self) -> list[str]:
-        """What was left out, in words."""
-        kinds = (
-            (self._unreadable, "could not be read"),
-            (self._too_large, f"are too large for this search (over {_MOST_WHOLE // 1_000_000} MB)"),
-            (self._binary if self._query.single else [], "are binary"),
-        )
-        notes = [f"(Not searched, for they {why}: {_some(paths)}.)" for paths, why in kinds if paths]
+        notes: list[str] = []
+        for why, paths in self._passed_over.items():
+            if paths:
+                more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+                notes.append(f"(Not searched, for they {why}: {', '.join(map(quote_path, paths[:5]))}{more}.)")
         if self._query.hidden:
             notes.append(passed_over(self._query.hidden, "not searched"))
         return notes
@@ -292,14 +288,16 @@ class _Finder:
             data = file.read(_BLOCK)
             codec = next((codec for bom, codec in _BOMS if data.startswith(bom)), "utf-8")
             if codec == "utf-8" and b"\0" in data[:65_536]:
-                self._binary.append(path)
+                if self._query.single:
+                    self._passed_over[_BINARY].append(path)
                 return
             data = data.removeprefix(b"\xef\xbb\xbf")
             if codec != "utf-8" or self._query.multiline:
                 data += file.read(_MOST_WHOLE)
                 if len(data) > _MOST_WHOLE:
-                    self._too_large.append(path)
+                    self._passed_over[_TOO_LARGE].append(path)
                     return
+            errors = "surrogateescape" if codec == "utf-8" else "replace"
             while data:
                 more = file.read(_BLOCK) if len(data) >= _BLOCK else b""
                 cut = data.rfind(b"\n") + 1 if more else len(data)
@@ -307,32 +305,29 @@ class _Finder:
                     data += more
                     continue
                 cut = cut or len(data)
-                yield _text(data[:cut], codec), not more and cut == len(data)
+                text = data[:cut].decode(codec, errors).replace("\r\n", "\n")
+                yield text, not more and cut == len(data)
                 data = data[cut:] + more
 
 
 def _spread(regex: "re.Pattern[str]", text: str) -> Iterator[tuple[int, int, "re.Match[str]"]]:
     """First and last line of each match, counted from 0; matches that share a line are one."""
     line = position = 0
-    pending: tuple[int, int, re.Match[str]] | None = None
+    first, last, found = 0, -1, None
     for match in regex.finditer(text):
         if match.start() == len(text) and (not text or text.endswith("\n")):
             break
         line += text.count("\n", position, match.start())
         position = match.start()
         end = line + text.count("\n", match.start(), max(match.start(), match.end() - 1))
-        if pending is not None and line <= pending[1]:
-            pending = (pending[0], max(pending[1], end), pending[2])
+        if line <= last:
+            last = max(last, end)
             continue
-        if pending is not None:
-            yield pending
-        pending = (line, end, match)
-    if pending is not None:
-        yield pending
-
-
-def _text(data: bytes, codec: str) -> str:
-    return data.decode(codec, "surrogateescape" if codec == "utf-8" else "replace").replace("\r\n", "\n")
+        if found is not None:
+            yield first, last, found
+        first, last, found = line, end, match
+    if found is not None:
+        yield first, last, found
 
 
 def _has_undecoded(text: str) -> bool:
@@ -349,7 +344,3 @@ def _cut(text: str, column: int) -> str:
     start = max(0, column - _MOST_LINE // 4) if column > _MOST_LINE * 3 // 4 else 0
     end = start + _MOST_LINE
     return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
-
-
-def _some(paths: list[str]) -> str:
-    return ", ".join(map(quote_path, paths[:5])) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")

@@ -134,19 +134,15 @@ def write_atomic(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             if existing is not None:
-                _keep_owner(descriptor, existing)
+                if (existing.st_uid, existing.st_gid) != (os.geteuid(), os.getegid()):
+                    with suppress(PermissionError):  # only root may give files away: the content matters more
+                        os.fchown(descriptor, existing.st_uid, existing.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
             file.write(data)
         draft.replace(target)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-
-
-def _keep_owner(descriptor: int, existing: os.stat_result) -> None:
-    if (existing.st_uid, existing.st_gid) != (os.geteuid(), os.getegid()):
-        with suppress(PermissionError):  # only root may give files away: the content matters more than the owner
-            os.fchown(descriptor, existing.st_uid, existing.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
 
 
 def _try(data: bytes, codec: str) -> str | None:

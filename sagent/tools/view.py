@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from io import BufferedReader
+from itertools import islice, takewhile
 from pathlib import Path
 from threading import Event
 
@@ -31,18 +32,15 @@ def show(path: Path, size: int, arguments: JsonObject, workspace: Workspace, sto
         output = show_pdf(data, path.name, as_str(arguments.get("pages")), stop)
     elif "pages" in arguments:
         raise ToolError(f"pages is for PDF files, which {path.name} is not. Use offset and limit.")
-    elif not (output := _show_notebook(data, path, arguments) or show_image(data, path.name)):
-        output = _show_text(data, path.name, offset, limit)
+    else:
+        output = None
+        if path.suffix == ".ipynb" and not {"offset", "limit"} & set(arguments):
+            from sagent.tools.notebook import show_notebook
+
+            output = show_notebook(data)
+        output = output or show_image(data, path.name) or _show_text(data, path.name, offset, limit)
     workspace.saw(path, data)
     return output
-
-
-def _show_notebook(data: bytes, path: Path, arguments: JsonObject) -> ToolOutput | None:
-    if path.suffix != ".ipynb" or {"offset", "limit"} & set(arguments):
-        return None
-    from sagent.tools.notebook import show_notebook
-
-    return show_notebook(data)
 
 
 def _show_text(data: bytes, name: str, offset: int, limit: int) -> ToolOutput:
@@ -69,20 +67,15 @@ def _show_part(path: Path, offset: int, limit: int, workspace: Workspace, stop: 
     if isinstance(decoded, Binary) or decoded.encoding.codec.startswith(("utf-16", "utf-32")):
         kind = decoded.kind if isinstance(decoded, Binary) else decoded.encoding.name
         raise ToolError(f"{path.name} is larger than {_MOST} bytes and is {kind}. Look into it with a command.")
-    lines: list[str] = []
-    more = False
     with path.open("rb") as file:
         stat = path.stat()
-        for number, line in enumerate(_starts(file), 1):
-            if stop.is_set() or number >= offset + limit:
-                more = True
-                break
-            if number >= offset:
-                lines.append(line.decode(decoded.encoding.codec, "replace").rstrip("\r\n"))
-    if not lines:
+        starts = takewhile(lambda _: not stop.is_set(), _starts(file))
+        found = list(islice(starts, offset - 1, offset + limit))
+    if not found:
         raise ToolError(f"offset {offset} is beyond the end of {path.name}.")
     workspace.seen[path.resolve()] = Stamp(stat.st_mtime_ns, stat.st_size, "")
-    text, shown = _number_lines(lines, offset, None if more else offset + len(lines) - 1)
+    lines = [line.decode(decoded.encoding.codec, "replace").rstrip("\r\n") for line in found[:limit]]
+    text, shown = _number_lines(lines, offset, None if len(found) > limit else offset + len(lines) - 1)
     return ToolOutput.of(f"({stat.st_size} bytes)\n{text}", summary=f"{shown} lines")
 
 

@@ -18,18 +18,21 @@ def walk(root: str, stop: Callable[[], bool]) -> Iterator[str]:
     """Paths of regular files relative to `root`, in no order. What cannot be read is passed over."""
     root = os.path.realpath(root)
     base = len(root.rstrip("/")) + 1
-    stack = [(root, _Ignored.at(root))]
+    rules: tuple[_Rule, ...] = ()
+    for place in (*reversed(Path(root).parents), root):
+        rules = _rules_in(str(place), rules)
+    stack = [(root, rules)]
     while stack and not stop():
-        directory, ignored = stack.pop()
+        directory, rules = stack.pop()
         try:
             entries = list(os.scandir(directory))
         except OSError:
             continue
         for entry in entries:
-            if entry.name == ".git" or entry in ignored:
+            if entry.name == ".git" or _is_ignored(entry, rules):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                stack.append((entry.path, ignored.enter(entry.path)))
+                stack.append((entry.path, _rules_in(entry.path, rules)))
             elif entry.is_file(follow_symlinks=False):
                 yield entry.path[base:]
 
@@ -43,38 +46,21 @@ class _Rule(NamedTuple):
     only_directories: bool
 
 
-class _Ignored:
-    """What is ignored in one directory, by its own rules and those of the directories above it in the repository.
+def _rules_in(directory: str, above: tuple[_Rule, ...]) -> tuple[_Rule, ...]:
+    """The rules that hold in a directory right below one in which those `above` hold; the last that fits decides."""
+    prefix = directory.rstrip("/") + "/"
+    git = prefix + ".git"
+    if os.path.lexists(git):  # a repository of its own: nothing from above counts
+        above = _load(f"{_common_directory(git)}/info/exclude", prefix)
+    return above + _load(prefix + ".gitignore", prefix)
 
-    The last rule that fits decides.
-    """
 
-    def __init__(self, rules: tuple[_Rule, ...] = ()) -> None:
-        self._rules = rules
-
-    @classmethod
-    def at(cls, directory: str) -> "_Ignored":
-        """The rules that hold in a directory, from the root of its repository, or of the file system, downwards."""
-        found = cls()
-        for place in (*reversed(Path(directory).parents), directory):
-            found = found.enter(str(place))
-        return found
-
-    def enter(self, directory: str) -> "_Ignored":
-        """The rules that hold in a directory right below."""
-        prefix = directory.rstrip("/") + "/"
-        git, rules = prefix + ".git", self._rules
-        if os.path.lexists(git):  # a repository of its own: nothing from above counts
-            rules = _load(f"{_common_directory(git)}/info/exclude", prefix)
-        return _Ignored(rules + _load(prefix + ".gitignore", prefix))
-
-    def __contains__(self, entry: "os.DirEntry[str]") -> bool:
-        """Whether a directory entry is ignored; its path must be absolute."""
-        is_dir = entry.is_dir(follow_symlinks=False)
-        for prefix, regex, ignores, only_directories in reversed(self._rules):
-            if (is_dir or not only_directories) and regex.fullmatch(entry.path, len(prefix)):
-                return ignores
-        return False
+def _is_ignored(entry: "os.DirEntry[str]", rules: tuple[_Rule, ...]) -> bool:
+    is_dir = entry.is_dir(follow_symlinks=False)
+    for prefix, regex, ignores, only_directories in reversed(rules):
+        if (is_dir or not only_directories) and regex.fullmatch(entry.path, len(prefix)):
+            return ignores
+    return False
 
 
 def _load(path: str, prefix: str) -> tuple[_Rule, ...]:

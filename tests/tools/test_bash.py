@@ -21,9 +21,8 @@ from sagent.errors import ToolError
 from sagent.lib.json import json_dump, json_freeze_object
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools import bash as bash_module
-from sagent.tools.bash import Bash
+from sagent.tools.bash import Bash, parse_exports
 from sagent.tools.capture import HEAD_CHARS, TAIL_CHARS, cut_head, cut_tail, legible
-from sagent.tools.exports import parse_exports
 from tests.waiting import until
 
 pytestmark = pytest.mark.needs("bash")
