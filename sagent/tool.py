@@ -2,14 +2,14 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject
+from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import Document, Image, Text
 from sagent.peer import Caller
 
@@ -182,6 +182,13 @@ class Harmless:
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         del arguments, workspace
         return Effect("none")
+
+
+def arguments_schema(*required: str, closed: bool = False, **properties: Mapping[str, object]) -> JsonObject:
+    """The JSON Schema of a call's arguments; `closed` where no others than these are accepted."""
+    needed = {"required": required} if required else {}
+    others = {"additionalProperties": False} if closed else {}
+    return json_freeze_object({"type": "object", "properties": properties, **needed, **others})
 
 
 def foresee(tool: Tool, arguments: JsonObject, workspace: Workspace) -> Effect:

@@ -57,16 +57,15 @@ class Policy(Protocol):
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict: ...
 
-    async def after_turn(self, turn: Turn) -> Sequence[Action]: ...
+    async def after_turn(self, turn: Turn) -> Sequence[Action]:
+        """What follows from a turn: nothing, where a policy does not say."""
+        del turn
+        return ()
 
 
-class AllowAll:
+class AllowAll(Policy):
     """The library's default: whoever passes a tool means it to be used."""
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         del call, effect, workspace
         return Allow()
-
-    async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        del turn
-        return ()

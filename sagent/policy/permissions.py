@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sagent.messages import ToolCall
-from sagent.peer import Action
-from sagent.policy import Allow, Ask, Deny, Turn, Verdict
+from sagent.policy import Allow, Ask, Deny, Policy, Verdict
 from sagent.policy.paths import MODES, Mode, Obstacle, PathJudge
 from sagent.policy.places import Places
 from sagent.policy.rules import EDITS, Rules
@@ -21,7 +20,7 @@ _FLAT = frozenset({"Read", "List"})  # tools that show one file, or the names in
 _HIDING = frozenset({"Grep", "Glob"})  # tools that ask `Workspace.hidden`
 
 
-class PermissionPolicy:
+class PermissionPolicy(Policy):
     """Judges calls by mode and rules.
 
     plan: only reading, and commands known to only look. ask: a question before writing or running. edit: writing
@@ -60,10 +59,6 @@ class PermissionPolicy:
         Without it such a search is a question, where the directory holds what is denied or may be keys.
         """
         return lambda tool, root: PathJudge(self.mode, self.rules, self._places, workspace).hides(str(root), tool)
-
-    async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        del turn
-        return ()
 
     def _paths(self, call: ToolCall, effect: Effect, judge: PathJudge, *, searches: bool) -> Verdict:
         """A call that reads or writes files; `searches`: of a directory it may show everything."""

@@ -12,8 +12,7 @@ from sagent.lib.json import JsonObject, as_array, as_int, as_object, as_str
 from sagent.lib.text import count
 from sagent.messages import Text, user
 from sagent.peer import Caller, Compact, Peer, SpawnRequest, Status, Switch
-from sagent.tool import Harmless, RunContext, ToolOutput
-from sagent.tools.declaration import arguments_schema
+from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 
 LONGEST_DELAY = 86_400.0  # seconds
 END_SECONDS = 0.8  # that an agent is given to end when the call that waits for it is cancelled

@@ -6,8 +6,7 @@ from typing import TypeAlias
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_str
-from sagent.tool import Harmless, RunContext, ToolOutput
-from sagent.tools.declaration import arguments_schema
+from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 
 MOST_OPTIONS = 9
 

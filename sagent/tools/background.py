@@ -4,8 +4,7 @@ from sagent.errors import ToolError, UsageError
 from sagent.lib.json import JsonObject, as_str
 from sagent.lib.text import count
 from sagent.peer import Caller, JobStatus
-from sagent.tool import Harmless, RunContext, ToolOutput
-from sagent.tools.declaration import arguments_schema
+from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 
 LONGEST_WAIT = 3_600.0  # seconds
 

@@ -14,9 +14,8 @@ from sagent.errors import ToolError
 from sagent.lib.json import JsonObject
 from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
 from sagent.messages import Text
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.tools.capture import Capture, end_line
-from sagent.tools.declaration import arguments_schema
 
 DEFAULT_TIMEOUT = 120.0
 LONGEST_TIMEOUT = 3600.0

@@ -3,8 +3,7 @@
 import asyncio
 
 from sagent.lib.json import JsonObject, as_str
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
-from sagent.tools.declaration import arguments_schema
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 _LARGE = 200_000  # bytes; more is handled in a thread
 _TEXTS = {"old_string": {"type": "string"}, "new_string": {"type": "string"}, "replace_all": {"type": "boolean"}}

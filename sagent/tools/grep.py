@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_int, as_str
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
-from sagent.tools.declaration import arguments_schema
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 if TYPE_CHECKING:
     from sagent.tools.dialect import Dialect

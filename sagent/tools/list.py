@@ -6,8 +6,7 @@ from pathlib import Path
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_str
 from sagent.lib.names import quote_path
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
-from sagent.tools.declaration import arguments_schema
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 _MOST = 500  # entries
 

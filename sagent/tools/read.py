@@ -4,8 +4,7 @@ from threading import Event
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_str
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
-from sagent.tools.declaration import arguments_schema
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 _SMALL = 1_000_000  # bytes; more is read in a thread
 

@@ -3,8 +3,7 @@
 import asyncio
 
 from sagent.lib.json import JsonObject, as_str, valid_text
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
-from sagent.tools.declaration import arguments_schema
+from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 _LARGE = 1_000_000  # characters; more is handled in a thread
 

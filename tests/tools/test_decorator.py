@@ -155,7 +155,7 @@ def test_tools_load_only_what_is_used_and_stay_small() -> None:
     script = (
         "import sys\nfrom sagent import tools\nprint(tools.Read().name)\n"
         "loaded = {name for name in sys.modules if name.startswith('sagent.tools.')}\n"
-        "assert loaded == {'sagent.tools.read', 'sagent.tools.declaration'}, loaded\n"
+        "assert loaded == {'sagent.tools.read'}, loaded\n"
         "assert not {'pydantic', 'difflib', 'pypdfium2', 'pathspec'} & set(sys.modules)\n"
         "tools.coding_tools()\n"
         "assert not {'pydantic', 'difflib', 'pypdfium2', 'pathspec', 'tempfile'} & set(sys.modules)\n"
