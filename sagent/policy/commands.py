@@ -81,7 +81,7 @@ class CommandJudge:
         writer = any(program(word) in _WRITERS for word in part.words)
         named = [(redirect.target, redirect.writes) for redirect in part.redirects]
         for word, writes in [*((word, writer) for word in part.words), *named]:
-            tools = ("Read", *EDITS) if writes else ("Read",)
+            tools = ("Read", *EDITS) if writes or word.text.startswith("-") else ("Read",)
             for path in self._spellings(word, directories):
                 if rule := self._paths.denying(path, tools):
                     return Deny(f"The rule {rule} denies `{_shown(part.words)}`: it names {word.raw}.")
@@ -113,7 +113,7 @@ class CommandJudge:
             known = ()
         directories = list(known) if found.here else []
         for word in found.places:
-            text = _expanded(word.text, self._paths.places.home)
+            text = _expanded(word, self._paths.places.home)
             if word.kind == "glob":  # whatever it names is below the directory before the first wildcard
                 text = re.split(r"[*?\[]", text, maxsplit=1)[0]
                 text = text[: text.rfind("/") + 1] or "."
@@ -135,7 +135,7 @@ class CommandJudge:
             return obstacle
         words = unwrap(part.words)
         assigned = [word for word in part.words[: len(part.words) - len(words)] if word.is_assignment]
-        strange = next((word for word in assigned if not _is_assignable(word)), None)
+        strange = next((word for word in assigned if not _is_assignable(word, alone=not words)), None)
         if self._rule_allows(part.words) or (strange is None and self._rule_allows(words)):
             places.follow(words)
             return None
@@ -148,7 +148,7 @@ class CommandJudge:
             return None
         if words[0].raw == "cd" and places.enter(words):
             return None
-        if only_looks(words):
+        if only_looks(words) and not self._script.computes_input:
             return self._look_obstacle(words, places)
         return Obstacle(f"Running `{_shown(part.words)}` needs permission.", self._paths.remedy(_suggested(words)))
 
@@ -200,13 +200,12 @@ class CommandJudge:
 
     def _spellings(self, word: Word, directories: Sequence[str]) -> Iterator[str]:
         """The absolute paths that an argument may name: itself, or the value inside an option."""
-        inner = [word.text, *word.text.split("=", 1)[1:]]
+        inner = [_expanded(word, self._paths.places.home), *word.text.split("=", 1)[1:]]
         if word.text.startswith("-"):
             inner += [word.text[2:], word.text[word.text.find("/") :] if "/" in word.text else ""]
-        for text in inner:
-            if text:
-                expanded = _expanded(text, self._paths.places.home)
-                yield from (expanded if expanded.startswith("/") else f"{place}/{expanded}" for place in directories)
+        inner += [self._paths.places.home + text[1:] for text in inner[1:] if text.startswith("~/")]
+        for text in filter(None, inner):
+            yield from (text if text.startswith("/") else f"{place}/{text}" for place in directories)
 
 
 class _Directories:
@@ -223,7 +222,8 @@ class _Directories:
     def enter(self, words: tuple[Word, ...]) -> bool:
         """`cd`: whether it certainly stays inside the roots."""
         targets = self._targets(words)
-        if not targets or not all(map(self._paths.in_roots, targets)):
+        inside = self._paths.in_roots  # the shell goes by the names, and programs by where they really lead
+        if not targets or not all(inside(target) and inside(os.path.normpath(target)) for target in targets):
             return False
         self._add(targets)
         return True
@@ -238,7 +238,7 @@ class _Directories:
         """The absolute paths that a word may mean, or None where that is not known."""
         if word.kind != "literal":
             return None
-        text = _expanded(word.text, self._paths.places.home)
+        text = _expanded(word, self._paths.places.home)
         if text.startswith("/"):
             return (text,)
         return None if self.known is None else tuple(f"{place}/{text}" for place in self.known)
@@ -266,18 +266,22 @@ def _matches(patterns: list[str]) -> list[str] | None:
     from glob import iglob
     from itertools import islice
 
-    found = [path for pattern in patterns for path in islice(iglob(pattern), _WILDCARD_LIMIT + 1)]  # noqa: PTH207 -- as the shell does it
+    # Brackets mean more to bash ([^a], [[:lower:]]) than to Python: whatever they may stand for counts.
+    wider = [re.sub(r"\[[!^]?\]?(?:\[[:.=][^\]]*\]|[^\]/])*\]", "*", pattern) for pattern in patterns]
+    found = [path for pattern in wider for path in islice(iglob(pattern), _WILDCARD_LIMIT + 1)]  # noqa: PTH207 -- as the shell does it
     return found if len(found) <= _WILDCARD_LIMIT else None
 
 
-def _expanded(text: str, home: str) -> str:
-    return home + text[1:] if text == "~" or text.startswith("~/") else text
+def _expanded(word: Word, home: str) -> str:
+    """A word's text with the home in the place of a tilde; a quoted tilde is a name like any other."""
+    return home + word.text[1:] if word.raw == "~" or word.raw.startswith("~/") else word.text
 
 
-def _is_assignable(word: Word) -> bool:
-    """Whether setting a variable leaves programs what they are: lower-case names, and a few that are well known."""
+def _is_assignable(word: Word, *, alone: bool) -> bool:
+    """Whether setting a variable leaves programs what they are: a few that are well known, and where no command gets it
+    lower-case names that are not in the environment."""
     name = word.raw.partition("=")[0].removesuffix("+")
-    return name in _ASSIGNABLE or (name.islower() and not name.endswith("_proxy") and name != "histchars")
+    return name in _ASSIGNABLE or (alone and name.islower() and name not in os.environ and name != "histchars")
 
 
 def _suggested(words: tuple[Word, ...]) -> str:
@@ -286,7 +290,7 @@ def _suggested(words: tuple[Word, ...]) -> str:
     if first in INTERPRETERS or first in SHELLS or first in WRAPPERS or first in _WRITERS:
         return f"Bash({_raw(words)})"
     second = words[1].text if len(words) > 1 and words[1].kind == "literal" else ""
-    return f"Bash({first} {second}:*)" if re.fullmatch(r"[a-z][a-z0-9:_-]*", second) else f"Bash({first}:*)"
+    return f"Bash({first} {second}:*)" if re.fullmatch(r"[a-z][a-z0-9:_-]*", second) else f"Bash({_raw(words)})"
 
 
 def _raw(words: Sequence[Word]) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from sagent.lib.git import programs_named
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sagent.policy.shell import Word
 
 _SIMPLE = frozenset(
@@ -22,11 +24,16 @@ _SIMPLE = frozenset(
 _PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rg": ("z", ("pre", "pre-glob", "hostname-bin", "search-zip")),
     "diff": ("l", ("paginate", "output")), "file": ("C", ("compile",)), "date": ("s", ("set",)),
-    "sort": ("oT", ("output", "compress-program", "temporary-directory")), "printf": ("v", ()),
+    "sort": ("oT", ("output", "compress-program", "temporary-directory", "files0-from")), "printf": ("v", ()),
     "test": ("vR", ()), "[": ("vR", ()), "tree": ("oR", ("output",)),
 }  # fmt: skip
-_FIND_ACTS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"})
-_GIT_BARRED = ("output", "ext-diff", "textconv", "open-files-in-pager", "filters", "exec", "upload-pack", "contents")
+_FIND_ACTS = frozenset(
+    {"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-files0-from"}
+)
+_GIT_BARRED = (
+    *("output", "ext-diff", "no-index", "show-signature", "textconv", "open-files-in-pager", "filters", "exec"),
+    *("upload-pack", "contents"),
+)
 _GIT = frozenset({"status", "diff", "log", "show", "blame", "ls-files", "ls-tree", "rev-parse", "describe", "shortlog"})
 _GIT_LISTS = {
     "branch": {"-a", "-r", "-v", "-vv", "--list", "--all", "--remotes", "--show-current", "--verbose"},
@@ -47,9 +54,9 @@ def only_looks(words: "tuple[Word, ...]") -> bool:
         return False
     name, arguments = words[0].text, [word.text for word in words[1:]]
     if name in _SIMPLE:
-        return True
-    if any(word.kind == "glob" and word.raw[0] in "*?[" for word in words[1:]):
-        return False  # a file may be named like an option
+        return name not in ("wc", "du") or not any(_is_barred(argument, "", ("files0-from",)) for argument in arguments)
+    if any(word.kind == "glob" and word.text[:1] in "-*?[" for word in words[1:]):
+        return False  # it may become an option, by what a file is named
     if name in _PROGRAMS:
         letters, long = _PROGRAMS[name]
         return not any(_is_barred(argument, letters, long) for argument in arguments)
@@ -66,6 +73,15 @@ def only_looks(words: "tuple[Word, ...]") -> bool:
             return len(arguments) > 1 and arguments[0] in ("-v", "-V")
         case _:
             return name in _TELL_VERSION and arguments in (["--version"], ["-V"])
+
+
+def names_a_writer(words: "Sequence[Word]", given: int) -> bool:
+    """Whether an option after the first `given` words has a program that else only looks write or run something."""
+    name, further = words[0].text, [word.text for word in words[given:]]
+    letters, long = ("O", _GIT_BARRED) if name == "git" else _PROGRAMS.get(name, ("", ()))
+    return any(_is_barred(text, letters, long) for text in further) or (
+        name == "find" and not _FIND_ACTS.isdisjoint(further)
+    )
 
 
 def _prints(arguments: list[str]) -> bool:

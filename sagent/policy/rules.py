@@ -66,11 +66,18 @@ class Rule:
         return Rule(self.tool, f"{escape(str(directory))}/{self.pattern.removeprefix('./')}")
 
     def allows_command(self, words: "Sequence[Word]") -> bool:
-        """Whether every word that the rule names is there as written: as a prefix for `:*`, else exactly."""
+        """Whether every word that the rule names is there as written: as a prefix for `:*`, else exactly.
+
+        An option by which a program that looks would write or run something must be named too: `git log --output`.
+        """
         wanted, is_open = self._command()
         if len(words) < len(wanted) or (len(words) > len(wanted) and not is_open):
             return False
-        return all(_same(want, word) for want, word in zip(wanted, words, strict=False))
+        from sagent.policy.harmless import names_a_writer
+
+        return not names_a_writer(words, len(wanted)) and all(
+            _same(want, word) for want, word in zip(wanted, words, strict=False)
+        )
 
     def denies_command(self, words: "Sequence[Word]") -> Match:
         """Whether a command line is what the rule names, with whatever further arguments, or might be."""

@@ -18,6 +18,7 @@ DEPTH = 8  # scripts inside scripts; deeper is in doubt
 _REDIRECTION = re.compile(r"&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<|>")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
+_NAMED_DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*(\[.*\])?\}")
 _SPLIT_OPERATOR = re.compile(r"[$<>&|(;`]\\\n")
 _STARTERS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{"})
 _ENDERS = frozenset({"fi", "done", "}"})
@@ -64,11 +65,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The commands a script may run. With `doubt` the list may be incomplete; when `broken` it means little."""
+    """The commands a script may run. With `doubt` the list may be incomplete; when `broken` it means little.
+
+    `computes_input`: what a here-document or a here-string holds is only known when it runs.
+    """
 
     parts: tuple[Part, ...]
     doubt: str = ""
     broken: bool = False
+    computes_input: bool = False
 
     def walk(self) -> Iterator[Part]:
         """Every part, those of scripts inside included."""
@@ -91,7 +96,7 @@ def split(command: str, depth: int = 0) -> Script:
         reader.read_list("")
     except RecursionError:
         reader.fail("it nests too deeply")
-    return Script(tuple(reader.parts), reader.doubt, reader.broken)
+    return Script(tuple(reader.parts), reader.doubt, reader.broken, reader.computes_input)
 
 
 class _Reader:
@@ -105,6 +110,7 @@ class _Reader:
         self.doubt = ""
         self.broken = False
         self.loops = False
+        self.computes_input = False
         self.heredocs: list[tuple[str, bool, bool]] = []  # delimiter, tabs stripped, quoted
 
     def wonder(self, why: str) -> None:
@@ -185,6 +191,8 @@ class _Reader:
         word = self.read_word()
         if word.raw.isascii() and word.raw.isdigit() and self.text[self.at : self.at + 1] in ("<", ">"):
             return  # the number of a file descriptor
+        if _NAMED_DESCRIPTOR.fullmatch(word.raw) and self.text[self.at : self.at + 1] in ("<", ">"):
+            self.wonder("a redirection sets a variable")
         command.add(word)
 
     def _read_redirection(self, command: "_Command") -> None:
@@ -206,7 +214,9 @@ class _Reader:
             self.heredocs.append((target.text, operator == "<<-", any(ch in target.raw for ch in "'\"\\")))
         elif operator in (">&", "<&") and re.fullmatch(r"[0-9]+-?|-", target.raw):
             pass  # a copy of a descriptor
-        elif operator != "<<<":
+        elif operator == "<<<":
+            self.computes_input |= target.kind == "dynamic"
+        else:
             command.redirects.append(Redirect(target, operator not in ("<", "<&")))
 
     def _at_process(self) -> bool:
@@ -241,7 +251,7 @@ class _Reader:
             self.fail("a here-document continues a line")
         inner = _Reader(body, self.depth)
         while inner.at < len(body):
-            inner.read_expansion([])
+            self.computes_input |= inner.read_expansion([]) == "dynamic"
         self._take(inner)
 
     def _take(self, inner: "_Reader") -> None:
@@ -249,6 +259,7 @@ class _Reader:
         self.doubt = self.doubt or inner.doubt
         self.broken |= inner.broken
         self.loops |= inner.loops
+        self.computes_input |= inner.computes_input
 
     def read_word(self) -> Word:
         """The word that begins here; empty where none does."""
@@ -344,6 +355,10 @@ class _Reader:
         self.at += 2
         if _NAME.match(self.text, self.at) is None or self.text.startswith("!", self.at):
             self.fail("an expansion of an unusual kind")
+        if name := _NAME.match(self.text, self.at):
+            self.at = name.end()
+            if re.compile(":(?![-=?+])").match(self.text, self.at):
+                self.wonder("an offset, which is computed")
         while self.at < len(self.text):
             ch = self.text[self.at]
             if ch == "}":
@@ -413,6 +428,7 @@ class _Command:
             if script is not None and script.doubt:
                 self.reader.wonder(script.doubt)
                 self.reader.broken |= script.broken
+            self.reader.computes_input |= script is not None and script.computes_input
             self.reader.parts.append(Part(words, redirects, script, self.reader.loops))
 
     def _loop(self, words: tuple[Word, ...]) -> tuple[Word, ...]:

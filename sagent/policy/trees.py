@@ -41,6 +41,9 @@ def trees(words: tuple[Word, ...]) -> Trees | None:
         end = next((at for at, text in enumerate(texts) if text.startswith(("-", "(", "!"))), len(rest))
         starts = rest[:end] if name == "find" else ()
         return Trees(starts, here=not starts)
+    if name == "git" and texts[:1] == ["diff"]:  # of two places outside a repository it compares all below them
+        plain = tuple(word for word in rest[1:] if not word.text.startswith("-"))
+        return Trees(plain, here=False) if len(plain) == 2 else None
     if name in _FEEDERS or (name == "git" and "grep" in texts):
         return Trees((), here=True)
     return None

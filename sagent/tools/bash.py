@@ -25,6 +25,7 @@ PROVIDER_KEYS = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KE
 
 _QUIET: Mapping[str, str] = {
     "SAGENT": "1",
+    "CDPATH": "",  # `cd src` goes to the src that the policy has judged
     "GIT_OPTIONAL_LOCKS": "0",  # else `git status` writes the index, and a hook is run
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_PAGER": "cat",

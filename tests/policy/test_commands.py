@@ -177,6 +177,101 @@ def test_whatever_else_hides_in_a_command_is_asked_about(tree, command):
     assert isinstance(judge(tree, command, "plan"), Deny)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        # bash computes offsets, and what is computed may hold a command
+        "y='a[$(evil)]'; x=abc; z=${x:y}",
+        "x=abc; cat <<< ${x:$y}",
+        "x=abc; cat <<EOF\n${x:y}\nEOF",
+        "for i in ${x::y}; do true; done",
+        # a redirection that sets a variable: 11/.gitconfig is read then
+        "echo {HOME}>/dev/null; git status",
+        "echo {PATH}</dev/null; ls",
+        "echo {a[0]}>&1; ls",
+        # a wildcard that becomes an option, by what a file is named
+        "find . -exe[c] evil",
+        "find . -d*e",
+        "git log --ou*/planted",
+        'git diff "-"-ou*',
+        "sort -[o] x y",
+        # files that a file names, directories outside a repository
+        "sort --files0-from=list",
+        "sort --fi=list",
+        "wc --files0-from=list",
+        "find -files0-from list",
+        "git diff --no-index /dev/null src",
+        "git diff --no-i a b",
+        "git log --show-signature",
+        # variables that reach the model by another way than an argument
+        "cat <<< $TOKEN",
+        'cat <<< "$TOKEN"',
+        "cat <<EOF\n$TOKEN\nEOF",
+        "bash -c 'cat <<< $TOKEN'",
+        # names that are variables of programs
+        "npm_config_script_shell=evil ls",
+        "x=1 ls",
+        "CDPATH=/; cd etc; ls",
+    ],
+)
+def test_what_an_attack_found_is_asked_about(tree, command):
+    assert isinstance(judge(tree, command), Ask)
+    assert isinstance(judge(tree, command, "plan"), Deny)
+
+
+def test_wildcards_are_judged_by_whatever_they_may_mean_to_bash(tree):
+    (tree.cwd / ".env").write_text("KEY=1")
+    for command in (
+        "cat .[^x]nv",
+        "cat .[[:lower:]]nv",
+        "cat .[!x]nv",
+        "cat .[]e]nv",
+        "cat .e?v",
+        "head -n1 -- .en[v]",
+    ):
+        assert isinstance(judge(tree, command), Ask), command
+    assert judge(tree, "cat src/[a-z]*.py [[:digit:]]*.txt") == Allow()
+
+
+def test_a_quoted_tilde_is_a_name(tree):
+    (tree.cwd / "~").symlink_to(tree.cwd.parent / "home" / ".ssh")
+    for command in ("cat '~/id'", 'cat "~"/id', "cat \\~/id", "cat ~/.ssh/id", "cat --x=~/.ssh/id"):
+        assert isinstance(judge(tree, command), Ask), command
+    assert isinstance(judge(tree, "echo x > '~/f'"), Ask)
+
+
+def test_cd_is_judged_as_the_shell_goes_and_as_links_lead(tree):
+    (tree.cwd / "src" / "deep").mkdir()
+    (tree.cwd / "near").symlink_to(tree.cwd / "src" / "deep")
+    (tree.cwd / "far").symlink_to(tree.cwd.parent / "home")
+    assert judge(tree, "cd src/..; ls") == Allow()
+    for command in ("cd near/../..; ls", "cd far; ls", "cd far/..; ls"):
+        assert isinstance(judge(tree, command), Ask), command
+
+
+def test_a_rule_does_not_cover_options_that_write_unless_it_names_them(tree):
+    rules = ("Bash(git log:*)", "Bash(find:*)", "Bash(sort:*)")
+    for command in ("git log -5 --stat", "find . -name x", "sort -n a"):
+        assert judge(tree, command, allow=rules) == Allow(), command
+    for command in ("git log --output=f", "git log --outp f", "find . -delete", "find . -exec evil +", "sort -o f a"):
+        assert isinstance(judge(tree, command, allow=rules), Ask), command
+    assert judge(tree, "git log --output=f", allow=("Bash(git log --output=f)",)) == Allow()
+    denied = judge(tree, "git log --output=locked/f", "full", deny=("Edit(locked/**)",))
+    assert isinstance(denied, Deny)
+
+
+def test_what_is_offered_for_always_is_as_narrow_as_what_was_asked(tree):
+    for command, rule in {
+        "git -C x push": "'Bash(git -C x push)'",
+        "java -jar x": "'Bash(java -jar x)'",
+        "make": "'Bash(make)'",
+        "git push origin": "'Bash(git push:*)'",
+    }.items():
+        asked = judge(tree, command)
+        assert isinstance(asked, Ask)
+        assert rule in asked.remedy
+
+
 def test_redirections_are_writes_and_judged_as_such(tree):
     (tree.cwd / "out").symlink_to("..")
     assert judge(tree, "git diff > src/change.diff 2>&1") == Allow()
