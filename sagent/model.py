@@ -140,6 +140,11 @@ class Model(Protocol):
         ...
 
 
+def full_name(model: Model) -> str:
+    """A model's name with its provider's, by which people and logs call it: "anthropic/claude-opus-5"."""
+    return f"{model.provider}/{model.id}"
+
+
 @runtime_checkable
 class Structuring(Protocol):
     """A Model whose provider shows it `Request.output_schema` and holds the answer to it."""

@@ -11,15 +11,7 @@ from typing import Literal, TypeAlias
 
 from sagent.advisor.account import ZERO, Account, Held, Outcome, Outcomes
 from sagent.advisor.advisor import Advisor, role_text
-from sagent.advisor.consultation import (
-    OUTPUT,
-    THOUGHT,
-    Consultation,
-    ended,
-    reason_of,
-    send,
-    why,
-)
+from sagent.advisor.consultation import OUTPUT, THOUGHT, Consultation, ended, reason_of, send, why
 from sagent.advisor.conversation import TOOL, Asked, Asking, Conversation
 from sagent.advisor.quotation import cut
 from sagent.advisor.roster import Roster
@@ -292,9 +284,8 @@ class Advisors:
     async def _stop(self, advice: Advice) -> None:
         """An advisor says that going on does harm: a person decides; where there is none, the settings do."""
         question = Ask(f"{advice.advisor} advises to stop: {advice.text}\nGo on all the same?", agent=self.state.path)
-        neighbours = self.state.neighbours
-        if neighbours.attended:
-            refused = await neighbours.ask(ToolCall("", TOOL), question) is not None
+        if (ask := self.state.neighbours.ask) is not None:
+            refused = await ask(ToolCall("", TOOL), question) is not None
         else:
             refused = self.setup.on_stop == "end"
         if refused:

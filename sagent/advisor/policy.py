@@ -22,7 +22,7 @@ class AdvisorPolicy:
     """A policy with an agent's advisors put around it."""
 
     def __init__(self, advisors: Advisors, inner: Policy) -> None:
-        self._advisors, self._inner = advisors, inner
+        self._advisors, self._state, self._inner = advisors, advisors.state, inner
         self._watch = Watch()
         self._task: Message | None = None
         self._pause = 0  # turns for which nobody is asked unbidden
@@ -33,10 +33,10 @@ class AdvisorPolicy:
         """What the policy says; and before a first change, or one that cannot be taken back, what an advisor says."""
         verdict = await self._inner.before_tool(call, effect, workspace)
         self._begin()
-        may_be = isinstance(verdict, Allow) or (isinstance(verdict, Ask) and self._advisors.state.neighbours.attended)
+        may_be = isinstance(verdict, Allow) or (isinstance(verdict, Ask) and self._state.neighbours.ask is not None)
         if call.name == TOOL and "first_write" in self._advisors.triggers() and not self._watch.wrote:
             self._holds = not self._asked  # a first change in the same reply waits for this advice
-        if call.name == TOOL or not may_be or self._advisors.state.closing:
+        if call.name == TOOL or not may_be or self._state.closing:
             return verdict
         changes = effect.kind == "write" or (effect.kind == "execute" and writes(effect.command))
         found = self._checkpoint(effect, changes=changes)
@@ -62,7 +62,7 @@ class AdvisorPolicy:
         if asked:
             self._watch.heard()
             self._pause = self._advisors.setup.rules.cooldown_turns + 1
-        elif self._advisors.state.closing:  # nobody would read it
+        elif self._state.closing:  # nobody would read it
             pass
         elif doubted:
             await self._ask("reconcile", doubted[1], doubted[0])
@@ -105,7 +105,7 @@ class AdvisorPolicy:
         return fired if fired and (fired[0] in _AT_ONCE or not self._pause) else None
 
     def _needs_nudge(self) -> bool:
-        small = strength(self._advisors.state.model.id) == "small" and self._advisors.setup.rules.triggers is None
+        small = strength(self._state.model.id) == "small" and self._advisors.setup.rules.triggers is None
         return small and not self._nudged and not self._asked and self._watch.turns == NUDGE_TURN
 
     async def _ask(self, trigger: str, what: str, name: str = "") -> bool:

@@ -24,7 +24,7 @@ class ChildTask:
         self._at_work = False  # in a turn, or has not reported it yet
         self._still = False  # was interrupted, and nobody has written since
         self._leaving = self.left = False  # `left`: has ended
-        self._watchers: set[asyncio.Future[None]] = set()
+        self._changed = asyncio.Event()  # set when it may rest, and then another
         self._asked = request.prompt  # as it was requested; "" once that is answered
         runs.contained = True
         self.task = asyncio.get_running_loop().create_task(self._live(), name=agent.path)
@@ -67,12 +67,7 @@ class ChildTask:
     async def rested(self) -> None:
         """Wait until it is in no turn and has none to begin."""
         while self.active:
-            watcher = asyncio.get_running_loop().create_future()
-            self._watchers.add(watcher)
-            try:
-                await watcher
-            finally:
-                self._watchers.discard(watcher)
+            await self._changed.wait()
 
     async def _live(self) -> None:
         own = self._own
@@ -135,6 +130,5 @@ class ChildTask:
     def _wake(self) -> None:
         """Have those look again who wait for it."""
         self._tree.wake_above(self._own.path)
-        for watcher in self._watchers:
-            if not watcher.done():
-                watcher.set_result(None)
+        self._changed.set()
+        self._changed = asyncio.Event()

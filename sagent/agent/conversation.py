@@ -19,7 +19,7 @@ from sagent.engine.state import AgentState
 from sagent.errors import ToolError, UsageError
 from sagent.events import Advice, Event
 from sagent.messages import Message, Text
-from sagent.model import Model
+from sagent.model import Model, full_name
 from sagent.peer import Action, Background, Caller, Cancel, Consult, Inject, JobStatus, Status
 from sagent.session.contents import AdviceOutcome, AdviceRated, ConsultationEntry
 from sagent.session.folds import branch_contents, history
@@ -104,7 +104,7 @@ class Conversation(Caller):
         return Status(
             state.path,
             self._doing,
-            f"{state.model.provider}/{state.model.id}",
+            full_name(state.model),
             state.run.turns,
             tokens,
             context.effort or "",

@@ -9,9 +9,8 @@ from sagent.agent.tree import Node
 from sagent.engine.extension import Extension
 from sagent.errors import UsageError
 from sagent.messages import Message, ToolCall
-from sagent.model import Model, ModelLimits
+from sagent.model import Model, ModelLimits, full_name
 from sagent.peer import SpawnRequest
-from sagent.policy import Ask
 from sagent.tool import Effect
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class TreeNeighbours:
     """See sagent.engine.neighbours.Neighbours."""
 
     def __init__(self, agent: Node, resources: Resources) -> None:
-        self._agent, self._resources = agent, resources
+        self._agent, self._resources, self.ask = agent, resources, resources.ask
         self._spawned = False
         self.deepest: int | None = None  # generation that agents below may be of, as those above requested
 
@@ -48,26 +47,18 @@ class TreeNeighbours:
         self.deepest = min((most for most in (own, above.deepest) if most is not None), default=None)
 
     @property
-    def attended(self) -> bool:
-        return self._resources.ask is not None
-
-    @property
     def busy(self) -> bool:
         """Whether agents below are at work, or, for the root, a message is on its way."""
         tree = self._agent.tree
         waits = not self._spawned and tree.post is not None and tree.post.waiting
         return waits or any(agent.busy for agent in tree.below(self._agent.path))
 
-    async def ask(self, call: ToolCall, question: Ask) -> str | None:
-        ask = self._resources.ask
-        return None if ask is None else await ask(call, question)
-
     def resolve(self, name: str) -> Model:
         """A model by "provider/id"; an agent that knows no others has its own. Raises UsageError."""
         if self._resources.resolve is not None:
             return self._resources.resolve(name)
         own = self._agent.state.model
-        if name != f"{own.provider}/{own.id}":
+        if name != full_name(own):
             raise UsageError(f"{name} cannot be used: this agent has only {own.provider}/{own.id}")
         return own
 

@@ -6,16 +6,13 @@ from typing import TypeAlias
 from sagent.agent.tree import Node, Tree
 from sagent.cost.ledger import Ledger
 from sagent.engine.extension import Extension
+from sagent.engine.neighbours import Asker
 from sagent.engine.state import EXECUTOR
 from sagent.lib.dataclass import dataclass
-from sagent.messages import ToolCall
 from sagent.model import Model, ModelLimits
-from sagent.policy import Ask
 from sagent.session.log import Log
 from sagent.tool import Workspace
 
-Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
-"""Puts a question to a person: None means yes, a string is the reason for no."""
 ExtensionFactory: TypeAlias = Callable[[Node, Extension | None], Extension]
 """Makes an agent's extension; that of the agent which spawned it, where it has one, is taken over."""
 

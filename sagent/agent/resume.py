@@ -17,16 +17,7 @@ from sagent.peer import SpawnRequest
 from sagent.rewind.plan import cut_off as open_checkpoints
 from sagent.session.contents import PromptEntry, Returned, Spawned, SwitchedEntry
 from sagent.session.entries import Entry
-from sagent.session.folds import (
-    branch_contents,
-    contents,
-    history,
-    last_job,
-    lost_jobs,
-    unfinished,
-    unread,
-    waiting,
-)
+from sagent.session.folds import branch_contents, contents, history, last_job, lost_jobs, unfinished, unread, waiting
 
 if TYPE_CHECKING:
     from sagent.peer import Moment

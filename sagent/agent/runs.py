@@ -18,6 +18,7 @@ from sagent.engine.state import AgentState, Run
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
 from sagent.events import Failure, Finished, Result, SessionOpened
 from sagent.messages import Message
+from sagent.model import full_name
 from sagent.session.contents import FailedEntry
 from sagent.usage import Saving, Usage
 
@@ -157,9 +158,8 @@ class Runner:
         state = self._state
         if not self._announced:
             self._announced = True
-            name = f"{state.model.provider}/{state.model.id}"
-            resumed = bool(state.context.history)
-            state.journal.emit(SessionOpened(state.path, state.log.session_id, state.log.path, name, resumed))
+            name, log, resumed = full_name(state.model), state.log, bool(state.context.history)
+            state.journal.emit(SessionOpened(state.path, log.session_id, log.path, name, resumed))
 
     async def _finish(self, reason: str, failure: Failure | None, data: object = None) -> Result:
         """Close the books of a run: make the log durable, report the result."""
@@ -181,7 +181,7 @@ class Runner:
             cost=state.ledger.cost(state.path if "/" in state.path else ""),
             turns=state.run.turns,
             duration=time.monotonic() - state.run.started,
-            model=f"{state.model.provider}/{state.model.id}",
+            model=full_name(state.model),
             session_id=state.log.session_id,
             session_path=state.log.path,
             head=state.log.head,

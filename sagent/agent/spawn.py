@@ -14,7 +14,7 @@ from sagent.engine.limits import RunLimits, limits_of, with_limits
 from sagent.engine.state import EXECUTOR, AgentState, parse_effort
 from sagent.errors import UsageError
 from sagent.messages import Message, ToolCall, user
-from sagent.model import Effort, Model
+from sagent.model import Effort, Model, full_name
 from sagent.peer import Action, SpawnRequest
 from sagent.policy import Allow, Ask, Deny, Hold, Policy, Turn, Verdict
 from sagent.session.contents import MessageEntry, Opened, Spawned
@@ -42,7 +42,7 @@ def parts_for(
     key, tools that the other has not, what is no limit."""
     state, extension = above.state, above.advisory
     model = state.model
-    if request.model and request.model != f"{model.provider}/{model.id}":
+    if request.model and request.model != full_name(model):
         model = state.neighbours.resolve(request.model)
     effort = parse_effort(request.effort) if request.effort else state.context.effort
     if request.share == "full" and request.system is not None:
@@ -50,10 +50,7 @@ def parts_for(
             'share "full" takes over the whole prompt, so the child cannot have a system prompt of its own'
         )
     given = replace(
-        own,
-        advisory=_inherited(own.advisory, extension),
-        advised=extension is not None,
-        role=request.role or EXECUTOR,
+        own, advisory=_inherited(own.advisory, extension), advised=extension is not None, role=request.role or EXECUTOR
     )
     return AgentParts(
         model=model,
@@ -123,7 +120,7 @@ def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, pr
         entry=state.journal.record(Opened(state.log.session_id, state.path, str(state.workspace.cwd))),
         persistent=request.persistent,
         share=request.share,
-        model=f"{state.model.provider}/{state.model.id}",
+        model=full_name(state.model),
         effort=state.context.effort or "",
         tools=tuple(state.tools),
         system=request.system,

@@ -26,6 +26,7 @@ from sagent.events import Event, Finished, Notice
 from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
 from sagent.messages import Message
+from sagent.model import full_name
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.session.contents import Environment, MessageEntry, Opened, PromptEntry, SwitchedEntry
@@ -97,7 +98,7 @@ async def open_agent(
         stack.push_async_callback(agent.aclose)
         aside.study = lambda: choice.study(agent.model.provider) if choice.wants_listing(agent.model) else None
         agent.restore(past.messages)
-        if past.last_model not in ("", f"{agent.model.provider}/{agent.model.id}"):
+        if past.last_model not in ("", full_name(agent.model)):
             log_switch(agent.state)
         agent.listen(listener)
         if trace is not None:
@@ -134,7 +135,7 @@ def _open_ledger(settings: Settings, choice: Choice, past: Past, notices: list[s
     ledger.restore(past.charges)
     for model in choice.fallbacks():
         if ledger.cap is not None and ledger.prices.ceiling(model.provider, model.id) is None:
-            name = f"{model.provider}/{model.id}"
+            name = full_name(model)
             notices.append(f"{name} has no known price: under a cap it cannot be a fallback. Give its price.")
     return ledger
 

@@ -42,12 +42,7 @@ async def open_team(settings: Settings, file: TeamFile, listener: Callable[[Even
         settings = replace(settings, advisors=())
     async with open_agent(settings, listener) as lead:
         yield Team(
-            lead,
-            roles,
-            name=file.name,
-            mode=file.mode,
-            editor=file.editor,
-            visible_handoffs=file.visible_handoffs,
+            lead, roles, name=file.name, mode=file.mode, editor=file.editor, visible_handoffs=file.visible_handoffs
         )
 
 

@@ -9,7 +9,7 @@ from sagent.engine.state import AgentState, parse_effort
 from sagent.errors import ModelError, SagentError, UsageError
 from sagent.events import Switched
 from sagent.messages import user
-from sagent.model import Model
+from sagent.model import Model, full_name
 from sagent.peer import Action, Background, Cancel, Compact, Consult, Inject, Stop, Switch
 from sagent.session.contents import SwitchedEntry
 
@@ -77,15 +77,15 @@ def change(state: AgentState, model: Model | None, reason: str = "") -> None:
         context.proven = context.proven or (context.model, context.meter)
         context.model, context.meter = model, Meter()
     log_switch(state, reason)
-    name = f"{state.model.provider}/{state.model.id}"
     words = "".join(f", {name} {value}" for name, value in limits_of(state.limits).items())
-    state.journal.emit(Switched(state.path, f"model {name}, effort {context.effort or 'default'}{words}"))
+    what = f"model {full_name(state.model)}, effort {context.effort or 'default'}{words}"
+    state.journal.emit(Switched(state.path, what))
 
 
 def log_switch(state: AgentState, reason: str = "") -> None:
     """Record which model answers from here on, with which effort and limits."""
-    name = f"{state.model.provider}/{state.model.id}"
-    state.journal.record(SwitchedEntry(name, state.context.effort or "", limits_of(state.limits), reason=reason))
+    effort, limits = state.context.effort or "", limits_of(state.limits)
+    state.journal.record(SwitchedEntry(full_name(state.model), effort, limits, reason=reason))
 
 
 def change_back(state: AgentState, error: ModelError) -> bool:

@@ -19,8 +19,8 @@ from sagent.events import ReplyFinished, Retrying, TextDelta, ThinkingDelta
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
 from sagent.lib.pace import give_way
-from sagent.messages import Message, Part, Text, ToolCall
-from sagent.model import Reply, TextPart, ThinkingPart, input_budget
+from sagent.messages import Message, Part, ToolCall, assistant
+from sagent.model import Reply, TextPart, ThinkingPart, full_name, input_budget
 from sagent.peer import Switch
 from sagent.session.contents import RequestSent
 
@@ -192,8 +192,7 @@ def _accept(
 def _keep_partial(state: AgentState, partial: Partial) -> None:
     """Keep what an unfinished reply had said; the history stays valid for the next call."""
     if partial.text:
-        who = f"{state.model.provider}/{state.model.id}"
-        state.add(Message("assistant", (Text(partial.text),), model=who, stop="interrupted"))
+        state.add(assistant(partial.text, model=full_name(state.model), stop="interrupted"))
 
 
 def _check_size(state: AgentState, max_input: int) -> None:
@@ -276,8 +275,8 @@ def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
     Only for what may go better elsewhere: a wrong key, an empty account or a refused request is for a person to fix.
     """
     while error.kind in RETRYABLE and state.fallbacks:
-        model, down = state.fallbacks.pop(0), f"{state.model.provider}/{state.model.id}"
-        name = f"{model.provider}/{model.id}"
+        model, down = state.fallbacks.pop(0), full_name(state.model)
+        name = full_name(model)
         if name == down:
             continue
         if state.ledger.cap is not None and state.ledger.prices.ceiling(model.provider, model.id) is None:

@@ -181,8 +181,8 @@ async def _judge(state: AgentState, call: ToolCall, effect: Effect) -> Denial | 
             refusal = reason
         case Hold(reason):
             return _error(reason)
-        case Ask() if state.neighbours.attended:
-            refusal = await state.neighbours.ask(call, replace(verdict, agent=state.path))
+        case Ask() if (ask := state.neighbours.ask) is not None:
+            refusal = await ask(call, replace(verdict, agent=state.path))
         case Ask(reason, remedy):
             refusal = f"{reason} Nobody can be asked in this run. {remedy}".rstrip()
         case _:

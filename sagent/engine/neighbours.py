@@ -1,7 +1,7 @@
 """What an agent's engine may ask of those around it: a person, other agents, whoever knows models and files."""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from sagent.engine.extension import Extension
 from sagent.messages import Message, ToolCall
@@ -10,23 +10,21 @@ from sagent.policy import Ask
 from sagent.tool import Effect
 
 T = TypeVar("T")
+Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
+"""Puts a question to a person: None means yes, a string is the reason for no."""
 
 
 class Neighbours(Protocol):
     """Those around one agent."""
 
     @property
-    def attended(self) -> bool:
-        """Whether there is a person to ask."""
+    def ask(self) -> Asker | None:
+        """Puts a question to the person; None where there is nobody to ask."""
         ...
 
     @property
     def busy(self) -> bool:
         """Whether agents below are at work, or a message is on its way: with it the run goes on."""
-        ...
-
-    async def ask(self, call: ToolCall, question: Ask) -> str | None:
-        """Put a question to the person: None means yes, a string is the reason for no."""
         ...
 
     def resolve(self, name: str) -> Model:

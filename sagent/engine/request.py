@@ -14,7 +14,7 @@ from sagent.engine.state import AgentState
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
-from sagent.model import Billed, Model, Reply, Request, TextPart, ThinkingPart
+from sagent.model import Billed, Model, Reply, Request, TextPart, ThinkingPart, full_name
 from sagent.session.contents import ChargeEntry, RequestSent
 from sagent.usage import Charge, Sum, Usage
 
@@ -92,10 +92,7 @@ class Attempt:
         if refused and not self.charges and not received:
             return ()
         stated = sum((charge.usage for charge in self.charges), Usage())
-        guess = Usage(
-            input=0 if stated.total_input else likely,
-            output=max(0, received // 4 - stated.output),
-        )
+        guess = Usage(input=0 if stated.total_input else likely, output=max(0, received // 4 - stated.output))
         charges = (*self.charges, Charge(model.id, guess)) if guess != Usage() else self.charges
         return tuple(replace(charge, estimated=True) for charge in charges)
 
@@ -199,6 +196,5 @@ async def make_side_call(
             if wait is None or attempt.charges:
                 raise
             tries += 1
-            name = f"{model.provider}/{model.id}"
-            state.journal.notify("info", f"{role}, {name}: {error}; trying again in {wait:.1f} s")
+            state.journal.notify("info", f"{role}, {full_name(model)}: {error}; trying again in {wait:.1f} s")
             await asyncio.sleep(wait)

@@ -13,6 +13,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.events import Denial, Failure, Result
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, Text
+from sagent.model import full_name
 from sagent.patterns.handoffs import (
     ASKER,
     HandoffGiven,
@@ -176,9 +177,8 @@ class Shift:
             self.lead.restore((*self.lead.messages, message))
 
     def record(self, giver: str, taker: str, said: HandoffSaid, given: HandoffGiven | None = None) -> None:
-        model = self.lead.model
-        mode = self.setup.mode
-        self._append(Handoff(self.setup.name, mode, f"{model.provider}/{model.id}", giver, taker, said, given))
+        setup = self.setup
+        self._append(Handoff(setup.name, setup.mode, full_name(self.lead.model), giver, taker, said, given))
 
     def _append(self, content: Content) -> None:
         if not self.lost:
@@ -225,7 +225,7 @@ class _Work:
         child: Agent | None = None
         try:
             child = await self._begin()
-            self.shift.notify(RoleReport(self.role.name, "at work", child.path, _name(child)))
+            self.shift.notify(RoleReport(self.role.name, "at work", child.path, full_name(child.model)))
             await shift.keep()
             result = await child.wait()
         except asyncio.CancelledError:
@@ -244,7 +244,7 @@ class _Work:
         shift.denials += result.denials
         if result.error is not None:
             return self._failed(result)
-        self.shift.notify(replace(self._report(), state="done", model=_name(child)))
+        self.shift.notify(replace(self._report(), state="done", model=full_name(child.model)))
         return result
 
     async def _begin(self) -> Agent:
@@ -259,10 +259,10 @@ class _Work:
             max_turns=role.max_turns,
             budget_usd=role.budget_usd,
         )
-        model = role.model or _name(lead)
+        model = role.model or full_name(lead.model)
         try:
             child = await lead.spawn(order)
-            self.agent, model = child.path, _name(child)
+            self.agent, model = child.path, full_name(child.model)
         finally:
             size, cap = digest(self.prompt), lead.ledger.cap
             seen = tuple(name for name, _ in self.seen)
@@ -301,7 +301,3 @@ def _quoted(role: str, text: str) -> str:
 
 def sections(handed: Sequence[tuple[str, str]]) -> str:
     return "\n\n".join(f"## {name}\n\n{text}" for name, text in handed)
-
-
-def _name(agent: Agent) -> str:
-    return f"{agent.model.provider}/{agent.model.id}"

@@ -12,14 +12,8 @@ from sagent.events import Failure, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
 from sagent.messages import Message, Text, assistant, user
-from sagent.model import EFFORTS
-from sagent.patterns.handoffs import (
-    HandOff,
-    RoleReport,
-    Round,
-    last_round,
-    report_role,
-)
+from sagent.model import EFFORTS, full_name
+from sagent.patterns.handoffs import HandOff, RoleReport, Round, last_round, report_role
 from sagent.patterns.pattern import Pattern, media_of
 from sagent.patterns.shift import Mode, Role, Setup, Shift, sections
 from sagent.peer import Switch
@@ -179,8 +173,7 @@ class Team(Pattern):
         offered = {tool.name.lower(): tool.name for tool in self._lead.tools}
         if lost := [name for name in role.tools or () if name.lower() not in offered]:
             raise UsageError(f"there is no tool {lost[0]!r} to use; there are {', '.join(offered.values()) or 'none'}")
-        own = self._lead.model
-        if role.model and role.model != f"{own.provider}/{own.id}":
+        if role.model and role.model != full_name(self._lead.model):
             self._lead.check(Switch(model=role.model))
         if role.advisors and self._lead.advisory is not None:
             raise UsageError("the lead has advisors, whom all roles have: give the lead none, or this role")
