@@ -139,12 +139,11 @@ def _decode_part(obj: object, fetch: Fetch | None) -> Part:
             return decode_result_part(source, fetch)
         case "thinking":
             return Thinking(_text(source, "text"), _private(source))
-        case "image":
+        case "image" | "document" as kind:
             media_type, data = _media(source, fetch)
-            return _lost(source) if data is None else Image(media_type, data)
-        case "document":
-            media_type, data = _media(source, fetch)
-            return _lost(source) if data is None else Document(media_type, data, _text(source, "name", ""))
+            if data is None:
+                return Text(f"[{media_type} is lost: blob {_text(source, 'blob')}]")
+            return Image(media_type, data) if kind == "image" else Document(media_type, data, _text(source, "name", ""))
         case "opaque":
             private = _private(source)
             if private is None:
@@ -176,10 +175,6 @@ def _media(source: Mapping[str, object], fetch: Fetch | None) -> tuple[str, byte
     if fetch is None:
         raise ValueError(f"{media_type} is kept as a blob, and there is nothing to fetch it with")
     return media_type, fetch(_text(source, "blob"))
-
-
-def _lost(source: Mapping[str, object]) -> Text:
-    return Text(f"[{_text(source, 'media_type')} is lost: blob {_text(source, 'blob')}]")
 
 
 def _private(source: Mapping[str, object]) -> Private | None:

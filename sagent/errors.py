@@ -60,14 +60,9 @@ class ModelError(SagentError):
     ) -> None:
         super().__init__(message)
         self.kind: ModelErrorKind = kind  # pyright: ignore[reportIncompatibleVariableOverride] -- narrower, never set
-        self.provider = provider
-        self.model = model
-        self.status = status
-        self.retry_after = retry_after
-        self.window = window
-        self.tokens = tokens
-        self.most_output = most_output
-        self.final = final
+        self.provider, self.model, self.status = provider, model, status
+        self.retry_after, self.final = retry_after, final
+        self.window, self.tokens, self.most_output = window, tokens, most_output
 
     def advise(self, words: str) -> None:
         """Add what whoever asked for the call may do next, or should know: a sentence."""

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Literal
 from sagent.agent import spawn
 from sagent.agent.asking import Prompt, events_of, to_message, wait_for
 from sagent.agent.child import ChildTask
-from sagent.agent.delayed_mail import DelayedMail
 from sagent.agent.neighbours import TreeNeighbours
 from sagent.agent.resources import Resources
 from sagent.agent.runs import Runner
 from sagent.agent.spawn import AgentParts
-from sagent.agent.tree import Node, Tree, allowance
+from sagent.agent.tree import DelayedMail, Node, Tree, allowance
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.context import Context

@@ -33,10 +33,7 @@ class Runnable(Protocol):
 class Composite(ABC):
     """What is made of runnables, which it runs on a stage."""
 
-    @property
-    @abstractmethod
-    def members(self) -> Sequence[Runnable]:
-        """What it is made of."""
+    members: Sequence[Runnable]
 
     @property
     def agents(self) -> Sequence[Node]:

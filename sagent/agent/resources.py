@@ -27,9 +27,7 @@ class Resources:
     ask: Asker | None = None
     path: str = "root"
     resolve: Callable[[str], Model] | None = None  # "provider/id" -> Model, for Switch
-    model_limits: Callable[[Model], ModelLimits] | None = (
-        None  # a model's sizes, where more is known than it knows itself
-    )
+    model_limits: Callable[[Model], ModelLimits] | None = None  # what is known of sizes beyond the model
     fallbacks: Sequence[Model] = ()  # take over, one after the other, when the model cannot be reached
     finish: Callable[[], Awaitable[None]] | None = None  # awaited when a run ends, before its result is reported
     tree: Tree | None = None

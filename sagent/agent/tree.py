@@ -3,26 +3,28 @@
 import asyncio
 import re
 from abc import abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from sagent.agent.asking import Prompt
 from sagent.agent.conversation import Conversation
 from sagent.agent.handoffs import short
 from sagent.cost.ledger import Ledger
 from sagent.engine.prompts import Prompts
+from sagent.engine.state import AgentState
 from sagent.errors import UsageError
 from sagent.events import Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import TOO_MUCH
 from sagent.messages import Message, user
 from sagent.peer import Scope
-
-if TYPE_CHECKING:
-    from sagent.agent.delayed_mail import DelayedMail
+from sagent.session.contents import MessageDelivered, MessagePosted
+from sagent.session.entries import Entry
+from sagent.session.folds import on_their_way
+from sagent.session.stored import StoredMessage
 
 LONGEST_NAME = 40
 END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then is left alone
@@ -213,6 +215,48 @@ class Tree:
             number += 1
         self._numbers[stem] = number  # not one more: nobody may take it
         return f"{stem}{number}"
+
+
+class DelayedMail:
+    """Delivers messages at a time, while the session is open. What is to arrive later is in the log of the agent whose
+    state is `root` until it has: so it survives the process."""
+
+    def __init__(self, root: AgentState, deliver: Callable[[str, Message], None]) -> None:
+        self._root, self._deliver = root, deliver
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is a message that has not been delivered yet."""
+        return bool(self._timers)
+
+    def later(self, path: str, message: Message, seconds: float) -> None:
+        """Deliver a message in some seconds."""
+        due = datetime.now(UTC) + timedelta(seconds=seconds)
+        entry = MessagePosted(path, StoredMessage.of(message, self._root.journal.keep), due.isoformat())
+        self._wait(path, message, seconds, self._root.journal.record(entry))
+
+    def resume(self, entries: Iterable[Entry]) -> None:
+        """Take up what an earlier process left in the log; what was due meanwhile arrives now."""
+        for found in on_their_way(entries, self._root.log.blobs.get):
+            seconds = (found.due - datetime.now(UTC)).total_seconds()
+            self._wait(found.to, found.message, max(0.0, seconds), found.entry)
+
+    def close(self) -> None:
+        """Deliver nothing any more. What is on its way stays in the log."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _wait(self, path: str, message: Message, seconds: float, entry: str) -> None:
+        def arrive() -> None:
+            self._timers.discard(timer)
+            self._deliver(path, message)
+            self._root.journal.record(MessageDelivered(path, entry))
+            self._root.inbox.nudge("next")
+
+        timer = asyncio.get_running_loop().call_later(seconds, arrive)
+        self._timers.add(timer)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from dataclasses import replace
 from sagent.context.stubs import can_shrink
 from sagent.cost.ledger import Reservation
 from sagent.engine.actions import apply_pending, change, change_back
-from sagent.engine.compaction import can_cut, cut_short, keep_room, stub
+from sagent.engine.compaction import cut_short, keep_room, possible_cut, stub
 from sagent.engine.request import LEAST_OUTPUT, Attempt, Outgoing, sending, settle, wait_before_retry
 from sagent.engine.state import AgentState
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
@@ -155,7 +155,7 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
     )
     async with sending(state, outgoing, partial, lambda delta: _show(state, delta)) as (reply, reservation):
         overflowed = reply.message.stop == "context_overflow" and not reply.message.calls
-        if overflowed and partial.recoveries < MOST_RECOVERIES and (can_shrink(context.history) or can_cut(state)):
+        if overflowed and partial.recoveries < MOST_RECOVERIES and (can_shrink(context.history) or possible_cut(state)):
             settle(state, reservation, reply.charges)
             raise _error(state, "context_overflow", "the window was full before the answer was")
         return _accept(state, reply, reservation, max_input, {} if extra is None else extra.roles)

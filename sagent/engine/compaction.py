@@ -64,7 +64,7 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
         if stubbed and after <= usable * state.limits.compact_at * ENOUGH * 1.1:
             _notify(state, before, f"{stubbed.results} tool results gave way to stubs")
             return
-    cut = find_cut(state.context.history, _recent(state), state.above)
+    cut = possible_cut(state)
     if cut is None:
         stubbed = stubbed or stub(state, before, 0, reason)
         if stubbed:
@@ -82,7 +82,7 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
 def cut_short(state: AgentState, reason: str) -> bool:
     """The same at once and without a model, where a request does not fit. False where nothing can go."""
     before = state.context.tokens()
-    cut = find_cut(state.context.history, _recent(state), state.above)
+    cut = possible_cut(state)
     if cut is None:
         return False
     _sum_up(state, cut, None, before, reason)
@@ -114,16 +114,11 @@ def tools_known(state: AgentState) -> set[str]:
     return {*state.tools, *(call.name for message in state.context.history for call in message.calls)}
 
 
-def can_cut(state: AgentState) -> bool:
-    """Whether something of the conversation can be summed up."""
-    return find_cut(state.context.history, _recent(state), state.above) is not None
-
-
-def _recent(state: AgentState) -> int:
-    """Bytes of the last turns that stay."""
-    own, usable = sum(map(size_of, state.context.history)), input_budget(state.model_limits)
-    most = int(own * SHARE)
-    return most if usable is None else min(most, int(usable * RECENT * BYTES))
+def possible_cut(state: AgentState) -> Cut | None:
+    """Up to where the conversation can be summed up, so that the last turns stay; None where nothing can go."""
+    history, usable = state.context.history, input_budget(state.model_limits)
+    recent = int(sum(map(size_of, history)) * SHARE)
+    return find_cut(history, recent if usable is None else min(recent, int(usable * RECENT * BYTES)), state.above)
 
 
 class Stubbed(NamedTuple):

@@ -74,7 +74,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
         try:
             await asyncio.gather(*rest, return_exceptions=True)
         finally:
-            message = _close(state, reply, results, INTERRUPTED)
+            message = close_calls(state, reply, INTERRUPTED, results)
     return message
 
 
@@ -121,13 +121,9 @@ def _go_on(state: AgentState, call: ToolCall, task: asyncio.Task[None], results:
     _answer(state, call, ToolOutput.of(text, summary=f"goes on as {job.name}"), 0.0, results, job.name)
 
 
-def decline_calls(state: AgentState, reply: Message, reason: str) -> None:
-    """Answer every call of a reply with an error result without running it."""
-    _close(state, reply, {}, reason)
-
-
-def _close(state: AgentState, reply: Message, results: Results, reason: str) -> Message:
-    """Answer the calls that are still open, and let the results enter the history in the order of the calls."""
+def close_calls(state: AgentState, reply: Message, reason: str, results: Results | None = None) -> Message:
+    """Answer the calls that are still open with an error, not run; all results enter the history in their order."""
+    results = {} if results is None else results
     for call in reply.calls:
         if call.id not in results:
             _answer(state, call, _error(reason), 0.0, results)

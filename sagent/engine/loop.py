@@ -5,7 +5,7 @@ The program counter is the state. Nothing else lives here.
 
 from sagent.engine.actions import apply, apply_pending
 from sagent.engine.call import call_model
-from sagent.engine.dispatch import decline_calls, run_calls
+from sagent.engine.dispatch import close_calls, run_calls
 from sagent.engine.state import AgentState
 from sagent.messages import user
 from sagent.policy import Turn
@@ -27,7 +27,7 @@ async def take_turn(state: AgentState) -> str:
         results = None
         if reply.calls:
             if state.run.rounds == state.limits.max_tool_call_rounds:
-                decline_calls(state, reply, f"not run: the limit of {state.run.rounds} tool call rounds is reached")
+                close_calls(state, reply, f"not run: the limit of {state.run.rounds} tool call rounds is reached")
                 return "max_tool_call_rounds"
             results = await run_calls(state, reply)
             state.run.rounds += 1

@@ -56,7 +56,7 @@ class Parallel(Pattern):
         self._branches = tuple(members)
         self._aggregate, self._quorum = aggregate, quorum
         if isinstance(aggregate, Runnable):
-            self._members = (*self._branches, aggregate)
+            self.members = (*self._branches, aggregate)
         if quorum is not None and not 1 <= quorum <= len(members):
             raise UsageError(f"a quorum of {quorum} cannot be met by {len(members)} members")
         busy = Counter(id(agent) for member in members for agent in _agents(member))

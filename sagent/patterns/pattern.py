@@ -28,13 +28,9 @@ class Pattern(Composite):
     def __init__(self, members: Sequence[Runnable]) -> None:
         if not members:
             raise UsageError(f"{self.name} needs at least one agent")
-        self._members = tuple(members)
+        self.members = tuple(members)
         self._task: asyncio.Task[object] | None = None  # which a run is in
         self._interrupted = False
-
-    @property
-    def members(self) -> Sequence[Runnable]:
-        return self._members
 
     async def run(self, prompt: Prompt) -> Result:
         """Answer one prompt, as Agent.run does. Raises what a step raises, and UsageError."""
