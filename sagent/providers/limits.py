@@ -1,6 +1,7 @@
 """Windows and output limits of well-known models, from data."""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -36,6 +37,15 @@ def output_limit(
 def usual_output(effort: Effort | None) -> int:
     """Tokens to ask for where thinking counts as output."""
     return LONG_OUTPUT if effort in ("high", "xhigh", "max") else USUAL_OUTPUT
+
+
+def model_info(provider: str, model_id: str, row: Mapping[str, object], names: tuple[str, str, str]) -> ModelInfo:
+    """A model as a listing has it: its name for people, window and output limit are members of its row, by `names`."""
+    known = limits_of(provider, model_id)
+    name, window, output = (row.get(each) for each in names)
+    return ModelInfo(
+        model_id, ModelLimits(as_int(window) or known.window, as_int(output) or known.max_output), as_str(name)
+    )
 
 
 def known_models(provider: str) -> tuple[ModelInfo, ...]:

@@ -1,7 +1,7 @@
 """Providers as data: one row each, from providers.toml or from a user's settings."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -172,7 +172,13 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
             raise ConfigError(f"{where} {member}: a {_SAID[type(default)]} is needed, not {value!r}")
         return value
 
-    usual, variable = Quirks(), name.upper().replace("-", "_")
+    variable = name.upper().replace("-", "_")
+    usual = {each.name: each.default for each in fields(Quirks)}
+    given = {
+        "efforts": _knobs(take("efforts", list[object]()), where),
+        "body": JsonObject({key: json_freeze(value) for key, value in take("body", dict[str, object]()).items()}),
+    }
+    quirks = {member: take(member, default) for member, default in usual.items() if member not in given}
     row = Row(
         name,
         family=take("family", "chat"),
@@ -184,23 +190,7 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
         default=take("default", ""),
         free=take("free", False),  # noqa: FBT003 -- a default, like the others
         via=take("via", ""),
-        quirks=Quirks(
-            max_tokens=take("max_tokens", usual.max_tokens),
-            effort=take("effort", usual.effort),
-            efforts=_knobs(take("efforts", list[object]()), where),
-            reasoning_back=take("reasoning_back", usual.reasoning_back),
-            reasoning_filler=take("reasoning_filler", usual.reasoning_filler),
-            documents=take("documents", usual.documents),
-            images=take("images", usual.images),
-            stream_usage=take("stream_usage", usual.stream_usage),
-            cache_key=take("cache_key", usual.cache_key),
-            longest_id=take("longest_id", usual.longest_id),
-            id_length=take("id_length", usual.id_length),
-            structured=take("structured", usual.structured),
-            structured_tools=take("structured_tools", usual.structured_tools),
-            bridge=take("bridge", usual.bridge),
-            body=JsonObject({key: json_freeze(value) for key, value in take("body", dict[str, object]()).items()}),
-        ),
+        quirks=replace(Quirks(), **quirks, **given),
     )
     _check(row, where)
     return row

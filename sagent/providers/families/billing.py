@@ -48,11 +48,6 @@ def count_of(value: object) -> int:
     return max(0, as_int(value))
 
 
-def count_on(counts: dict[str, object], more: Mapping[str, object]) -> None:
-    """Take over newer counts. They only grow: null or 0, which some gateways end with, takes nothing back."""
-    counts.update((name, value) for name, value in more.items() if value or (value is not None and name not in counts))
-
-
 def first_count(*values: object) -> int:
     """The first count that is not zero."""
     return next((count for value in values if (count := as_int(value)) > 0), 0)

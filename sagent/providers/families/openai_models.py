@@ -3,11 +3,10 @@
 import hashlib
 from collections.abc import Sequence
 
-from sagent.model import Effort
+from sagent.model import EFFORTS, Effort
 
 IMAGE_TOKENS = 8_000  # in high detail: 1,536 patches times at most 2.46 at OpenAI; other providers count less
 PAGE_TOKENS = 10_000  # a PDF page counts as its text and as an image
-_LEVELS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def efforts_of(model: str) -> tuple[Effort, ...]:
@@ -33,8 +32,7 @@ def efforts_of(model: str) -> tuple[Effort, ...]:
 
 def nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Effort, tuple[str, ...]]:
     """The accepted effort nearest to a wish, and a note where it is another one."""
-    at = _LEVELS.index(effort)
-    best = min(accepted, key=lambda level: abs(_LEVELS.index(level) - at))
+    best = min(accepted, key=lambda level: abs(EFFORTS.index(level) - EFFORTS.index(effort)))
     return best, (f"{model} has no effort {effort}: {best} is used",) if best != effort else ()
 
 

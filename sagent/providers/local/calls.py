@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.providers.wire.reply import frozen, parse_arguments
@@ -171,17 +172,10 @@ def json_values(text: str) -> Iterator[tuple[object, str]]:
         at = end
 
 
-def _refuse(text: str) -> object:
-    raise ValueError(f"{text} is not JSON")
-
-
 def _finite(text: str) -> float:
-    number = float(text)
-    return number if abs(number) != float("inf") else _refuse_float(text)
+    if not isfinite(number := float(text)):
+        raise ValueError(f"{text} is not JSON")
+    return number
 
 
-def _refuse_float(text: str) -> float:
-    raise ValueError(f"{text} is too large a number")
-
-
-_DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite)
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_finite, parse_float=_finite)

@@ -5,14 +5,15 @@ import json
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self, assert_never
+from typing import Self
 
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, sha256_hex, wire_bytes
 from sagent.messages import Message, Opaque, Text, Thinking, ToolCall
-from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request, RequestDigest, ToolSpec
+from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.access import first_set
 from sagent.providers.families.media import error_text, in_words
 from sagent.providers.handover import ModelTurn, Rules, Turn, UserTurn
@@ -20,7 +21,7 @@ from sagent.providers.local.answer import Answer, Job
 from sagent.providers.local.runner import Runner
 from sagent.providers.local.text import FAMILY
 from sagent.providers.local.weights import Source, Weights, limits_in
-from sagent.providers.wire.encoding import EncodingCache, Piece, sendable
+from sagent.providers.wire.encoding import Dialect, EncodingCache, Piece, opened, sendable
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import frozen
 from sagent.usage import Charge
@@ -101,47 +102,49 @@ def _option(option: str) -> tuple[str, str] | None:
 # Request out
 
 
-class ChatTemplateDialect:
+class ChatTemplateDialect(Dialect):
     """Turns as chat templates take them: `arguments` are objects, ids nine characters long as Mistral wants them."""
 
-    rules = Rules(FAMILY)
+    @property
+    def rules(self) -> Rules:
+        return Rules(FAMILY)
 
     def head(self, request: Request) -> bytes:
-        """Tools, and the system prompt as the first message."""
+        """Tools, with the member that some templates fail without, and the system prompt as the first message."""
         tools = [
             {
                 "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": _schema(tool)},
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": {"properties": EMPTY, **tool.parameters},
+                },
             }
             for tool in request.tools
         ]
-        head = b'{"tools":' + wire_bytes(tools) + b',"messages":['
-        if request.system.strip():
-            head += wire_bytes({"role": "system", "content": request.system}) + b","
-        return head
+        system = [{"role": "system", "content": request.system}] if request.system.strip() else ()
+        return b'{"tools":' + wire_bytes(tools) + b"," + opened(EMPTY, "messages", system)[1:]
+
+    def said(self, turn: ModelTurn) -> Sequence[object]:
+        return [_assistant(turn)]
+
+    def shown(self, turn: UserTurn) -> Sequence[object]:
+        messages: list[object] = []
+        for answer in turn.answers:
+            text = "\n".join(map(in_words, answer.content))
+            text = error_text(text) if answer.is_error else text
+            messages.append(
+                {"role": "tool", "tool_call_id": _nine(answer.call_id), "name": answer.name, "content": text}
+            )
+        if turn.parts:
+            messages.append({"role": "user", "content": "\n\n".join(map(in_words, turn.parts))})
+        return messages
 
     def encode(self, turn: Turn) -> Piece:
-        """One or more JSON messages, joined by commas."""
-        match turn:
-            case ModelTurn():
-                messages = [_assistant(turn)]
-            case UserTurn(answers, parts):
-                messages: list[Mapping[str, object]] = []
-                for answer in answers:
-                    text = "\n".join(map(in_words, answer.content))
-                    text = error_text(text) if answer.is_error else text
-                    messages.append(
-                        {"role": "tool", "tool_call_id": _nine(answer.call_id), "name": answer.name, "content": text}
-                    )
-                if parts:
-                    messages.append({"role": "user", "content": "\n\n".join(map(in_words, parts))})
-            case _:
-                assert_never(turn)
-        data = b",".join(map(wire_bytes, messages))
-        return Piece(data, len(data) + _FRAME * len(messages))
-
-    def mark(self, data: bytes) -> None:
-        """There are no breakpoints: what was read last is known here."""
+        """With the tokens around each message."""
+        piece = super().encode(turn)
+        messages = len(turn.answers) + bool(turn.parts) if isinstance(turn, UserTurn) else 1
+        return replace(piece, max_input_tokens=piece.max_input_tokens + _FRAME * messages)
 
 
 def _assistant(turn: ModelTurn) -> Mapping[str, object]:
@@ -160,11 +163,6 @@ def _assistant(turn: ModelTurn) -> Mapping[str, object]:
             for call in calls
         ]
     return message
-
-
-def _schema(tool: ToolSpec) -> Mapping[str, object]:
-    """A tool's parameters, with the member that some templates fail without."""
-    return {"properties": EMPTY, **tool.parameters}
 
 
 def _nine(call_id: str) -> str:
@@ -323,16 +321,13 @@ def _local_models(folder: Path) -> tuple[ModelInfo, ...]:
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     found: list[ModelInfo] = []
     for entry in entries:
-        model_id = entry.name.removeprefix("models--").replace("--", "/") if _is_repository(entry) else str(entry)
+        repository = entry.name.removeprefix("models--")
+        model_id = str(entry) if repository == entry.name else repository.replace("--", "/")
         config = _local_config(folder, model_id)
         kinds = [as_str(kind) for kind in as_array(config.get("architectures"))]
         if any(kind.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")) for kind in kinds):
             found.append(ModelInfo(model_id, limits_in(config)))
     return tuple(found)
-
-
-def _is_repository(entry: Path) -> bool:
-    return entry.name.startswith("models--")
 
 
 def _local_config(folder: Path, name: str) -> Mapping[str, object]:

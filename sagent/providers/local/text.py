@@ -6,7 +6,8 @@ Read are the marks of the usual chat templates: <think> and its kin; calls as He
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
@@ -38,37 +39,41 @@ MARKS = frozenset((*THOUGHTS, *THOUGHTS.values(), *CALLS, *CALLS.values(), *_INN
 """Everything that has to be seen as text, although some of it is a special token of its tokenizer."""
 
 
-class AnswerReader(Protocol):
-    """Reads an answer as it is written."""
-
-    @property
-    def thinking(self) -> bool:
-        """Whether what comes next is thinking, as far as is known."""
-        ...
-
-    def feed(self, text: str) -> list[Delta]:
-        """Take some text; what there is to show of it."""
-        ...
-
-    def finish(self) -> list[Delta]:
-        """The answer ends here; what is left to show."""
-        ...
-
-    def parts(self) -> tuple[Part, ...]:
-        """The finished answer's parts, in the order they were written. Calls have ids that begin with the stem."""
-        ...
-
-
-class Spoken:
-    """The parts of an answer while it is written."""
+class AnswerReader(ABC):
+    """Reads an answer as it is written, and keeps its parts. Calls get ids that begin with the stem."""
 
     def __init__(self, stem: str) -> None:
         self._stem = stem
         self._runs: list[tuple[type[Text | Thinking], list[str]] | ToolCall] = []
-        self._said = False
-        self.calls = 0
+        self._calls = 0
+        self._said = False  # text was shown
+        self._gap = ""  # white space that shows only when text follows it
+        self._fresh = False  # a region has just begun or ended: white space is not text yet
 
-    def say(self, kind: type[Text | Thinking], text: str, out: list[Delta]) -> None:
+    @property
+    @abstractmethod
+    def thinking(self) -> bool:
+        """Whether what comes next is thinking, as far as is known."""
+
+    @abstractmethod
+    def feed(self, text: str) -> list[Delta]:
+        """Take some text; what there is to show of it."""
+
+    @abstractmethod
+    def finish(self) -> list[Delta]:
+        """The answer ends here; what is left to show."""
+
+    def parts(self) -> tuple[Part, ...]:
+        """The finished answer's parts, in the order they were written."""
+        return tuple(map(self._part, self._runs))
+
+    def _part(self, run: tuple[type[Text | Thinking], list[str]] | ToolCall) -> Part:
+        if isinstance(run, ToolCall):
+            return run
+        kind, text = run[0], valid_text("".join(run[1]))
+        return Text(text) if kind is Text else Thinking(text, Private(FAMILY, EMPTY))
+
+    def _say(self, kind: type[Text | Thinking], text: str, out: list[Delta]) -> None:
         """Add to the text or the thinking."""
         if not text:
             return
@@ -82,27 +87,27 @@ class Spoken:
             self._runs.append((kind, [text]))
         out.append(TextPart(text) if kind is Text else ThinkingPart(text))
 
-    def call(self, name: str, arguments: JsonObject, malformed: str | None) -> None:
+    def _show(self, kind: type[Text | Thinking], text: str, out: list[Delta]) -> None:
+        """Show text without the white space that sets a region off."""
+        if self._fresh:
+            text = text.lstrip()
+            self._fresh = not text
+        if body := text.rstrip():
+            self._say(kind, self._gap + body, out)
+            self._gap = ""
+        self._gap += text[len(body) :]
+
+    def _call(self, name: str, arguments: JsonObject, malformed: str | None) -> None:
         """Add a call."""
-        self._runs.append(ToolCall(f"{self._stem}_{self.calls}", name, arguments, malformed))
-        self.calls += 1
-
-    def parts(self) -> tuple[Part, ...]:
-        """What has been said."""
-        return tuple(self._part(run) for run in self._runs)
-
-    def _part(self, run: tuple[type[Text | Thinking], list[str]] | ToolCall) -> Part:
-        if isinstance(run, ToolCall):
-            return run
-        kind, text = run[0], valid_text("".join(run[1]))
-        return Text(text) if kind is Text else Thinking(text, Private(FAMILY, EMPTY))
+        self._runs.append(ToolCall(f"{self._stem}_{self._calls}", name, arguments, malformed))
+        self._calls += 1
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # By marks
 
 
-class MarkReader:
+class MarkReader(AnswerReader):
     """Reads an answer by its marks; those of calls count only where tools were offered.
 
     `closing` is the mark that ends thinking which the prompt has begun already. With `bare`, an answer that is nothing
@@ -110,97 +115,74 @@ class MarkReader:
     """
 
     def __init__(self, tools: Iterable[ToolSpec], stem: str, *, closing: str = "", bare: bool = False) -> None:
+        super().__init__(stem)
         self._tools = {tool.name: tool.parameters for tool in tools}
-        self._spoken = Spoken(stem)
         self._buffer = ""
-        self._gap = ""  # white space that shows only when text follows it
         self._thoughts = closing  # the mark that ends the thinking we are in
         self._mark = ""  # the mark that began the call we are in
-        self._begun = False  # something other than thinking was said
-        self._fresh = bool(closing)  # a region has just begun or ended: white space is not text yet
+        self._called = False  # a call has begun
+        self._fresh = bool(closing)
         self._bare = bare and bool(self._tools)
 
     @property
     def thinking(self) -> bool:
         return bool(self._thoughts)
 
+    @property
+    def _begun(self) -> bool:
+        """Whether something other than thinking was said."""
+        return self._said or self._called
+
     def feed(self, text: str) -> list[Delta]:
         self._buffer += text
-        out: list[Delta] = []
-        while self._step(out, final=False):
-            pass
-        return out
+        return self._read(final=False)
 
     def finish(self) -> list[Delta]:
-        out: list[Delta] = []
-        while self._step(out, final=True):
-            pass
+        out = self._read(final=True)
         if self._mark:
             self._take_call(self._buffer, out, whole=False)
         elif not self._thoughts and not self._fresh:
-            self._spoken.say(Text, self._gap, out)
+            self._say(Text, self._gap, out)
         self._buffer = self._gap = ""
         return out
 
-    def parts(self) -> tuple[Part, ...]:
-        return self._spoken.parts()
+    def _read(self, *, final: bool) -> list[Delta]:
+        out: list[Delta] = []
+        while self._step(out, final=final):
+            pass
+        return out
 
     def _step(self, out: list[Delta], *, final: bool) -> bool:
         """Take one thing from the buffer; False when nothing more can be read from it."""
         if self._mark:
             return self._in_call(out, final=final)
         if self._thoughts:
-            return self._in_thoughts(out, final=final)
-        if self._bare and not self._begun and (held := self._hold_bare(out, final=final)) is not None:
-            return held
-        opening = self._opening()
-        at, mark = _first(self._buffer, opening)
-        if mark:
-            self._show(Text, self._buffer[:at], out)
-            self._buffer = self._buffer[at + len(mark) :]
-            if mark in THOUGHTS and not self._begun:
-                self._thoughts = THOUGHTS[mark]
-            elif mark in CALLS:
-                self._mark, self._begun, self._gap = mark, True, ""
-            elif mark in THOUGHTS:  # the text before it was an answer already: the mark is part of it
-                self._show(Text, mark, out)
-                return True
-            self._fresh = True
-            return True
-        keep = 0 if final else _tail(self._buffer, opening)
-        self._show(Text, self._buffer[: len(self._buffer) - keep], out)
-        self._buffer = self._buffer[len(self._buffer) - keep :]
-        return False
-
-    def _opening(self) -> tuple[str, ...]:
-        stray = (_STRAY,) if self._spoken.calls else ()
-        return (*(() if self._begun else THOUGHTS), *(CALLS if self._tools else ()), *stray)
-
-    def _show(self, kind: type[Text | Thinking], text: str, out: list[Delta]) -> None:
-        """Show text without the white space that sets a region off."""
-        if self._fresh:
-            text = text.lstrip()
-            if not text:
-                return
-            self._fresh = False
-        body = text.rstrip()
-        if body:
-            self._spoken.say(kind, self._gap + body, out)
-            self._gap = ""
-            self._begun = self._begun or kind is Text
-        self._gap += text[len(body) :]
-
-    def _in_thoughts(self, out: list[Delta], *, final: bool) -> bool:
-        at, mark = _first(self._buffer, (self._thoughts,))
-        if mark:
-            self._show(Thinking, self._buffer[:at], out)
-            self._buffer = self._buffer[at + len(mark) :]
+            if not self._until(Thinking, (self._thoughts,), out, final=final):
+                return False
             self._thoughts, self._fresh, self._gap = "", True, ""
             return True
-        keep = 0 if final else _tail(self._buffer, (self._thoughts,))
-        self._show(Thinking, self._buffer[: len(self._buffer) - keep], out)
-        self._buffer = self._buffer[len(self._buffer) - keep :]
-        return False
+        if self._bare and not self._begun and (held := self._hold_bare(out, final=final)) is not None:
+            return held
+        stray = (_STRAY,) if self._calls else ()
+        opening = (*(() if self._begun else THOUGHTS), *(CALLS if self._tools else ()), *stray)
+        mark = self._until(Text, opening, out, final=final)
+        if mark in THOUGHTS and self._begun:  # the text before it was an answer already: the mark is part of it
+            self._show(Text, mark, out)
+            return True
+        if mark in THOUGHTS:
+            self._thoughts = THOUGHTS[mark]
+        elif mark in CALLS:
+            self._mark, self._called, self._gap = mark, True, ""
+        self._fresh = self._fresh or bool(mark)
+        return bool(mark)
+
+    def _until(self, kind: type[Text | Thinking], marks: Sequence[str], out: list[Delta], *, final: bool) -> str:
+        """Show what is before the first of some marks, and take it; "" where there is none yet."""
+        at, mark = _first(self._buffer, marks)
+        size = at if mark else len(self._buffer) - (0 if final else _tail(self._buffer, marks))
+        self._show(kind, self._buffer[:size], out)
+        self._buffer = self._buffer[size + len(mark) :]
+        return mark
 
     def _in_call(self, out: list[Delta], *, final: bool) -> bool:
         closing = CALLS[self._mark]
@@ -230,8 +212,8 @@ class MarkReader:
     def _take_call(self, body: str, out: list[Delta], *, whole: bool) -> None:
         mark, self._mark, self._fresh = self._mark, "", True
         found = list(calls_in(mark, body, self._tools, whole=whole))
-        for name, arguments, malformed in found:
-            self._spoken.call(name, arguments, malformed)
+        for call in found:
+            self._call(*call)
         if not found:
             self._show(Text, body, out)
 
@@ -244,12 +226,12 @@ class MarkReader:
         calls = [call_of(value, source) for value, source in found if {"parameters", "arguments"} & {*as_object(value)}]
         if not calls or len(calls) < len(found) or any(name not in self._tools for name, _, _ in calls):
             return None
-        for name, arguments, malformed in calls:
-            self._spoken.call(name, arguments, malformed)
+        for call in calls:
+            self._call(*call)
         end = 0
         for _, source in found:
             end = self._buffer.index(source, end) + len(source)
-        self._buffer, self._fresh, self._begun = self._buffer[end:], True, True
+        self._buffer, self._fresh, self._called = self._buffer[end:], True, True
         return True
 
 
@@ -296,15 +278,13 @@ class Regions(Protocol):
         ...
 
 
-class DescribedReader:
+class DescribedReader(AnswerReader):
     """Reads an answer by its tokenizer's own description. What that cannot read of a call is kept as it came."""
 
     def __init__(self, regions: Regions, stem: str) -> None:
+        super().__init__(stem)
         self._regions: Regions | None = regions
-        self._spoken = Spoken(stem)
-        self._field = ""
-        self._body = ""
-        self._gap = ""
+        self._field = self._body = ""
         self._fresh = True
         self._take(regions.initial_events, [])
 
@@ -323,20 +303,17 @@ class DescribedReader:
         self._try(lambda regions: regions.finalize()[1], "", out)
         return out
 
-    def parts(self) -> tuple[Part, ...]:
-        return self._spoken.parts()
-
     def _try(self, step: Callable[[Regions], Iterable[Mapping[str, object]]], text: str, out: list[Delta]) -> None:
         """Take a step, or show the text as it is after what was written has once not fitted its description."""
         if self._regions is None:
-            self._spoken.say(Text, text, out)
+            self._say(Text, text, out)
             return
         try:
             self._take(step(self._regions), out)
         except (ValueError, KeyError, TypeError):
             self._regions = None
             if body := self._body.strip():
-                self._spoken.call(*broken_call(body))
+                self._call(*broken_call(body))
             self._field = self._body = ""
 
     def _take(self, events: Iterable[Mapping[str, object]], out: list[Delta]) -> None:
@@ -345,30 +322,19 @@ class DescribedReader:
                 case "region_open":
                     self._field, self._body, self._gap, self._fresh = as_str(event.get("field")), "", "", True
                 case "region_chunk":
-                    self._chunk(as_str(event.get("text")), out)
+                    text, thinks = as_str(event.get("text")), self.thinking
+                    if thinks or self._field == "content":
+                        self._show(Thinking if thinks else Text, text, out)
+                    else:
+                        self._body += text
                 case "region_close":
-                    self._close(event.get("value"))
+                    if self._field == "tool_calls":
+                        value = json_freeze(event.get("value"))
+                        for item in as_array(value) or (value,):
+                            self._call(*call_of(item, json_dump(item)))
+                    self._field = self._body = ""
                 case _:
                     pass
-
-    def _chunk(self, text: str, out: list[Delta]) -> None:
-        if self._field not in (*_THINKING, "content"):
-            self._body += text
-            return
-        text = text.lstrip() if self._fresh else text
-        self._fresh = self._fresh and not text
-        body = text.rstrip()
-        if body:
-            self._spoken.say(Thinking if self._field in _THINKING else Text, self._gap + body, out)
-            self._gap = ""
-        self._gap += text[len(body) :]
-
-    def _close(self, value: object) -> None:
-        if self._field == "tool_calls":
-            frozen_value = json_freeze(value)
-            for item in as_array(frozen_value) or (frozen_value,):
-                self._spoken.call(*call_of(item, json_dump(item)))
-        self._field = self._body = ""
 
 
 _THINKING = ("reasoning_content", "thinking", "reasoning")

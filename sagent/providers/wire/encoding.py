@@ -1,16 +1,16 @@
 """Request bodies, joined from bytes that are encoded once and kept: request N+1 begins with those of request N."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from operator import is_
-from typing import Protocol
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, wire_bytes
 from sagent.messages import Message
 from sagent.model import Request
-from sagent.providers.handover import Handover, Rules, Turn, UserTurn
+from sagent.providers.handover import Handover, ModelTurn, Rules, Shown, Turn, UserTurn
 
 _BLOCK = 65_536  # bytes: closed turns are joined once, into blocks of at least this size
 _CONVERSATIONS = 64  # kept; the least recently used are encoded anew when they come back
@@ -41,25 +41,50 @@ class Piece:
     max_input_tokens: int
 
 
-class Dialect(Protocol):
+class Dialect(ABC):
     """How one family writes."""
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def rules(self) -> Rules:
         """What it accepts."""
-        ...
 
+    @abstractmethod
     def head(self, request: Request) -> bytes:
-        """The beginning of a body, up to the first turn."""
-        ...
+        """The beginning of a body, up to the first turn; a server tool comes in the option `tools`."""
+
+    @abstractmethod
+    def said(self, turn: ModelTurn) -> Sequence[object]:
+        """A turn of the model's as JSON messages."""
+
+    @abstractmethod
+    def shown(self, turn: UserTurn) -> Sequence[object]:
+        """A turn of the user's as JSON messages."""
+
+    def media_tokens(self, part: Shown) -> int:
+        """What to add to a part's encoded size so that the sum bounds its tokens."""
+        del part
+        return 0
 
     def encode(self, turn: Turn) -> Piece:
         """A turn's bytes."""
-        ...
+        if isinstance(turn, ModelTurn):
+            data = b",".join(map(wire_bytes, self.said(turn)))
+            return Piece(data, len(data))
+        data = b",".join(map(wire_bytes, self.shown(turn)))
+        return Piece(data, len(data) + sum(map(self.media_tokens, turn.shown)))
 
     def mark(self, data: bytes) -> bytes | None:
-        """The bytes of a user's turn with a cache breakpoint at its end; None where the family has none."""
-        ...
+        """The bytes of a user's turn with a cache breakpoint at its end; None where prefixes are cached without."""
+        del data
+
+
+def opened(members: Mapping[str, object], turns: str, first: Sequence[object] = ()) -> bytes:
+    """The beginning of a body: the members that say something, and the list of turns, after those that come first."""
+    said = {name: value for name, value in members.items() if value}
+    return wire_bytes({**said, turns: first})[:-2] + (b"," if first else b"")
 
 
 def sendable(arguments: JsonObject) -> JsonObject:

@@ -4,6 +4,8 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import replace
+from itertools import groupby
 from math import isfinite
 from typing import TypeVar
 
@@ -66,7 +68,9 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
     try:
         answer = await watch.over(transport.post(call.url, call.headers, call.body.parts))
         if not 200 <= answer.status < 300:
-            raise from_status(call.origin, answer.status, answer.headers, await _read_error(answer))
+            raise from_status(
+                call.origin, answer.status, answer.headers, await _read(answer, _ERROR_BODY, patience=_TRAILER)
+            )
         async with aclosing(_deltas(call, answer, watch)) as batches:
             async for deltas in batches:
                 for delta in deltas:
@@ -89,7 +93,7 @@ async def fetch(
         async with asyncio.timeout(timeouts.stall):
             answer = await transport.get(url, headers)
             try:
-                body = await _read(answer, _WHOLE_BODY if answer.status == 200 else _ERROR_BODY, None)
+                body = await _read(answer, _WHOLE_BODY if answer.status == 200 else _ERROR_BODY)
             finally:
                 await answer.aclose()
     except TimeoutError as error:
@@ -239,65 +243,36 @@ def _merged(deltas: list[Delta]) -> list[Delta]:
     if len(deltas) < 2:
         return deltas
     merged: list[Delta] = []
-    run: list[str] = []
-    kind: type[TextPart | ThinkingPart] = TextPart
-    for delta in deltas:
-        if run and type(delta) is not kind:
-            merged.append(kind("".join(run)))
-            run = []
-        if isinstance(delta, TextPart | ThinkingPart):
-            kind = type(delta)
-            run.append(delta.text)
+    for kind, group in groupby(deltas, type):
+        if kind in (TextPart, ThinkingPart):
+            texts = [delta for delta in group if isinstance(delta, TextPart | ThinkingPart)]
+            merged.append(replace(texts[0], text="".join(part.text for part in texts)))
         else:
-            merged.append(delta)
-    if run:
-        merged.append(kind("".join(run)))
+            merged += group
     return merged
 
 
-async def _read(answer: Answer, most: int, watch: "_Watch | None") -> bytes:
-    """The body, up to so many bytes."""
+async def _read(answer: Answer, most: int, watch: "_Watch | None" = None, *, patience: float | None = None) -> bytes:
+    """The body, up to so many bytes; of an error what there is of it after a while, for its status says the most."""
     parts: list[bytes] = []
-    size = 0
-    while size < most:
-        step = anext(answer.chunks, None)
-        try:
-            chunk = await (watch.over(step) if watch else step)
-        except Disrupted:
-            if answer.status == 200:
-                raise
-            break  # what there is of an error's body will do
-        if chunk is None:
-            break
-        if watch:
-            watch.touch()
-        parts.append(chunk)
-        size += len(chunk)
-    return b"".join(parts)[:most]
-
-
-async def _read_error(answer: Answer) -> bytes:
-    """The body of an error, or what there is of it after a while: the status says the most, and must not be lost."""
-    parts: list[bytes] = []
-    size = 0
-    with suppress(TimeoutError, Disrupted):
-        async with asyncio.timeout(_TRAILER):
-            async for chunk in answer.chunks:
-                parts.append(chunk)
-                size += len(chunk)
-                if size >= _ERROR_BODY:
+    with suppress(*(() if answer.status == 200 else (TimeoutError, Disrupted))):
+        async with asyncio.timeout(patience):
+            while sum(map(len, parts)) < most:
+                step = anext(answer.chunks, None)
+                if (chunk := await (watch.over(step) if watch else step)) is None:
                     break
-    return b"".join(parts)[:_ERROR_BODY]
+                if watch:
+                    watch.touch()
+                parts.append(chunk)
+    return b"".join(parts)[:most]
 
 
 async def _drain(answer: Answer) -> None:
     """Read to the end of a finished stream, so that its connection can be used again; not for long."""
-    try:
+    with suppress(TimeoutError, Disrupted):
         async with asyncio.timeout(_LINGER):
             async for _ in answer.chunks:
                 pass
-    except (TimeoutError, Disrupted):
-        pass
 
 
 def _shown(text: str) -> str:

@@ -47,55 +47,33 @@ _OVERLOADED = (
     r"overload|at capacity|over capacity|high demand|no available (capacity|channel)|server_busy|server is busy"
 )
 
-_BY_TYPE: Mapping[str, ModelErrorKind] = {
-    "overloaded_error": "overloaded",
-    "engine_overloaded_error": "overloaded",
-    "slow_down": "overloaded",
-    "rate_limit_error": "rate_limit",
-    "rate_limit_exceeded": "rate_limit",
-    "rate_limit_reached_error": "rate_limit",
-    "too_many_requests": "rate_limit",
-    "api_error": "server",
-    "server_error": "server",
-    "internal_error": "server",
-    "internal_server_error": "server",
-    "timeout_error": "server",
-    "service_unavailable": "server",
-    "authentication_error": "auth",
-    "invalid_api_key": "auth",
-    "permission_error": "permission",
-    "permission_denied": "permission",
-    "not_found_error": "not_found",
-    "invalid_request_error": "invalid_request",
-    "invalid_argument": "invalid_request",
-    "resource_exhausted": "rate_limit",
-    "unavailable": "overloaded",
-    "throttlingexception": "rate_limit",  # Bedrock's, in the middle of a stream
-    "serviceunavailableexception": "overloaded",
-    "modelstreamerrorexception": "server",
-    "internalserverexception": "server",
-    "modeltimeoutexception": "server",
-    "validationexception": "invalid_request",
+_TYPES: Mapping[ModelErrorKind, str] = {  # the last ones of a line are Bedrock's, in the middle of a stream
+    "overloaded": "overloaded_error engine_overloaded_error slow_down unavailable serviceunavailableexception",
+    "rate_limit": "rate_limit_error rate_limit_exceeded rate_limit_reached_error too_many_requests resource_exhausted"
+    " throttlingexception",
+    "server": "api_error server_error internal_error internal_server_error timeout_error service_unavailable"
+    " modelstreamerrorexception internalserverexception modeltimeoutexception",
+    "auth": "authentication_error invalid_api_key",
+    "permission": "permission_error permission_denied",
+    "not_found": "not_found_error",
+    "invalid_request": "invalid_request_error invalid_argument validationexception",
 }
+_BY_TYPE: Mapping[str, ModelErrorKind] = {code: kind for kind, codes in _TYPES.items() for code in codes.split()}
 # Codes that say that the request is at fault: to send it again would not help. OpenAI's of a failed response, mostly.
 _REFUSED = ("invalid_", "image_", "unsupported_", "empty_", "failed_to_download", "data_residency")
-_BY_STATUS: Mapping[int, ModelErrorKind] = {
-    400: "invalid_request",
-    401: "auth",
-    402: "payment",
-    403: "permission",
-    404: "not_found",
-    405: "not_found",
-    407: "network",
-    408: "server",
-    409: "server",
-    413: "context_overflow",
-    424: "server",  # TGI and Bedrock: the model failed
-    425: "server",
-    429: "rate_limit",
-    499: "server",
-    529: "overloaded",
+_STATUSES: Mapping[ModelErrorKind, tuple[int, ...]] = {
+    "invalid_request": (400,),
+    "auth": (401,),
+    "payment": (402,),
+    "permission": (403,),
+    "not_found": (404, 405),
+    "network": (407,),
+    "context_overflow": (413,),
+    "rate_limit": (429,),
+    "server": (408, 409, 424, 425, 499),  # 424 from TGI and Bedrock: the model failed
+    "overloaded": (529,),
 }
+_BY_STATUS: Mapping[int, ModelErrorKind] = {code: kind for kind, codes in _STATUSES.items() for code in codes}
 _REMEDIES: Mapping[ModelErrorKind, str] = {
     "payment": "Add credit there, or choose another model.",
     "permission": "The key may not do this: ask for access there, or choose another model.",
@@ -106,20 +84,13 @@ _UNIT = r"(\d+(?:\.\d+)?) ?(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h
 _SPAN = rf"{_UNIT}(?:(?:,? | and )?{_UNIT})*"
 # MiniMax reports these in `base_resp`, under HTTP 200 (its error code page).
 _MINIMAX: Mapping[int, int] = {
-    1000: 500,
     1001: 504,
-    1002: 429,
-    1004: 401,
     1008: 402,
-    1013: 500,
-    1026: 400,
-    1027: 400,
     1039: 413,
-    1041: 429,
-    2013: 400,
-    2045: 429,
-    2049: 401,
-    2056: 429,
+    **dict.fromkeys((1000, 1013), 500),
+    **dict.fromkeys((1002, 1041, 2045, 2056), 429),
+    **dict.fromkeys((1004, 2049), 401),
+    **dict.fromkeys((1026, 1027, 2013), 400),
 }
 
 
@@ -163,14 +134,8 @@ def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: b
         kind: ModelErrorKind = _BY_STATUS.get(status, "server")
         if status == 503 and re.search(_OVERLOADED, text.lower()):
             kind = "overloaded"
-        error = origin.error(
-            kind,
-            f"an HTML page instead of an answer: {_plain(text)}. It comes from a proxy or a wrong base URL.",
-            status=status,
-            retry_after=_retry_after(kind, headers, ""),
-        )
-        error.final = _settled(status, headers)
-        return error
+        words = f"an HTML page instead of an answer: {_plain(text)}. It comes from a proxy or a wrong base URL."
+        return _answered(origin, kind, words, status, headers, "")
     return _judge(origin, status, headers, data, text)
 
 
@@ -196,8 +161,7 @@ def _judge(origin: Origin, status: int | None, headers: Mapping[str, str], data:
         words = f"{words.rstrip('.')}. Check {origin.variable}."
     elif kind in _REMEDIES and (kind != "not_found" or "model" in words.lower()):
         words = f"{words.rstrip('.')}. {_REMEDIES[kind]}"
-    error = origin.error(kind, words, status=status, retry_after=_retry_after(kind, headers, words))
-    error.final = _settled(status, headers)
+    error = _answered(origin, kind, words, status, headers, words)
     if kind == "context_overflow":
         error.window, error.tokens = sizes_in(f"{words} {text[:4_000]}")
     elif kind in ("invalid_request", "payment"):
@@ -205,10 +169,14 @@ def _judge(origin: Origin, status: int | None, headers: Mapping[str, str], data:
     return error
 
 
-def _settled(status: int | None, headers: Mapping[str, str]) -> bool:
-    """Whether a second try would end as the first: Anthropic and OpenAI say so to their own clients, and a proxy
-    that wants a password goes on wanting it."""
-    return headers.get("x-should-retry") == "false" or status == 407
+def _answered(
+    origin: Origin, kind: ModelErrorKind, words: str, status: int | None, headers: Mapping[str, str], wait: str
+) -> ModelError:
+    """The error; `wait` may say how long to wait. It is final where a second try would end as the first: Anthropic and
+    OpenAI say so to their own clients, and a proxy that wants a password goes on wanting it."""
+    error = origin.error(kind, words, status=status, retry_after=_retry_after(kind, headers, wait))
+    error.final = headers.get("x-should-retry") == "false" or status == 407
+    return error
 
 
 def _kind(status: int | None, codes: Sequence[str], words: str) -> ModelErrorKind:
@@ -246,8 +214,7 @@ def _named(code: str) -> ModelErrorKind | None:
 
 def _first(data: object) -> Mapping[str, object]:
     """The object that holds the error; Google's compatible endpoint wraps it in an array."""
-    items = as_array(data)
-    return as_object(items[0] if items else data)
+    return as_object(next(iter(as_array(data)), data))
 
 
 def _codes(data: object) -> list[str]:
@@ -264,13 +231,8 @@ def _status_inside(data: object) -> int | None:
     """An HTTP status inside a body: OpenRouter's `code`, Groq's `status_code`, MiniMax's `base_resp`."""
     whole = _first(data)
     error = as_object(whole.get("error"))
-    for value in (
-        error.get("status_code"),
-        error.get("http_code"),
-        error.get("code"),
-        whole.get("code"),
-        whole.get("status"),
-    ):
+    places = ((error, "status_code"), (error, "http_code"), (error, "code"), (whole, "code"), (whole, "status"))
+    for value in (place.get(name) for place, name in places):
         number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) == 3 else value
         if isinstance(number, int) and 400 <= number < 600:
             return number
@@ -349,13 +311,10 @@ def _shorten(text: str) -> str:
 def _plain(page: str) -> str:
     """The words of an HTML page: its title, and the beginning of its text."""
     page = page[:65_536]
-    page = re.sub(r"(?is)<(script|style|head)\b(?!er).*?</\1>", lambda m: " ".join(_title(m.group())), page)
+    hidden, title = r"(?is)<(script|style|head)\b(?!er).*?</\1>", r"(?is)<title[^>]*>(.*?)</title>"
+    page = re.sub(hidden, lambda found: " ".join(re.findall(title, found.group())), page)
     text = " ".join(re.sub(r"(?s)<[^>]*>", " ", page).split())
     return (text[:200] + "…" if len(text) > 200 else text) or "an empty page"
-
-
-def _title(part: str) -> list[str]:
-    return re.findall(r"(?is)<title[^>]*>(.*?)</title>", part)
 
 
 def _retry_after(kind: ModelErrorKind, headers: Mapping[str, str], words: str) -> float | None:

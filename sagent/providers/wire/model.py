@@ -63,22 +63,20 @@ class WireModel(ABC):
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call; once more where the provider refuses something that can be left out."""
-        heard = False
-        try:
-            async with aclosing(exchange(self._carrier.transport, lambda: self.prepare(request))) as items:
-                async for item in items:
-                    if not heard:
-                        heard = True
-                        self._heard()
-                    yield item
-        except ModelError as error:
-            if heard or not self._learn(error, request):
-                raise
-        else:
-            return
-        async with aclosing(WireModel.stream(self, request)) as items:
-            async for item in items:
-                yield item
+        while True:
+            heard = False
+            try:
+                async with aclosing(exchange(self._carrier.transport, lambda: self.prepare(request))) as items:
+                    async for item in items:
+                        if not heard:
+                            heard = True
+                            self._heard()
+                        yield item
+            except ModelError as error:
+                if heard or not self._learn(error, request):
+                    raise
+            else:
+                return
 
     def _heard(self) -> None:  # noqa: B027 -- few models want to know
         """The provider has begun to answer."""

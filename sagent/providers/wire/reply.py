@@ -1,12 +1,12 @@
 """A reply taking shape: what every family's reader of events has, and what it gives."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sagent.events import Advice
-from sagent.lib.json import EMPTY, JsonObject, json_freeze, json_load, valid_text
-from sagent.messages import Message, Private
-from sagent.model import Delta
+from sagent.lib.json import EMPTY, JsonObject, as_object, json_freeze, json_load, valid_text
+from sagent.messages import Message, Part, Private, StopReason, ToolCall
+from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
 
@@ -23,6 +23,8 @@ class ReplyReader(ABC):
         self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
         self._origin = origin
         self._family = family
+        self._stop = ""  # why it ended, in the provider's words
+        self._usage: dict[str, object] = {}  # what was reported so far
 
     @abstractmethod
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
@@ -32,9 +34,9 @@ class ReplyReader(ABC):
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
         """Take a reply that came in one piece."""
 
-    @abstractmethod
     def done(self) -> None:
-        """The stream said `[DONE]`."""
+        """The stream said `[DONE]`, which gateways append: an end where the reply may end here."""
+        self.closed = self.complete
 
     @abstractmethod
     def message(self) -> Message:
@@ -49,13 +51,33 @@ class ReplyReader(ABC):
         charges = self.charges()
         return charges[0].usage if charges else None
 
-    @abstractmethod
     def notes(self) -> tuple[str, ...]:
         """What is worth showing to a person."""
+        return ()
 
     def advice(self) -> tuple[Advice, ...]:
         """What an advisor said whom the provider asked by itself; few families have one."""
         return ()
+
+    def _show(self, part: TextPart | ThinkingPart, pieces: list[str], out: list[Delta]) -> None:
+        """A piece of text or thinking, which comes after those before it."""
+        if part.text:
+            pieces.append(part.text)
+            self.received += len(part.text)
+            out.append(part)
+
+    def _bill(self, usage: object, out: list[Delta]) -> None:
+        """Take over newer counts. They only grow: null or 0, which some gateways end with, takes nothing back."""
+        reported = {name: value for name, value in as_object(usage).items() if value is not None}
+        self._usage.update((name, value) for name, value in reported.items() if value or name not in self._usage)
+        if reported and (charges := self.charges()):
+            out.append(Billed(charges))
+
+    def _assembled(self, parts: Sequence[Part], stop: StopReason) -> Message:
+        """The message; a reply that ended with calls has ended for them."""
+        if stop == "end" and any(isinstance(part, ToolCall) for part in parts):
+            stop = "tool_use"
+        return Message("assistant", tuple(parts), model=f"{self._origin.provider}/{self._origin.model}", stop=stop)
 
     def _private(self, data: Mapping[str, object]) -> Private:
         return Private(self._family, frozen(data))

@@ -15,8 +15,8 @@ from sagent.lib.json import (
     valid_text,
 )
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
-from sagent.model import Billed, Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import count_of, count_on, own_price, tier_named
+from sagent.model import Delta, TextPart, ThinkingPart
+from sagent.providers.families.billing import count_of, own_price, tier_named
 from sagent.providers.handover import excerpt, words_in
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader, frozen, parse_arguments
@@ -93,9 +93,7 @@ class MessagesReplyReader(ReplyReader):
         super().__init__(origin, family)
         self._blocks: list[_Block] = []
         self._by_index: dict[int, _Block] = {}
-        self._stop = ""
         self._details: Mapping[str, object] = EMPTY
-        self._usage: dict[str, object] = {}
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         kind = event.get("type")
@@ -130,20 +128,12 @@ class MessagesReplyReader(ReplyReader):
         self.complete = self.closed = True
 
     def done(self) -> None:
-        """`[DONE]`, which gateways append: an end where the reply has said why it stopped."""
-        if self._stop:
-            self.complete = self.closed = True
+        """An end where the reply has said why it stopped."""
+        self.complete = self.closed = self.complete or bool(self._stop)
 
     def message(self) -> Message:
-        parts = tuple(part for block in self._blocks if (part := self._part(block)) is not None)
-        calls = any(isinstance(part, ToolCall) for part in parts)
-        stop = _STOPS.get(self._stop, "tool_use" if calls else "end")
-        return Message(
-            "assistant",
-            parts,
-            model=f"{self._origin.provider}/{self._origin.model}",
-            stop="tool_use" if calls and stop == "end" else stop,
-        )
+        parts = [part for block in self._blocks if (part := self._part(block)) is not None]
+        return self._assembled(parts, _STOPS.get(self._stop, "end"))
 
     def charges(self) -> tuple[Charge, ...]:
         """What it cost. Where the API ran several rounds or models, `iterations` lists each: their sum is the price."""
@@ -219,10 +209,10 @@ class MessagesReplyReader(ReplyReader):
         self._blocks.append(block)
         self._by_index[index] = block
         self.reasoning = block.type != "text" and block.type != "tool_use"
-        if text := as_str(start.get("text")) if block.type == "text" else "":
-            self._text(block, text, out)
-        elif text := as_str(start.get("thinking")) if block.type == "thinking" else "":
-            self._thought(block, text, out)
+        if block.type == "text":
+            self._show(TextPart(as_str(start.get("text"))), block.pieces, out)
+        elif block.type == "thinking":
+            self._show(ThinkingPart(as_str(start.get("thinking"))), block.pieces, out)
         return block
 
     def _delta(self, index: int, delta: Mapping[str, object], out: list[Delta]) -> None:
@@ -232,13 +222,13 @@ class MessagesReplyReader(ReplyReader):
             block = self._start(index, {"type": "thinking" if kind == "thinking_delta" else "text"}, out)
         block.type = block.type or _OF_DELTA.get(as_str(kind), "")
         if kind == "text_delta":
-            self._text(block, as_str(delta.get("text")), out)
+            self._show(TextPart(as_str(delta.get("text"))), block.pieces, out)
         elif kind == "input_json_delta":
             piece = as_str(delta.get("partial_json"))
             block.json.append(piece)
             self.received += len(piece)
         elif kind == "thinking_delta":
-            self._thought(block, as_str(delta.get("thinking")), out)
+            self._show(ThinkingPart(as_str(delta.get("thinking"))), block.pieces, out)
         elif kind == "signature_delta":
             block.signature += as_str(delta.get("signature"))
         elif kind == "citations_delta":
@@ -246,29 +236,9 @@ class MessagesReplyReader(ReplyReader):
         else:
             block.absorb(delta)
 
-    def _text(self, block: _Block, text: str, out: list[Delta]) -> None:
-        if text:
-            block.pieces.append(text)
-            self.received += len(text)
-            out.append(TextPart(text))
-
-    def _thought(self, block: _Block, text: str, out: list[Delta]) -> None:
-        if text:
-            block.pieces.append(text)
-            self.received += len(text)
-            out.append(ThinkingPart(text))
-
     def _ended(self, delta: Mapping[str, object]) -> None:
         self._stop = as_str(delta.get("stop_reason")) or self._stop
         self._details = as_object(delta.get("stop_details")) or self._details
-
-    def _bill(self, usage: object, out: list[Delta]) -> None:
-        """Counts are cumulative, and a later event may repeat or leave out what an earlier one said."""
-        reported = as_object(usage)
-        if all(value is None for value in reported.values()):
-            return
-        count_on(self._usage, reported)
-        out.append(Billed(self.charges()))
 
     def _part(self, block: _Block) -> Part | None:
         text = valid_text("".join(block.pieces))

@@ -9,16 +9,16 @@ from typing import ClassVar, assert_never
 from urllib.parse import quote
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Effort, ModelInfo, ModelLimits, Request, ToolSpec
+from sagent.model import EFFORTS, Effort, ModelInfo, Request
 from sagent.providers.access import NO_KEY
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
-from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
-from sagent.providers.limits import limits_of, output_limit, usual_output
-from sagent.providers.wire.encoding import EncodedConversation, EncodingCache, Piece, sendable
+from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
+from sagent.providers.limits import model_info, output_limit, usual_output
+from sagent.providers.wire.encoding import Dialect, EncodedConversation, EncodingCache, opened, sendable
 from sagent.providers.wire.exchange import Call, fetch
 from sagent.providers.wire.model import WireModel
 
@@ -27,7 +27,7 @@ _UNKNOWN_OUTPUT = 8_192  # max_tokens of a model we know nothing of, where nobod
 _IMAGE_TOKENS = 5_000  # an image of the largest size kept, 2576 px on the long edge, counts 4,784 (vision guide)
 _PAGE_TOKENS = 5_000  # a PDF page counts as its text, up to 3,000, and as an image (PDF guide)
 _OVERHEAD = 1_000  # the system prompt that the API adds when there are tools, and what frames messages
-_BREAKPOINT = b',"cache_control":{"type":"ephemeral"}'
+_BREAKPOINT = {"type": "ephemeral"}
 _THOUGHT = b'{"role":"assistant","content":[{"type":"thinking"'
 _REDACTED = b'{"role":"assistant","content":[{"type":"redacted_thinking"'
 
@@ -37,7 +37,7 @@ _REDACTED = b'{"role":"assistant","content":[{"type":"redacted_thinking"'
 
 
 @dataclass(frozen=True, slots=True)
-class MessagesDialect:
+class MessagesDialect(Dialect):
     """How turns are written for the Messages API; `family` labels private data."""
 
     family: str = "anthropic"
@@ -48,26 +48,31 @@ class MessagesDialect:
         return Rules(self.family)
 
     def head(self, request: Request) -> bytes:
-        """Tools and system prompt, each with a cache breakpoint; a server tool comes in the option `tools`."""
-        return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
+        """Tools and system prompt, each with a cache breakpoint at its end."""
+        tools: list[object] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            for tool in request.tools
+        ]
+        tools += as_array(request.options.get("tools"))
+        system = [{"type": "text", "text": request.system}] if request.system.strip() else []
+        return opened({"tools": _marked(tools), "system": _marked(system)}, "messages")
 
-    def encode(self, turn: Turn) -> Piece:
-        """One JSON message."""
-        match turn:
-            case ModelTurn(parts):
-                data = wire_bytes({"role": "assistant", "content": [_said_block(part) for part in parts]})
-                return Piece(data, len(data))
-            case UserTurn(answers, parts):
-                blocks = [_answer_block(answer) for answer in answers] + [_shown_block(part) for part in parts]
-                data = wire_bytes({"role": "user", "content": blocks})
-                media = sum(media_tokens(part, _IMAGE_TOKENS, _PAGE_TOKENS) for part in turn.shown)
-                return Piece(data, len(data) + media)
-            case _:
-                assert_never(turn)
+    def said(self, turn: ModelTurn) -> Sequence[object]:
+        return [{"role": "assistant", "content": [_said_block(part) for part in turn.parts]}]
+
+    def shown(self, turn: UserTurn) -> Sequence[object]:
+        return [{"role": "user", "content": [*map(_answer_block, turn.answers), *map(_shown_block, turn.parts)]}]
+
+    def media_tokens(self, part: Shown) -> int:
+        return media_tokens(part, _IMAGE_TOKENS, _PAGE_TOKENS)
 
     def mark(self, data: bytes) -> bytes:
         """With a cache breakpoint on the last block."""
-        return data[:-3] + _BREAKPOINT + data[-3:]
+        return data[:-3] + b',"cache_control":' + wire_bytes(_BREAKPOINT) + data[-3:]
+
+
+def _marked(blocks: Sequence[object]) -> Sequence[object]:
+    return [*blocks[:-1], {**as_object(blocks[-1]), "cache_control": _BREAKPOINT}] if blocks else blocks
 
 
 def _said_block(part: Said) -> object:
@@ -123,21 +128,6 @@ def _source(media_type: str, data: bytes) -> object:
     return {"type": "base64", "media_type": media_type, "data": base64_text(data)}
 
 
-def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[object] = ()) -> bytes:
-    """The beginning of a body: tools and system prompt, each with a cache breakpoint at its end, and `messages`."""
-    listed: list[object] = [
-        {"name": tool.name, "description": tool.description, "input_schema": tool.parameters} for tool in tools
-    ]
-    parts: list[bytes] = []
-    if listed or more_tools:
-        parts.append(b'"tools":' + wire_bytes([*listed, *more_tools])[:-2] + _BREAKPOINT + b"}]")
-    if system.strip():
-        block = wire_bytes([{"type": "text", "text": system}])
-        parts.append(b'"system":' + block[:-2] + _BREAKPOINT + b"}]")
-    parts.append(b'"messages":[')
-    return b"{" + b",".join(parts)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # How hard a model thinks
 
@@ -151,14 +141,7 @@ class Thought:
     notes: tuple[str, ...] = ()
 
 
-_BUDGETS: Mapping[Effort, int] = {
-    "minimal": 1_024,
-    "low": 4_096,
-    "medium": 10_000,
-    "high": 20_000,
-    "xhigh": 32_000,
-    "max": 48_000,
-}
+_BUDGETS = dict(zip(EFFORTS[1:], (1_024, 4_096, 10_000, 20_000, 32_000, 48_000), strict=True))
 # Since 5.1 a thinking block is bound to the conversation before it, and a request that edits that conversation (by
 # compaction, say) is refused unless it asks for such blocks to be dropped (platform.claude.com, preserved thinking).
 _BINDING_BETA = "thinking-binding-controls-2026-08-01"
@@ -352,7 +335,9 @@ class Anthropic(Endpoint):
         """The API's own listing. Raises ModelError."""
         listing = messages_url(self.access.base_url).removesuffix("/messages") + "/models?limit=1000"
         data = await fetch(self.transport, listing, self.headers(), self.origin(""), self.timeouts)
-        return tuple(_model_info(as_object(entry)) for entry in as_array(as_object(data).get("data")))
+        names = ("display_name", "max_input_tokens", "max_tokens")
+        listed = map(as_object, as_array(as_object(data).get("data")))
+        return tuple(model_info("anthropic", as_str(entry.get("id")), entry, names) for entry in listed)
 
     def headers(self) -> dict[str, str]:
         if self.access.delegated:
@@ -389,12 +374,3 @@ def messages_url(base_url: str) -> str:
     """Where to post, from a base URL with or without /v1."""
     base = base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
     return f"{base}/v1/messages"
-
-
-def _model_info(entry: Mapping[str, object]) -> ModelInfo:
-    model_id = as_str(entry.get("id"))
-    known = limits_of("anthropic", model_id)
-    window, output = as_int(entry.get("max_input_tokens")), as_int(entry.get("max_tokens"))
-    return ModelInfo(
-        model_id, ModelLimits(window or known.window, output or known.max_output), as_str(entry.get("display_name"))
-    )

@@ -6,7 +6,7 @@ Which knob a provider's models have is data (providers.toml: `effort`, `efforts`
 from collections.abc import Mapping
 
 from sagent.lib.json import EMPTY
-from sagent.model import Effort
+from sagent.model import EFFORTS, Effort
 from sagent.providers.families.openai_models import efforts_of, gpt_version, nearest
 from sagent.providers.rows import Knob, Quirks
 
@@ -14,14 +14,7 @@ Members = tuple[Mapping[str, object], tuple[str, ...]]
 """Body members, and notes on what of the wish could not be met."""
 
 _USUAL: tuple[Effort, ...] = ("low", "medium", "high")
-_BUDGETS: Mapping[Effort, int] = {
-    "minimal": 1_024,
-    "low": 4_096,
-    "medium": 10_000,
-    "high": 20_000,
-    "xhigh": 32_000,
-    "max": 38_000,
-}
+_BUDGETS = dict(zip(EFFORTS[1:], (1_024, 4_096, 10_000, 20_000, 32_000, 38_000), strict=True))
 
 
 def effort_members(model: str, quirks: Quirks, effort: Effort | None, *, with_tools: bool) -> Members:

@@ -5,16 +5,8 @@ from typing import TYPE_CHECKING
 
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.messages import Message, Private, StopReason, Text, Thinking, ToolCall
-from sagent.model import Billed, Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import (
-    count_of,
-    count_on,
-    disjoint,
-    first_count,
-    own_price,
-    source_fees,
-    tier_named,
-)
+from sagent.model import Delta, TextPart, ThinkingPart
+from sagent.providers.families.billing import count_of, disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.wire.faults import Origin, error_in, from_event
 from sagent.providers.wire.reply import ReplyReader, frozen, parse_arguments
 from sagent.usage import Charge, Usage
@@ -24,23 +16,12 @@ if TYPE_CHECKING:
 
     from sagent.messages import Part
 
-_STOPS: Mapping[str, StopReason] = {
-    "stop": "end",
-    "eos": "end",
-    "end_turn": "end",
+_STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn") is an end
     "stop_sequence": "stop_sequence",
-    "length": "max_tokens",
-    "max_tokens": "max_tokens",
-    "max_output_tokens": "max_tokens",
-    "model_length": "context_overflow",
-    "model_context_window_exceeded": "context_overflow",
-    "tool_calls": "tool_use",
-    "tool_use": "tool_use",
-    "function_call": "tool_use",
-    "content_filter": "content_filter",
-    "safety": "content_filter",
-    "recitation": "content_filter",
-    "sensitive": "content_filter",
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens"), "max_tokens"),
+    **dict.fromkeys(("model_length", "model_context_window_exceeded"), "context_overflow"),
+    **dict.fromkeys(("tool_calls", "tool_use", "function_call"), "tool_use"),
+    **dict.fromkeys(("content_filter", "safety", "recitation", "sensitive"), "content_filter"),
     "refusal": "refusal",
     "malformed_function_call": "error",
 }
@@ -89,8 +70,6 @@ class ChatReplyReader(ReplyReader):
         self._extra: Mapping[str, object] = EMPTY
         self._cited: dict[str, list[object]] = {}
         self._refused = False
-        self._stop = ""
-        self._usage: dict[str, object] = {}
         self._cost: Decimal | None = None
         self._tier = ""
 
@@ -106,7 +85,7 @@ class ChatReplyReader(ReplyReader):
             self._cite(name, event.get(name))
         usage = event.get("usage") or as_object(event.get("x_groq")).get("usage")
         if usage or "cost" in event:
-            self._bill(as_object(usage), event, out)
+            self._price(as_object(usage), event, out)
         if tier := event.get("service_tier"):
             self._tier = as_str(tier)
 
@@ -138,23 +117,17 @@ class ChatReplyReader(ReplyReader):
             parts.append(Text(text, self._private(kept) if any(kept.values()) else None))
         calls = [self._call(pending) for pending in self._calls if pending.id or pending.name or pending.arguments]
         stop = _STOPS.get(self._stop.lower(), "end")
-        if calls and stop in ("end", "stop_sequence"):
-            stop = "tool_use"
-        elif not calls and stop == "tool_use":
+        if stop == ("stop_sequence" if calls else "tool_use"):
             stop = "end"
-        if self._refused and stop == "end":
+        if self._refused and stop == "end" and not calls:
             stop = "refusal"
-        model = f"{self._origin.provider}/{self._origin.model}"
-        return Message("assistant", (*parts, *calls), model=model, stop=stop)
+        return self._assembled((*parts, *calls), stop)
 
     def charges(self) -> tuple[Charge, ...]:
         if not self._usage:
             return ()
         usage = _usage(self._usage, spoke=bool(self._text or self._calls))
         return (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),)
-
-    def notes(self) -> tuple[str, ...]:
-        return ()
 
     def _choice(self, choice: Mapping[str, object], delta: Mapping[str, object], out: list[Delta]) -> None:
         if delta:
@@ -169,7 +142,7 @@ class ChatReplyReader(ReplyReader):
         if reason := choice.get("finish_reason"):
             self._finish(as_str(reason), choice)
         if usage := choice.get("usage"):  # Moonshot
-            self._bill(as_object(usage), EMPTY, out)
+            self._price(as_object(usage), EMPTY, out)
 
     def _late_message(self, choice: Mapping[str, object]) -> Mapping[str, object]:
         """A whole message in place of a delta; some servers end a stream by repeating all they have said."""
@@ -200,16 +173,12 @@ class ChatReplyReader(ReplyReader):
 
     def _say(self, text: str, out: list[Delta]) -> None:
         self.reasoning = False
-        self._text.append(text)
-        self.received += len(text)
-        out.append(TextPart(text))
+        self._show(TextPart(text), self._text, out)
 
     def _think(self, text: str, source: str, out: list[Delta]) -> None:
         self.reasoning = True
         self._field = self._field or source
-        self._thoughts.append(text)
-        self.received += len(text)
-        out.append(ThinkingPart(text))
+        self._show(ThinkingPart(text), self._thoughts, out)
 
     def _content(self, content: object, out: list[Delta]) -> None:
         """Content that is not a string: a list of parts (Mistral), or an object (Cloudflare's JSON mode)."""
@@ -324,12 +293,10 @@ class ChatReplyReader(ReplyReader):
         self._stop = reason
         self.complete = True
 
-    def _bill(self, usage: Mapping[str, object], event: Mapping[str, object], out: list[Delta]) -> None:
-        count_on(self._usage, usage)
+    def _price(self, usage: Mapping[str, object], event: Mapping[str, object], out: list[Delta]) -> None:
         if (usd := own_price(usage, event)) is not None:
             self._cost = usd
-        if self._usage:
-            out.append(Billed(self.charges()))
+        self._bill(usage or self._usage, out)
 
     def _private(self, data: Mapping[str, object]) -> Private:
         return Private(self._family, json_freeze({name: value for name, value in data.items() if value}))

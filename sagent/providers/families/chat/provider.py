@@ -7,19 +7,19 @@ from typing import ClassVar, assert_never
 
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_array, as_object, as_str, json_dump, wire_bytes
+from sagent.lib.json import as_array, as_object, as_str, json_dump
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from sagent.model import Request, ToolSpec
+from sagent.model import Request
 from sagent.providers.families.chat.efforts import effort_members
 from sagent.providers.families.chat.events import REASONING, ChatReplyReader
 from sagent.providers.families.media import IMAGES, data_url, error_text, in_words, media_tokens
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key
 from sagent.providers.families.schemas import response_format
-from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, Turn, UserTurn
+from sagent.providers.handover import Answered, ModelTurn, Rules, Shown, UserTurn
 from sagent.providers.limits import output_limit
 from sagent.providers.rows import Quirks
-from sagent.providers.wire.encoding import EncodingCache, Piece
+from sagent.providers.wire.encoding import Dialect, EncodingCache, opened
 from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.model import WireModel
 
@@ -38,7 +38,7 @@ _BLIND = (
 
 
 @dataclass(frozen=True, slots=True)
-class ChatDialect:
+class ChatDialect(Dialect):
     """How turns are written for one provider; `own` is what the `model` of its messages begins with."""
 
     family: str
@@ -51,28 +51,31 @@ class ChatDialect:
         return Rules(self.family, self.quirks.longest_id, self.own, _OWN_ID, self.quirks.id_length)
 
     def head(self, request: Request) -> bytes:
-        """Tools, and the system prompt as the first message; a server tool comes in the option `tools`."""
-        return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
+        """Tools, and the system prompt as the first message."""
+        tools = [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+            }
+            for tool in request.tools
+        ]
+        system = [{"role": "system", "content": request.system}] if request.system.strip() else ()
+        return opened({"tools": [*tools, *as_array(request.options.get("tools"))]}, "messages", system)
 
-    def encode(self, turn: Turn) -> Piece:
-        """One or more JSON messages, joined by commas."""
-        match turn:
-            case ModelTurn():
-                data = wire_bytes(self._assistant(turn))
-                return Piece(data, len(data))
-            case UserTurn(answers, parts):
-                messages = [_tool_message(answer) for answer in answers]
-                if user := self._user(answers, parts):
-                    if answers and self.quirks.bridge:
-                        messages.append({"role": "assistant", "content": self.quirks.bridge})
-                    messages.append({"role": "user", "content": user})
-                data = b",".join(map(wire_bytes, messages))
-                return Piece(data, len(data) + sum(map(self._media_tokens, turn.shown)))
-            case _:
-                assert_never(turn)
+    def said(self, turn: ModelTurn) -> Sequence[object]:
+        return [self._assistant(turn)]
 
-    def mark(self, data: bytes) -> None:
-        """There are no breakpoints: these providers cache prefixes by themselves."""
+    def shown(self, turn: UserTurn) -> Sequence[object]:
+        messages = [_tool_message(answer) for answer in turn.answers]
+        if user := self._user(turn.answers, turn.parts):
+            if turn.answers and self.quirks.bridge:
+                messages.append({"role": "assistant", "content": self.quirks.bridge})
+            messages.append({"role": "user", "content": user})
+        return messages
+
+    def media_tokens(self, part: Shown) -> int:
+        sent = not isinstance(part, Text) and self._block(part)["type"] != "text"
+        return media_tokens(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
 
     def _assistant(self, turn: ModelTurn) -> Mapping[str, object]:
         message: dict[str, object] = {"role": "assistant", "content": None}
@@ -144,10 +147,6 @@ class ChatDialect:
             case _:
                 assert_never(part)
 
-    def _media_tokens(self, part: Shown) -> int:
-        sent = self._block(part)["type"] in ("image_url", "file") if not isinstance(part, Text) else False
-        return media_tokens(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
-
 
 def _has_media(messages: Sequence[Message]) -> bool:
     shown = (part for message in messages for part in message.parts if not isinstance(part, ToolResult))
@@ -170,23 +169,6 @@ def _call(part: ToolCall) -> object:
     function = {"name": part.name, "arguments": arguments}
     call = {"id": part.id, "type": "function", "function": function}
     return {**call, **as_object(part.private.data)} if part.private else call
-
-
-def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[object] = ()) -> bytes:
-    """The beginning of a body: tools, `messages`, and the system prompt as the first of them."""
-    listed = [
-        {
-            "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
-        }
-        for tool in tools
-    ]
-    head = b'{"messages":['
-    if listed or more_tools:
-        head = b'{"tools":' + wire_bytes([*listed, *more_tools]) + b',"messages":['
-    if system.strip():
-        head += wire_bytes({"role": "system", "content": system}) + b","
-    return head
 
 
 # ---------------------------------------------------------------------------------------------------------------------

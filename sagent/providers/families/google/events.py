@@ -6,8 +6,8 @@ from typing import cast
 
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
-from sagent.model import Billed, Delta, TextPart, ThinkingPart
-from sagent.providers.families.billing import count_of, count_on
+from sagent.model import Delta, TextPart, ThinkingPart
+from sagent.providers.families.billing import count_of
 from sagent.providers.handover import excerpt
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader, frozen, parse_arguments
@@ -15,22 +15,16 @@ from sagent.usage import Charge, Usage
 
 NAMELESS = "nameless_"  # what the ids begin with that we give to calls that came without one; they never go out
 
+_FILTERS = (
+    *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "ESCALATION"),
+    *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+)
 _STOPS: Mapping[str, StopReason] = {
     "STOP": "end",
     "UNEXPECTED_TOOL_CALL": "end",  # a call of a tool that was not offered: the answer to it says so
     "MAX_TOKENS": "max_tokens",
     "CONTINUATION": "max_tokens",  # of one request; going on would take that request again, with a token
-    "SAFETY": "content_filter",
-    "RECITATION": "content_filter",
-    "LANGUAGE": "content_filter",
-    "BLOCKLIST": "content_filter",
-    "PROHIBITED_CONTENT": "content_filter",
-    "SPII": "content_filter",
-    "MODEL_ARMOR": "content_filter",
-    "ESCALATION": "content_filter",
-    "IMAGE_SAFETY": "content_filter",
-    "IMAGE_PROHIBITED_CONTENT": "content_filter",
-    "IMAGE_RECITATION": "content_filter",
+    **dict.fromkeys(_FILTERS, "content_filter"),
 }
 # The model wrote a call or a reply that cannot be read, or none at all, as Gemini now and then does after results.
 # It is drawn anew each time: asking again is the remedy.
@@ -66,16 +60,14 @@ class GenerateReplyReader(ReplyReader):
         super().__init__(origin, family)
         self._pieces: list[_Piece] = []
         self._unfinished: _Piece | None = None  # a call whose arguments come in pieces
-        self._stop = ""
         self._why = ""
         self._cited: dict[str, object] = {}
-        self._usage: dict[str, object] = {}
         self._version = ""
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         self.response_id = self.response_id or as_str(event.get("responseId"))
         self._version = as_str(event.get("modelVersion")) or self._version
-        self._bill(as_object(event.get("usageMetadata")), out)
+        self._bill(event.get("usageMetadata"), out)
         for item in as_array(event.get("candidates")):
             candidate = as_object(item)
             if not candidate.get("index"):  # only one was asked for
@@ -91,21 +83,10 @@ class GenerateReplyReader(ReplyReader):
             self.complete = True
         self.closed = self.complete
 
-    def done(self) -> None:
-        """`[DONE]`, which gateways append: an end where the reply has said why it stopped."""
-        self.closed = self.complete
-
     def message(self) -> Message:
         parts = [part for number, piece in enumerate(self._pieces) if (part := self._part(piece, number)) is not None]
         self._cite(parts)
-        calls = any(isinstance(part, ToolCall) for part in parts)
-        stop = _STOPS.get(self._stop, "error") if self._stop else "end"
-        return Message(
-            "assistant",
-            tuple(parts),
-            model=f"{self._origin.provider}/{self._origin.model}",
-            stop="tool_use" if calls and stop == "end" else stop,
-        )
+        return self._assembled(parts, _STOPS.get(self._stop or "STOP", "error"))
 
     def charges(self) -> tuple[Charge, ...]:
         """What it cost. A chunk repeats the counts so far: the last ones hold."""
@@ -173,10 +154,8 @@ class GenerateReplyReader(ReplyReader):
         if last is None or last.kind != kind or last.signature or signature:
             last = _Piece(kind, signature)
             self._pieces.append(last)
-        last.texts.append(text)
-        self.received += len(text)
         self.reasoning = kind == "thought"
-        out.append(ThinkingPart(text) if self.reasoning else TextPart(text))
+        self._show(ThinkingPart(text) if self.reasoning else TextPart(text), last.texts, out)
 
     def _call(self, call: Mapping[str, object], signature: str) -> None:
         """A call, or a piece of one: with `willContinue` arguments follow, by their paths, until a piece lacks it."""
@@ -219,11 +198,6 @@ class GenerateReplyReader(ReplyReader):
                 before = as_object(part.private.data) if part.private else EMPTY
                 parts[place] = Text(part.text, self._private({**before, **self._cited}))
                 return
-
-    def _bill(self, usage: Mapping[str, object], out: list[Delta]) -> None:
-        count_on(self._usage, usage)
-        if usage and (charges := self.charges()):
-            out.append(Billed(charges))
 
 
 def _says(piece: _Piece) -> bool:

@@ -5,16 +5,17 @@ from typing import ClassVar, assert_never
 from urllib.parse import quote, urlencode
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
+from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Effort, ModelInfo, ModelLimits, Request, ToolSpec
+from sagent.model import EFFORTS, Effort, ModelInfo, Request
 from sagent.providers.access import NO_KEY
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
 from sagent.providers.families.media import base64_text, in_words, media_tokens
-from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
-from sagent.providers.limits import limits_of, output_limit, usual_output
-from sagent.providers.wire.encoding import EncodingCache, Piece, sendable
+from sagent.providers.families.openai_models import nearest
+from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
+from sagent.providers.limits import model_info, output_limit, usual_output
+from sagent.providers.wire.encoding import Dialect, EncodingCache, opened, sendable
 from sagent.providers.wire.exchange import Call, fetch
 from sagent.providers.wire.model import WireModel
 
@@ -35,7 +36,7 @@ _PAGES = 20  # of a listing that are read
 
 
 @dataclass(frozen=True, slots=True)
-class GenerateDialect:
+class GenerateDialect(Dialect):
     """How turns are written for generateContent; `family` labels private data, `own` is what its models begin with.
 
     `recent` says that the models are of Gemini 3 or later: calls are signed, and results may hold media.
@@ -51,35 +52,34 @@ class GenerateDialect:
         return Rules(self.family, own_ids=self.own)
 
     def head(self, request: Request) -> bytes:
-        """Tools and system prompt; a server tool comes in the option `tools`."""
-        return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
+        """Tools and system prompt.
 
-    def encode(self, turn: Turn) -> Piece:
-        """One JSON content."""
-        match turn:
-            case ModelTurn(parts):
-                data = wire_bytes({"role": "model", "parts": self._said(parts)})
-                return Piece(data, len(data))
-            case UserTurn(answers, parts):
-                blocks = [self._answer(answer) for answer in answers]
-                if not self.recent:
-                    blocks += [block for answer in answers for block in _answer_media(answer)]
-                blocks += [_shown_block(part) for part in parts]
-                data = wire_bytes({"role": "user", "parts": blocks})
-                sent = filter(_is_media, turn.shown)
-                return Piece(data, len(data) + sum(media_tokens(part, _IMAGE_TOKENS, _PAGE_TOKENS) for part in sent))
-            case _:
-                assert_never(turn)
+        A tool's schema goes into `parametersJsonSchema`: the older `parameters` takes a subset of OpenAPI's schema, and
+        answers 400 to what is usual in JSON Schema ($ref, additionalProperties, lists of types).
+        """
+        declared = [
+            {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+            for tool in request.tools
+        ]
+        tools = [*([{"functionDeclarations": declared}] if declared else ()), *as_array(request.options.get("tools"))]
+        system = {"parts": [{"text": request.system}]} if request.system.strip() else None
+        return opened({"tools": tools, "systemInstruction": system}, "contents")
 
-    def mark(self, data: bytes) -> None:
-        """There are no breakpoints: prefixes are cached by themselves."""
-
-    def _said(self, parts: Sequence[Said]) -> list[Mapping[str, object]]:
-        blocks = [_said_block(part) for part in parts]
+    def said(self, turn: ModelTurn) -> Sequence[object]:
+        blocks = [_said_block(part) for part in turn.parts]
         first = next((place for place, block in enumerate(blocks) if "functionCall" in block), None)
         if self.recent and first is not None:
             blocks[first] = {"thoughtSignature": FOREIGN, **blocks[first]}
-        return blocks
+        return [{"role": "model", "parts": blocks}]
+
+    def shown(self, turn: UserTurn) -> Sequence[object]:
+        blocks = [self._answer(answer) for answer in turn.answers]
+        if not self.recent:
+            blocks += [block for answer in turn.answers for block in _answer_media(answer)]
+        return [{"role": "user", "parts": [*blocks, *map(_shown_block, turn.parts)]}]
+
+    def media_tokens(self, part: Shown) -> int:
+        return media_tokens(part, _IMAGE_TOKENS, _PAGE_TOKENS) if _is_media(part) else 0
 
     def _answer(self, answer: Answered) -> Mapping[str, object]:
         """A result, paired by id where Google gave the call one, by name and order where it did not."""
@@ -137,41 +137,10 @@ def _is_media(part: Shown) -> bool:
             assert_never(part)
 
 
-def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[object] = ()) -> bytes:
-    """The beginning of a body: tools, system prompt, and `contents`.
-
-    A tool's schema goes into `parametersJsonSchema`: the older `parameters` takes a subset of OpenAPI's schema, and
-    answers 400 to what is usual in JSON Schema ($ref, additionalProperties, lists of types).
-    """
-    listed: list[object] = []
-    if tools:
-        declarations = [
-            {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
-            for tool in tools
-        ]
-        listed.append({"functionDeclarations": declarations})
-    parts: list[bytes] = []
-    if listed or more_tools:
-        parts.append(b'"tools":' + wire_bytes([*listed, *more_tools]))
-    if system.strip():
-        parts.append(b'"systemInstruction":' + wire_bytes({"parts": [{"text": system}]}))
-    parts.append(b'"contents":[')
-    return b"{" + b",".join(parts)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # How hard a model thinks
 
-_LEVELS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-_BUDGETS: Mapping[Effort, int] = {
-    "none": 0,
-    "minimal": 512,
-    "low": 2_048,
-    "medium": 8_192,
-    "high": 16_384,
-    "xhigh": 24_576,
-    "max": 32_768,
-}
+_BUDGETS = dict(zip(EFFORTS, (0, 512, 2_048, 8_192, 16_384, 24_576, 32_768), strict=True))
 _NEWEST = (99, 0)
 
 
@@ -219,10 +188,7 @@ def think(model: str, effort: Effort | None) -> tuple[Mapping[str, object], tupl
         return _budget(model, kind, effort)
     if effort is None:
         return {"includeThoughts": True}, ()
-    accepted = _levels(kind, version)
-    at = _LEVELS.index(effort)
-    level = min(accepted, key=lambda each: abs(_LEVELS.index(each) - at))
-    notes = (f"{model} has no effort {effort}: {level} is used",) if level != effort else ()
+    level, notes = nearest(model, effort, _levels(kind, version))
     return {"includeThoughts": True, "thinkingLevel": level.upper()}, notes
 
 
@@ -371,8 +337,4 @@ def _generates(entry: Mapping[str, object]) -> bool:
 
 def _model_info(entry: Mapping[str, object]) -> ModelInfo:
     model_id = as_str(entry.get("name")).removeprefix("publishers/google/").removeprefix("models/")
-    known = limits_of("google", model_id)
-    window, output = as_int(entry.get("inputTokenLimit")), as_int(entry.get("outputTokenLimit"))
-    return ModelInfo(
-        model_id, ModelLimits(window or known.window, output or known.max_output), as_str(entry.get("displayName"))
-    )
+    return model_info("google", model_id, entry, ("displayName", "inputTokenLimit", "outputTokenLimit"))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str, json_dump, valid_text
 from sagent.messages import Message, Opaque, Part, StopReason, Text, Thinking, ToolCall
-from sagent.model import Billed, Delta, TextPart, ThinkingPart
+from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import count_of, disjoint, first_count, own_price, source_fees, tier_named
 from sagent.providers.families.openai_models import efforts_of
 from sagent.providers.handover import excerpt, words_in
@@ -74,7 +74,6 @@ class ResponsesReplyReader(ReplyReader):
         self._items: dict[int, _Item] = {}
         self._status = ""
         self._reason = ""  # why it is incomplete
-        self._usage: Mapping[str, object] = EMPTY
         self._cost: Decimal | None = None
         self._tier = ""
         self._tool_usage: Mapping[str, object] = EMPTY
@@ -111,18 +110,14 @@ class ResponsesReplyReader(ReplyReader):
         if isinstance(body.get("output"), list) and body.get("status") not in _UNFINISHED:
             self._end(body, out)
 
-    def done(self) -> None:
-        """`[DONE]`, which gateways append: nothing, for the response's own last event is the end."""
-
     def message(self) -> Message:
         """The finished message: its parts in the order of the output items."""
         parts = tuple(part for number in sorted(self._items) for part in self._parts(self._items[number]))
-        calls = any(isinstance(part, ToolCall) for part in parts)
         refused = any(isinstance(part, Text) and _is_refusal(part) for part in parts)
-        stop: StopReason = "tool_use" if calls else "refusal" if refused else "end"
+        stop: StopReason = "refusal" if refused and not any(isinstance(part, ToolCall) for part in parts) else "end"
         if self._status == "incomplete":
             stop = _STOPS.get(self._reason, stop)
-        return Message("assistant", parts, model=f"{self._origin.provider}/{self._origin.model}", stop=stop)
+        return self._assembled(parts, stop)
 
     def charges(self) -> tuple[Charge, ...]:
         if not self._usage:
@@ -197,10 +192,8 @@ class ResponsesReplyReader(ReplyReader):
         thinks = part[0] in ("summary", "reasoning_text")
         if part not in item.parts and thinks and item.parts:
             out.append(ThinkingPart(_GAP))
-        item.parts.setdefault(part, []).append(text)
-        self.received += len(text)
         self.reasoning = thinks
-        out.append(ThinkingPart(text) if thinks else TextPart(text))
+        self._show(ThinkingPart(text) if thinks else TextPart(text), item.parts.setdefault(part, []), out)
 
     def _text(self, event: Mapping[str, object], part: tuple[str, int], out: list[Delta]) -> None:
         """A piece of a text; or the whole of it, which counts where no pieces came."""
@@ -234,8 +227,8 @@ class ResponsesReplyReader(ReplyReader):
         offered = [as_str(as_object(tool).get("type")) for tool in as_array(response.get("tools"))]
         self._older_search = any(kind.startswith("web_search_preview") for kind in offered)
         if usage := as_object(response.get("usage")):
-            self._usage, self._cost = usage, own_price(usage, response)
-            out.append(Billed(self.charges()))
+            self._cost = own_price(usage, response)
+            self._bill(usage, out)
         if error := response.get("error"):
             raise from_event(self._origin, {"error": as_object(error) or {"message": str(error)}})
         if self._status in ("failed", "cancelled"):

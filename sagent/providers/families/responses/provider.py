@@ -7,17 +7,17 @@ from urllib.parse import urlsplit
 
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_load, wire_bytes
+from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_load
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
-from sagent.model import Request, ToolSpec
+from sagent.model import Request
 from sagent.providers.families.media import IMAGES, data_url, in_words, media_tokens
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest
 from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
 from sagent.providers.families.schemas import CHAT, OPENAI, openai_form, openai_holds
-from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, Turn, UserTurn
+from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import output_limit
-from sagent.providers.wire.encoding import EncodingCache, Piece
+from sagent.providers.wire.encoding import Dialect, EncodingCache, opened
 from sagent.providers.wire.exchange import Call
 from sagent.providers.wire.model import WireModel
 
@@ -31,7 +31,7 @@ _ENCRYPTED = "reasoning.encrypted_content"
 
 
 @dataclass(frozen=True, slots=True)
-class ResponsesDialect:
+class ResponsesDialect(Dialect):
     """How turns are written. `own` is what the `model` of the provider's own messages begins with.
 
     `reasoning` goes to models that reason; others are not shown it.
@@ -47,28 +47,31 @@ class ResponsesDialect:
         return Rules(self.family, LONGEST_ID, self.own)
 
     def head(self, request: Request) -> bytes:
-        """Tools and instructions; a server tool comes in the option `tools`."""
-        return head_bytes(request.system, request.tools, as_array(request.options.get("tools")))
+        """Tools and instructions, in the order in which a cached prefix grows."""
+        tools: list[object] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "strict": False,
+            }
+            for tool in request.tools
+        ]
+        tools += as_array(request.options.get("tools"))
+        return opened({"tools": tools, "instructions": request.system if request.system.strip() else ""}, "input")
 
-    def encode(self, turn: Turn) -> Piece:
-        """One or more input items, joined by commas."""
-        match turn:
-            case ModelTurn():
-                thought = any(isinstance(part, Thinking) for part in turn.parts)
-                items = _model_items(turn if self.reasoning or not thought else _unreasoned(turn))
-                data = b",".join(map(wire_bytes, items))
-                return Piece(data, len(data))
-            case UserTurn(answers, parts):
-                inputs = [_answer_item(answer) for answer in answers]
-                if parts:
-                    inputs.append({"role": "user", "content": _content(parts)})
-                data = b",".join(map(wire_bytes, inputs))
-                return Piece(data, len(data) + sum(map(_media_tokens, turn.shown)))
-            case _:
-                assert_never(turn)
+    def said(self, turn: ModelTurn) -> Sequence[object]:
+        thought = any(isinstance(part, Thinking) for part in turn.parts)
+        return _model_items(turn if self.reasoning or not thought else _unreasoned(turn))
 
-    def mark(self, data: bytes) -> None:
-        """There are no breakpoints: prefixes are cached by themselves."""
+    def shown(self, turn: UserTurn) -> Sequence[object]:
+        inputs = [_answer_item(answer) for answer in turn.answers]
+        return [*inputs, {"role": "user", "content": _content(turn.parts)}] if turn.parts else inputs
+
+    def media_tokens(self, part: Shown) -> int:
+        sent = not isinstance(part, Text) and _block(part)["type"] != "input_text"
+        return media_tokens(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
 
 
 def _unreasoned(turn: ModelTurn) -> ModelTurn:
@@ -184,11 +187,6 @@ def _block(part: Shown) -> Mapping[str, object]:
             assert_never(part)
 
 
-def _media_tokens(part: Shown) -> int:
-    sent = not isinstance(part, Text) and _block(part)["type"] in ("input_image", "input_file")
-    return media_tokens(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
-
-
 def _data(part: Thinking | ToolCall | Opaque) -> Mapping[str, object]:
     return as_object(part.private.data) if part.private else EMPTY
 
@@ -197,27 +195,6 @@ def _output(part: Said) -> Mapping[str, object]:
     """A server tool's output; an empty object for any other part."""
     data = _data(part) if isinstance(part, Opaque) else EMPTY
     return data if as_str(data.get("type")).endswith("_output") else EMPTY
-
-
-def head_bytes(system: str, tools: Sequence[ToolSpec], more_tools: Sequence[object] = ()) -> bytes:
-    """The beginning of a body: tools, instructions and `input`, in the order in which a cached prefix grows."""
-    listed = [
-        {
-            "type": "function",
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.parameters,
-            "strict": False,
-        }
-        for tool in tools
-    ]
-    parts: list[bytes] = []
-    if listed or more_tools:
-        parts.append(b'"tools":' + wire_bytes([*listed, *more_tools]))
-    if system.strip():
-        parts.append(b'"instructions":' + wire_bytes(system))
-    parts.append(b'"input":[')
-    return b"{" + b",".join(parts)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
