@@ -1,5 +1,6 @@
 """Providers of models. Nothing is imported before it is named."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,30 +45,22 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    **dict.fromkeys(("Anthropic", "Bedrock", "Foundry", "VertexAnthropic"), "families.anthropic.provider"),
+    **dict.fromkeys(("ChatProvider", "DashScope", "MiniMax", "Moonshot", "OpenAICompatible"), "families.chat.provider"),
+    **dict.fromkeys(("Google", "Vertex"), "families.google.provider"),
+    **dict.fromkeys(("Azure", "OpenAI", "ResponsesProvider"), "families.responses.provider"),
+    "LlamaCpp": "local.llamacpp",
+    "SelfHosted": "local.selfhosted",
+    "AnthropicCLI": "plans.anthropic_cli",
+    "OpenAISubscription": "plans.openai_subscription",
+    **dict.fromkeys(("infer", "provider_named", "row_named"), "registry"),
+    **dict.fromkeys(("Row", "built_in", "read_rows"), "rows"),
+    "Timeouts": "wire.exchange",
+}
+
+
 def __getattr__(name: str) -> object:
-    match name:
-        case "Anthropic" | "Bedrock" | "Foundry" | "VertexAnthropic":
-            from sagent.providers.families.anthropic import provider as home
-        case "ChatProvider" | "DashScope" | "MiniMax" | "Moonshot" | "OpenAICompatible":
-            from sagent.providers.families.chat import provider as home
-        case "Google" | "Vertex":
-            from sagent.providers.families.google import provider as home
-        case "Azure" | "OpenAI" | "ResponsesProvider":
-            from sagent.providers.families.responses import provider as home
-        case "LlamaCpp":
-            from sagent.providers.local import llamacpp as home
-        case "SelfHosted":
-            from sagent.providers.local import selfhosted as home
-        case "AnthropicCLI":
-            from sagent.providers.plans import anthropic_cli as home
-        case "OpenAISubscription":
-            from sagent.providers.plans import openai_subscription as home
-        case "infer" | "provider_named" | "row_named":
-            from sagent.providers import registry as home
-        case "Row" | "built_in" | "read_rows":
-            from sagent.providers import rows as home
-        case "Timeouts":
-            from sagent.providers.wire import exchange as home
-        case _:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(home, name)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

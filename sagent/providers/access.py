@@ -28,51 +28,6 @@ class Access:
     given: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Variables:
-    """The environment variables of one provider; `token` holds a key that is sent as a bearer token.
-
-    Several names, with spaces between them, are alternatives: the first one set counts.
-    """
-
-    key: str
-    base_url: str
-    token: str = ""
-
-
-def access_from_env(
-    name: str,
-    variables: Variables,
-    default_url: str,
-    *,
-    base_url: str | None = None,
-    auth: str | None = None,
-    environ: Mapping[str, str] | None = None,
-    open_door: bool = False,
-) -> Access:
-    """The access the environment describes. Raises UsageError naming the variable that is missing or wrong.
-
-    `auth` is "key" or "bearer". A server on this machine needs no key, nor does one with an `open_door`.
-    """
-    environ = os.environ if environ is None else environ
-    (key_name, key), (_, token) = first_set(variables.key, environ), first_set(variables.token, environ)
-    bearer = auth == "bearer" if auth else not key and bool(token)
-    secret = (token or key) if bearer else (key or token)
-    url = base_url or first_set(variables.base_url, environ)[1] or default_url
-    if not url:
-        raise UsageError(f"{name} has no address of its own: set {either(variables.base_url)}, or give --base-url.")
-    variable = variables.token if secret and secret == token != key else key_name
-    if not secret and not open_door and not loopback(check_url(name, url)):
-        raise UsageError(no_key(name, variables))
-    return access_from_key(name, secret, url, variable=variable, bearer=bearer)
-
-
-def no_key(name: str, variables: Variables) -> str:
-    """What to do where a key is missing."""
-    anything = " (to any word, where the server wants none)" if name == "openai-compatible" else ""
-    return f"No key for {name}: set {either(variables.key, variables.token)}{anything}."
-
-
 def first_set(names: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
     """The first of some variables that is set, and its value; the first of them and "" where none is."""
     environ = os.environ if environ is None else environ

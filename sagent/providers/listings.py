@@ -2,12 +2,12 @@
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from sagent.lib.atomic import atomic_write
 from sagent.lib.json import as_array, as_int, as_object
 from sagent.model import ModelInfo, ModelLimits
 
@@ -91,16 +91,10 @@ class Listings:
         self._places = places
         if self._file is None:
             return
-        fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                    json.dump({"version": 1, "places": places}, file)
-                fresh.replace(self._file)
-            except BaseException:
-                fresh.unlink(missing_ok=True)
-                raise
+            with atomic_write(self._file) as file:
+                file.write(json.dumps({"version": 1, "places": places}).encode())
 
     def _read(self, *, afresh: bool = False) -> Mapping[str, Mapping[str, object]]:
         """What is known; `afresh` by the file, which another process may have written."""

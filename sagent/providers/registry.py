@@ -83,21 +83,14 @@ def _own_way(
 def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatProvider]":
     match row.family:
         case "anthropic":
-            from sagent.providers.families.anthropic.provider import Anthropic
-
-            return Anthropic
+            from sagent.providers.families.anthropic.provider import Anthropic as Family
         case "google":
-            from sagent.providers.families.google.provider import Google
-
-            return Google
+            from sagent.providers.families.google.provider import Google as Family
         case "responses":
-            from sagent.providers.families.responses.provider import ResponsesProvider
-
-            return ResponsesProvider
+            from sagent.providers.families.responses.provider import ResponsesProvider as Family
         case _:
-            from sagent.providers.families.chat.provider import ChatProvider
-
-            return ChatProvider
+            from sagent.providers.families.chat.provider import ChatProvider as Family
+    return Family
 
 
 def row_called(name: str, rows: Mapping[str, Row] | None = None) -> Row | None:

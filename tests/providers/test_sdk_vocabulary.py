@@ -17,8 +17,8 @@ from sagent.errors import ModelError
 from sagent.messages import Message, Text, Thinking, ToolCall, user
 from sagent.model import Request
 from sagent.providers import Anthropic, Google, OpenAI
+from sagent.providers.families.model import WireModel
 from sagent.providers.families.responses.events import CLIENT_CALLS
-from sagent.providers.wire.model import WireModel
 from sagent.providers.wire.reply import ReplyReader
 
 

@@ -21,6 +21,7 @@ from sagent.messages import assistant, user
 from sagent.model import Model, Request, Structuring, ToolSpec
 from sagent.providers import Anthropic, Google, Moonshot, OpenAI, OpenAICompatible, provider_named
 from sagent.providers.families.google.provider import speaks
+from sagent.providers.families.model import WireModel
 from sagent.providers.families.schemas import (
     ANTHROPIC,
     CHAT,
@@ -33,7 +34,6 @@ from sagent.providers.families.schemas import (
 )
 from sagent.providers.rows import built_in, read_rows
 from sagent.providers.wire.encoding import schema_tokens
-from sagent.providers.wire.model import WireModel
 from sagent.testing.server import Call, Fail, FakeProviderServer, Turn
 from sagent.tools import tool
 

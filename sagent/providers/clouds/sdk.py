@@ -5,7 +5,7 @@ reader of events serve both transports.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from re import match
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -62,7 +62,7 @@ class SdkTransport:
             raise _disrupted(error, place, silent=not self._answered) from error
         self._answered = True
         found = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status_code, found, _chunks(client, response), _closer(response))
+        return Answer(response.status_code, found, _chunks(client, response), response.aclose)
 
     async def _opened(self) -> SdkClient:
         """The client of this event loop; opened once, however many ask at the same time."""
@@ -88,17 +88,12 @@ class SdkTransport:
 def _open_client(family: str, reach: Reach) -> SdkClient:
     match family:
         case "anthropic":
-            from sagent.providers.clouds.anthropic import AnthropicClient
-
-            return AnthropicClient(reach)
+            from sagent.providers.clouds.anthropic import AnthropicClient as Client
         case "google":
-            from sagent.providers.clouds.google import GoogleClient
-
-            return GoogleClient(reach)
+            from sagent.providers.clouds.google import GoogleClient as Client
         case _:
-            from sagent.providers.clouds.openai import OpenAIClient
-
-            return OpenAIClient(reach)
+            from sagent.providers.clouds.openai import OpenAIClient as Client
+    return Client(reach)
 
 
 def _failed(opened: "asyncio.Task[SdkClient]") -> bool:
@@ -120,13 +115,6 @@ async def _chunks(client: SdkClient, response: "httpx2.Response") -> AsyncGenera
         raise Disrupted("cut", f"the connection broke in the middle of the answer: {_words(error)}") from error
 
 
-def _closer(response: "httpx2.Response") -> Callable[[], Awaitable[None]]:
-    async def close() -> None:
-        await response.aclose()
-
-    return close
-
-
 def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
     """An SDK's exception as what it says about the request. One that is about no connection is about the login.
 
@@ -146,9 +134,8 @@ def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
             where = urlsplit(url).netloc.rpartition("@")[2]
             failed = unreachable(f"no answer from {where}" if where else "no answer", cause)
             if isinstance(cause, httpx2.ProxyError):
-                return refused_by_proxy(
-                    failed.reason, int(found[1]) if (found := match(r"(\d{3}) ", str(cause))) else 0
-                )
+                found = match(r"(\d{3}) ", str(cause))
+                return refused_by_proxy(failed.reason, int(found[1]) if found else 0)
             refused = isinstance(cause, httpx2.ConnectError) and not failed.final
             return not_running(failed, url) if silent and refused else failed
     return Disrupted("auth", f"the SDK could not make the request: {_words(error)}")

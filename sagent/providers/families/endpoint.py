@@ -1,19 +1,11 @@
 """What the providers of every family are: a row of data, an access, and the connections that their models share."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal, Self, TypeAlias
 
 from sagent.errors import UsageError
-from sagent.providers.access import (
-    Access,
-    Variables,
-    access_from_env,
-    access_from_key,
-    check_url,
-    either,
-    first_set,
-    loopback,
-)
+from sagent.providers.access import Access, access_from_key, check_url, either, first_set, loopback
 from sagent.providers.rows import Row, built_in_row
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin
@@ -28,7 +20,7 @@ LOGINS = ("anthropic", "openai")
 """Providers outside the clouds for which the SDK finds a login. It would give any other address the same one."""
 
 
-class Endpoint:
+class Endpoint(ABC):
     """An endpoint of some family. `row_name` is the row of the class; a subclass adds models and their listing."""
 
     row_name: ClassVar[str]
@@ -47,6 +39,7 @@ class Endpoint:
         self.transport = _open(row, access, transport, self.timeouts)
         self._set_up()
 
+    @abstractmethod
     def _set_up(self) -> None:
         """Make what the models of a family share; the end of construction."""
 
@@ -95,6 +88,10 @@ class Endpoint:
     def name(self) -> str:
         return self.row.name
 
+    @abstractmethod
+    def headers(self) -> dict[str, str]:
+        """What every request carries."""
+
     def origin(self, model_id: str) -> Origin:
         return Origin(self.row.name, model_id, self.access.key, self.access.variable)
 
@@ -132,11 +129,22 @@ def read_access(
         if not key.strip() and not row.free and not loopback(url):
             raise UsageError(f"The key for {row.name} is empty: is the variable set that it was read from?")
         return access_from_key(row.name, key, url, variable=source or either(row.key), bearer=bearer)
-    variables = Variables(row.key, row.base, row.token)
-    auth = auth if own else "bearer"
-    return access_from_env(
-        row.name, variables, row.base_url, base_url=base_url, auth=auth, environ=environ, open_door=row.free
-    )
+    return _from_env(row, base_url, auth if own else "bearer", environ)
+
+
+def _from_env(row: Row, base_url: str | None, auth: str | None, environ: Mapping[str, str] | None) -> Access:
+    """The access the environment describes. A server on this machine needs no key, nor does one of the user's own."""
+    (name, key), (_, token) = first_set(row.key, environ), first_set(row.token, environ)
+    bearer = auth == "bearer" if auth else not key and bool(token)
+    secret = (token or key) if bearer else (key or token)
+    url = base_url or first_set(row.base, environ)[1] or row.base_url
+    if not url:
+        raise UsageError(f"{row.name} has no address of its own: set {either(row.base)}, or give --base-url.")
+    if not secret and not row.free and not loopback(check_url(row.name, url)):
+        anything = " (to any word, where the server wants none)" if row.name == "openai-compatible" else ""
+        raise UsageError(f"No key for {row.name}: set {either(row.key, row.token)}{anything}.")
+    variable = row.token if secret and secret == token != key else name
+    return access_from_key(row.name, secret, url, variable=variable, bearer=bearer)
 
 
 def _open(row: Row, access: Access, transport: Transport | Way | None, timeouts: Timeouts) -> Transport:

@@ -27,7 +27,7 @@ class OpenAIEndpoint(Endpoint):
         return tuple(self._info(as_object(entry)) for entry in listed)
 
     def headers(self) -> dict[str, str]:
-        """What every request carries. A server on this machine that wants a key takes any."""
+        """A server on this machine that wants a key takes any."""
         return {} if self.access.delegated else {"authorization": f"Bearer {self.access.key or NO_KEY}"}
 
     def _info(self, entry: Mapping[str, object]) -> ModelInfo:

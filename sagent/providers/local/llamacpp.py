@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Self
 from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.lib.json import as_int, as_object
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request
-from sagent.providers.access import Access, Variables, access_from_env, access_from_key, first_set
+from sagent.providers.access import Access, access_from_key, first_set
 from sagent.providers.families.chat.provider import ChatDialect, ChatModel, ChatProvider
+from sagent.providers.families.endpoint import read_access
 from sagent.providers.rows import Row, built_in
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import EncodingCache
@@ -81,10 +82,7 @@ class LlamaCpp(ChatProvider):
 
             launch = Launch.read(given)
         if launch is None:
-            names = Variables(KEY, BASE_URL)
-            access = access_from_env(
-                row.name, names, row.base_url, base_url=base_url, environ=given, open_door=row.free
-            )
+            access = read_access(row, base_url=base_url, environ=given)
         else:
             import secrets
 

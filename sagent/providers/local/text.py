@@ -117,7 +117,7 @@ class MarkReader(AnswerReader):
     def __init__(self, tools: Iterable[ToolSpec], stem: str, *, closing: str = "", bare: bool = False) -> None:
         super().__init__(stem)
         self._tools = {tool.name: tool.parameters for tool in tools}
-        self._buffer = ""
+        self._buffer: str = ""
         self._thoughts = closing  # the mark that ends the thinking we are in
         self._mark = ""  # the mark that began the call we are in
         self._called = False  # a call has begun

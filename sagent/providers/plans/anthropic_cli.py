@@ -1,7 +1,6 @@
 """Anthropic through the installed `claude` program and its login: a Claude plan instead of a key."""
 
 import asyncio
-import contextlib
 import os
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -52,16 +51,17 @@ class AnthropicCLIModel:
         """
         setup, notes = self._setup(request)
         talk = await self._going_on(setup, request)
-        if talk is not None:
-            with contextlib.suppress(Lost):
+        while True:
+            if talk is None:
+                talk, notes = await self._begun(request)
+            try:
                 async with aclosing(self._listen(talk, request, notes)) as items:
                     async for item in items:
                         yield item
+            except Lost:
+                talk = None
+            else:
                 return
-        talk, notes = await self._begun(request)
-        async with aclosing(self._listen(talk, request, notes)) as items:
-            async for item in items:
-                yield item
 
     async def _listen(self, talk: Talk, request: Request, notes: tuple[str, ...]) -> AsyncGenerator[Delta | Reply]:
         """What a program says; it is kept for the next request, or else ended."""

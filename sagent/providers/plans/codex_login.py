@@ -17,6 +17,7 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_object, as_str, wire_bytes
 from sagent.providers.wire.disruption import Disrupted
+from sagent.providers.wire.exchange import read_body
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import Transport
 
@@ -119,15 +120,11 @@ class LoginFile:
         """New tokens for the refresh token."""
         asked = {"client_id": _CLIENT, "grant_type": "refresh_token", "refresh_token": login.refresh}
         headers = {"content-type": "application/json", "accept": "application/json"}
-        body = b""
         try:
             async with asyncio.timeout(_PATIENCE):
                 answer = await transport.post(self._token_url, headers, (wire_bytes(asked),))
                 try:
-                    async for chunk in answer.chunks:
-                        body += chunk
-                        if len(body) > _LONGEST_ANSWER:
-                            break
+                    body = await read_body(answer, _LONGEST_ANSWER)
                 finally:
                     await answer.aclose()
         except TimeoutError as error:
@@ -199,20 +196,16 @@ class LoginFile:
                 "auth", f"the login has run out and cannot be renewed ({error}): make {self.path.parent} writable."
             ) from error
         try:
-            async with asyncio.timeout(_PATIENCE):
-                while True:
-                    with contextlib.suppress(BlockingIOError):
-                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        break
-                    await asyncio.sleep(0.05)
-        except TimeoutError as error:
-            os.close(handle)
-            message = f"another process has been renewing the login for {_PATIENCE:g} s"
-            raise origin.error("stalled", message) from error
-        except BaseException:
-            os.close(handle)
-            raise
-        try:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    while True:
+                        with contextlib.suppress(BlockingIOError):
+                            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                            break
+                        await asyncio.sleep(0.05)
+            except TimeoutError as error:
+                message = f"another process has been renewing the login for {_PATIENCE:g} s"
+                raise origin.error("stalled", message) from error
             yield
         finally:
             os.close(handle)

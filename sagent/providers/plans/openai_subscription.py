@@ -18,7 +18,7 @@ from sagent.providers.families.responses.provider import ResponsesModel, Respons
 from sagent.providers.limits import limits_of
 from sagent.providers.plans.codex_login import LOGIN, Login, LoginFile
 from sagent.providers.rows import Row
-from sagent.providers.wire.exchange import Call, Timeouts, fetch
+from sagent.providers.wire.exchange import Call, Timeouts, fetch, read_body
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import Answer, DirectTransport, Transport
 
@@ -45,22 +45,26 @@ class OpenAISubscriptionModel(ResponsesModel):
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call, with the login renewed before it runs out, and once more where it is refused nonetheless."""
         used = await self._account.login(self.id)
-        said, refused = False, None
-        try:
-            async with aclosing(super().stream(request)) as items:
-                async for item in items:
-                    said = True
-                    yield item
-        except ModelError as error:
-            if said or error.status != 401:
-                raise
-            refused = error
-        if refused is not None:
-            async with aclosing(self._again(request, used, refused)) as items:
-                async for item in items:
-                    yield item
+        again = False
+        while True:
+            said = False
+            try:
+                async with aclosing(super().stream(request)) as items:
+                    async for item in items:
+                        said = True
+                        yield item
+            except ModelError as error:
+                if error.status != 401 or (said and not again):
+                    raise
+                if again:
+                    error.advise(LOGIN)
+                    raise
+                await self._renewed(used, error)
+                again = True
+            else:
+                return
 
-    async def _again(self, request: Request, used: Login, refused: ModelError) -> AsyncGenerator[Delta | Reply]:
+    async def _renewed(self, used: Login, refused: ModelError) -> None:
         try:
             await self._account.renew(used, self.id)
         except ModelError as error:
@@ -68,14 +72,6 @@ class OpenAISubscriptionModel(ResponsesModel):
                 raise
             refused.advise(f"It could not be renewed: {error.args[0]}")
             raise refused from error
-        try:
-            async with aclosing(super().stream(request)) as items:
-                async for item in items:
-                    yield item
-        except ModelError as error:
-            if error.status == 401:
-                error.advise(LOGIN)
-            raise
 
     def prepare(self, request: Request) -> Call:
         """The request as it goes out. The endpoint wants instructions, and takes no output limit."""
@@ -228,10 +224,8 @@ async def _explained(answer: Answer) -> Answer:
 
     The body is {"error": {"type": "usage_limit_reached", "plan_type", "resets_at", "resets_in_seconds"}}.
     """
-    body = b""
     try:
-        async for chunk in answer.chunks:
-            body = (body + chunk)[:_ERROR_BODY]
+        body = await read_body(answer, _ERROR_BODY)
     finally:
         await answer.aclose()
     try:
@@ -257,6 +251,5 @@ async def _nothing() -> None:
 
 def _info(row: Mapping[str, object]) -> ModelInfo:
     model_id = as_str(row.get("slug"))
-    known = limits_of("openai", model_id)
-    limits = ModelLimits(as_int(row.get("context_window")) or _WINDOW, known.max_output)
+    limits = ModelLimits(as_int(row.get("context_window")) or _WINDOW, limits_of("openai", model_id).max_output)
     return ModelInfo(model_id, limits, as_str(row.get("display_name")))

@@ -69,7 +69,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
         answer = await watch.over(transport.post(call.url, call.headers, call.body.parts))
         if not 200 <= answer.status < 300:
             raise from_status(
-                call.origin, answer.status, answer.headers, await _read(answer, _ERROR_BODY, patience=_TRAILER)
+                call.origin, answer.status, answer.headers, await read_body(answer, _ERROR_BODY, patience=_TRAILER)
             )
         async with aclosing(_deltas(call, answer, watch)) as batches:
             async for deltas in batches:
@@ -93,7 +93,7 @@ async def fetch(
         async with asyncio.timeout(timeouts.stall):
             answer = await transport.get(url, headers)
             try:
-                body = await _read(answer, _WHOLE_BODY if answer.status == 200 else _ERROR_BODY)
+                body = await read_body(answer, _WHOLE_BODY if answer.status == 200 else _ERROR_BODY)
             finally:
                 await answer.aclose()
     except TimeoutError as error:
@@ -114,7 +114,7 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
     reader = EventReader()
     chunk = await _beginning(call, answer, watch)
     if chunk[:1] in (b"{", b"[", b"<"):  # JSON, or a page of HTML
-        yield _take_whole(call, answer, chunk + await _read(answer, _WHOLE_BODY, watch))
+        yield _take_whole(call, answer, chunk + await read_body(answer, _WHOLE_BODY, watch))
         return
     while chunk:
         await give_way()
@@ -205,9 +205,7 @@ def _take_whole(call: Call, answer: Answer, body: bytes) -> list[Delta]:
     except (ValueError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
             raise from_status(call.origin, answer.status, answer.headers, body) from error
-        raise call.origin.error(
-            "protocol", f"the answer is not JSON: {_shown(body[:200].decode('utf-8', 'replace'))}"
-        ) from error
+        raise call.origin.error("protocol", f"the answer is not JSON: {_shown(body)}") from error
     fields, chunks = as_object(data), [as_object(item) for item in as_array(data)]
     if error_in(fields) or not (fields or chunks):
         raise from_event(call.origin, data)
@@ -221,9 +219,7 @@ def _take_whole(call: Call, answer: Answer, body: bytes) -> list[Delta]:
     if chunks and not (out or call.reader.complete):
         raise from_event(call.origin, data)
     if not call.reader.complete:
-        raise call.origin.error(
-            "protocol", f"the answer is not a reply: {_shown(body[:200].decode('utf-8', 'replace'))}"
-        )
+        raise call.origin.error("protocol", f"the answer is not a reply: {_shown(body)}")
     return _merged(out)
 
 
@@ -252,7 +248,9 @@ def _merged(deltas: list[Delta]) -> list[Delta]:
     return merged
 
 
-async def _read(answer: Answer, most: int, watch: "_Watch | None" = None, *, patience: float | None = None) -> bytes:
+async def read_body(
+    answer: Answer, most: int, watch: "_Watch | None" = None, *, patience: float | None = None
+) -> bytes:
     """The body, up to so many bytes; of an error what there is of it after a while, for its status says the most."""
     parts: list[bytes] = []
     with suppress(*(() if answer.status == 200 else (TimeoutError, Disrupted))):
@@ -275,7 +273,8 @@ async def _drain(answer: Answer) -> None:
                 pass
 
 
-def _shown(text: str) -> str:
+def _shown(said: str | bytes) -> str:
+    text = said if isinstance(said, str) else said[:200].decode("utf-8", "replace")
     return repr(text if len(text) <= 120 else f"{text[:120]}…")
 
 

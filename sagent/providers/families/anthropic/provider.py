@@ -16,11 +16,11 @@ from sagent.providers.access import NO_KEY
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
+from sagent.providers.families.model import WireModel
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.wire.encoding import Dialect, EncodedConversation, EncodingCache, opened, sendable
 from sagent.providers.wire.exchange import Call, fetch
-from sagent.providers.wire.model import WireModel
 
 VERSION = "2023-06-01"
 _UNKNOWN_OUTPUT = 8_192  # max_tokens of a model we know nothing of, where nobody asked for a number
@@ -254,14 +254,13 @@ _SITES: Mapping[str, Site] = {
 }
 
 
-class AnthropicModel(WireModel):
+class AnthropicModel(WireModel["Anthropic"]):
     """One model of the Messages API."""
 
     overhead = _OVERHEAD
 
     def __init__(self, provider: "Anthropic", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="anthropic", known_as=_plain_id(model_id))
-        self._provider = provider
 
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: by models from 4.5 on, where the API can express it."""

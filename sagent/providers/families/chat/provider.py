@@ -13,6 +13,7 @@ from sagent.model import Request
 from sagent.providers.families.chat.efforts import effort_members
 from sagent.providers.families.chat.events import REASONING, ChatReplyReader
 from sagent.providers.families.media import IMAGES, data_url, error_text, in_words, media_tokens
+from sagent.providers.families.model import WireModel
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key
 from sagent.providers.families.schemas import response_format
@@ -21,7 +22,6 @@ from sagent.providers.limits import output_limit
 from sagent.providers.rows import Quirks
 from sagent.providers.wire.encoding import Dialect, EncodingCache, opened
 from sagent.providers.wire.exchange import Call
-from sagent.providers.wire.model import WireModel
 
 _OVERHEAD = 500  # what frames messages and tools
 _OWN_ID = 64  # characters of an id that goes back to whoever gave it: signatures at OpenRouter refer to it
@@ -175,15 +175,11 @@ def _call(part: ToolCall) -> object:
 # Model and provider
 
 
-class ChatModel(WireModel):
+class ChatModel(WireModel["ChatProvider"]):
     """One model of a Chat Completions endpoint."""
 
     overhead = _OVERHEAD
     unrecorded = ("model", "stream", "stream_options")
-
-    def __init__(self, provider: "ChatProvider", model_id: str) -> None:
-        super().__init__(provider, model_id, listed_as=provider.name)
-        self._provider = provider
 
     def prepare(self, request: Request) -> Call:
         quirks = self._provider.row.quirks

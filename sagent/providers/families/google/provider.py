@@ -12,12 +12,12 @@ from sagent.providers.access import NO_KEY
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
 from sagent.providers.families.media import base64_text, in_words, media_tokens
+from sagent.providers.families.model import WireModel
 from sagent.providers.families.openai_models import nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.wire.encoding import Dialect, EncodingCache, opened, sendable
 from sagent.providers.wire.exchange import Call, fetch
-from sagent.providers.wire.model import WireModel
 
 # What stands for the signature of a call that another model made: Gemini 3 refuses a first call without one
 # (ai.google.dev, thought signatures, "migrating from other models").
@@ -220,14 +220,13 @@ def _budget(model: str, kind: str, effort: Effort | None) -> tuple[Mapping[str, 
 # Model and provider
 
 
-class GoogleModel(WireModel):
+class GoogleModel(WireModel["Google"]):
     """One model of generateContent."""
 
     overhead = _OVERHEAD
 
     def __init__(self, provider: "Google", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="google")
-        self._provider = provider
         self._cache = provider.encodings if recent(model_id) else provider.older_encodings
 
     def structures(self, request: Request) -> bool:

@@ -11,6 +11,7 @@ from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Request
 from sagent.providers.families.media import IMAGES, data_url, in_words, media_tokens
+from sagent.providers.families.model import WireModel
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest
 from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
@@ -19,7 +20,6 @@ from sagent.providers.handover import PAUSED, Answered, ModelTurn, Rules, Said, 
 from sagent.providers.limits import output_limit
 from sagent.providers.wire.encoding import Dialect, EncodingCache, opened
 from sagent.providers.wire.exchange import Call
-from sagent.providers.wire.model import WireModel
 
 _OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
 _LEAST_OUTPUT = 16  # max_output_tokens below it are refused
@@ -201,15 +201,14 @@ def _output(part: Said) -> Mapping[str, object]:
 # Model and provider
 
 
-class ResponsesModel(WireModel):
+class ResponsesModel(WireModel["ResponsesProvider"]):
     """One model of a Responses endpoint."""
 
     overhead = _OVERHEAD
 
     def __init__(self, provider: "ResponsesProvider", model_id: str) -> None:
-        super().__init__(provider, model_id, listed_as=provider.name)
+        super().__init__(provider, model_id)
         self._limits = replace(self._limits, least_output=_LEAST_OUTPUT)
-        self._provider = provider
 
     def structures(self, request: Request) -> bool:
         """Whether the answer is held to the schema: by OpenAI's models from GPT-4o on, where strict mode can say it."""

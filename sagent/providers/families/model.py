@@ -3,39 +3,20 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import ClassVar, Protocol
+from typing import ClassVar, Generic, TypeVar
 
 from sagent.errors import ModelError
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
+from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import limits_of
 from sagent.providers.wire.encoding import EncodedConversation, EncodingCache, schema_tokens
-from sagent.providers.wire.exchange import Call, Timeouts, exchange
-from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.exchange import Call, exchange
 from sagent.providers.wire.reply import ReplyReader, frozen
-from sagent.providers.wire.transport import Transport
+
+E_co = TypeVar("E_co", bound=Endpoint, covariant=True)
 
 
-class Carrier(Protocol):
-    """What a model needs of its provider to make a call."""
-
-    transport: Transport
-    timeouts: Timeouts
-
-    @property
-    def name(self) -> str:
-        """The provider's name."""
-        ...
-
-    def headers(self) -> dict[str, str]:
-        """What every request carries."""
-        ...
-
-    def origin(self, model_id: str) -> Origin:
-        """Who is named in errors."""
-        ...
-
-
-class WireModel(ABC):
+class WireModel(ABC, Generic[E_co]):
     """One model of one provider. `listed_as` and `known_as` name the rows of limits.json, and the one among them."""
 
     overhead: ClassVar[int]
@@ -43,10 +24,10 @@ class WireModel(ABC):
     unrecorded: ClassVar[tuple[str, ...]] = ("model", "stream")
     """Members of a body that are no parameters of the answer."""
 
-    def __init__(self, carrier: Carrier, model_id: str, *, listed_as: str, known_as: str = "") -> None:
-        self._carrier = carrier
-        self.provider, self.id = carrier.name, model_id
-        self._limits = limits_of(listed_as, known_as or model_id)
+    def __init__(self, provider: E_co, model_id: str, *, listed_as: str = "", known_as: str = "") -> None:
+        self._provider = provider
+        self.provider, self.id = provider.name, model_id
+        self._limits = limits_of(listed_as or provider.name, known_as or model_id)
 
     @property
     def limits(self) -> ModelLimits:
@@ -66,7 +47,7 @@ class WireModel(ABC):
         while True:
             heard = False
             try:
-                async with aclosing(exchange(self._carrier.transport, lambda: self.prepare(request))) as items:
+                async with aclosing(exchange(self._provider.transport, lambda: self.prepare(request))) as items:
                     async for item in items:
                         if not heard:
                             heard = True
@@ -78,7 +59,7 @@ class WireModel(ABC):
             else:
                 return
 
-    def _heard(self) -> None:  # noqa: B027 -- few models want to know
+    def _heard(self) -> None:
         """The provider has begun to answer."""
 
     def _learn(self, error: ModelError, request: Request) -> bool:
@@ -114,11 +95,11 @@ class WireModel(ABC):
         accepted = {"content-type": "application/json", "accept": "text/event-stream"}
         return Call(
             url,
-            {**self._carrier.headers(), **accepted, **(headers or {})},
+            {**self._provider.headers(), **accepted, **(headers or {})},
             body,
             RequestDigest(body.sha256, body.size, self.id, frozen(parameters)),
             reader,
-            self._carrier.origin(self.id),
-            self._carrier.timeouts,
+            self._provider.origin(self.id),
+            self._provider.timeouts,
             tuple(notes),
         )
