@@ -1,6 +1,5 @@
 """Providers by name, and the provider a model's id points to."""
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -153,5 +152,4 @@ def _is_strange(row: Row, at: str) -> bool:
 
 def has_key(row: Row, environ: Mapping[str, str] | None = None) -> bool:
     """Whether the environment holds a key of this provider."""
-    environ = os.environ if environ is None else environ
     return bool(first_set(f"{row.key} {row.token}", environ)[1])

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self, TypeAlias
 from sagent.errors import UsageError
 from sagent.providers.access import Access, access_from_key, check_url, either, first_set, loopback
 from sagent.providers.rows import Row, built_in_row
+from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import DirectTransport, Transport
@@ -24,6 +25,8 @@ class Endpoint(ABC):
     """An endpoint of some family. `row_name` is the row of the class; a subclass adds models and their listing."""
 
     row_name: ClassVar[str]
+    encodings: EncodingCache
+    """Where conversations are kept as they go out."""
 
     def __init__(
         self,

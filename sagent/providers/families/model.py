@@ -23,6 +23,7 @@ class WireModel(ABC, Generic[E_co]):
     """Tokens of what frames messages and tools, and of what follows them."""
     unrecorded: ClassVar[tuple[str, ...]] = ("model", "stream")
     """Members of a body that are no parameters of the answer."""
+    reader: ClassVar[type[ReplyReader]]
 
     def __init__(self, provider: E_co, model_id: str, *, listed_as: str = "", known_as: str = "") -> None:
         self._provider = provider
@@ -70,9 +71,10 @@ class WireModel(ABC, Generic[E_co]):
         del error, request
         return False
 
-    @abstractmethod
     def _encodings(self, request: Request) -> EncodingCache:
         """Where the request's conversation is kept as this model may be shown it."""
+        del request
+        return self._provider.encodings
 
     def _conversation(self, request: Request) -> EncodedConversation:
         return self._encodings(request).conversation(request)
@@ -85,11 +87,11 @@ class WireModel(ABC, Generic[E_co]):
         request: Request,
         url: str,
         members: Mapping[str, object],
-        reader: ReplyReader,
         notes: Sequence[str],
         headers: Mapping[str, str] | None = None,
     ) -> Call:
         """A call whose body ends with these members."""
+        origin = self._provider.origin(self.id)
         body = self._conversation(request).write(members, self._overhead(request))
         parameters = {name: value for name, value in members.items() if name not in self.unrecorded}
         accepted = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -98,8 +100,8 @@ class WireModel(ABC, Generic[E_co]):
             {**self._provider.headers(), **accepted, **(headers or {})},
             body,
             RequestDigest(body.sha256, body.size, self.id, frozen(parameters)),
-            reader,
-            self._provider.origin(self.id),
+            self.reader(origin, self._provider.encodings.family),
+            origin,
             self._provider.timeouts,
             tuple(notes),
         )

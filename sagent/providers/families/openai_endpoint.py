@@ -1,15 +1,16 @@
 """What providers with an OpenAI-like endpoint share, whichever of its APIs they are spoken to through."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.model import ModelInfo
-from sagent.providers.access import NO_KEY, Access
+from sagent.providers.access import NO_KEY
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import limits_of
 from sagent.providers.listings import limits_in, prices_in
-from sagent.providers.rows import Row, row_for_url
+from sagent.providers.rows import row_for_url
 from sagent.providers.wire.exchange import fetch
 
 
@@ -17,7 +18,9 @@ class OpenAIEndpoint(Endpoint):
     """An endpoint that speaks one of OpenAI's APIs."""
 
     def _set_up(self) -> None:
-        self.row = settled(self.row, self.access)
+        known = row_for_url(self.access.base_url) if self.name == "openai-compatible" else None
+        if known:  # the generic row takes over the quirks of a provider we know at that address
+            self.row = replace(self.row, quirks=known.quirks)
         self.url = api_root(self.access.base_url) if self.access.base_url else ""
 
     async def models(self) -> Sequence[ModelInfo]:
@@ -34,14 +37,6 @@ class OpenAIEndpoint(Endpoint):
         model_id = as_str(entry.get("id")) or as_str(entry.get("name"))
         name = as_str(entry.get("name")) or as_str(entry.get("display_name"))
         return ModelInfo(model_id, limits_in(entry, limits_of(self.name, model_id)), name, prices_in(entry))
-
-
-def settled(row: Row, access: Access) -> Row:
-    """The row to go by: the generic one takes over the quirks of a provider we know at that address."""
-    from dataclasses import replace
-
-    known = row_for_url(access.base_url) if row.name == "openai-compatible" else None
-    return replace(row, quirks=known.quirks) if known else row
 
 
 def api_root(base_url: str) -> str:

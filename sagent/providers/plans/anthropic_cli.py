@@ -5,6 +5,7 @@ import os
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Self
 
 from sagent.errors import UsageError
@@ -13,7 +14,7 @@ from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, 
 from sagent.providers.families.anthropic.provider import MessagesDialect, generation, think
 from sagent.providers.limits import limits_of
 from sagent.providers.plans.claude_program import Program
-from sagent.providers.plans.claude_talk import Lost, Said, Setup, Talk
+from sagent.providers.plans.claude_talk import Lost, Setup, Talk
 from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin
@@ -67,17 +68,15 @@ class AnthropicCLIModel:
         """What a program says; it is kept for the next request, or else ended."""
         digest, tokens = self._digest(request)
         try:
-            async with aclosing(talk.listen()) as said:
+            async with aclosing(talk.listen(digest)) as said:
                 async for item in said:
-                    if not isinstance(item, Said):
+                    if isinstance(item, Reply):
+                        await self._provider.keep(request.conversation, talk)
+                        guess = Usage(input=tokens // 4)
+                        guessed = {"usage": guess, "charges": (Charge(self.id, guess, estimated=True),)}
+                        yield replace(item, notes=(*notes, *item.notes), **({} if item.charges else guessed))
+                    else:
                         yield item
-                        continue
-                    usage, charges = item.usage, item.charges
-                    if usage is None:
-                        usage = Usage(input=tokens // 4)
-                        charges = (Charge(self.id, usage, estimated=True),)
-                    await self._provider.keep(request.conversation, talk)
-                    yield Reply(item.message, usage, charges, digest, item.response_id, (*notes, *item.notes))
         finally:
             if not talk.kept:
                 await self._provider.drop(talk)

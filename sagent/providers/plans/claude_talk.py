@@ -18,7 +18,7 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_int, as_object, as_str, wire_bytes
 from sagent.messages import Image, Message, Text, ToolCall
-from sagent.model import Billed, Delta, Effort, ToolSpec
+from sagent.model import Billed, Delta, Effort, Reply, RequestDigest, ToolSpec
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.anthropic.provider import MessagesDialect
 from sagent.providers.families.media import IMAGES, base64_text
@@ -71,17 +71,6 @@ class Setup:
             }
             for tool in self.tools
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A whole reply, as read."""
-
-    message: Message
-    usage: Usage | None
-    charges: tuple[Charge, ...]
-    response_id: str
-    notes: tuple[str, ...]
 
 
 class Lost(Exception):
@@ -204,8 +193,11 @@ class Talk:
 
     # Listening
 
-    async def listen(self) -> AsyncGenerator[Delta | Said]:
-        """The deltas of the reply, then the reply. Raises ModelError, and Lost where another program may be asked."""
+    async def listen(self, digest: RequestDigest) -> AsyncGenerator[Delta | Reply]:
+        """The deltas of the reply, then the reply, without charges where none are known.
+
+        Raises ModelError, and Lost where another program may be asked.
+        """
         reading = _Reading(self._origin)
         reader = reading.reader
         while not reader.closed:
@@ -225,7 +217,8 @@ class Talk:
         self._reply = self._named(reader.message())
         self.kept = await self._settle(self._reply)
         charges = reading.served(reader.charges())
-        yield Said(self._reply, reader.usage(), charges, reader.response_id, reader.notes())
+        usage = reader.usage() or Usage()
+        yield Reply(self._reply, usage, charges, digest, reader.response_id, reader.notes())
 
     def _goes_on(self, stop: str, reader: MessagesReplyReader) -> bool:
         """Whether the program, left alone, would now make another call by itself."""

@@ -257,7 +257,7 @@ _SITES: Mapping[str, Site] = {
 class AnthropicModel(WireModel["Anthropic"]):
     """One model of the Messages API."""
 
-    overhead = _OVERHEAD
+    overhead, reader = _OVERHEAD, MessagesReplyReader
 
     def __init__(self, provider: "Anthropic", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="anthropic", known_as=_plain_id(model_id))
@@ -288,13 +288,9 @@ class AnthropicModel(WireModel["Anthropic"]):
             request,
             provider.site.url(provider.access.base_url, self.id),
             members,
-            MessagesReplyReader(provider.origin(self.id), provider.encodings.family),
             (*notes, *thought.notes),
             {"anthropic-beta": ",".join(betas)} if betas else None,
         )
-
-    def _encodings(self, request: Request) -> EncodingCache:
-        return self._provider.encodings
 
     def _format(self, request: Request) -> JsonObject | None:
         """The schema as it goes out (platform.claude.com, structured outputs: all models from 4.5 on)."""

@@ -28,6 +28,8 @@ _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn"
 # Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
 _CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
+_READ = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
+_WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 _SOURCES = ("citations", "search_results")  # next to it: Perplexity's
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 
@@ -78,7 +80,10 @@ class ChatReplyReader(ReplyReader):
         if choices:
             choice = as_object(choices[0])
             if not choice.get("index"):  # only one was asked for
-                self._choice(choice, as_object(choice.get("delta")) or self._late_message(choice), out)
+                delta = as_object(choice.get("delta"))
+                if not (delta or self._text or self._thoughts or self._calls):
+                    delta = as_object(choice.get("message"))  # some servers repeat there all they have said
+                self._choice(choice, delta, out)
         if not self.response_id:
             self.response_id = as_str(event.get("id"))
         for name in _SOURCES:
@@ -144,11 +149,6 @@ class ChatReplyReader(ReplyReader):
         if usage := choice.get("usage"):  # Moonshot
             self._price(as_object(usage), EMPTY, out)
 
-    def _late_message(self, choice: Mapping[str, object]) -> Mapping[str, object]:
-        """A whole message in place of a delta; some servers end a stream by repeating all they have said."""
-        said = self._text or self._thoughts or self._calls
-        return EMPTY if said else as_object(choice.get("message"))
-
     def _beside(self, delta: Mapping[str, object], out: list[Delta]) -> None:
         """What a chunk holds other than text."""
         self._reason(delta, out)
@@ -198,9 +198,7 @@ class ChatReplyReader(ReplyReader):
         """Reasoning, under one of its names. Some gateways say it twice, as text and as details: it counts once."""
         shown = False
         for name in REASONING:
-            value = delta.get(name)
-            texts = _texts(value) if value else ()
-            for text in texts:
+            for text in _texts(delta.get(name)):
                 self._think(text, name, out)
                 shown = True
             if shown:
@@ -218,10 +216,8 @@ class ChatReplyReader(ReplyReader):
     def _news(self, text: str) -> str:
         """What is new in a text that may hold all of the reasoning so far again (MiniMax)."""
         before = sum(map(len, self._thoughts))
-        if len(text) < before or before < 16:
-            return text
-        said = "".join(self._thoughts)
-        return text[before:] if text.startswith(said) else text
+        again = 16 <= before <= len(text) and text.startswith("".join(self._thoughts))
+        return text[before:] if again else text
 
     def _detail(self, detail: Mapping[str, object]) -> None:
         """Join a detail to the last one where it goes on with it (OpenRouter's rule: same type and index)."""
@@ -328,19 +324,8 @@ def _usage(counts: Mapping[str, object], *, spoke: bool) -> Usage:
         prompt,
         completion,
         total=total,
-        read=first_count(
-            details.get("cached_tokens"),
-            counts.get("prompt_cache_hit_tokens"),
-            counts.get("cached_tokens"),
-            counts.get("cache_read_input_tokens"),
-            counts.get("num_cached_tokens"),
-        ),
-        written=first_count(
-            details.get("cache_write_tokens"),
-            details.get("cache_creation_tokens"),
-            details.get("cache_creation_input_tokens"),
-            counts.get("cache_creation_input_tokens"),
-        ),
+        read=first_count(details.get("cached_tokens"), *map(counts.get, _READ)),
+        written=first_count(*map(details.get, _WRITTEN), counts.get("cache_creation_input_tokens")),
         hour=count_of(as_object(counts.get("cache_creation")).get("ephemeral_1h_input_tokens")),
         reasoning=reasoning,
         fees=source_fees(counts),

@@ -178,7 +178,7 @@ def _call(part: ToolCall) -> object:
 class ChatModel(WireModel["ChatProvider"]):
     """One model of a Chat Completions endpoint."""
 
-    overhead = _OVERHEAD
+    overhead, reader = _OVERHEAD, ChatReplyReader
     unrecorded = ("model", "stream", "stream_options")
 
     def prepare(self, request: Request) -> Call:
@@ -199,7 +199,6 @@ class ChatModel(WireModel["ChatProvider"]):
             request,
             f"{self._provider.url}/chat/completions",
             members,
-            ChatReplyReader(self._provider.origin(self.id), self._provider.encodings.family),
             (*clamped, *notes, *self._provider.lessons(self.id, request)),
         )
 

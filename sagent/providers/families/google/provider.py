@@ -223,7 +223,7 @@ def _budget(model: str, kind: str, effort: Effort | None) -> tuple[Mapping[str, 
 class GoogleModel(WireModel["Google"]):
     """One model of generateContent."""
 
-    overhead = _OVERHEAD
+    overhead, reader = _OVERHEAD, GenerateReplyReader
 
     def __init__(self, provider: "Google", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="google")
@@ -248,7 +248,6 @@ class GoogleModel(WireModel["Google"]):
             request,
             f"{self._provider.url_of(self.id)}:streamGenerateContent?alt=sse",
             members,
-            GenerateReplyReader(self._provider.origin(self.id), self._cache.family),
             (*clamped, *notes),
         )
 

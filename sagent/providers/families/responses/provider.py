@@ -204,7 +204,7 @@ def _output(part: Said) -> Mapping[str, object]:
 class ResponsesModel(WireModel["ResponsesProvider"]):
     """One model of a Responses endpoint."""
 
-    overhead = _OVERHEAD
+    overhead, reader = _OVERHEAD, ResponsesReplyReader
 
     def __init__(self, provider: "ResponsesProvider", model_id: str) -> None:
         super().__init__(provider, model_id)
@@ -232,7 +232,6 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
             request,
             f"{provider.url}/responses",
             members,
-            ResponsesReplyReader(provider.origin(self.id), provider.encodings.family),
             (*clamped, *notes, *provider.lessons(request)),
         )
 
