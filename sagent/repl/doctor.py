@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from sagent.config import Settings
+    from sagent.config.settings import CustomProvider
 
 PATIENCE = 3.0  # seconds for a provider to accept a connection
 
@@ -31,12 +32,19 @@ async def examine(settings: "Settings") -> list[Finding]:
     return [*local, *network]
 
 
-def _keys(settings: "Settings") -> Iterable[Finding]:
+def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]]":
+    """The providers there is a key for, each with what the settings say of it."""
     from sagent.providers.registry import has_key
     from sagent.providers.rows import built_in
 
-    own = {name for name, one in settings.providers.items() if one.api_key}
-    found = [name for name, row in built_in().items() if has_key(row) or name in own]
+    for name, row in built_in().items():
+        own = settings.providers.get(name)
+        if has_key(row) or (own and own.api_key):
+            yield name, own
+
+
+def _keys(settings: "Settings") -> Iterable[Finding]:
+    found = [name for name, _ in _usable(settings)]
     yield Finding("good" if found else "bad", "keys", ", ".join(found) or "none is set: /login")
 
 
@@ -44,15 +52,11 @@ def _addresses(settings: "Settings") -> list[tuple[str, str]]:
     """The providers there is a key for, and where they are reached."""
     from sagent.errors import UsageError
     from sagent.providers.families.endpoint import Endpoint
-    from sagent.providers.registry import has_key, provider_named
-    from sagent.providers.rows import built_in
+    from sagent.providers.registry import provider_named
 
     found: list[tuple[str, str]] = []
-    for name, row in built_in().items():
-        own = settings.providers.get(name)
+    for name, own in _usable(settings):
         key = (own.api_key if own else "") or None
-        if not has_key(row) and key is None:
-            continue
         try:
             provider = provider_named(name, key=key, base_url=(own.base_url if own else "") or None)
         except UsageError:

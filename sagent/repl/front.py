@@ -24,10 +24,9 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
     screen = Screen(history)
     early: list[str] = []
     screen.keys = _first_keys(screen, early)
-    codes: list[int] = []
-    working: list[asyncio.Task[None]] = []
+    working: list[asyncio.Task[int]] = []
 
-    async def work() -> None:
+    async def work() -> int:
         repl_class = await asyncio.to_thread(_load_rest)
         repl = repl_class(screen, history, load, opening)
         loop = asyncio.get_running_loop()
@@ -35,10 +34,9 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
             loop.add_signal_handler(number, repl.end, 128 + number)
         if hasattr(signal, "SIGTSTP"):
             loop.add_signal_handler(signal.SIGTSTP, repl.input.suspend)
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await repl.run(early)
-        finally:
-            codes.append(repl.code)
+        return repl.code
 
     def begin() -> None:  # the first drawing is done before this task has its turn
         working.append(asyncio.create_task(work()))
@@ -51,10 +49,7 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
         for task in working:
             task.cancel()
             await asyncio.wait([task])
-    for task in working:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            raise error
-    return codes[0] if codes else 0
+    return working[0].result() if working and not working[0].cancelled() else 0
 
 
 def _first_keys(screen: Screen, early: list[str]) -> KeyBindings:

@@ -92,13 +92,6 @@ class Repl(CommandContext):
             self._farewell = f"sagent: {error}\n"
             self.end(2)
             return
-        self._apply(settings)
-        self.commands = await asyncio.to_thread(all_commands, settings)
-        self.input.ready.set()
-        await self._session.run(self._questions.approve, self._questions.answer)
-
-    def _apply(self, settings: "Settings") -> None:
-        """Look and behave as the settings say, before the session is open."""
         self._session.use(settings)
         self._screen.set_theme(settings.theme)
         if settings.editing_mode == "vi":
@@ -107,6 +100,9 @@ class Repl(CommandContext):
         self._history.open(None if settings.ephemeral else settings.state_dir / "history" / f"{home.name}.jsonl")
         self._status.show(Figures(note="opening …", mode=settings.permission_mode))
         self._tasks.spawn(self._look_around(settings))
+        self.commands = await asyncio.to_thread(all_commands, settings)
+        self.input.ready.set()
+        await self._session.run(self._questions.approve, self._questions.answer)
 
     async def _look_around(self, settings: "Settings") -> None:
         branch = await asyncio.to_thread(branch_of, settings.cwd)

@@ -71,18 +71,8 @@ class Outbox:
         self.prompts: asyncio.Queue[Message | None] = asyncio.Queue()
         self.queued: list[Waits] = []
 
-    @property
-    def is_unread(self) -> bool:
-        """Whether the agent has been sent something that it has not read."""
-        return any(wait.sent for wait in self.queued)
-
     def on_read(self, message: Message) -> None:
         self.queued = [wait for wait in self.queued if not (wait.sent and wait.message is message)]
-
-    def on_opened(self) -> None:
-        """A session is open: a message from before it begins its first turn."""
-        if any(wait.early for wait in self.queued):
-            self.release()
 
     def release(self) -> None:
         """Begin a turn with the first message that waits."""
@@ -192,7 +182,8 @@ class SessionLoop(Current):
         self._resumable = agent if agent.messages else None
         self._painter.write(*past_blocks(agent.messages, agent.path))
         self._status.update(opened)
-        self.outbox.on_opened()
+        if any(wait.early for wait in self.outbox.queued):
+            self.outbox.release()
         while not self._other_wanted.is_set():
             message = await self.outbox.prompts.get()
             if message is not None:
@@ -225,7 +216,7 @@ class SessionLoop(Current):
         ticking = asyncio.create_task(self._status.tick(agent))
         try:
             good = await self._run(agent.run(message))
-            while good and self.outbox.is_unread:
+            while good and any(wait.sent for wait in self.outbox.queued):
                 good = await self._run(agent.go_on())
         finally:
             ticking.cancel()

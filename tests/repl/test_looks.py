@@ -39,12 +39,11 @@ from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.picker import Picker, render_picker
 from sagent.repl.terminal.questions import approval_options
 from sagent.repl.terminal.screen import Screen
-from sagent.repl.view.blocks import Block, Shell
+from sagent.repl.view.blocks import Block, Shell, render_block, separated
 from sagent.repl.view.calls import render_approval
 from sagent.repl.view.lines import Line, line_width
 from sagent.repl.view.panel import Figures, Queued, render_panel, render_status
 from sagent.repl.view.theme import rules_of
-from sagent.repl.view.transcript import render_block, separated
 from sagent.repl.view.view import View, reduce
 from sagent.usage import Cost, Usage
 

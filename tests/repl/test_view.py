@@ -27,11 +27,10 @@ from sagent.events import (
 )
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall, assistant, user
-from sagent.repl.view.blocks import Block, Page
+from sagent.repl.view.blocks import Block, Page, expand, expandable, render_block, separated
 from sagent.repl.view.lines import plain, table
 from sagent.repl.view.markdown import Piece
 from sagent.repl.view.panel import Figures, Queued, render_panel, render_status
-from sagent.repl.view.transcript import expand, expandable, render_block, separated
 from sagent.repl.view.view import View, reduce
 from sagent.usage import Cost, Usage
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 
 from sagent.events import Event, TextDelta
 from sagent.repl.terminal.surface import Surface
-from sagent.repl.view.blocks import Block, Report
+from sagent.repl.view.blocks import Block, Report, expand, expandable, render_block, separated
 from sagent.repl.view.lines import Line, printable, wrap
 from sagent.repl.view.markdown import Piece, finish, render_piece
-from sagent.repl.view.transcript import expand, expandable, render_block, separated
 from sagent.repl.view.view import ROOT, View, plain_text, reduce
 
 INTERVAL = 0.08  # seconds between two paintings
@@ -33,7 +32,9 @@ class Painter:
 
     def show(self, event: Event) -> None:
         """Take in an event. The text of an answer, which comes in small pieces, is gathered until the next painting."""
-        if type(event) is TextDelta and event.agent == ROOT and _only_writes(self.view):
+        view = self.view
+        writes = bool(view.flow.rest or view.flow.begun) and not view.thinking and not view.waiting
+        if writes and type(event) is TextDelta and event.agent == ROOT:  # more of it changes nothing but the answer
             self._texts.append(event.text)
             if self._timer is None:
                 self._schedule()
@@ -123,8 +124,3 @@ class Painter:
             return expand(block, self._surface.width)
         except Exception:
             return wrap([("", printable(repr(block)[:20_000]))], self._surface.width)
-
-
-def _only_writes(view: View) -> bool:
-    """Whether more text of the answer changes nothing but the answer."""
-    return bool(view.flow.rest or view.flow.begun) and not view.thinking and not view.waiting

@@ -5,6 +5,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
@@ -208,7 +209,8 @@ class Questions:
         from sagent.repl.view.calls import read_text, render_approval
 
         rule = rule_for(call, ask)
-        title = render_approval(call, ask, read_text(self._cwd()), self._screen.surface.width, self._waiting - 1)
+        read, width = partial(read_text, self._cwd()), self._screen.surface.width
+        title = render_approval(call, ask, read, width, self._waiting - 1)
         picker: Picker[Answer] = Picker(title, approval_options(rule), keys=True)
         words = await self._put(picker)
         answer = picker.chosen.result()

@@ -1,16 +1,25 @@
-"""What a transcript is made of: everything that is written above the input line, once, and never touched again."""
+"""What a transcript is made of: all that is written above the input line, once, and never touched again; and as lines.
 
-from collections.abc import Sequence
-from typing import Literal, TypeAlias
+Pure: the same block in the same width is the same lines.
+"""
 
-from sagent.events import Advised, Finished, ToolFinished
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias, assert_never
+
+from sagent.events import Advice, Advised, Finished, ToolFinished
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, Text, ToolResult
-from sagent.repl.view.lines import Line
-from sagent.repl.view.markdown import Piece, pieces_of
+from sagent.repl.view.calls import counts, essence, render_diff
+from sagent.repl.view.figures import count, duration, money
+from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, line_width, one_line, printable, wrap
+from sagent.repl.view.markdown import Piece, pieces_of, render_piece
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 MOST_MESSAGES = 30  # of an earlier conversation that are shown
+MOST_SAID = 40  # lines of a message of the person's own
+MOST_SHELL = 60  # lines of a command of the person's own
+MOST_EXPANDED = 400  # lines of a block that is shown whole
+_LEVELS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "error": ("class:failed", "✗ ")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +88,194 @@ def past_blocks(messages: Sequence[Message], agent: str) -> Sequence[Block]:
             blocks.append(ToolFinished(agent, call, result, 0.0, result.text.strip().split("\n", 1)[0][:200]))
     blocks.append(Report("The session goes on."))
     return blocks
+
+
+def render_block(block: Block, width: int) -> list[Line]:
+    match block:
+        case Said():
+            return _said(block, width)
+        case Piece():
+            return render_piece(block, width)
+        case Thought(text, seconds):
+            took = f" for {duration(seconds)}" if seconds >= 1 else ""
+            return [(("class:thinking", f"✻ Thought{took}, {len(text.split())} words"),)]
+        case ToolFinished():
+            return _called(block, width)
+        case Advised(_, advice):
+            return _advice(advice, width)
+        case Report(text, level):
+            style, mark = _LEVELS[level]
+            return wrap([(style, printable(text).strip())], width, ((style, mark),))
+        case Finished():
+            return [_returned(block, width)]
+        case Shell():
+            return _shell(block, width)
+        case Page(lines):
+            return [part for line in lines for part in _fitted(line, width)]
+        case _:
+            assert_never(block)
+
+
+def _fitted(line: Line, width: int) -> list[Line]:
+    """A line of a page. One that is too long continues below its second column; where the first takes more than half
+    of the width, below the first."""
+    size = line_width(line[:1])
+    if line_width(line) <= width or not line:
+        return [line]
+    if len(line) == 1 or size > width:
+        spans, indent = _without_indent(line)
+        return wrap(spans, width, (("", indent),) if indent else ())
+    if size > width // 2:
+        style, text = line[0]
+        below: Line = (("", "  "), *line[1:])
+        rest = [below] if line_width(below) <= width else wrap(_without_indent(line[1:])[0], width, (("", "    "),))
+        return [((style, text.rstrip()),), *rest]
+    spans, gap = _without_indent(line[1:])
+    return wrap(spans, width, (*line[:1], ("", gap)), (("", " " * size + gap),))
+
+
+def _without_indent(line: Line) -> tuple[Line, str]:
+    style, text = line[0]
+    indent = text[: len(text) - len(text.lstrip(" "))]
+    return ((style, text[len(indent) :]), *line[1:]), indent
+
+
+def separated(previous: Block | None, block: Block) -> bool:
+    """Whether an empty line belongs between two blocks; what a person said brings its own."""
+    if previous is None or isinstance(previous, Said) or isinstance(block, Said):
+        return False
+    return isinstance(previous, Piece) != isinstance(block, Piece) or isinstance(block, Page | Shell)
+
+
+def expandable(block: Block) -> bool:
+    match block:
+        case Thought() | Advised():
+            return True
+        case ToolFinished():
+            return bool(block.result.content or block.diff or block.call.arguments)
+        case Shell():
+            return block.output.count("\n") >= MOST_SHELL
+        case _:
+            return False
+
+
+def expand(block: Block, width: int) -> list[Line]:
+    match block:
+        case Thought(text):
+            lines = wrap([("class:thinking", printable(text))], width, (("class:dim", "  "),))
+            return [*render_block(block, width), *lines]
+        case ToolFinished():
+            return _cut(_expanded_call(block, width))
+        case Advised(_, advice):
+            read, written = count(advice.usage.total_input), count(advice.usage.output)
+            asked: list[Line] = [(("class:dim", f"  asked: {one_line(advice.question)}"),)] if advice.question else []
+            said = f"  {advice.model}: {read} tokens read, {written} written"
+            return [*_advice(advice, width), *asked, (("class:dim", said),)]
+        case Shell():
+            return _cut(_shell(block, width, whole=True))
+        case _:
+            return render_block(block, width)
+
+
+def _cut(lines: list[Line]) -> list[Line]:
+    if len(lines) <= MOST_EXPANDED:
+        return lines
+    left, half = len(lines) - MOST_EXPANDED, MOST_EXPANDED // 2
+    return [*lines[:half], (("class:dim", f"  … {left} lines are left out …"),), *lines[-half:]]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Each block
+
+
+def _said(block: Said, width: int) -> list[Line]:
+    text = printable(block.text).strip("\n")
+    lines = text.split("\n")
+    if len(lines) > MOST_SAID:
+        lines = [*lines[: MOST_SAID - 1], f"… {len(lines) - MOST_SAID + 1} more lines"]
+    if block.attached:
+        lines.append(f"[{block.attached} attachment{'s' if block.attached > 1 else ''}]")
+    if block.sender:
+        lines = [f"{one_line(block.sender)}: {lines[0]}", *lines[1:]]
+        if len(lines) > 4:
+            lines = [*lines[:3], f"… {len(lines) - 3} more lines"]
+    shown = "\n".join(line if len(line) <= 2_000 else cut(line, 2_000) for line in lines)
+    if block.sender:
+        return wrap([("class:news", shown)], width, (("class:mark", "↳ "),))
+    return [(), *wrap([("class:said", shown)], width, (("class:mark", "› "),)), ()]
+
+
+def _called(block: ToolFinished, width: int) -> list[Line]:
+    mark: Span = ("class:failed", "✗ ") if block.result.is_error else ("class:done", "● ")
+    who = "" if block.agent == "root" else f"{block.agent} "
+    took = f" ({duration(block.seconds)})" if block.seconds >= 1 else ""
+    summary = one_line(block.summary) or ("failed" if block.result.is_error else "done")
+    if block.diff:
+        added, removed = counts(block.diff)
+        summary = f"+{added} -{removed}"
+    style = "class:failed" if block.result.is_error else "class:outcome"
+    room = max(width - 2 - len(who) - len(block.call.name) - len(took) - 3, 10)
+    short = essence(block.call, max(room - min(len(summary), room // 2) - 2, 8))
+    job = f"{block.job} " if block.job and not block.summary.endswith(block.job) else ""
+    head: list[Span] = [mark, ("class:news", who + job), ("class:tool", block.call.name)]
+    if short:
+        head.append(("class:argument", f" {short}"))
+    head += [("class:dim", " · "), (style, summary), ("class:dim", took)]
+    line = cut_line(tuple(span for span in head if span[1]), width)
+    return [line, *render_diff(block.diff, width)]
+
+
+def _expanded_call(block: ToolFinished, width: int) -> list[Line]:
+    lines = [_called(block, width)[0]]
+    for name, value in block.call.arguments.items():
+        text = value if isinstance(value, str) else repr(value)
+        lines += wrap([("class:argument", printable(text))], width, (("class:dim", f"  {name}: "),), (("", TAB),))
+    if block.call.malformed is not None:
+        lines += wrap([("class:failed", printable(block.call.malformed))], width, (("", "  "),))
+    if block.diff:
+        lines += render_diff(block.diff, width, most=MOST_EXPANDED)
+    return [*lines, *_output(block.result.text, width)]
+
+
+def _output(text: str, width: int) -> Iterator[Line]:
+    for line in printable(text).strip("\n").split("\n"):
+        yield from wrap([("class:output", line)], width, (("class:dim", "  │ "),), (("class:dim", "  │ "),))
+
+
+def _shell(block: Shell, width: int, *, whole: bool = False) -> list[Line]:
+    lines = [cut_line((("class:mark", "! "), ("class:said", one_line(block.command))), width)]
+    shown = list(_output(block.output, width)) if whole or block.output.strip() else []
+    if (left := len(shown) - MOST_SHELL) > 0 and not whole:
+        lines.append((("class:dim", f"  … {left} lines before, Ctrl-O shows them"),))
+        shown = shown[left:]
+    return [*lines, *shown, *([(("class:failed", f"  exit {block.code}"),)] if block.code else ())]
+
+
+def _returned(block: Finished, width: int) -> Line:
+    result = block.result
+    figures = f"{result.turns} turn{'s' if result.turns != 1 else ''}, {duration(result.duration)}"
+    if result.error is not None:
+        told = ("class:failed", result.error.message)
+        return cut_line((("class:failed", "✗ "), ("class:news", f"{block.agent} "), told), width)
+    said = cut(one_line(result.content), max(width - len(block.agent) - len(figures) - 8, 10))
+    head: Line = (("class:done", "● "), ("class:news", block.agent), ("class:dim", f" {figures} · "))
+    return cut_line((*head, ("", said)), width)
+
+
+def _advice(advice: Advice, width: int) -> list[Line]:
+    """Advice in its frame: who, why, with what verdict, at what price; then what was said."""
+    inner = min(width, 100) - 4
+    state = {"answered": "", "cut": " (cut at its length limit)"}.get(advice.status, f" {advice.status}")
+    verdict = advice.verdict or ("" if state else "advice")
+    title = f" {advice.advisor} · {advice.trigger}{' · ' + verdict if verdict else ''}{state} "
+    price = f" {money(advice.usd)} · {duration(advice.seconds)} "
+    style = {"proceed": "class:done", "stop": "class:failed"}.get(advice.verdict, "class:advice")
+    if len(title) + len(price) > inner:
+        price = f" {money(advice.usd)} "
+    title, top = cut(title, max(inner - len(price), 8)), "class:advice"
+    fill = max(min(width, 100) - len(title) - len(price) - 4, 1)
+    head: Line = ((top, "╭─"), (style, title), (top, "─" * fill), ("class:dim", price), (top, "─╮"))
+    body = wrap([("class:warning", printable(advice.reason))], inner) if advice.reason else []
+    body += [line for piece in pieces_of(printable(advice.text)) for line in render_piece(piece, inner)]
+    foot: Line = ((top, "╰" + "─" * (min(width, 100) - 2) + "╯"),)
+    return [cut_line(head, width), *(((top, "│ "), *line) for line in body), foot]

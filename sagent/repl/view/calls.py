@@ -55,17 +55,13 @@ def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
     return "\n".join(lines)
 
 
-def read_text(directory: Path) -> Callable[[str], str | None]:
-    """A reader for `proposal`, of paths below a directory or absolute ones."""
-
-    def read(path: str) -> str | None:
-        try:
-            with (directory / Path(path).expanduser()).open(encoding="utf-8", errors="replace") as file:
-                return file.read(MOST_SHOWN)
-        except (OSError, ValueError):
-            return None
-
-    return read
+def read_text(directory: Path, path: str) -> str | None:
+    """A file that `proposal` compares, below a directory or named in full; None where it cannot be read."""
+    try:
+        with (directory / Path(path).expanduser()).open(encoding="utf-8", errors="replace") as file:
+            return file.read(MOST_SHOWN)
+    except (OSError, ValueError):
+        return None
 
 
 def render_diff(diff: str, width: int, *, most: int = MOST_LINES) -> list[Line]:

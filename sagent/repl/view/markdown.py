@@ -97,7 +97,7 @@ class _Reader:
             self.end()
             self.fence = fence[1] + fence[2]
             self.language = fence[3].lower()
-            self.gap = self.gap or (self.begun and self._last_kind() != "code")
+            self.gap = self.gap or (self.begun and not (self.pieces and self.pieces[-1].kind == "code"))
         elif heading := _HEADING.match(line):
             self.end()
             self.gap = self.begun
@@ -111,9 +111,6 @@ class _Reader:
             self._emit(Piece("rule"))
         else:
             self._take_text(line)
-
-    def _last_kind(self) -> Kind | None:
-        return self.pieces[-1].kind if self.pieces else None
 
     def _take_code(self, line: str) -> None:
         marks = self.fence.lstrip(" ")

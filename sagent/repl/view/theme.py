@@ -42,5 +42,4 @@ def rules_of(name: str, *, light: bool | None = None) -> Mapping[str, str]:
     """The styles of a theme by class; of "auto" for a background that is light, or dark, or not known."""
     if name == "auto" and light is not None:
         name = "light" if light else "dark"
-    rules = {**BASE, **THEMES[name]}
-    return {**rules, "chosen": "reverse"}
+    return {**BASE, **THEMES[name], "chosen": "reverse"}

@@ -97,7 +97,8 @@ def reduce(view: View, event: Event, at: float) -> Step:
         case TextDelta(_, text):
             return _write(view, text, at)
         case ThinkingDelta(_, text):
-            return _think(view, text, at), ()
+            thought, since = (view.thinking + text, view.thought_since) if view.thinking else (text, at)
+            return replace(_awake(view, ROOT), thinking=thought[-MOST_KEPT:], thought_since=since), ()
         case ReplyFinished(_, message):
             view, blocks = _end_reply(view, at)
             return replace(view, said=not message.calls), blocks
@@ -129,13 +130,6 @@ def _write(view: View, text: str, at: float) -> Step:
         view, blocks = _end_thought(_awake(view, ROOT), at)
     flow, pieces = feed(view.flow, text)
     return replace(view, flow=flow, said=False), (*blocks, *pieces)
-
-
-def _think(view: View, text: str, at: float) -> View:
-    view = _awake(view, ROOT)
-    if not view.thinking:
-        return replace(view, thinking=text, thought_since=at)
-    return replace(view, thinking=(view.thinking + text)[-MOST_KEPT:])
 
 
 def _end_thought(view: View, at: float) -> Step:
