@@ -118,10 +118,9 @@ class Repl(CommandContext):
         path = self.settings.config_dir / "config.toml"
         try:
             add_rule(path, rule)
+            self.say(f"{rule} is allowed from now on, also in {path}")
         except (OSError, SagentError) as error:
             self._painter.write(Report(f"{rule} is allowed for this session only: {error}", "warning"))
-        else:
-            self.say(f"{rule} is allowed from now on, also in {path}")
 
     # -- what slash commands work with
 

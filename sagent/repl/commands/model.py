@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PATIENCE = 15.0  # seconds for a provider to take a key
 
 _TOGGLES = (("off", "ask no advisor"), ("on", "as before"))
+_RATINGS = (("rate good", "its last advice helped"), ("rate bad", "it did not"))
 
 
 def _rows(context: CommandContext) -> list[tuple[str, str]]:
@@ -105,10 +106,6 @@ async def effort(context: CommandContext, level: Effort | Literal[""] = "") -> N
         context.opened.agent.apply(Switch(effort=chosen))
 
 
-def _advisors(context: CommandContext) -> list[tuple[str, str]]:
-    return [*_TOGGLES, ("rate good", "its last advice helped"), ("rate bad", "it did not"), *_rows(context)]
-
-
 def _rate(context: CommandContext, word: str = "", name: str = "") -> None:
     """Record the person's rating of the last advice."""
     from sagent.advisor.extension import AdvisorExtension
@@ -119,7 +116,7 @@ def _rate(context: CommandContext, word: str = "", name: str = "") -> None:
     context.say(f"{advisory.rate(1 if word == 'good' else -1, name)}: {word}")
 
 
-@command(complete=_advisors)
+@command(complete=lambda context: [*_TOGGLES, *_RATINGS, *_rows(context)])
 async def advisor(context: CommandContext, text: str = "") -> None:
     """Set, mute or rate the advisor.
 
@@ -143,12 +140,11 @@ async def ask_advisor(context: CommandContext, text: str = "") -> None:
     context.opened.agent.apply(Consult(question=text))
 
 
-def _key_variables(context: CommandContext) -> list[tuple[str, str]]:
-    del context
+def _key_variables() -> list[tuple[str, str]]:
     return [(name, row.key) for name, row in built_in().items() if row.default]
 
 
-@command(complete=_key_variables)
+@command(complete=lambda _: _key_variables())
 async def login(context: CommandContext, provider: str = "") -> None:
     """Enter, test and keep a provider's key.
 
@@ -159,15 +155,14 @@ async def login(context: CommandContext, provider: str = "") -> None:
         context.reopen(context.settings)
         return
     if not provider:
-        options = [Option(name, name, key) for name, key in _key_variables(context)]
+        options = [Option(name, name, key) for name, key in _key_variables()]
         provider = await context.pick("A key for which provider?", options) or ""
     if not provider:
         return
     row = row_named(provider, {name: one.row for name, one in context.settings.providers.items()})
-    key = await context.line(f"Key for {row.name} (not shown): ", secret=True)
-    if not key or not key.strip():
+    key = (await context.line(f"Key for {row.name} (not shown): ", secret=True) or "").strip()
+    if not key:
         return
-    key = key.strip()
     context.say(f"Testing the key with {row.name} …")
     own = context.settings.providers
     address = await asyncio.to_thread(own_address, row.name, own, os.environ)

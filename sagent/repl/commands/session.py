@@ -40,11 +40,7 @@ def _describe(summary: Summary) -> str:
     return f"{summary.last[:16].replace('T', ' ')}  {least}{money(summary.usd)}  {summary.id}"
 
 
-def _ids(context: CommandContext) -> list[tuple[str, str]]:
-    return [(one.id, one.title) for one in _earlier(context)]
-
-
-@command(complete=_ids)
+@command(complete=lambda context: [(one.id, one.title) for one in _earlier(context)])
 async def resume(context: CommandContext, session: str = "") -> None:
     """Continue an earlier session.
 

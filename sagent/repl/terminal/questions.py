@@ -1,6 +1,7 @@
 """Questions to the person, one at a time: lists to choose from, lines to type, calls to approve, what agents ask."""
 
 import asyncio
+import contextlib
 import os
 import shlex
 import time
@@ -62,12 +63,10 @@ class Presence:
 
 def rule_for(call: ToolCall, ask: "Ask") -> str:
     """The rule that would allow this call and others like it: the one that the policy names, else the tool's name."""
-    _, found, rest = ask.remedy.partition("--allow ")
-    try:
-        words = shlex.split(rest.removesuffix(".")) if found else []
-    except ValueError:
-        words = []
-    return words[0] if words else call.name
+    rest = ask.remedy.partition("--allow ")[2]
+    with contextlib.suppress(ValueError, IndexError):
+        return shlex.split(rest.removesuffix("."))[0]
+    return call.name
 
 
 def approval_options(rule: str) -> list[Option[Answer]]:
