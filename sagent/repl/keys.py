@@ -67,7 +67,7 @@ def bind_keys(screen: "Screen", actions: "InputActions") -> KeyBindings:
     )
     for names, condition, act in table:
         keys.add(*names.split(), filter=condition)(_handler(act))
-    _bind_input(keys, buffer, actions, focused)
+    _bind_input(keys, screen, actions, focused)
     _bind_picker(keys, actions, picking)
     return keys
 
@@ -76,7 +76,9 @@ def _handler(act: "Callable[[], None]") -> "Callable[[KeyPressEvent], None]":
     return lambda event: act()
 
 
-def _bind_input(keys: KeyBindings, buffer: Buffer, actions: "InputActions", focused: Filter) -> None:  # noqa: C901 -- a table of keys
+def _bind_input(keys: KeyBindings, screen: "Screen", actions: "InputActions", focused: Filter) -> None:  # noqa: C901 -- a table of keys
+    buffer = screen.buffer
+
     @keys.add("enter", filter=focused)
     def _(event: KeyPressEvent) -> None:
         if (state := buffer.complete_state) is not None and state.current_completion is not None:
@@ -103,13 +105,11 @@ def _bind_input(keys: KeyBindings, buffer: Buffer, actions: "InputActions", focu
 
     @keys.add("tab", filter=focused)
     def _(event: KeyPressEvent) -> None:
-        from sagent.repl.terminal.completion import is_completable
-
         nonlocal waiting
         waiting = ""
         if (state := buffer.complete_state) is not None and state.completions:
             buffer.complete_next()
-        elif is_completable(text := buffer.document.text_before_cursor):
+        elif screen.completable(text := buffer.document.text_before_cursor):
             waiting = text  # they may be under way already, without a choice
             buffer.start_completion(select_first=True)
         elif buffer.text.strip() and actions.busy:

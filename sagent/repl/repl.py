@@ -20,7 +20,7 @@ from sagent.repl.settings_file import add_rule
 from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.clipboard import osc52
-from sagent.repl.terminal.completion import InputCompleter
+from sagent.repl.terminal.completion import InputCompleter, is_completable
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence, Questions
@@ -58,6 +58,7 @@ class Repl(CommandContext):
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
         self.pick, self.line, self.reopen, self.leave = questions.pick, questions.line, session.reopen, screen.leave
         screen.completer = InputCompleter(lambda: self._files, self.names, self.arguments)
+        screen.completable = is_completable
         screen.keys = bind_keys(screen, self.input)
         screen.on_resized = painter.paint
         screen.output.on_gone = lambda: self.end(128 + signal.SIGHUP)

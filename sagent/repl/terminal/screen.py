@@ -118,13 +118,14 @@ class Screen:
         self.panel: Callable[[int, int], Sequence[Line]] = lambda width, height: ()
         self.status: Callable[[int], Line] = lambda width: (("class:dim", "starting …"),)
         self.completer: Completer | None = None
+        self.completable: Callable[[str], bool] = lambda text: False  # whether typing on should offer completions
         out = stdout or sys.stdout
         self.output = SteadyOutput(out, lambda: _size(out), synchronised=os.environ.get("TERM") != "dumb")
         self.buffer = Buffer(
             name="input",
             multiline=True,
             completer=ThreadedCompleter(DynamicCompleter(lambda: self.completer)),
-            complete_while_typing=Condition(self._wants_completions),
+            complete_while_typing=Condition(lambda: self.completable(self.buffer.document.text_before_cursor)),
             history=history,
             tempfile_suffix=".md",
         )
@@ -191,13 +192,6 @@ class Screen:
 
     def _prefix(self, number: int, wrapped: int) -> "StyleAndTextTuples":
         return [("class:prompt", self.label)] if not number and not wrapped else [("", " " * len(self.label))]
-
-    def _wants_completions(self) -> bool:
-        if self.completer is None:
-            return False
-        from sagent.repl.terminal.completion import is_completable
-
-        return is_completable(self.buffer.document.text_before_cursor)
 
     def set_theme(self, name: str) -> None:
         """Use a theme. Raises UsageError naming the themes."""
