@@ -4,6 +4,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import IO
 
@@ -34,28 +35,18 @@ async def run_check(
     where = str(directory)
     if not directory.is_dir():
         return CheckResult(command, None, f"{directory} is no longer there", where)
-    group = ProcessGroup()
+    shell, more = ["/bin/sh", "-c", command], {**os.environ, **(environment or {})}
     with tempfile.TemporaryFile() as output:
-        try:
-            process = group.start(
-                ["/bin/sh", "-c", command],
-                env={**os.environ, **(environment or {})},
-                cwd=directory,
-                output=output.fileno(),
-            )
-            try:
-                async with asyncio.timeout(patience):
-                    await process.ended()
-            except TimeoutError:
-                return CheckResult(command, None, f"it did not end within {patience:g} s", where)
-            finally:
+        async with aclosing(ProcessGroup()) as group:
+            with closing(group.start(shell, env=more, cwd=directory, output=output.fileno())) as process:
                 try:
-                    await process.kill()
-                    code = process.code
+                    async with asyncio.timeout(patience):
+                        await process.ended()
+                except TimeoutError:
+                    return CheckResult(command, None, f"it did not end within {patience:g} s", where)
                 finally:
-                    process.close()
-        finally:
-            await group.aclose()
+                    await process.kill()
+                code = process.code
         return CheckResult(command, code, _end_of(output), where)
 
 

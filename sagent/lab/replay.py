@@ -239,8 +239,7 @@ class _Parts:
 
     def _rebuilder_for(self, prompt: Prompt) -> Rebuilder:
         """For a prompt that is that of the last stretch, the order of its keys is known already."""
-        before = self.prompted
-        made = Rebuilder(self.recording.agent, prompt, self.sessions, self.native)
+        made, before = Rebuilder(self.recording.agent, prompt, self.sessions, self.native), self.prompted
         if before is not None and (prompt.system, prompt.tools) == (before[0].system, before[0].tools):
             made.follow(before[1])
         self.prompted = (prompt, made)

@@ -58,20 +58,17 @@ def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
         files = ["--script", str(HERE / "demo_script.json"), "--port-file", str(Path(directory) / "port")]
         # its stdin is a pipe that ends with this process, however that ends; then the server ends too
         argv = [sys.executable, "-m", "sagent.testing.server", *files, "--until-eof"]
-        server = subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
-        try:
-            url = server.stdout.readline().strip() if server.stdout else ""
-            if not url:
-                raise SagentError("the scripted provider did not start; the lines above say why")
-            environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "no-key-needed"}
-            environment.pop("ANTHROPIC_AUTH_TOKEN", None)
-            yield
-        finally:
-            server.terminate()
-            server.wait()
-            for stream in (server.stdin, server.stdout):
-                if stream:
-                    stream.close()
+        pipe = subprocess.PIPE
+        with subprocess.Popen(argv, stdout=pipe, stdin=pipe, text=True) as server:
+            try:
+                url = server.stdout.readline().strip() if server.stdout else ""
+                if not url:
+                    raise SagentError("the scripted provider did not start; the lines above say why")
+                environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "no-key-needed"}
+                environment.pop("ANTHROPIC_AUTH_TOKEN", None)
+                yield
+            finally:
+                server.terminate()
 
 
 def _show(project: Path, environment: dict[str, str], code: int) -> int:

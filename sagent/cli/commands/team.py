@@ -68,15 +68,18 @@ def _run(argv: Sequence[str]) -> int:
     visible, output = flags.pop("visible_handoffs", None), flags.pop("output", None)
     settings = load_or_report(flags)
     out, err = binary_safe(sys.stdout), binary_safe(sys.stderr)
+    # what shows the events, and a failure before there is a result
+    renderer = StreamRenderer(out) if settings.output_format == "stream-json" else JsonRenderer(out, err)
     try:
         if settings.input_format != "text":
             raise UsageError("--input-format stream-json is for conversations; a team has one task.")
         file = _team_file(preset, words, visible)
         prompt = _task(task, words, settings)
-        return asyncio.run(_carry_out(settings, file, prompt, _Output(settings, file, output, out, err)))
+        shown = _Output(settings, file, output, renderer, out, err)
+        return asyncio.run(_carry_out(settings, file, prompt, shown))
     except SagentError as error:
         if settings.output_format != "text":
-            _renderer(settings, out, err).on_result(failed(error))
+            renderer.on_result(failed(error))
         raise
 
 
@@ -167,10 +170,17 @@ async def _work(
 class _Output:
     """Tells a team's work: progress on stderr, the answer on stdout, the report where it is asked for."""
 
-    def __init__(self, settings: "Settings", file: "TeamFile", directory: str | None, out: TextIO, err: TextIO) -> None:
-        self._settings, self._file, self._err, self._out = settings, file, err, out
+    def __init__(
+        self,
+        settings: "Settings",
+        file: "TeamFile",
+        directory: str | None,
+        renderer: Renderer,
+        out: TextIO,
+        err: TextIO,
+    ) -> None:
+        self._settings, self._file, self.renderer, self._out, self._err = settings, file, renderer, out, err
         self._directory = None if directory is None else Path(directory).expanduser().absolute()
-        self.renderer = _renderer(settings, out, err)
         self._quiet = settings.log_level == "error" or settings.output_format == "stream-json"
         talk = settings.log_level in ("info", "debug") and settings.output_format != "stream-json"
         self._transcript = Transcript(err, text=False) if talk else None
@@ -235,11 +245,6 @@ class _Output:
         write_head(result, self._err, quiet=self._quiet)
         self._err.flush()
         return written
-
-
-def _renderer(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
-    """What shows the events, and a failure before there is a result."""
-    return StreamRenderer(out) if settings.output_format == "stream-json" else JsonRenderer(out, err)
 
 
 def progress(role: "RoleReport") -> str:
