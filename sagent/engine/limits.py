@@ -26,6 +26,11 @@ CHANGEABLE = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_re
 """The bounds that may be changed while an agent runs."""
 
 
+def is_reached(limit: int | None, count: int) -> bool:
+    """Whether no more is allowed: a limit may have been lowered to less than there was already."""
+    return limit is not None and count >= limit
+
+
 def limits_of(run: RunLimits) -> Mapping[str, int]:
     """Those of them that are set."""
     return {name: value for name in CHANGEABLE if (value := getattr(run, name)) is not None}

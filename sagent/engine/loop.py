@@ -6,6 +6,7 @@ The program counter is the state. Nothing else lives here.
 from sagent.engine.actions import apply, apply_pending
 from sagent.engine.call import call_model
 from sagent.engine.dispatch import close_calls, run_calls
+from sagent.engine.limits import is_reached
 from sagent.engine.state import AgentState
 from sagent.messages import user
 from sagent.policy import Turn
@@ -18,7 +19,7 @@ async def take_turn(state: AgentState) -> str:
         state.admit()
         if state.run.stop:
             return state.run.stop
-        if state.run.turns == state.limits.max_turns:
+        if is_reached(state.limits.max_turns, state.run.turns):
             return "max_turns"
 
         reply = await call_model(state)
@@ -26,7 +27,7 @@ async def take_turn(state: AgentState) -> str:
 
         results = None
         if reply.calls:
-            if state.run.rounds == state.limits.max_tool_call_rounds:
+            if is_reached(state.limits.max_tool_call_rounds, state.run.rounds):
                 close_calls(state, reply, f"not run: the limit of {state.run.rounds} tool call rounds is reached")
                 return "max_tool_call_rounds"
             results = await run_calls(state, reply)

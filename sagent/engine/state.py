@@ -10,7 +10,7 @@ from sagent.engine.context import Context
 from sagent.engine.inbox import Arrived, Inbox
 from sagent.engine.jobs import Jobs
 from sagent.engine.journal import Journal
-from sagent.engine.limits import RunLimits
+from sagent.engine.limits import RunLimits, is_reached
 from sagent.engine.neighbours import Neighbours
 from sagent.engine.prompts import Prompts
 from sagent.errors import UsageError
@@ -110,7 +110,7 @@ class AgentState:
     @property
     def closing(self) -> bool:
         """Whether the run in progress makes no further model call."""
-        return bool(self.run.stop) or self.run.turns == self.limits.max_turns
+        return bool(self.run.stop) or is_reached(self.limits.max_turns, self.run.turns)
 
     def is_detached(self) -> bool:
         """Whether the call that this task makes was let go, to outlive the process."""
