@@ -59,8 +59,9 @@ def test_a_task_in_one_call(served: FakeProviderServer, place: Path) -> None:
     assert result.usage_summary == {"executor": used, "advisor": RoleUsage(), "total": used}
     assert sum(isinstance(event, ReplyFinished) for event in events) == 2
     assert served.requests[0].headers["x-api-key"] == "k"
-    with pytest.raises(ModelError, match="401"):
+    with pytest.raises(ModelError, match="401") as raised:
         sagent.run_task("Again.", config=config)
+    assert not isinstance(raised.value.__context__, RuntimeError)  # of there being no event loop
 
 
 def test_the_summary_is_of_this_task_alone(place: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import TypeAlias, TypeVar
 
 from sagent.errors import UsageError
@@ -35,11 +36,10 @@ def wait_for(run: Callable[[], Awaitable[T]], close: Callable[[], Awaitable[None
         finally:
             await close()
 
-    try:
+    with suppress(RuntimeError):  # and not `except`, for then an error of the run would tell of that one too
         asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(once())
-    raise UsageError("run_sync is for code without an event loop; here, await run() instead")
+        raise UsageError("run_sync is for code without an event loop; here, await run() instead")
+    return asyncio.run(once())
 
 
 async def events_of(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
 from decimal import Decimal
 from itertools import chain
@@ -54,14 +55,13 @@ def run_task(
     A run that was stopped by a limit has an answer so far, and `result.error`. Raises UsageError (inside a running
     event loop too), ModelError and BudgetExceeded.
     """
-    try:
+    with suppress(RuntimeError):  # and not `except`, for then an error of the run would tell of that one too
         asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(_run(task, config or load(), on_event or (lambda _: None)))
-    raise UsageError(
-        "run_task waits for its result, so it cannot be called inside a running event loop: await Agent.run() there "
-        "(sagent.agent), or await asyncio.to_thread(run_task, ...)."
-    )
+        raise UsageError(
+            "run_task waits for its result, so it cannot be called inside a running event loop: await Agent.run() "
+            "there (sagent.agent), or await asyncio.to_thread(run_task, ...)."
+        )
+    return asyncio.run(_run(task, config or load(), on_event or (lambda _: None)))
 
 
 async def _run(task: str, config: Settings, on_event: Callable[[Event], None]) -> TaskResult:

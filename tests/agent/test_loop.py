@@ -28,7 +28,7 @@ from sagent.events import (
 )
 from sagent.lib.json import EMPTY, JsonObject, json_freeze, json_freeze_object
 from sagent.messages import Message, Text, ToolCall, assistant, user
-from sagent.peer import Stop
+from sagent.peer import Stop, Switch
 from sagent.policy import Allow, Ask, Deny, Verdict
 from sagent.session.contents import Content
 from sagent.session.entries import Entry
@@ -98,6 +98,12 @@ async def test_a_mapping_without_a_prompt_is_refused() -> None:
 
 def test_run_sync() -> None:
     assert Agent(ScriptedModel("Hello.")).run_sync("Hi").content == "Hello."
+
+
+def test_an_error_of_run_sync_is_no_error_of_looking_for_a_loop() -> None:
+    with pytest.raises(UsageError, match="prompt") as raised:
+        Agent(ScriptedModel()).run_sync({"text": "Hi"})
+    assert raised.value.__context__ is None
 
 
 async def test_results_come_back_in_the_order_of_the_calls() -> None:
@@ -191,6 +197,22 @@ async def test_max_turns_and_rounds() -> None:
     agent = Agent(ScriptedModel(*[again] * 5), tools=[probe], limits=RunLimits(max_tool_call_rounds=2))
     result = await agent.run("go")
     assert (result.stop_reason, len(probe.calls), result.turns) == ("max_tool_call_rounds", 2, 3)
+    check_pairing(agent.messages)
+
+
+@pytest.mark.parametrize(("limit", "turns"), [("max_turns", 3), ("max_tool_call_rounds", 4)])
+async def test_a_limit_lowered_to_less_than_there_was_is_reached(limit: str, turns: int) -> None:
+    """Else an agent that lowers its limit would have none."""
+    again = calls(call("Probe"))
+    agent = Agent(ScriptedModel(*[again] * 9), tools=[Probe("Probe")], limits=RunLimits(max_turns=8))
+
+    def lower(event: Event) -> None:
+        if isinstance(event, ReplyFinished) and len(agent.messages) > 4:
+            agent.apply(Switch(limits={limit: 1}))
+
+    agent.listen(lower)
+    result = await agent.run("go")
+    assert (result.stop_reason, result.turns) == (limit, turns)
     check_pairing(agent.messages)
 
 
