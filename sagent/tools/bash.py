@@ -304,10 +304,7 @@ def _return_to_ground(workspace: Workspace, notices: list[str]) -> None:
 
 
 def _is_there(directory: Path) -> bool:
-    try:
-        return directory.is_dir()
-    except OSError:  # below a directory that may not be entered
-        return False
+    return os.path.isdir(directory)  # noqa: PTH112 -- no error below a directory that may not be entered
 
 
 def _remember(workspace: Workspace, notes: bytes, start: Mapping[str, str], notices: list[str]) -> None:
@@ -333,8 +330,8 @@ def _remember(workspace: Workspace, notes: bytes, start: Mapping[str, str], noti
 def parse_exports(listing: bytes) -> dict[str, str]:
     """The variables of an `export -p`, as bash and POSIX shells write it; those without a value left out."""
     pairs = (match.groups() for match in re.finditer(_EXPORT, listing, re.DOTALL | re.MULTILINE))
-    words = ((name, re.sub(_WORD, _plain, value, flags=re.DOTALL)) for name, value in pairs if value is not None)
-    return {name.decode(): os.fsdecode(value) for name, value in words}
+    words = ((name, re.finditer(_WORD, value, re.DOTALL)) for name, value in pairs if value is not None)
+    return {name.decode(): os.fsdecode(b"".join(map(_plain, pieces))) for name, pieces in words}
 
 
 def _plain(match: re.Match[bytes]) -> bytes:

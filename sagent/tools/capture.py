@@ -13,6 +13,7 @@ from sagent.lib.text import count
 from sagent.tool import Blobs
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
     from typing import BinaryIO
 
@@ -145,17 +146,15 @@ class Capture:
             return f"the whole could not be kept: {error}"
         return f"the whole is in {path}: {advice}"
 
-    def _so_far(self) -> "BinaryIO":
-        if self._path is not None:
-            return self._path.open("rb")
+    @contextlib.contextmanager
+    def _so_far(self) -> "Generator[BinaryIO]":
         import tempfile
 
-        with contextlib.ExitStack() as held:
-            file = held.enter_context(tempfile.TemporaryFile())
-            file.write(self._start)
-            file.seek(0)
-            held.pop_all()
-        return file
+        with self._path.open("rb") if self._path is not None else tempfile.TemporaryFile() as file:
+            if self._path is None:
+                file.write(self._start)
+                file.seek(0)
+            yield file
 
     def _pump(self) -> None:
         for _ in range(_CHUNKS_AT_ONCE):
