@@ -144,10 +144,8 @@ class Advisors:
 
     def task(self) -> Message | None:
         """What was asked for last, by a person or the agent above."""
-        for message in reversed(self.state.context.history):
-            if message.role == "user" and not message.results and message.sender in ("", self.state.above):
-                return message
-        return None
+        asked = (each for each in reversed(self.state.context.history) if each.role == "user" and not each.results)
+        return next((each for each in asked if each.sender in ("", self.state.above)), None)
 
     def turn_over(self) -> None:
         """A turn has ended: what was advised in it is judged by the next."""

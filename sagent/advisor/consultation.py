@@ -140,8 +140,7 @@ def judge(blank: Advice, said: str, stop: str) -> Advice:
 
 def read(advice: Advice) -> Advice:
     """With its text taken apart."""
-    found = read_advice(advice.text)
-    return replace(advice, verdict=found.verdict, gaps=found.gaps, next=found.next, check=found.check)
+    return replace(advice, **read_advice(advice.text)._asdict())
 
 
 async def ended(tasks: "Sequence[asyncio.Task[Advice]]") -> None:

@@ -92,7 +92,7 @@ class Conversation:
         reader = Reader(self.name if self.messages else "", asking_calls(history, TOOL))
         quoted = quote(new, len(history) - len(new) + 1, asking.keep, reader) or "(Nothing was said.)"
         messages = (*self.messages, user(f"{told}{quoted}\n\n{asking.closing}"))
-        if asking.room is None or _size(messages) <= asking.room * _BYTES:
+        if asking.room is None or sum(_bytes(each.content) for each in messages) <= asking.room * _BYTES:
             return Asked(messages, history, asking.task, self.epoch)
         return self._anew(asking, asking.room * _BYTES)
 
@@ -165,10 +165,6 @@ def _key(message: Message) -> tuple[object, ...]:
     """What tells a message from others, be it read from a log again or its results taken out."""
     calls, results = tuple(call.id for call in message.calls), tuple(result.call_id for result in message.results)
     return (message.role, message.sender, calls, results, "" if calls or results else message.content)
-
-
-def _size(messages: Sequence[Message]) -> int:
-    return sum(_bytes(message.content) for message in messages)
 
 
 def _bytes(text: str) -> int:

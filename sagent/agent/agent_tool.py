@@ -75,12 +75,13 @@ class Stage:
 
     async def attempt(self, member: Runnable, prompt: str | Message) -> tuple[Result, Exception | None]:
         """The same, with what it raised; the result is then what it had. Only a cancellation is raised."""
+        message = user(prompt) if isinstance(prompt, str) else prompt
         if isinstance(member, Composite):
-            return await self._attempt_composite(member, prompt)
+            return await self._attempt_composite(member, message)
         if isinstance(member, Node):
             if self.caller is None:
-                return await self._attempt_agent(member, prompt)
-            return await self._attempt_below(self.caller, member, prompt)
+                return await self._attempt_agent(member, message)
+            return await self._attempt_below(self.caller, member, message)
         try:
             result = self._count(await member.run(prompt))
         except Exception as error:
@@ -95,11 +96,11 @@ class Stage:
         seconds = time.monotonic() - self._started
         return replace(result, usage=self.usage, turns=self.turns, cost=sum(costs, Cost()), duration=seconds)
 
-    async def _attempt_composite(self, member: Composite, prompt: str | Message) -> tuple[Result, Exception | None]:
+    async def _attempt_composite(self, member: Composite, prompt: Message) -> tuple[Result, Exception | None]:
         inner = Stage(self.caller, self._name)
         inner._conversations = self._conversations
         try:
-            result = await member.perform(user(prompt) if isinstance(prompt, str) else prompt, inner)
+            result = await member.perform(prompt, inner)
             return inner.total(result, member.agents), None
         except Exception as error:
             return inner.total(failed(error), member.agents), error
@@ -108,7 +109,7 @@ class Stage:
             self.last = _latest(self.last, inner.last)
             self._strangers += inner._strangers
 
-    async def _attempt_agent(self, agent: Node, prompt: str | Message) -> tuple[Result, Exception | None]:
+    async def _attempt_agent(self, agent: Node, prompt: Message) -> tuple[Result, Exception | None]:
         before = agent.last  # where a run that ends by an exception leaves its result
         try:
             return self._count(await agent.run(prompt)), None
@@ -119,8 +120,8 @@ class Stage:
                 raise
             return had or failed(error), error
 
-    async def _attempt_below(self, caller: Node, model: Node, prompt: str | Message) -> tuple[Result, Exception | None]:
-        message = replace(user(prompt) if isinstance(prompt, str) else prompt, sender=caller.path)
+    async def _attempt_below(self, caller: Node, model: Node, prompt: Message) -> tuple[Result, Exception | None]:
+        message = replace(prompt, sender=caller.path)
         try:
             child = caller.spawn_like(model, self._name, message, self._conversations.get(model))
         except (UsageError, BudgetExceeded) as error:

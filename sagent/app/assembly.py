@@ -273,16 +273,14 @@ def _read_past(log: FileLog, session: Path) -> Past:
     contents = log.contents()
     others = [file for file in log_files(session) if file != log.file]
     prompt = next(contents.latest("prompt"), None)
-    said = (entry.content for entry in contents.latest("message"))
-    models = (each.message.model for each in said if isinstance(each, MessageEntry))
     return Past(
         messages=history(contents, log.blobs.get),
         charges=chain(charges(contents), (charge for file in others for charge in charges(read_log(file)))),
         agents=tuple(agent_of(session, file) for file in others),
         resumed=True,
         system=prompt.content.system if prompt and isinstance(prompt.content, PromptEntry) else None,
-        model=next(filter(None, models), ""),
-        last_model=next((name for entry in contents.latest("message", "switched") if (name := _model_in(entry))), ""),
+        model=next((name for name in map(_model_in, contents.latest("message")) if name), ""),
+        last_model=next((name for name in map(_model_in, contents.latest("message", "switched")) if name), ""),
     )
 
 

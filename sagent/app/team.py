@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 
 from sagent.app.assembly import open_agent
@@ -63,7 +62,9 @@ def _earlier_model(settings: Settings) -> str | None:
 
 def report(file: TeamFile, result: TeamResult) -> str:
     """What a team did, as Markdown, by its log: roles, hand-offs, what each handed on."""
-    return "\n".join([*_head(file, result), *_roles(result), *_handoffs(result.handoffs), *_answers(result)]) + "\n"
+    done = (each for each in result.roles if each.state in ("done", "kept"))  # the last words are the team's answer
+    answers = [line for each in done for line in ("", f"## {each.name}", "", each.text)]
+    return "\n".join([*_head(file, result), *_roles(result), *_handoffs(result.handoffs), *answers]) + "\n"
 
 
 def _head(file: TeamFile, result: TeamResult) -> Sequence[str]:
@@ -84,7 +85,7 @@ def _head(file: TeamFile, result: TeamResult) -> Sequence[str]:
         "",
         "## Task",
         "",
-        *_quoted(result.task),
+        *(f"> {line}".rstrip() for line in result.task.splitlines()),
     ]
 
 
@@ -111,30 +112,15 @@ def _handoffs(handoffs: Sequence[HandOff]) -> Sequence[str]:
     for each in handoffs:
         said, given = each.said, each.given
         what = f"{said.size} B `{said.sha256[:12]}`" if said.error is None else f"failed: {said.error.kind}"
-        rows.append(
-            (
-                each.giver or "(task)",
-                each.taker or "(answer)",
-                what,
-                f"{given.size} B `{given.sha256[:12]}`" if given else "",
-                given.model if given else "",
-                _budget(given.budget, given.cap) if given else "",
-                ", ".join(given.visible) if given else "",
-                ", ".join(given.left_out) if given else "",
-                f"`{each.entry[:12]}`",
-            )
-        )
+        begun = ("",) * 5
+        if given is not None:
+            prompt = f"{given.size} B `{given.sha256[:12]}`"
+            budget = "none" if given.cap is None else f"the team's, {given.cap} USD"
+            budget = budget if given.budget is None else f"{given.budget} USD"
+            begun = (prompt, given.model, budget, ", ".join(given.visible), ", ".join(given.left_out))
+        rows.append((each.giver or "(task)", each.taker or "(answer)", what, *begun, f"`{each.entry[:12]}`"))
     head = ("from", "to", "handed on", "prompt", "model", "budget", "sees", "left out", "entry")
     return ["", "## Hand-offs", "", "Sizes are bytes; the rest begins a sha256.", "", *_table(head, rows)]
-
-
-def _answers(result: TeamResult) -> Sequence[str]:
-    """What each role handed on; the last words are the team's answer."""
-    lines: list[str] = []
-    for each in result.roles:
-        if each.state in ("done", "kept"):
-            lines += ["", f"## {each.name}", "", each.text]
-    return lines
 
 
 def usd_of(role: RoleReport) -> str:
@@ -142,19 +128,9 @@ def usd_of(role: RoleReport) -> str:
     return "price unknown" if role.usd is None else f"{role.usd:.6f} USD"
 
 
-def _budget(budget: Decimal | None, cap: Decimal | None) -> str:
-    if budget is not None:
-        return f"{budget} USD"
-    return "none" if cap is None else f"the team's, {cap} USD"
-
-
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [head, tuple("---" for _ in head), *rows]
     return [f"| {' | '.join(_line(cell).replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
-
-
-def _quoted(text: str) -> list[str]:
-    return [f"> {line}".rstrip() for line in text.splitlines()]
 
 
 def _line(text: str) -> str:
