@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias, assert_never
 
 from sagent.context.truncation import bound_output
@@ -20,7 +21,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_object
 from sagent.lib.schema import coerce, violations
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
-from sagent.policy import Allow, Ask, Deny, Hold
+from sagent.policy import Allow, Ask, Deny, Hold, Verdict
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, conflict, foresee
 
 INTERRUPTED = "interrupted before it ended"
@@ -33,14 +34,19 @@ Results: TypeAlias = dict[str, ToolResult]  # by the ids of their calls
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A call that may be made; in the `background` from the start, and after a `delay` in seconds, where asked for."""
+    """A call that may be made; in the `background` from the start, and after a `delay` in seconds, where asked for.
+
+    `effect` is what it would do in the directory `cwd`, and `verdict` what was said of that.
+    """
 
     call: ToolCall
     tool: Tool
     arguments: JsonObject
-    effect: Effect
     background: bool = False
     delay: float = 0.0
+    effect: Effect = Effect("execute")
+    cwd: Path | None = None
+    verdict: Verdict | None = None
 
 
 async def run_calls(state: AgentState, reply: Message) -> Message:
@@ -152,24 +158,30 @@ async def _prepare(state: AgentState, call: ToolCall, reply: Message) -> Ready |
         arguments = EMPTY
     if wrong or not isinstance(arguments, JsonObject):
         return _error(f"Invalid arguments for {call.name}: {'; '.join(wrong)}. Call it again with corrected arguments.")
+    return await _judge(state, Ready(call, tool, arguments, background, delay))
+
+
+async def _judge(state: AgentState, item: Ready) -> Ready | Denial | ToolOutput:
+    """A call with what it would do now, or what it gets instead; nobody is asked what was answered before."""
+    call, cwd = item.call, state.workspace.cwd
     try:
-        effect = foresee(tool, arguments, state.workspace)
-        refused = await _judge(state, call, effect)
+        effect = foresee(item.tool, item.arguments, state.workspace)
+        verdict = await state.policy.before_tool(call, effect, state.workspace)
+        refused = None if verdict == item.verdict else await _refusal(state, call, verdict)
     except ToolError as error:
         return _error(str(error))
     except Exception as error:  # neither a tool nor a policy may end a run; what cannot be judged is not done
         return _error(f"{call.name} was not run: {type(error).__name__}: {error}")
     if refused is None:
-        return Ready(call, tool, arguments, effect, background, delay)
+        return replace(item, effect=effect, cwd=cwd, verdict=verdict)
     if isinstance(refused, Denial):
         state.run.denials.append(refused)
         state.journal.emit(Denied(state.path, refused))
     return refused
 
 
-async def _judge(state: AgentState, call: ToolCall, effect: Effect) -> Denial | ToolOutput | None:
+async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denial | ToolOutput | None:
     """Why the call is not made, or None; of one that is to wait, what the model reads."""
-    verdict = await state.policy.before_tool(call, effect, state.workspace)
     match verdict:
         case Allow():
             return None
@@ -212,7 +224,10 @@ async def _run_one(state: AgentState, item: Ready, before: Sequence[asyncio.Task
             await asyncio.wait(before)
         state.journal.emit(ToolStarted(state.path, item.call))
         started = time.monotonic()
-        output = await _invoke(state, item, running, ongoing)
+        judged: Ready | Denial | ToolOutput = await _judge(state, item) if before else item
+        while isinstance(judged, Ready) and judged.cwd != state.workspace.cwd:  # a call before it went elsewhere
+            judged = await _judge(state, judged)
+        output = await _invoke(state, judged, running, ongoing) if isinstance(judged, Ready) else judged
     except asyncio.CancelledError:
         shown = f"\nThe end of what it had shown:\n{ongoing.tail[-MOST_SHOWN:]}" if ongoing.tail else ""
         if job := state.jobs.of(running):
@@ -223,6 +238,7 @@ async def _run_one(state: AgentState, item: Ready, before: Sequence[asyncio.Task
     finally:
         ongoing.let_go = None
     if job := state.jobs.of(running):
+        output = _error(f"{DENIED}{output.reason}") if isinstance(output, Denial) else output
         _end_job(state, job, output, "failed" if output.is_error else "done")
     else:
         _answer(state, item.call, output, time.monotonic() - started, results)
@@ -274,8 +290,7 @@ async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], o
         if item.effect.kind in ("none", "read"):
             output = await item.tool(item.arguments, context)
         else:
-            work = partial(item.tool, item.arguments, context)
-            output = await state.neighbours.watch(call, item.effect, work)
+            output = await state.neighbours.watch(call, item.effect, partial(_begin, state, item, context))
         output = ToolOutput.of(output) if isinstance(output, str) else output
         return bound_output(output, state.log.blobs)
     except ToolError as error:
@@ -286,6 +301,13 @@ async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], o
         return _error(f"{call.name} was cancelled from within")
     except (Exception, SystemExit) as error:  # the tool is not ours; its failure is the model's to read
         return _error(f"{call.name} failed: {type(error).__name__}: {error}")
+
+
+async def _begin(state: AgentState, item: Ready, context: RunContext) -> ToolOutput | str:
+    """Make a call where it was judged: what it names by a relative path is what the policy has seen."""
+    if item.cwd != state.workspace.cwd:
+        raise ToolError("Another call has just changed the working directory. Call it again.")
+    return await item.tool(item.arguments, context)
 
 
 def _answer(
