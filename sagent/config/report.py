@@ -25,16 +25,16 @@ def _rows(settings: Settings) -> Iterator[Row]:
     for field in FIELDS:
         value: object = getattr(settings, field.name)
         yield Row(field.name, _text(value), settings.origins.get(field.name, "default"))
+    origin = settings.origins.get("advisors", "default")
     for name, address in settings.advisor_addresses.items():
-        origin = settings.origins.get("advisors", "default")
         yield Row(f"advisors.{name}.api_base", _text(address.base_url), origin)
         yield Row(f"advisors.{name}.api_key", _masked(address.api_key), origin)
     for rule in RULES.values():
         if rule.name in settings.origins:
             value: object = getattr(settings.advisor_rules, rule.member)
             yield Row(rule.name, _text(value), settings.origins[rule.name])
+    origin = settings.origins.get("providers", "default")
     for name, provider in settings.providers.items():
-        origin = settings.origins.get("providers", "default")
         yield Row(f"providers.{name}.base_url", _text(provider.row.base_url), origin)
         yield Row(f"providers.{name}.family", provider.family, origin)
         yield Row(f"providers.{name}.api_key", _masked(provider.api_key), origin)

@@ -138,19 +138,16 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object]) -> McpServer
 
 
 def _texts(value: object, what: str) -> list[str]:
-    items = cast("list[object]", value) if isinstance(value, list) else [None]
-    texts = [item for item in items if isinstance(item, str)]
-    if len(texts) != len(items):
-        raise RefusedError(f"{what}: give a list of texts")
-    return texts
+    if isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value)):
+        return cast("list[str]", value)
+    raise RefusedError(f"{what}: give a list of texts")
 
 
 def _pairs(value: object, what: str) -> Mapping[str, str]:
     pairs = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {"": None}
-    texts = {name: text for name, text in pairs.items() if isinstance(text, str)}
-    if len(texts) != len(pairs):
-        raise RefusedError(f"{what}: give a table of texts")
-    return texts
+    if all(isinstance(text, str) for text in pairs.values()):
+        return cast("Mapping[str, str]", pairs)
+    raise RefusedError(f"{what}: give a table of texts")
 
 
 READERS: Mapping[str, Callable[[File, Mapping[str, Mapping[str, object]]], object]] = {

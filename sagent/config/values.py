@@ -140,12 +140,9 @@ def texts(value: object, what: str) -> list[str]:
 
 
 def names_of(value: object, _: object = None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name_of(item) for each in _each(value, "names") for item in texts(each, "names")))
-
-
-def _each(value: object, what: str) -> list[str]:
-    """The items of a list, each of which may hold several; or the one text."""
-    return [value] if isinstance(value, str) else texts(value, what)
+    """One text, or a list; each may hold several."""
+    each = [value] if isinstance(value, str) else texts(value, "names")
+    return tuple(dict.fromkeys(name_of(item) for several in each for item in texts(several, "names")))
 
 
 def tools(value: object, _: object = None) -> tuple[str, ...]:

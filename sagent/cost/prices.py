@@ -62,8 +62,7 @@ class PriceBook:
 
         `free` names the providers whose calls cost nothing.
         """
-        self._own = _read_rows(overrides) if overrides else {}
-        self._own_fees = _read_fees(overrides) if overrides else {}
+        self._own = {key.lower(): _read(key, row) for key, row in (overrides or {}).items()}
         self._free = free
         self._ceilings: dict[tuple[str, str, str | None], tuple[object, Ceiling | None]] = {}
 
@@ -97,12 +96,10 @@ class PriceBook:
         known = None if entry is None or isinstance(entry, tuple) else entry.fees(at or datetime.now(UTC))
         names = [model.lower(), *_undated(model.lower())]
         keys = [provider, *(f"{provider}/{name}" for name in reversed(names))]
-        shipped = [fees for key in keys if (fees := _shipped_fees(key))]
-        own = [self._own_fees[key] for key in keys if key in self._own_fees]
-        rates: dict[str, Decimal] = {}
-        for source in (*shipped, *([known] if known else ()), *own):  # the last one to name a price has it
-            rates |= source
-        return rates
+        shipped = [_shipped(key)[1] for key in keys]
+        own = [self._own[key][1] for key in keys if key in self._own]
+        # The last one to name a price has it.
+        return {kind: usd for source in (*shipped, known or {}, *own) for kind, usd in source.items()}
 
     def bill(self, provider: str, charge: Charge, at: datetime | None = None) -> Decimal | None:
         """USD of a charge: the provider's own figure where it gave a sensible one, else the list price."""
@@ -143,7 +140,8 @@ class PriceBook:
 
         prefix = f"{provider}/"
         corrected = (key for key, row in corrections().items() if "input" in row)
-        own = (key.removeprefix(prefix) for key in (*corrected, *self._own) if key.startswith(prefix))
+        mine = (key for key, (tariff, _) in self._own.items() if tariff)
+        own = (key.removeprefix(prefix) for key in (*corrected, *mine) if key.startswith(prefix))
         ids = (*chat_models(_THEIR_NAMES.get(provider, provider)), *own)
         rows = {model.lower(): row for model in ids if (row := self._row(provider, model))}
         return tuple(rows[key] for key in sorted(rows))
@@ -177,7 +175,7 @@ class PriceBook:
         model = model.lower()
         names = [model, *_undated(model)]
         for name in names:
-            if own := self._own.get(f"{provider}/{name}"):
+            if own := self._own.get(f"{provider}/{name}", (None,))[0]:
                 return own
         if provider in self._free or (provider == "openrouter" and model.endswith(":free")):
             from sagent.cost.tariff import FREE
@@ -186,7 +184,7 @@ class PriceBook:
         from sagent.cost.catalog import find
 
         for name in names:
-            entry = _shipped(f"{provider}/{name}") or find(_THEIR_NAMES.get(provider, provider), name)
+            entry = _shipped(f"{provider}/{name}")[0] or find(_THEIR_NAMES.get(provider, provider), name)
             if entry:
                 return entry
         return None
@@ -208,31 +206,15 @@ def _undated(model: str) -> list[str]:
     return ["-".join((model[: dated.start()], *dated.groups())), model[: dated.start()]] if dated else []
 
 
-def _read_rows(rows: Mapping[str, Mapping[str, object]]) -> dict[str, "Tariff"]:
-    from sagent.cost.tariff import read_tariff
+def _read(key: str, row: Mapping[str, object]) -> "tuple[Tariff | None, Mapping[str, Decimal]]":
+    """What a row says that tokens cost, and what is billed by the call."""
+    from sagent.cost.tariff import read_fees, read_tariff
 
-    tariffs = {key.lower(): read_tariff(key, row) for key, row in rows.items()}
-    return {key: tariff for key, tariff in tariffs.items() if tariff}
-
-
-def _read_fees(rows: Mapping[str, Mapping[str, object]]) -> dict[str, Mapping[str, Decimal]]:
-    from sagent.cost.tariff import read_fees
-
-    return {key.lower(): fees for key, row in rows.items() if (fees := read_fees(key, row))}
+    return read_tariff(key, row), read_fees(key, row)
 
 
 @lru_cache(maxsize=256)
-def _shipped(key: str) -> "Tariff | None":
+def _shipped(key: str) -> "tuple[Tariff | None, Mapping[str, Decimal]]":
     from sagent.cost.catalog import corrections
-    from sagent.cost.tariff import read_tariff
 
-    row = corrections().get(key)
-    return read_tariff(key, row) if row else None
-
-
-@lru_cache(maxsize=256)
-def _shipped_fees(key: str) -> Mapping[str, Decimal]:
-    from sagent.cost.catalog import corrections
-    from sagent.cost.tariff import read_fees
-
-    return read_fees(key, corrections().get(key, {}))
+    return _read(key, corrections().get(key, {}))

@@ -1,7 +1,7 @@
 """From an answer to the bytes on the wire: HTTP framing, the layout of a stream, and the place where it breaks."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from sagent.lib.dataclass import dataclass
 from sagent.testing.families import FAMILIES, Answer
@@ -66,55 +66,39 @@ def failure(fail: Fail, received: Received) -> Delivery:
 
 def played(step: Spoken, answer: Answer, wire: Wire) -> Delivery:
     """A turn as the request wants it, streamed or whole, with the fault that the step has."""
-    rendered = FAMILIES[answer.request.family].render(answer)
+    family = FAMILIES[answer.request.family]
+    rendered = family.render(answer)
+    fault = step if isinstance(step, Cut | Stall) else None
+    if isinstance(step, Cut) and step.how == "clean" and step.after_events >= 0:
+        fault = None  # it ends as if it were whole
     if isinstance(rendered, list):
-        return _streamed(step, answer, rendered, wire)
+        return _streamed(step, fault, answer, rendered, wire)
     if isinstance(step, ErrorEvent):
-        status = FAMILIES[answer.request.family].statuses.get(step.type, 500)
+        status = family.statuses.get(step.type, 500)
         return failure(Fail(status, message=step.message, type=step.type), answer.request)
-    return _whole(step, answer, rendered)
+    return _whole(step, fault, answer, rendered)
 
 
-def _whole(step: Turn | Cut | Stall, answer: Answer, body: bytes) -> Delivery:
+def _whole(step: Turn | Cut | Stall, fault: Cut | Stall | None, answer: Answer, body: bytes) -> Delivery:
     """A reply that is not streamed, with its fault in the middle of the JSON."""
-    turn, received = answer.turn, answer.request
-    headers = _over(JSON, turn.headers)
-    head = _head(200, headers, received, f"content-length: {len(body)}")
-    half = b"" if isinstance(step, Turn) or step.after_events <= 0 else body[: len(body) // 2]
-    match step:
-        case Turn():
-            return Delivery((head + body,), delay=turn.delay)
-        case Stall():
-            return Delivery((head + half,), step, (body[len(half) :],), delay=turn.delay)
-        case Cut(how="clean") if step.after_events >= 0:
-            early = _head(200, headers, received, f"content-length: {len(half)}")
-            return Delivery((early + half,), delay=turn.delay)
-        case Cut():
-            return Delivery((head + half,) if step.after_events >= 0 else (), step, delay=turn.delay)
-        case _:
-            assert_never(step)
+    early = len(body) if isinstance(step, Turn) else len(body) // 2 if step.after_events > 0 else 0
+    said, rest = body[:early], body[early:]
+    length = len(said) if isinstance(step, Cut) and fault is None else len(body)
+    head = _head(200, _over(JSON, answer.turn.headers), answer.request, f"content-length: {length}")
+    writes = () if isinstance(fault, Cut) and fault.after_events < 0 else (head + said,)
+    return Delivery(writes, fault, (rest,) if isinstance(fault, Stall) else (), delay=answer.turn.delay)
 
 
-def _streamed(step: Spoken, answer: Answer, events: list[bytes], wire: Wire) -> Delivery:
+def _streamed(step: Spoken, fault: Cut | Stall | None, answer: Answer, events: list[bytes], wire: Wire) -> Delivery:
     """A streamed reply: events laid out as the wire says, in HTTP chunks, with the fault where the step has it."""
     turn, received = answer.turn, answer.request
     family = FAMILIES[received.family]
     count = len(events) if isinstance(step, Turn) else max(0, step.after_events)
     before, after = events[:count], events[count:]
-    fault: Cut | Stall | None = None
-    match step:
-        case Turn():
-            pass
-        case ErrorEvent():
-            before.append(family.error_event(step))
-        case Stall():
-            fault = step
-        case Cut():
-            fault = None if step.how == "clean" and step.after_events >= 0 else step
-        case _:
-            assert_never(step)
+    if isinstance(step, ErrorEvent):
+        before.append(family.error_event(step))
     head = _head(200, _over(_EVENT_STREAM, turn.headers), received, "transfer-encoding: chunked")
-    unopened = isinstance(step, Cut) and step.after_events < 0
+    unopened = isinstance(fault, Cut) and fault.after_events < 0
     return Delivery(
         () if unopened else _joined(head, _chunks(before, wire), _LAST_CHUNK if fault is None else b""),
         fault,

@@ -186,6 +186,7 @@ _KINDS: Mapping[str, Callable[..., Step]] = {
     "error": ErrorEvent,
     "raw": Raw,
 }
+_INSIDE: Mapping[str, Callable[..., object]] = {"turn": Turn, "calls": Call, "usage": Usage}
 
 
 def _step(number: int, item: object) -> Step:
@@ -194,31 +195,21 @@ def _step(number: int, item: object) -> Step:
         kind = str(fields.pop("kind", "turn"))
         if kind not in _KINDS:
             raise ValueError(f"unknown kind {kind!r}; there are {', '.join(_KINDS)}")
-        _convert(kind, fields)
+        if kind == "raw" and "body" in fields:
+            fields["body"] = str(fields["body"]).encode()
         return _KINDS[kind](**fields)
     except (TypeError, ValueError) as error:
         raise ValueError(f"step {number} of the script: {error}") from error
 
 
-def _convert(kind: str, fields: _Fields) -> None:
-    """Turn the nested objects of one step into the classes they stand for, in place."""
-    if "turn" in fields:
-        turn = _fields(fields["turn"])
-        _convert("turn", turn)
-        fields["turn"] = _made(Turn, turn)
-    if "calls" in fields:
-        fields["calls"] = tuple(_made(Call, _fields(call)) for call in cast("list[object]", fields["calls"]))
-    if fields.get("usage") is not None:
-        fields["usage"] = _made(Usage, _fields(fields["usage"]))
-    if kind == "raw" and "body" in fields:
-        fields["body"] = str(fields["body"]).encode()
-
-
-def _made(kind: Callable[..., object], fields: _Fields) -> object:
-    return kind(**fields)
-
-
 def _fields(item: object) -> _Fields:
+    """The members of an object, those inside as the classes that they stand for."""
     if not isinstance(item, dict):
         raise ValueError(f"an object is needed, not {item!r}")  # noqa: TRY004 -- wrong data, not a wrong argument
-    return dict(cast("_Fields", item))
+    fields = dict(cast("_Fields", item))
+    for name, made in _INSIDE.items():
+        if name == "calls" and name in fields:
+            fields[name] = tuple(made(**_fields(call)) for call in cast("list[object]", fields[name]))
+        elif name in fields and (name, fields[name]) != ("usage", None):
+            fields[name] = made(**_fields(fields[name]))
+    return fields
