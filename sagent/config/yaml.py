@@ -106,7 +106,7 @@ class _Reader:
                 case "str" | "timestamp":
                     return text
                 case "float":
-                    return _number(text)
+                    return Decimal(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
                 case "null" | "bool" | "int":
                     found: object = self._loader.construct_object(node)  # pyright: ignore[reportUnknownMemberType] -- a stub without it
                     return found
@@ -120,7 +120,3 @@ class _Reader:
 
 def _stranger(tag: str, line: int) -> YamlError:
     return YamlError(line, f"{tag.removeprefix(_TAG)!r} is no kind of value that settings have")
-
-
-def _number(text: str) -> Decimal:
-    return Decimal(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))

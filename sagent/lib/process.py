@@ -86,25 +86,23 @@ class ProcessGroup:
         self._update()
         return Process(self, process, mark, notes)
 
-    def drain(self, source: int, path: Path, *, limit: int) -> None:
+    def drain(self, source: int, path: Path, *, limit: int, before: int | None = None) -> None:
         """Let a process of its own copy a pipe to the end of a file until its writers are gone, at most `limit` bytes.
 
-        Raises OSError.
+        With `before`, for a process that is released: what that descriptor holds comes first, and the copying outlives
+        us. What the file cannot take is lost then, for who writes is not to be ended by that. Raises OSError.
         """
-        script = 'ulimit -f "$1"; exec cat >>"$2"'
-        argv = ["/bin/sh", "-c", script, "sh", str(limit // 512), str(path)]
-        self._attendants.append(_spawn_aside(argv, source))
-
-    def drain_for_good(self, source: int, before: int, path: Path, *, limit: int) -> None:
-        """The same for a process that is released: what another descriptor holds comes first, and the copying outlives
-        us. What the file cannot take is lost, for who writes is not to be ended by that. Raises OSError.
-        """
-        script = (
-            'ulimit -f "$1"; trap "" XFSZ; '
+        for_good = (
+            'trap "" XFSZ; '
             '{ cat <&2; copied=$?; exec 2>/dev/null; [ $copied = 0 ] && cat; } >>"$2" || exec cat >/dev/null'
         )
+        copy = 'exec cat >>"$2"' if before is None else for_good
+        script = f'ulimit -f "$1"; {copy}'
         argv = ["/bin/sh", "-c", script, "sh", str(limit // 512), str(path)]
-        self.disown(_spawn_aside(argv, source, before))
+        if before is None:
+            self._attendants.append(_spawn_aside(argv, source))
+        else:
+            self.disown(_spawn_aside(argv, source, before))
 
     def spare(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
         """Kill neither a process nor what carries its mark any more. Raises OSError: then nothing has changed."""
@@ -165,7 +163,8 @@ class ProcessGroup:
 
         Where marks are not seen, it is kept as long as it has members.
         """
-        if group in self._groups and (_sees_marks() or not _is_populated(group)):
+        sees_marks = Path("/proc/self/environ").exists()
+        if group in self._groups and (sees_marks or not _is_populated(group)):
             self._groups.discard(group)
             self._update()
 
@@ -413,10 +412,6 @@ def _private_file(name: str) -> int:
     elsewhere = os.dup(descriptor)  # held under that number it would mark ourselves
     os.close(descriptor)
     return elsewhere
-
-
-def _sees_marks() -> bool:
-    return Path("/proc/self/environ").exists()
 
 
 def _is_populated(group: int) -> bool:

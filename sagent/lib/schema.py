@@ -214,7 +214,7 @@ def _constants(schema: JsonObject, value: Json, path: str) -> list[str]:
     allowed = _array_at(schema, "enum")
     if "const" in schema:
         allowed = (schema["const"],)
-    if not allowed or any(_same(value, item) for item in allowed):
+    if not allowed or any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in allowed):
         return []
     return [f"{_at(path)} must be {_either(tuple(_quote(item) for item in allowed))}, not {_quote(value)}"]
 
@@ -265,10 +265,6 @@ def _object_at(schema: JsonObject, key: str) -> JsonObject:
 def _array_at(schema: JsonObject, key: str) -> tuple[Json, ...]:
     value = schema.get(key)
     return value if isinstance(value, tuple) else ()
-
-
-def _same(first: Json, second: Json) -> bool:
-    return first == second and isinstance(first, bool) == isinstance(second, bool)
 
 
 def _at(path: str) -> str:

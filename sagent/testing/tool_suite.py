@@ -17,7 +17,6 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -27,31 +26,12 @@ from sagent.errors import ToolError
 from sagent.lib.json import Json, JsonObject, json_dump, json_freeze, json_load, sha256_hex
 from sagent.lib.schema import violations
 from sagent.messages import Document, Image, Text, ToolResult
+from sagent.session.blobs import BlobDirectory
 from sagent.tool import Foreseeable, RunContext, Tool, ToolOutput, Workspace, foresee
 
 PATIENCE = 20.0  # seconds after which a hanging tool fails its test
 SETTLING = 10.0  # seconds that threads and children of a cancelled call get to finish their step
 _SAMPLES: Sequence[tuple[str, Json]] = (("object", JsonObject()), ("array", ()), ("boolean", True))
-
-
-class FolderBlobs:
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        self._serial = count(1)
-
-    def put(self, data: bytes) -> Path:
-        path = self._folder / sha256_hex(data)
-        path.write_bytes(data)
-        return path
-
-    def adopt(self, path: Path, *, sha256: str | None = None) -> Path:
-        """Move it."""
-        return path.replace(self._folder / (sha256 or sha256_hex(path.read_bytes())))
-
-    def scratch(self) -> Path:
-        """A name never used before."""
-        return self._folder / f"scratch-{next(self._serial)}"
 
 
 @pytest.mark.asyncio
@@ -86,7 +66,7 @@ class ToolSuite:
 
     @pytest.fixture
     def context(self, workspace: Workspace, tmp_path: Path) -> RunContext:
-        return RunContext("root", "call_1", workspace, FolderBlobs(tmp_path / "blobs"), _ignore)
+        return RunContext("root", "call_1", workspace, BlobDirectory(tmp_path / "blobs"), lambda _: None)
 
     # What the model reads
 
@@ -202,10 +182,6 @@ class ToolSuite:
             await asyncio.sleep(SETTLING / 200)
             left = _traces(context.workspace.cwd, foreseen)
         assert left == before
-
-
-def _ignore(_: str) -> None:
-    """Progress is for screens."""
 
 
 def _frozen(arguments: Mapping[str, object]) -> JsonObject:

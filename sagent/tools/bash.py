@@ -207,7 +207,7 @@ class Bash:
         import tempfile
 
         def take(source: int, before: int) -> None:
-            self._group.drain_for_good(source, before, path, limit=OUTPUT_LIMIT)
+            self._group.drain(source, path, limit=OUTPUT_LIMIT, before=before)
             process.release()
 
         try:  # not among the blobs: those of a session that is not kept go with it, scratch files when it is resumed

@@ -10,7 +10,8 @@ from typing import ClassVar
 import pytest
 
 from sagent.lib.json import JsonObject, json_freeze_object
-from sagent.testing.tool_suite import FolderBlobs, ToolSuite
+from sagent.session.blobs import BlobDirectory
+from sagent.testing.tool_suite import ToolSuite
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace
 
 
@@ -208,7 +209,7 @@ async def test_the_suite_finds_a_broken_promise(broken, promise, needed, tmp_pat
         "good": good,
         "bad": [{"path": 3}],
         "workspace": workspace,
-        "context": RunContext("root", "call_1", workspace, FolderBlobs(tmp_path / "blobs"), lambda _: None),
+        "context": RunContext("root", "call_1", workspace, BlobDirectory(tmp_path / "blobs"), lambda _: None),
         "rounds": 1,
     }
     try:
@@ -218,13 +219,3 @@ async def test_the_suite_finds_a_broken_promise(broken, promise, needed, tmp_pat
         for child in Childish.children:
             child.kill()
             child.wait()
-
-
-def test_the_blob_store_keeps_what_it_is_given(tmp_path: Path):
-    blobs = FolderBlobs(tmp_path / "blobs")
-    first, second = blobs.scratch(), blobs.scratch()
-    assert first != second
-    first.write_bytes(b"data")
-    assert blobs.adopt(first) == blobs.put(b"data")
-    assert not first.exists()
-    assert blobs.put(b"data").read_bytes() == b"data"

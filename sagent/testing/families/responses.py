@@ -273,13 +273,10 @@ def _pairing_complaints(items: Sequence[_Item]) -> Iterator[str]:
     if twice := next((each for number, each in enumerate(ids) if each in ids[:number]), None):
         yield f"Duplicate item found with id {twice}. Remove duplicate items from your input and try again."
     for item, follower in pairwise([*items, {"role": "user"}]):
-        if item.get("type") == "reasoning" and _is_users(follower):
-            own = as_str(item.get("id"))
+        own, kind = as_str(item.get("id")), follower.get("type")
+        ours = follower.get("role") in ("user", "system", "developer") or kind == "function_call_output"
+        if item.get("type") == "reasoning" and ours:
             yield f"Item '{own}' of type 'reasoning' was provided without its required following item."
-
-
-def _is_users(item: _Item) -> bool:
-    return item.get("role") in ("user", "system", "developer") or item.get("type") == "function_call_output"
 
 
 RESPONSES = Family(
