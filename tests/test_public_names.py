@@ -51,11 +51,12 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def members(module: ModuleType, name: str) -> list[str]:
-    """A class with its public members, an agent's from all the classes it is made of; anything else by its name."""
+    """A class with its public members, an agent's or a log's from all its classes; anything else by its name."""
     value = getattr(module, name)
     if not isinstance(value, type):
         return [name]
-    homes = [value, *(base for base in value.__mro__[1:] if base.__module__.startswith("sagent.agent."))]
+    parts = ("sagent.agent.", "sagent.session.log")
+    homes = [value, *(base for base in value.__mro__[1:] if base.__module__.startswith(parts))]
     fields = [field for home in homes for field in (*getattr(home, "__annotations__", {}), *vars(home))]
     return [name, *(f"{name}.{field}" for field in sorted({field for field in fields if not field.startswith("_")}))]
 

@@ -3,7 +3,8 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,29 +26,19 @@ class Log(Protocol):
     """
 
     @property
-    def session_id(self) -> str:
-        """The same for all agents of a tree."""
-        ...
+    def session_id(self) -> str: ...  # the same for all agents of a tree
 
     @property
-    def path(self) -> str:
-        """The session's directory; "" where nothing is kept."""
-        ...
+    def path(self) -> str: ...  # the session's directory; "" where nothing is kept
 
     @property
-    def agent(self) -> str:
-        """Whose log it is: "root", "root/review"."""
-        ...
+    def agent(self) -> str: ...  # whose log it is: "root", "root/review"
 
     @property
-    def head(self) -> str:
-        """The id of the last entry, "" before the first. It vouches for every entry before it."""
-        ...
+    def head(self) -> str: ...  # the id of the last entry, "" before the first; it vouches for every entry before it
 
     @property
-    def blobs(self) -> BlobDirectory:
-        """Where the session's large payloads are."""
-        ...
+    def blobs(self) -> BlobDirectory: ...  # where the session's large payloads are
 
     def append(self, content: Content) -> Entry:
         """Add an entry after the last one. Raises OSError when it could not be written; then it is not there at all,
@@ -72,14 +63,42 @@ class Log(Protocol):
 
     def sync(self) -> None:
         """Have it all on the disk. Raises OSError."""
-        ...
 
     def close(self) -> None:
         """End it. What was appended stays."""
-        ...
 
 
-class FileLog:
+class _Chain(ABC):
+    """What logs have in common: whose they are, and that each entry follows from one before."""
+
+    session_id: str
+    path: str
+    agent: str
+    blobs: BlobDirectory
+
+    def __init__(self, session_id: str, path: str, agent: str, blobs: BlobDirectory) -> None:
+        self.session_id, self.path, self.agent, self.blobs = session_id, path, agent, blobs
+
+    @property
+    @abstractmethod
+    def head(self) -> str: ...
+
+    def append(self, content: Content) -> Entry:
+        return self._write(self.head, content)
+
+    def fork(self, at: str) -> Entry:
+        if not any(entry.id == at for entry in self.entries()):
+            raise ValueError(f"no entry {at!r} in this log")
+        return self._write(at, Forked(self.head))
+
+    @abstractmethod
+    def entries(self) -> Iterator[Entry]: ...
+
+    @abstractmethod
+    def _write(self, parent: str, content: Content) -> Entry: ...
+
+
+class FileLog(_Chain):
     """A log in a file, verified from end to end when it is opened.
 
     A last line without its end, as a killed process leaves it, is cut off: it was never acknowledged. `torn` says how
@@ -87,17 +106,18 @@ class FileLog:
     holds the session's lock.
     """
 
+    file: Path
+
     def __init__(
         self, session: Path, agent: str = "root", *, blobs: BlobDirectory, family: "dict[str, FileLog] | None" = None
     ) -> None:
+        super().__init__(session.name, str(session), agent, blobs)
         self._session = session
-        self._agent = agent
-        self._blobs = blobs
         self._family = {} if family is None else family
-        self._file = log_file(session, agent)
-        make_directory(self._file.parent)
-        self._unsynced_name = not self._file.exists()
-        self._fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.file = log_file(session, agent)
+        make_directory(self.file.parent)
+        self._unsynced_name = not self.file.exists()
+        self._fd = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._ragged = False  # a failed append left bytes that could not be cut off yet
         self._index = Index()
         self._end: tuple[str, int] = ("", 0)  # head and size, changed together
@@ -109,76 +129,37 @@ class FileLog:
         self._family[agent] = self
 
     @property
-    def session_id(self) -> str:
-        """The session's directory is named by it."""
-        return self._session.name
-
-    @property
-    def path(self) -> str:
-        """The session's directory."""
-        return str(self._session)
-
-    @property
-    def agent(self) -> str:
-        """Whose log it is."""
-        return self._agent
-
-    @property
-    def file(self) -> Path:
-        """The file of this log."""
-        return self._file
-
-    @property
     def head(self) -> str:
-        """The id of the last entry."""
         return self._end[0]
 
-    @property
-    def blobs(self) -> BlobDirectory:
-        """The session's, shared by all its logs."""
-        return self._blobs
-
-    def append(self, content: Content) -> Entry:
-        """Write one entry with one write."""
-        return self._write(self.head, content)
-
-    def fork(self, at: str) -> Entry:
-        """Write an entry whose parent is an earlier one."""
-        _require(at, self.entries())
-        return self._write(at, Forked(self.head))
-
     def entries(self) -> Iterator[Entry]:
-        """Read the file, verifying it again."""
-        return read_log(self._file)
+        return read_log(self.file)
 
     def contents(self) -> LogView:
-        """Read from the file, as they are asked for."""
-        return FileLogView(self._file, self._index)
+        return FileLogView(self.file, self._index)
 
     def child(self, agent: str) -> "FileLog":
-        """The log of another agent of this session."""
-        return self._family.get(agent) or FileLog(self._session, agent, blobs=self._blobs, family=self._family)
+        return self._family.get(agent) or FileLog(self._session, agent, blobs=self.blobs, family=self._family)
 
     def sync(self) -> None:
         """Blobs first, so that no entry on the disk names one that is not there."""
-        self._blobs.sync()
+        self.blobs.sync()
         os.fsync(self._fd)
         if self._unsynced_name:
-            for directory in (self._file.parent, self._session, self._session.parent):
+            for directory in (self.file.parent, self._session, self._session.parent):
                 sync_path(directory)
             self._unsynced_name = False
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            self._family.pop(self._agent, None)
+            self._family.pop(self.agent, None)
             os.close(fd)
 
     def _write(self, parent: str, content: Content) -> Entry:
         entry = seal(parent, content)
         if os.fstat(self._fd).st_nlink == 0:  # what goes there is gone with this process
-            raise FileNotFoundError(errno.ENOENT, "it was deleted while it was in use", str(self._file))
+            raise FileNotFoundError(errno.ENOENT, "it was deleted while it was in use", str(self.file))
         if self._ragged:
             self._cut()
         try:
@@ -200,14 +181,14 @@ class FileLog:
         self._ragged = False
 
     def _verify(self) -> int:
-        self._end = (_fill(self._index, self._file), self._index.size)
+        self._end = (_fill(self._index, self.file), self._index.size)
         torn = os.fstat(self._fd).st_size - self._index.size
         if torn:
             self._cut()
         return torn
 
 
-class MemoryLog:
+class MemoryLog(_Chain):
     """A log that ends with its process. Blobs go to a private temporary directory, if there are any."""
 
     def __init__(
@@ -218,62 +199,27 @@ class MemoryLog:
         blobs: BlobDirectory | None = None,
         family: "dict[str, MemoryLog] | None" = None,
     ) -> None:
-        self._agent = agent
-        self._session_id = session_id or new_session_id()
-        self._blobs = blobs or BlobDirectory()
+        super().__init__(session_id or new_session_id(), "", agent, blobs or BlobDirectory())
         self._owns_blobs = blobs is None
         self._entries: list[Entry] = []
         self._family = {} if family is None else family
         self._family[agent] = self
 
     @property
-    def session_id(self) -> str:
-        """Made up; nothing can be found by it later."""
-        return self._session_id
-
-    @property
-    def path(self) -> str:
-        """Nowhere."""
-        return ""
-
-    @property
-    def agent(self) -> str:
-        """Whose log it is."""
-        return self._agent
-
-    @property
     def head(self) -> str:
-        """The id of the last entry."""
         return self._entries[-1].id if self._entries else ""
 
-    @property
-    def blobs(self) -> BlobDirectory:
-        """Temporary, shared by all logs of the tree."""
-        return self._blobs
-
-    def append(self, content: Content) -> Entry:
-        """Keep one entry."""
-        return self._keep(self.head, content)
-
-    def fork(self, at: str) -> Entry:
-        """Keep an entry whose parent is an earlier one."""
-        _require(at, self.entries())
-        return self._keep(at, Forked(self.head))
-
     def entries(self) -> Iterator[Entry]:
-        """What was kept."""
         return iter(tuple(self._entries))
 
     def contents(self) -> LogView:
-        """What was kept."""
         return MemoryLogView(tuple(self._entries))
 
     def child(self, agent: str) -> "MemoryLog":
-        """The log of another agent of this tree."""
         log_file(Path(), agent)
         if agent in self._family:
             return self._family[agent]
-        return MemoryLog(agent, session_id=self._session_id, blobs=self._blobs, family=self._family)
+        return MemoryLog(agent, session_id=self.session_id, blobs=self.blobs, family=self._family)
 
     def sync(self) -> None:
         """There is nothing to sync."""
@@ -281,9 +227,9 @@ class MemoryLog:
     def close(self) -> None:
         """The root's end is the end of the blobs; what was said can still be read."""
         if self._owns_blobs:
-            self._blobs.close()
+            self.blobs.close()
 
-    def _keep(self, parent: str, content: Content) -> Entry:
+    def _write(self, parent: str, content: Content) -> Entry:
         entry = seal(parent, content)
         self._entries.append(entry)
         return entry
@@ -371,11 +317,6 @@ class _Forks:
         """Raises ValueError for one that does not take up an earlier entry and say which line was the last before."""
         if entry.parent not in self._seen or entry.content != Forked(previous):
             raise ValueError("the entry does not follow from the one before: lines are missing or in disorder")
-
-
-def _require(entry_id: str, entries: Iterable[Entry]) -> None:
-    if not any(entry.id == entry_id for entry in entries):
-        raise ValueError(f"no entry {entry_id!r} in this log")
 
 
 def _taken_up(place: "Place") -> set[str]:
