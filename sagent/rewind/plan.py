@@ -46,15 +46,6 @@ class Plan:
     commands: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One file that is to change."""
-
-    path: str
-    now: Snapshot
-    target: Snapshot
-
-
 # -- rewinding ---------------------------------------------------------------------------------------------------------
 
 
@@ -177,9 +168,9 @@ def _follow(item: Item | None, touch: Touch, what: Touched) -> Item:
     return Item(touch.path, item.target, expected, item.why or why)
 
 
-def settle(found: Plan, now: Mapping[str, Snapshot]) -> tuple[Sequence[Step], Sequence[Omission]]:
+def settle(found: Plan, now: Mapping[str, Snapshot]) -> tuple[Sequence[Touch], Sequence[Omission]]:
     """What is to change, as files stand now, and what stays as it is though it should change."""
-    steps: list[Step] = []
+    steps: list[Touch] = []
     left: list[Omission] = []
     for item in found.items:
         there = now[item.path]
@@ -190,7 +181,7 @@ def settle(found: Plan, now: Mapping[str, Snapshot]) -> tuple[Sequence[Step], Se
         elif there not in item.expected:
             left.append(Omission(item.path, there.why or ELSE))
         else:
-            steps.append(Step(item.path, there, item.target))
+            steps.append(Touch(item.path, there, item.target))
     return steps, left
 
 

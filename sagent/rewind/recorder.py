@@ -43,14 +43,10 @@ class Journal(Protocol):
     """An agent's log, as far as it can be written."""
 
     @property
-    def log(self) -> Log:
-        """The log, whose session keeps the contents."""
-        ...
+    def log(self) -> Log: ...  # its session keeps the contents
 
     @property
-    def lost(self) -> bool:
-        """Whether nothing is logged any more."""
-        ...
+    def lost(self) -> bool: ...  # whether nothing is logged any more
 
     def record(self, content: Content) -> str:
         """Append to the log; the entry's id, "" where that failed."""
@@ -61,14 +57,10 @@ class Recorder(Protocol):
     """The agent that makes a call: where it works, and where what a call changed is logged."""
 
     @property
-    def workspace(self) -> Workspace:
-        """Where its tools work."""
-        ...
+    def workspace(self) -> Workspace: ...
 
     @property
-    def journal(self) -> Journal:
-        """Where it is logged."""
-        ...
+    def journal(self) -> Journal: ...
 
     def is_detached(self) -> bool:
         """Whether the call that this task makes outlives the process."""

@@ -12,7 +12,7 @@ from typing import Literal
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
-from sagent.rewind.plan import ELSE, REWIND, Plan, Step, plan, settle, since
+from sagent.rewind.plan import ELSE, REWIND, Plan, plan, settle, since
 from sagent.rewind.recorder import LARGEST_NAMED, Checkpoints, Recorder, in_thread
 from sagent.rewind.snapshot import FileState, Stop, read_file_state, read_state
 from sagent.session.log import Log, read_agent
@@ -58,8 +58,7 @@ async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str
         if not (work.steps or work.plan.made or work.plan.gone):
             return FileChanges((), work.left, work.plan.omitted, work.plan.commands)
         call = f"{REWIND}-{os.urandom(6).hex()}"
-        planned = tuple(Touch(step.path, step.now, step.target) for step in work.steps)
-        recorder.journal.record(Touched(call, REWIND, ended=False, files=planned))
+        recorder.journal.record(Touched(call, REWIND, ended=False, files=work.steps))
         writer = _Writer(recorder.journal.log.blobs.get)
         try:
             await in_thread(lambda stop: writer.write(work, stop))
@@ -77,7 +76,7 @@ class _Work:
     """What is to be done."""
 
     plan: Plan
-    steps: tuple[Step, ...]
+    steps: tuple[Touch, ...]
     left: tuple[Omission, ...]
     changes: tuple[FileChange, ...]
 
@@ -94,7 +93,7 @@ def _prepare(log: Log, entry: str, stop: Stop) -> _Work:
         now[item.path] = read_state(os.fsencode(item.path), sha256_hex, LARGEST_NAMED)
     planned, kept = settle(found, now)
     left = list(kept)
-    steps: list[Step] = []
+    steps: list[Touch] = []
     changes: list[FileChange] = []
     for step in planned:
         stop.check()
@@ -106,9 +105,9 @@ def _prepare(log: Log, entry: str, stop: Stop) -> _Work:
     return _Work(found, tuple(steps), tuple(left), tuple(changes))
 
 
-def _change(step: Step, fetch: Fetch) -> FileChange:
+def _change(step: Touch, fetch: Fetch) -> FileChange:
     """What a step comes to. Raises SessionCorrupt where what it takes is not there."""
-    now, target = _content(step.now, fetch), _content(step.target, fetch)
+    now, target = _content(step.before, fetch), _content(step.after, fetch)
     how = "deleted" if target is None else "created" if now is None else "written"
     if b"\0" in (now or b"") or b"\0" in (target or b""):
         return FileChange(step.path, how)
@@ -164,9 +163,9 @@ class _Writer:
     def write(self, work: _Work, stop: Stop) -> bool:
         """Do them: deletions, the deepest first, then directories, then contents."""
         steps = sorted(work.steps, key=lambda step: step.path.count("/"), reverse=True)
-        vacated = [step for step in steps if step.target.kind in ("absent", "directory")]
+        vacated = [step for step in steps if step.after.kind in ("absent", "directory")]
         for step in vacated:
-            if step.now.kind != "directory":
+            if step.before.kind != "directory":
                 self._try(step, self._delete, stop)
         for path in work.plan.made:
             stop.check()
@@ -174,43 +173,43 @@ class _Writer:
                 os.rmdir(path)  # noqa: PTH106 -- paths are texts here
                 self.gone.append(path)
         for step in vacated:
-            if step.now.kind == "directory":
+            if step.before.kind == "directory":
                 self._try(step, self._remove_directory, stop)
         for path in work.plan.gone:
             stop.check()
             with suppress(OSError):
                 self._make(path)
         for step in reversed(steps):
-            if step.target.kind in ("file", "link"):
+            if step.after.kind in ("file", "link"):
                 self._try(step, self._put, stop)
         return True
 
-    def _try(self, step: Step, act: Callable[[Step], None], stop: Stop) -> None:
+    def _try(self, step: Touch, act: Callable[[Touch], None], stop: Stop) -> None:
         """One step, if its file is still what it was a moment ago."""
         stop.check()
         name = os.fsencode(step.path)
         try:
-            if read_state(name, sha256_hex, LARGEST_NAMED) != step.now and not self._was_emptied(step):
+            if read_state(name, sha256_hex, LARGEST_NAMED) != step.before and not self._was_emptied(step):
                 self.left.append(Omission(step.path, ELSE))
                 return
             act(step)
         except (OSError, SessionCorrupt) as error:
             self.left.append(Omission(step.path, getattr(error, "strerror", None) or str(error)))
             return
-        self.done.append(Touch(step.path, step.now, step.target))
+        self.done.append(step)
         self.states[name] = read_file_state(name)
 
-    def _was_emptied(self, step: Step) -> bool:
+    def _was_emptied(self, step: Touch) -> bool:
         """Whether a directory that stood in its place was removed, as it was to be."""
-        return step.now.kind == "directory" and step.path in self.gone
+        return step.before.kind == "directory" and step.path in self.gone
 
-    def _delete(self, step: Step) -> None:
+    def _delete(self, step: Touch) -> None:
         _check_place(step.path)
         os.unlink(step.path)  # noqa: PTH108
-        if step.target.kind == "directory":
+        if step.after.kind == "directory":
             os.mkdir(step.path)  # noqa: PTH102
 
-    def _remove_directory(self, step: Step) -> None:
+    def _remove_directory(self, step: Touch) -> None:
         if step.path not in self.gone:
             os.rmdir(step.path)  # noqa: PTH106
 
@@ -221,19 +220,19 @@ class _Writer:
             os.mkdir(path)  # noqa: PTH102
             self.made.append(path)
 
-    def _put(self, step: Step) -> None:
+    def _put(self, step: Touch) -> None:
         """Put a content, or a link, in its place in one move."""
         above = os.path.dirname(step.path)  # noqa: PTH120
         _check_place(step.path)
         self._make(above)
-        if step.now.kind == "directory":
+        if step.before.kind == "directory":
             self._remove_directory(step)
         draft = f"{above}/.sagent-{os.urandom(6).hex()}.tmp"
         try:
-            if step.target.kind == "link":
-                os.symlink(step.target.target, draft)  # noqa: PTH211
+            if step.after.kind == "link":
+                os.symlink(step.after.target, draft)  # noqa: PTH211
             else:
-                _write(draft, self._fetch(step.target.blob), step)
+                _write(draft, self._fetch(step.after.blob), step)
             os.replace(draft, step.path)  # noqa: PTH105
         except BaseException:
             with suppress(OSError):
@@ -241,16 +240,16 @@ class _Writer:
             raise
 
 
-def _write(draft: str, data: bytes, step: Step) -> None:
+def _write(draft: str, data: bytes, step: Touch) -> None:
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
-        if step.now.kind == "file":
+        if step.before.kind == "file":
             there = os.lstat(step.path)
             if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
                 with suppress(PermissionError):  # only root may give files away
                     os.fchown(descriptor, there.st_uid, there.st_gid)
-        os.fchmod(descriptor, step.target.mode)
+        os.fchmod(descriptor, step.after.mode)
 
 
 def _check_place(path: str) -> None:

@@ -17,6 +17,7 @@ from typing import Protocol
 from sagent.errors import SagentError, SessionCorrupt, SessionNotFound, UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import count
 from sagent.session.blobs import BlobDirectory, sync_path
 from sagent.session.bundle import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
 from sagent.session.contents import Repaired
@@ -286,7 +287,7 @@ class _Record:
         if found.last == UNKNOWN:
             found.last = ""
         changed = f", {found.redacted} of them redacted" if found.redacted else ""
-        what = f"{_count(found.entries, 'entry', 'entries')}{changed}, {place.size} bytes: ids, parents, form"
+        what = f"{count(found.entries, 'entry', 'entries')}{changed}, {place.size} bytes: ids, parents, form"
         what += f"; head {found.last}" if found.last else ""
         self.parts.append(Part(f"log of {agent}", what, tuple(found.problems)))
         return found
@@ -318,10 +319,10 @@ class _Record:
         problems: list[str] = []
         wanted: dict[str, dict[str, str]] = {}  # by agent and entry, who names it
         vouched: dict[str, str] = {}
-        count = 0
+        named = 0
         for agent, log in self.logs.items():
             for by, kind, child, entry in (told for stretch in log.stretches for told in stretch.named):
-                count += 1
+                named += 1
                 wanted.setdefault(child, {}).setdefault(entry, f"{agent}, entry {by} ({kind})")
                 vouched[child] = entry
         for child, entries in wanted.items():
@@ -338,10 +339,8 @@ class _Record:
                 problems.append(f"{self.path(agent)}.jsonl: no other log names this one")
             elif vouched.get(agent) != log.last:
                 self.notes.append(f"The end of the log of {agent} is not vouched for by its parent's.")
-        if count or len(self.logs) > 1:
-            checked = (
-                f"{_count(count, 'entry', 'entries')} of {_count(len(wanted), 'child', 'children')}: each is there"
-            )
+        if named or len(self.logs) > 1:
+            checked = f"{count(named, 'entry', 'entries')} of {count(len(wanted), 'child', 'children')}: each is there"
             self.parts.append(Part("children", checked, tuple(problems)))
 
     def _blobs(self) -> None:
@@ -365,7 +364,7 @@ class _Record:
         if kept or problems:
             apart = f", {len(kept.keys() - used)} of them named by no entry" if kept.keys() - used else ""
             apart += f", {len(changed & kept.keys())} of them redacted" if changed & kept.keys() else ""
-            self.parts.append(Part("blobs", f"{_count(len(kept), 'file')}{apart}: sha256", tuple(problems)))
+            self.parts.append(Part("blobs", f"{count(len(kept), 'file')}{apart}: sha256", tuple(problems)))
 
     def _signature(self) -> None:
         """What was signed of the session, and by whom where that is asked."""
@@ -438,7 +437,7 @@ class _Record:
             elif not name.startswith("blobs/"):
                 problems.append(f"{self.path(name)}: no part of a session; not checked")
         if problems:
-            self.parts.append(Part("other files", _count(len(problems), "file"), tuple(problems)))
+            self.parts.append(Part("other files", count(len(problems), "file"), tuple(problems)))
 
     def _asides(self) -> Iterator[tuple[str, str]]:
         for agent, log in self.logs.items():
@@ -460,7 +459,7 @@ def _verify_bundle(path: Path, files: Mapping[str, Place], problems: list[str], 
     else:
         record.session = record.manifest.session
         problems.extend(_compare_files(path, files, record.manifest.files))
-        checked = f"{_count(len(record.manifest.files), 'file')}: sizes and sha256; id {record.manifest.id}"
+        checked = f"{count(len(record.manifest.files), 'file')}: sizes and sha256; id {record.manifest.id}"
         if record.manifest.secrets:
             record.notes.append(
                 f"Secrets taken out when this was exported: {record.manifest.secrets}. What they were taken out of "
@@ -535,7 +534,3 @@ def _was_session(directory: Path) -> bool:
     return (
         directory.is_dir() and (directory / "lock").is_file() and {each.name for each in directory.iterdir()} <= parts
     )
-
-
-def _count(number: int, what: str, plural: str = "") -> str:
-    return f"{number} {what if number == 1 else plural or what + 's'}"

@@ -17,7 +17,6 @@ from sagent.session.stored import StoredMessage
 from sagent.session.touches import Touched
 from sagent.transcript.steps import (
     Answered,
-    Asked,
     Charged,
     Checkout,
     Consulted,
@@ -153,10 +152,10 @@ class LogReader:
                 return [] if details is None else [Remark(agent, entry.kind, details, at)]
 
     def _message(self, message: StoredMessage, at: str) -> Iterable[Step]:
-        text, media = "".join(message.texts("text", "opaque")), tuple(message.media)
+        text, media = "".join(message.texts("text", "opaque")), message.media
         if message.role != "assistant":
             return [Said(self.agent, text, message.sender, at, media)] if text or media else []
-        calls = tuple(Asked(call.id, call.name, call.arguments) for call in message.calls)
+        calls = message.calls
         self._names |= {call.id: call.name for call in calls}
         thinking = "\n\n".join(message.texts("thinking"))
         return [Turn(self.agent, message.model, text, calls, message.stop, at, thinking, media)]
@@ -166,8 +165,8 @@ class LogReader:
         call, name = result.call_id, self._names.get(result.call_id, "")
         if result.denied:
             return Refused(self.agent, call, name, result.text.removeprefix(DENIED), entry.seconds)
-        media = tuple(result.media)
-        return Answered(self.agent, call, name, result.text, result.is_error, entry.seconds, entry.diff, media)
+        said, failed = result.text, result.is_error
+        return Answered(self.agent, call, name, said, failed, entry.seconds, entry.diff, result.media)
 
 
 def _details(kind: str, content: contents.Content) -> Sequence[tuple[str, str]] | None:

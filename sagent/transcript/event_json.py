@@ -3,47 +3,38 @@
 They have what a person would see: results as text, media as descriptions, USD as numbers.
 """
 
+import re
 from binascii import b2a_base64
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
+from functools import cache
 from math import isfinite
 from typing import Any, assert_never
 
 from sagent.codec import VERSION
-from sagent.events import (
-    AdviceDelta,
-    Advised,
-    AdvisorTally,
-    Denial,
-    Denied,
-    Event,
-    Finished,
-    Notice,
-    Received,
-    ReplyFinished,
-    Result,
-    Retrying,
-    SessionOpened,
-    Switched,
-    TextDelta,
-    ThinkingDelta,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-)
+from sagent.events import Advice, Advised, AdvisorTally, Denial, Event, Finished, Result, SessionOpened, TextDelta
 from sagent.lib.json import json_thaw, sha256_hex
 from sagent.messages import Document, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from sagent.session.table import show_advice, show_usage
-from sagent.usage import Cost, Saving
+from sagent.usage import Cost, Saving, Usage
+
+_TYPES: Mapping[type[Event], str] = {SessionOpened: "session", Advised: "advice", Finished: "result"}
+"""The types of events that are not called like their classes."""
 
 
 def encode_event(event: Event) -> dict[str, Any]:
-    """An event as one line of stream-json: `type` (snake_case), `agent`, and its members. USD are numbers."""
+    """An event as one line of stream-json: `type` (snake_case), `agent`, and its members; those of a call, a result, an
+    advice or a denial are its own. USD are numbers."""
     if type(event) is TextDelta:  # thirty thousand of these in a run are not unusual
         return {"type": "text_delta", "agent": event.agent, "text": event.text}
-    return _encode_other(event)
+    out: dict[str, Any] = {"type": _type_of(type(event))}
+    if isinstance(event, SessionOpened):
+        out["version"] = VERSION
+    for each in fields(event):
+        out |= _encode_member(each.name, getattr(event, each.name))
+    return out
 
 
 def encode_result(result: Result) -> dict[str, Any]:
@@ -55,7 +46,7 @@ def encode_result(result: Result) -> dict[str, Any]:
     return {
         "result": result.content,
         "is_error": result.is_error,
-        "error": {"kind": result.error.kind, "message": result.error.message} if result.error else None,
+        "error": asdict(result.error) if result.error else None,
         "stop_reason": result.stop_reason,
         "session_id": result.session_id,
         "session_path": result.session_path,
@@ -65,7 +56,7 @@ def encode_result(result: Result) -> dict[str, Any]:
         "duration_ms": round(result.duration * 1000),
         "usage": show_usage(usage),
         "cost_usd": _show_cost(result.cost),
-        "permission_denials": [_show_denial(denial) for denial in result.denials],
+        "permission_denials": [asdict(denial) for denial in result.denials],
         **(
             {"advisors": {name: _show_tally(tally) for name, tally in result.advisors.items()}}
             if result.advisors
@@ -76,56 +67,31 @@ def encode_result(result: Result) -> dict[str, Any]:
     }
 
 
-def _encode_other(event: Event) -> dict[str, Any]:  # noqa: C901 -- one arm for each class of the union
-    match event:
-        case TextDelta(agent, text):
-            return {"type": "text_delta", "agent": agent, "text": text}
-        case ThinkingDelta(agent, text):
-            return {"type": "thinking_delta", "agent": agent, "text": text}
-        case ToolProgress(agent, call_id, text):
-            return {"type": "tool_progress", "agent": agent, "call_id": call_id, "text": text}
-        case ToolStarted(agent, call):
-            return {"type": "tool_started", "agent": agent, **_show_call(call)}
-        case ToolFinished():
-            return _show_finished_tool(event)
-        case Received(agent, message):
-            return {"type": "received", "agent": agent, "message": _show_message(message)}
-        case ReplyFinished(agent, message, usage, usd):
-            shown = {"message": _show_message(message), "usage": show_usage(usage), "usd": _show_usd(usd)}
-            return {"type": "reply_finished", "agent": agent, **shown}
-        case SessionOpened(agent, session_id, session_path, model, resumed):
-            session = {"session_id": session_id, "session_path": session_path, "model": model, "resumed": resumed}
-            return {"type": "session", "version": VERSION, "agent": agent, **session}
-        case Retrying(agent, reason, kind, attempt, seconds, discarded):
-            why = {"reason": reason, "kind": kind, "attempt": attempt, "seconds": seconds, "discarded": discarded}
-            return {"type": "retrying", "agent": agent, **why}
-        case AdviceDelta(agent, advisor, trigger, text):
-            return {"type": "advice_delta", "agent": agent, "advisor": advisor, "trigger": trigger, "text": text}
-        case Advised(agent, advice):
-            return {"type": "advice", "agent": agent, **show_advice(advice)}
-        case Denied(agent, denial):
-            return {"type": "denied", "agent": agent, **_show_denial(denial)}
-        case Switched(agent, what):
-            return {"type": "switched", "agent": agent, "what": what}
-        case Notice(agent, level, text):
-            return {"type": "notice", "agent": agent, "level": level, "text": text}
-        case Finished(agent, result):
-            return {"type": "result", "agent": agent, **encode_result(result)}
+@cache
+def _type_of(event: type[Event]) -> str:
+    return _TYPES.get(event) or re.sub(r"(?<!^)(?=[A-Z])", "_", event.__name__).lower()
+
+
+def _encode_member(name: str, value: object) -> dict[str, Any]:
+    match value:
+        case ToolCall():
+            return _show_call(value)
+        case ToolResult():
+            return _show_outcome(value)
+        case Advice():
+            return show_advice(value)
+        case Denial():
+            return asdict(value)
+        case Result():
+            return encode_result(value)
+        case Message():
+            return {name: _show_message(value)}
+        case Usage():
+            return {name: show_usage(value)}
+        case Decimal():
+            return {name: float(value)}
         case _:
-            assert_never(event)
-
-
-def _show_finished_tool(event: ToolFinished) -> dict[str, Any]:
-    return {
-        "type": "tool_finished",
-        "agent": event.agent,
-        **_show_call(event.call),
-        **_show_outcome(event.result),
-        "seconds": event.seconds,
-        "summary": event.summary,
-        "diff": event.diff,
-        **({"job": event.job} if event.job else {}),
-    }
+            return {} if name == "job" and not value else {name: value}
 
 
 def _show_saving(saving: Saving) -> dict[str, Any]:
@@ -150,12 +116,8 @@ def _show_message(message: Message) -> dict[str, Any]:
 
 def _show_part(part: Part) -> dict[str, Any]:
     match part:
-        case Text(text):
-            return {"type": "text", "text": text}
-        case Thinking(text):
-            return {"type": "thinking", "text": text}
-        case Opaque(text):
-            return {"type": "opaque", "text": text}
+        case Text() | Thinking() | Opaque():
+            return {"type": type(part).__name__.lower(), "text": part.text}
         case Image() | Document():
             return _show_media(part)
         case ToolCall():
@@ -189,10 +151,6 @@ def _show_media(part: Image | Document) -> dict[str, Any]:
     if isinstance(part, Document) and part.name:
         out["name"] = part.name
     return out
-
-
-def _show_denial(denial: Denial) -> dict[str, str]:
-    return {"tool": denial.tool, "call_id": denial.call_id, "reason": denial.reason}
 
 
 def _show_data(data: object) -> Any:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from sagent.codec import decode_usage
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.session.contents import ConsultationEntry
+from sagent.session.stored import StoredCall
 from sagent.session.table import decode
 from sagent.transcript.steps import (
     Answered,
-    Asked,
     Charged,
     Consulted,
     Damaged,
@@ -84,7 +84,7 @@ def _turn(agent: str, event: Mapping[str, object]) -> Iterator[Step]:
     message = as_object(event.get("message"))
     model = as_str(message.get("model"))
     calls = tuple(
-        Asked(as_str(part.get("call_id")), as_str(part.get("name")), as_json(part.get("arguments")))
+        StoredCall(as_str(part.get("call_id")), as_str(part.get("name")), as_json(part.get("arguments")))
         for part in map(as_object, as_array(message.get("parts")))
         if part.get("type") == "tool_call"
     )

@@ -9,9 +9,11 @@ from typing import assert_never
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump, valid_text
+from sagent.lib.text import count
+from sagent.session.stored import StoredMedia
 from sagent.transcript.export_redaction import Redaction
 from sagent.transcript.page import escape, page, section, table
-from sagent.transcript.steps import Consulted, Media, Remark, Said, Turn
+from sagent.transcript.steps import Consulted, Remark, Said, Turn
 from sagent.transcript.timeline import (
     Call,
     Member,
@@ -118,16 +120,16 @@ class _Page:
             notes.append("Secrets were not looked for.")
         elif self._redaction.count:
             notes.append(
-                f"{_count(self._redaction.count, 'secret')} taken out of what is shown here, found by shape: there may "
+                f"{count(self._redaction.count, 'secret')} taken out of what is shown here, found by shape: there may "
                 "be others."
             )
         if self._shown_media and not self._redaction.keep:
-            notes.append(f"Pictures were not searched for secrets: {_count(self._shown_media, 'image')}.")
+            notes.append(f"Pictures were not searched for secrets: {count(self._shown_media, 'image')}.")
         if self._left_out:
-            notes.append(f"{_count(self._left_out, 'text')} cut, to keep the page small.")
+            notes.append(f"{count(self._left_out, 'text')} cut, to keep the page small.")
         if self._timeline.damaged:
             notes.append(
-                f"{_count(len(self._timeline.damaged), 'entry', 'entries')} could not be read and are left out."
+                f"{count(len(self._timeline.damaged), 'entry', 'entries')} could not be read and are left out."
             )
         if checked.problems:
             notes.append("The session does not verify: see Audit.")
@@ -181,7 +183,7 @@ class _Page:
     def _branch(self, member: Member, below: Mapping[str, list[Member]], depth: int) -> str:
         path = self.text(member.path)
         sums = self._timeline.spent.by_agent.get(member.path, Sum())
-        parts = [_count(member.turns, "turn"), _count(member.calls, "call"), _usd(sums)]
+        parts = [count(member.turns, "turn"), count(member.calls, "call"), _usd(sums)]
         parts += [self.text(", ".join(member.models))] if member.models else []
         children = (
             "".join(self._branch(child, below, depth + 1) for child in below.get(member.path, ())) if depth < 50 else ""
@@ -218,8 +220,7 @@ class _Page:
             if call.state == "denied"
         )
         compacted = (
-            f"<p>{_count(timeline.compactions, 'compaction')}; about {timeline.compacted} tokens left the context."
-            "</p>\n"
+            f"<p>{count(timeline.compactions, 'compaction')}; about {timeline.compacted} tokens left the context.</p>\n"
             if timeline.compactions
             else ""
         )
@@ -329,7 +330,7 @@ class _Page:
                 case _:
                     yield f"{line}\n"
 
-    def _image(self, media: Media) -> str:
+    def _image(self, media: StoredMedia) -> str:
         """An image, while there is room for it."""
         kind, name = media
         data = self._fetch(name) if kind in _IMAGES else None
@@ -386,7 +387,3 @@ def _usd(sums: Sum) -> str:
     if sums.unpriced and not sums.usd:
         return "price unknown"
     return f"{'≥ ' if sums.unpriced else ''}{sums.usd:.4f} USD"
-
-
-def _count(number: int, what: str, plural: str = "") -> str:
-    return f"{number} {what if number == 1 else plural or what + 's'}"

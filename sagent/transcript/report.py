@@ -7,10 +7,11 @@ from decimal import Decimal
 from typing import assert_never
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import count, one_line
 from sagent.session.contents import AdviceRated
+from sagent.session.stored import StoredCall
 from sagent.transcript.steps import (
     Answered,
-    Asked,
     Charged,
     Checkout,
     Consulted,
@@ -138,7 +139,7 @@ class Report:
         if step.agent == ROOT:
             self._ended = step
         parts = [f"{_who(step.agent)}ended: {step.stop}", _line(step.error)]
-        parts += [_count(step.turns, "turn"), f"{step.seconds:.1f} s"]
+        parts += [count(step.turns, "turn"), f"{step.seconds:.1f} s"]
         yield ""
         yield " · ".join(filter(None, parts))
 
@@ -146,14 +147,14 @@ class Report:
         if not self.steps:
             return
         yield ""
-        checks = [f"{_count(len(self._refused), 'call')} denied"] if self._refused else []
-        checks += [f"{_count(self._withheld, 'consultation')} withheld"] if self._withheld else []
+        checks = [f"{count(len(self._refused), 'call')} denied"] if self._refused else []
+        checks += [f"{count(self._withheld, 'consultation')} withheld"] if self._withheld else []
         if checks:
             yield "policy  " + ", ".join(checks)
         for role, sums in sorted(self._roles.items(), key=lambda item: (item[0] != "executor", item[0])):
             later = sums.unpriced and self._ended is not None and not self._ended.unpriced  # known at the end alone
             usd = "" if later else f", {_sum(sums.usd, sums.unpriced)}"
-            yield f"{role}  {_count(sums.charges, 'call')}, {_tokens(sums.usage)}{usd}"
+            yield f"{role}  {count(sums.charges, 'call')}, {_tokens(sums.usage)}{usd}"
         if self._ended is not None and "total" in self._ended.usd:
             kinds = [f"{kind} {_usd(self._ended.usd[kind])}" for kind in ("executor", "advisor", "other")
                      if self._ended.usd.get(kind)]  # fmt: skip
@@ -208,18 +209,13 @@ def _price(usd: Decimal | None) -> str:
 
 
 def _sum(usd: Decimal, unknown: int) -> str:
-    return f"{usd:.6f} USD" + (f" and {_count(unknown, 'call')} of unknown price" if unknown else "")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return _usd(usd) + (f" and {count(unknown, 'call')} of unknown price" if unknown else "")
 
 
 def _line(text: str) -> str:
     """A text in one line that fits a screen."""
-    line = " ".join(text.split())
-    return line if len(line) <= 2 * WIDTH else line[: 2 * WIDTH - 1] + "…"
+    return one_line(text, 2 * WIDTH)
 
 
-def _arguments(call: Asked) -> str:
+def _arguments(call: StoredCall) -> str:
     return call.arguments if len(call.arguments) <= WIDTH else call.arguments[: WIDTH - 1] + "…"

@@ -9,10 +9,8 @@ from sagent.events import Advice
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import json_dump
 from sagent.session.contents import AdviceOutcome, AdviceRated
+from sagent.session.stored import StoredCall, StoredMedia
 from sagent.usage import Charge
-
-Media: TypeAlias = tuple[str, str]
-"""The type of an image or a document, and the name of its blob."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class Said:
     text: str
     sender: str = ""
     at: str = ""
-    media: tuple[Media, ...] = ()
+    media: tuple[StoredMedia, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +54,17 @@ class Requested:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A call that the model asks for; `arguments` as JSON."""
-
-    id: str
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True, slots=True)
 class Turn:
     """A model call that was answered."""
 
     agent: str
     model: str
     text: str
-    calls: tuple[Asked, ...] = ()
+    calls: tuple[StoredCall, ...] = ()
     stop: str = ""
     at: str = ""
     thinking: str = ""
-    media: tuple[Media, ...] = ()
+    media: tuple[StoredMedia, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +79,7 @@ class Answered:
     failed: bool
     seconds: float
     diff: str = ""
-    media: tuple[Media, ...] = ()
+    media: tuple[StoredMedia, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

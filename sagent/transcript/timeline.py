@@ -14,17 +14,16 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object
 from sagent.messages import DENIED
 from sagent.session.contents import AdviceOutcome, AdviceRated
+from sagent.session.stored import StoredCall, StoredMedia
 from sagent.transcript.entries import LogEnds, SessionReader
 from sagent.transcript.steps import (
     Answered,
-    Asked,
     Charged,
     Checkout,
     Consulted,
     Damaged,
     Ended,
     Judged,
-    Media,
     Opened,
     Refused,
     Remark,
@@ -48,7 +47,7 @@ class Call:
     state: Literal["", "done", "failed", "denied"] = ""
     result: str = ""
     seconds: float = 0.0
-    media: tuple[Media, ...] = ()
+    media: tuple[StoredMedia, ...] = ()
 
 
 @dataclass(slots=True)
@@ -256,7 +255,7 @@ def _words(judgement: AdviceOutcome | AdviceRated) -> Sequence[tuple[str, str]]:
     return advisor, ("of", judgement.of), outcome, ("reason", judgement.reason)
 
 
-def _call(asked: Asked) -> Call:
+def _call(asked: StoredCall) -> Call:
     try:
         arguments = as_object(json.loads(asked.arguments))
     except (ValueError, RecursionError):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.lib.json import as_object, canonical_bytes, json_load
-from sagent.rewind.plan import BETWEEN, ELSE, REWIND, Plan, Return, Step, cut_off, plan, settle, since, way_back
+from sagent.rewind.plan import BETWEEN, ELSE, REWIND, Plan, Return, cut_off, plan, settle, since, way_back
 from sagent.session.contents import Spawned, Unknown
 from sagent.session.log import MemoryLog
 from sagent.session.touches import (
@@ -85,7 +85,7 @@ def test_nothing_that_is_not_understood_is_ever_wound_back(body: object) -> None
 
 def test_the_first_before_and_the_last_after_count() -> None:
     found = plan([ended("1", "/a", ABSENT, file("1")), ended("2", "/a", file("1"), file("2"))])
-    assert settle(found, {"/a": file("2")}) == ([Step("/a", file("2"), ABSENT)], [])
+    assert settle(found, {"/a": file("2")}) == ([Touch("/a", file("2"), ABSENT)], [])
     assert settle(found, {"/a": ABSENT}) == ([], [])
     assert settle(found, {"/a": file("1")}) == ([], [Omission("/a", ELSE)])
     assert settle(found, {"/a": unknown("odd")}) == ([], [Omission("/a", "odd")])
