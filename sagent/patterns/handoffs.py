@@ -12,8 +12,9 @@ from sagent.events import Failure
 from sagent.lib.dataclass import dataclass
 from sagent.session.contents import Handoff, HandoffGiven, HandoffSaid, MessageEntry
 from sagent.session.entries import Entry
-from sagent.session.folds import branch, branch_contents, charges, contents
+from sagent.session.folds import branch_contents, charges, contents
 from sagent.session.log import Log, read_agent
+from sagent.session.view import branch
 from sagent.usage import Sum, Usage
 
 ASKER = ""

@@ -97,7 +97,6 @@ class _Log:
     begun: dict[str, tuple[str, Touched, bool]] = field(default_factory=dict[str, tuple[str, Touched, bool]])
 
     def read(self, at: str, what: Touched) -> None:
-        """One more entry."""
         if not what.ended:
             self.begun[what.call] = (at, what, self.passed)
             return

@@ -81,7 +81,6 @@ class _Mark:
 
     @property
     def keep(self) -> Keep:
-        """Keeps contents for the session."""
         blobs = self.recorder.journal.log.blobs
         return lambda data: blobs.put(data).name
 
@@ -145,7 +144,6 @@ class Checkpoints:
         return mark
 
     async def _take_snapshots(self, mark: _Mark) -> None:
-        """Look at the directories of a call's workspace."""
         skip = _own_places(mark.recorder)
         for root in sorted({os.fsencode(os.path.realpath(root)) for root in mark.recorder.workspace.roots}):
             if any(root == each.root or any(map(_below(root), each.files)) for each in mark.trees.values()):

@@ -157,7 +157,6 @@ class _Writer:
         self.states: dict[bytes, FileState | None] = {}
 
     def record(self, call: str) -> Touched:
-        """What was done so far."""
         return Touched(call, REWIND, ended=True, files=tuple(self.done), made=tuple(self.made), gone=tuple(self.gone))
 
     def write(self, work: _Work, stop: Stop) -> bool:
@@ -214,7 +213,6 @@ class _Writer:
             os.rmdir(step.path)  # noqa: PTH106
 
     def _make(self, path: str) -> None:
-        """A directory and those above it."""
         if not os.path.isdir(path):  # noqa: PTH112
             self._make(os.path.dirname(path))  # noqa: PTH120
             os.mkdir(path)  # noqa: PTH102

@@ -55,7 +55,6 @@ class Stop:
         self._process: subprocess.Popen[bytes] | None = None
 
     def set(self) -> None:
-        """End it."""
         with self._guard:
             self._event.set()
             if self._process is not None:
@@ -108,7 +107,6 @@ class FileState(NamedTuple):
 
     @property
     def mode(self) -> int:
-        """As `st_mode`."""
         return self.signature[4]
 
 

@@ -124,7 +124,6 @@ def open_bundle(path: Path) -> tuple[Mapping[str, Place], list[str]]:
 
 
 def _archive(files: Mapping[str, Place | bytes]) -> Iterator[bytes]:
-    """A tar, piece by piece."""
     written = 0
     for name, content in files.items():
         entry = tarfile.TarInfo(name)

@@ -61,7 +61,6 @@ class StoredTool(NamedTuple):
 
     @classmethod
     def of(cls, spec: ToolSpec) -> "StoredTool":
-        """As the log keeps it."""
         return cls(spec.name, spec.description, json_dump(spec.parameters))
 
     def load(self) -> ToolSpec:

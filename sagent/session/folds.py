@@ -1,7 +1,7 @@
 """What a log says, read off its entries: the conversation, the money, a title. There is no second store."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar, cast
@@ -25,7 +25,7 @@ from sagent.session.contents import (
 )
 from sagent.session.entries import Entry, unreadable
 from sagent.session.table import kind_of
-from sagent.session.view import LogView, MemoryLogView, follow
+from sagent.session.view import LogView, MemoryLogView
 from sagent.usage import Charge, Totals
 
 _A = TypeVar("_A")
@@ -33,24 +33,18 @@ _C = TypeVar("_C", bound=Content)
 _T = TypeVar("_T")
 
 
-def branch(entries: Iterable[Entry], head: str = "") -> tuple[Entry, ...]:
-    """The entries from the first one to `head`, or to the last one written; abandoned branches left out.
-
-    Raises ValueError when there is no entry of that id.
-    """
-    return follow(entries, head)
-
-
 def contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:
     """What all entries of some classes say."""
-    found = (entry.content for entry in _every(entries, *map(kind_of, of)))
-    return tuple(content for content in found if isinstance(content, of))
+    return _of(_every(entries, *map(kind_of, of)), of)
 
 
 def branch_contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:
     """The same, those of abandoned branches left out."""
-    found = (entry.content for entry in _here(entries, *map(kind_of, of)))
-    return tuple(content for content in found if isinstance(content, of))
+    return _of(_here(entries, *map(kind_of, of)), of)
+
+
+def _of(entries: Iterable[Entry], of: tuple[type[_C], ...]) -> tuple[_C, ...]:
+    return tuple(content for entry in entries if isinstance(content := entry.content, of))
 
 
 def _every(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
@@ -60,9 +54,7 @@ def _every(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
 
 def _here(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
     """The same, those of abandoned branches left out; all where no kind is named."""
-    if isinstance(entries, LogView):
-        return entries.branch(*kinds)
-    return (entry for entry in branch(entries) if not kinds or entry.kind in kinds)
+    return (entries if isinstance(entries, LogView) else MemoryLogView(tuple(entries))).branch(*kinds)
 
 
 def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
@@ -383,14 +375,6 @@ def title(entries: Iterable[Entry], length: int = 80) -> str:
             found = message.text if message.role == "user" and not message.sender else ""
     words = " ".join(found.split())
     return words if len(words) <= length else words[: length - 1].rstrip() + "…"
-
-
-def counts(entries: Iterable[Entry]) -> Mapping[str, int]:
-    """How many entries there are of each kind."""
-    found: dict[str, int] = {}
-    for entry in entries:
-        found[entry.kind] = found.get(entry.kind, 0) + 1
-    return found
 
 
 def origin(entries: Iterable[Entry]) -> Opened:

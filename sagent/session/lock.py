@@ -28,7 +28,6 @@ class Lock:
             raise
 
     def close(self) -> None:
-        """Let it go."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)

@@ -35,5 +35,4 @@ def log_file(session: Path, agent: str) -> Path:
 
 
 def agent_of(session: Path, file: Path) -> str:
-    """The agent whose log a file is."""
     return file.relative_to(session).with_suffix("").as_posix()

@@ -34,7 +34,6 @@ class Glance:
 
     @property
     def id(self) -> str:
-        """Its directory's name."""
         return self.path.name
 
 

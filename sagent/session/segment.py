@@ -93,6 +93,11 @@ class LogSegment:
     asides: list[str] = field(default_factory=list[str])
     problems: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
+    def named_blobs(self, session: str) -> Iterator[tuple[str, str]]:
+        """The blobs of a session that entries name, and the entries."""
+        yield from self.blobs
+        yield from ((name, entry) for of, name, entry in self.spilled if of == session)
+
 
 class _Line(NamedTuple):
     """What a line says of itself."""
@@ -105,7 +110,6 @@ class _Line(NamedTuple):
 
     @property
     def content(self) -> Content:
-        """What it says, read each time it is asked for."""
         return decode(self.kind, self.body)
 
 

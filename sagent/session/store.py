@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Self
@@ -28,12 +28,19 @@ class Session:
     cannot be written: go on with a MemoryLog then, and say so.
     """
 
-    def __init__(self, path: Path, lock: Lock) -> None:
-        self.path = path
-        self.id = path.name
-        self._lock = lock
+    def __init__(self, path: Path) -> None:
+        self.path, self.id = path, path.name
+        self._lock = Lock(path)
         self._blobs = BlobDirectory(path / "blobs")
         self._logs: dict[str, FileLog] = {}
+        try:
+            if is_session(path):
+                _check_version(path)
+            self._blobs.sweep()
+            self.log()
+        except BaseException:
+            self._lock.close()
+            raise
 
     @classmethod
     def create(cls, state: Path, cwd: Path) -> Self:
@@ -46,7 +53,7 @@ class Session:
                 path.mkdir(mode=0o700)
             except FileExistsError:
                 continue
-            session = cls._begin(path)
+            session = cls(path)
             _note_last(path)
             return session
 
@@ -57,7 +64,7 @@ class Session:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} is not empty and is no session; name a new directory for the session")
         make_directory(path)
-        return cls._begin(path)
+        return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -65,27 +72,8 @@ class Session:
         path = path.absolute()
         if not is_session(path):
             raise SessionNotFound(f"no session at {path}")
-        lock = Lock(path)
-        try:
-            _check_version(path)
-            session = cls(path, lock)
-            session._blobs.sweep()
-            session.log()
-        except BaseException:
-            lock.close()
-            raise
+        session = cls(path)
         _note_last(path)
-        return session
-
-    @classmethod
-    def _begin(cls, path: Path) -> Self:
-        lock = Lock(path)
-        try:
-            session = cls(path, lock)
-            session.log()
-        except BaseException:
-            lock.close()
-            raise
         return session
 
     def log(self, agent: str = "root") -> FileLog:
@@ -93,7 +81,6 @@ class Session:
         return self._logs.get(agent) or FileLog(self.path, agent, blobs=self._blobs, family=self._logs)
 
     def close(self) -> None:
-        """Close the logs and free the lock."""
         for log in tuple(self._logs.values()):
             log.close()
         self._lock.close()
@@ -124,7 +111,6 @@ class Summary:
 
 
 def is_session(path: Path) -> bool:
-    """Whether a directory is a session's."""
     return (path / "root.jsonl").is_file()
 
 
@@ -161,8 +147,9 @@ def latest(state: Path, cwd: Path) -> Path:
         raise SessionNotFound(f"no session of {cwd} yet; run without --continue to start one")
     newest, _, path = max(found)
     if newest > time.time_ns():
-        opened = _last_opened(path.parent)
-        path = next((each for _, name, each in found if name == opened), path)
+        with suppress(OSError):
+            opened = (path.parent / LAST).read_text("utf-8", "replace")
+            path = next((each for _, name, each in found if name == opened), path)
     return path
 
 
@@ -171,18 +158,9 @@ def _note_last(path: Path) -> None:
     if path.parent.parent.name != "sessions":
         return  # it lies where somebody wanted it
     with suppress(OSError):  # no session fails for that
-        fd = os.open(path.parent / LAST, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, path.name.encode())
-        finally:
-            os.close(fd)
-
-
-def _last_opened(home: Path) -> str:
-    try:
-        return (home / LAST).read_text("utf-8", "replace")
-    except OSError:
-        return ""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with os.fdopen(os.open(path.parent / LAST, flags, 0o600), "wb") as file:
+            file.write(path.name.encode())
 
 
 def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
@@ -200,7 +178,6 @@ def summaries(state: Path, cwd: Path | None = None) -> list[Summary]:
 
 
 def summarize(path: Path) -> Summary:
-    """One session at a glance."""
     seen = _Seen(path)
     cost = spend(seen.entries()).cost()
     return Summary(
@@ -264,10 +241,11 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
 
     if not is_session(source):
         raise SessionNotFound(f"no session at {source}")
-    with Session.create(state, cwd) as made:
-        for log in tuple(made._logs.values()):  # noqa: SLF001 -- its own; the empty file makes room for the copy
-            log.close()
-        try:
+    with ExitStack() as undo:
+        with Session.create(state, cwd) as made:
+            undo.callback(shutil.rmtree, made.path, ignore_errors=True)
+            for log in tuple(made._logs.values()):  # noqa: SLF001 -- its own; the empty file makes room for the copy
+                log.close()
             for file in log_files(source):
                 target = made.path / file.relative_to(source)
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -276,11 +254,7 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
                 _end_at_line(target)  # of one in use, the last line may not be whole
             if (source / "blobs").is_dir():
                 shutil.copytree(source / "blobs", made.path / "blobs", copy_function=_link, dirs_exist_ok=True)
-        except BaseException:
-            shutil.rmtree(made.path, ignore_errors=True)
-            raise
-    if entry:
-        try:
+        if entry:
             with Session.open(made.path) as session:
                 log = session.log()
                 fitting = {found.id for found in log.entries() if found.id.startswith(entry)}
@@ -288,9 +262,7 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
                     many = "several entries begin" if fitting else "no entry begins"
                     raise UsageError(f"{many} with {entry!r} in {source.name}")
                 log.fork(fitting.pop())
-        except BaseException:
-            shutil.rmtree(made.path, ignore_errors=True)
-            raise
+        undo.pop_all()
     return made.path
 
 

@@ -68,7 +68,6 @@ class StoredMessage:
 
     @property
     def stop(self) -> str:
-        """Why the model stopped."""
         return as_str(self.encoded.get("stop"))
 
     @property
@@ -92,7 +91,6 @@ class StoredMessage:
 
     @property
     def media(self) -> tuple[StoredMedia, ...]:
-        """Images and documents, those inside results left out."""
         return _media(self._parts())
 
     @property
@@ -126,12 +124,10 @@ class StoredResult:
 
     @property
     def call_id(self) -> str:
-        """Which call it answers."""
         return as_str(self.encoded.get("call_id"))
 
     @property
     def is_error(self) -> bool:
-        """Whether the call failed."""
         return self.encoded.get("is_error") is True
 
     @property
@@ -146,7 +142,6 @@ class StoredResult:
 
     @property
     def media(self) -> tuple[StoredMedia, ...]:
-        """Images and documents."""
         return _media(self._parts())
 
     @property

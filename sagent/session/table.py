@@ -70,7 +70,6 @@ def decode(kind: str, body: _Body) -> Content:
 
 
 def kind_of(of: type[Content]) -> str:
-    """The kind of entry that says this."""
     return _BY_CLASS[of].kind
 
 

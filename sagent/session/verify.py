@@ -12,7 +12,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from sagent.errors import SagentError, SessionCorrupt, SessionNotFound, UsageError
 from sagent.lib.atomic import atomic_write
@@ -37,13 +37,8 @@ from sagent.session.signature import (
 from sagent.session.store import is_session, log_files
 from sagent.session.view import session_of
 
-
-class Each(Protocol):
-    """Does one thing to each of many, here or in other processes: `map`, or the `map` of an executor."""
-
-    def __call__(self, check: Callable[[Place], LogSegment], places: Iterable[Place], /) -> Iterable[LogSegment]:
-        """The outcomes, in order."""
-        ...
+Each: TypeAlias = Callable[[Callable[[Place], LogSegment], Iterable[Place]], Iterable[LogSegment]]
+"""Does one thing to each of many, here or in other processes: `map`, or the `map` of an executor. In order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +107,8 @@ def verify(path: Path, head: str = "", *, signers: Path | None = None, each: Eac
     if not is_session(session) and not _was_session(session):
         raise SessionNotFound(f"no session at {path}")
     problems = []
-    files = _places(session, problems)
-    record = _Record(session.name, str(session), files, _Asked(head, signers, each))
-    record.strangers.extend(problems)
+    record = _Record(session.name, str(session), _places(session, problems), _Asked(head, signers, each))
+    record.strangers = problems
     return record.proof()
 
 
@@ -131,7 +125,8 @@ def sign_record(path: Path, proof: Proof, key: Path) -> Path:
     session = path.parent if path.is_file() else path
     if unpacked(session):
         raise UsageError(f"{path} is an unpacked bundle: sign the bundle itself, or the session.")
-    blobs = sorted(name for name in _names(session / "blobs") if not name.startswith("scratch-"))
+    names = (file.name for file in session.glob("blobs/*"))
+    blobs = sorted(name for name in names if not name.startswith("scratch-"))
     statement = state(Statement(proof.session, proof.heads, tuple(blobs)))
     signature = sign(statement, key)
     lock = Lock(session)
@@ -162,10 +157,6 @@ def repair(path: Path) -> tuple[Repair, ...]:
 def _put(file: Path, data: bytes) -> None:
     with atomic_write(file) as written:
         written.write(data)
-
-
-def _names(directory: Path) -> list[str]:
-    return [path.name for path in directory.iterdir()] if directory.is_dir() else []
 
 
 def _repair_log(session: Path, file: Path) -> Repair | None:
@@ -242,7 +233,6 @@ class _Record:
         self.blobs = {name[6:]: place for name, place in files.items() if name.startswith("blobs/")}
 
     def proof(self) -> Proof:
-        """Check it all."""
         for agent, name in _logs(self.files):
             self.logs[agent] = self._log(agent, name)
         if "root" not in self.logs:
@@ -353,7 +343,8 @@ class _Record:
                 problems.append(f"{self.path('blobs')}/{name} was changed: its content does not match its name")
         used: set[str] = set()
         for agent, log in self.logs.items():
-            for name, entry in _named_blobs(log.stretches, self.session):
+            told = (each for stretch in log.stretches for each in stretch.named_blobs(self.session))
+            for name, entry in told:
                 used.add(name)
                 if name not in kept:
                     problems.append(f"{agent}, entry {entry}: {self.path('blobs')}/{name} is missing")
@@ -410,7 +401,6 @@ class _Record:
             return check_signature(self.files[STATEMENT].read(), signature, signers)
 
     def _head(self) -> None:
-        """The head that was asked for."""
         head = self.asked.head
         if not head:
             return
@@ -428,7 +418,8 @@ class _Record:
 
     def _others(self) -> None:
         """Files that are no part of a session."""
-        asides = {f"{Path(name).parent / aside}" for name, aside in self._asides()}
+        stretches = ((agent, stretch) for agent, log in self.logs.items() for stretch in log.stretches)
+        asides = {f"{Path(agent).parent / aside}" for agent, stretch in stretches for aside in stretch.asides}
         problems = list(self.strangers)
         known = {name for _, name in _logs(self.files)} | {"lock", STATEMENT, SIGNATURE}
         for name in sorted(self.files.keys() - known):
@@ -438,11 +429,6 @@ class _Record:
                 problems.append(f"{self.path(name)}: no part of a session; not checked")
         if problems:
             self.parts.append(Part("other files", count(len(problems), "file"), tuple(problems)))
-
-    def _asides(self) -> Iterator[tuple[str, str]]:
-        for agent, log in self.logs.items():
-            for stretch in log.stretches:
-                yield from ((f"{agent}.jsonl", aside) for aside in stretch.asides)
 
 
 def _verify_bundle(path: Path, files: Mapping[str, Place], problems: list[str], asked: _Asked) -> Proof:
@@ -521,16 +507,7 @@ def _logs(files: Mapping[str, Place]) -> Iterator[tuple[str, str]]:
         yield agent, f"{agent}.jsonl"
 
 
-def _named_blobs(stretches: Iterable[LogSegment], session: str) -> Iterator[tuple[str, str]]:
-    """The blobs that entries name, and the entries."""
-    for stretch in stretches:
-        yield from stretch.blobs
-        yield from ((name, entry) for of, name, entry in stretch.spilled if of == session)
-
-
 def _was_session(directory: Path) -> bool:
     """Whether a directory holds what is left of a session without its root's log."""
     parts = {"lock", "root", "blobs", STATEMENT, SIGNATURE}
-    return (
-        directory.is_dir() and (directory / "lock").is_file() and {each.name for each in directory.iterdir()} <= parts
-    )
+    return (directory / "lock").is_file() and {each.name for each in directory.iterdir()} <= parts

@@ -42,15 +42,12 @@ class MemoryLogView(LogView):
         self._entries = entries
 
     def of(self, *kinds: str) -> Iterator[Entry]:
-        """Those of some kinds."""
         return (entry for entry in self._entries if not kinds or entry.kind in kinds)
 
     def branch(self, *kinds: str) -> Iterator[Entry]:
-        """Those of the last branch."""
-        return (entry for entry in follow(self._entries) if not kinds or entry.kind in kinds)
+        return (entry for entry in branch(self._entries) if not kinds or entry.kind in kinds)
 
     def latest(self, *kinds: str) -> Iterator[Entry]:
-        """Backwards."""
         return (entry for entry in reversed(self._entries) if not kinds or entry.kind in kinds)
 
 
@@ -68,7 +65,6 @@ class Index:
 
     @property
     def size(self) -> int:
-        """Bytes of all entries."""
         return self._ends[-1] if self._ends else 0
 
     @property
@@ -112,16 +108,13 @@ class FileLogView(LogView):
         self._taken_up: dict[str, int] = {}  # the numbers of entries that were taken up again
 
     def of(self, *kinds: str) -> Iterator[Entry]:
-        """Those of some kinds."""
         return self._read(self._index.choose(range(self._count), kinds))
 
     def branch(self, *kinds: str) -> Iterator[Entry]:
-        """Those of the last branch."""
         for stretch in self._stretches():
             yield from self._read(self._index.choose(stretch, kinds))
 
     def latest(self, *kinds: str) -> Iterator[Entry]:
-        """Backwards."""
         return self._read(self._index.choose(range(self._count - 1, -1, -1), kinds))
 
     def _read(self, numbers: Iterable[int]) -> Iterator[Entry]:
@@ -159,7 +152,7 @@ class FileLogView(LogView):
         return self._taken_up[taken_up]
 
 
-def follow(entries: Iterable[Entry], head: str = "") -> tuple[Entry, ...]:
+def branch(entries: Iterable[Entry], head: str = "") -> tuple[Entry, ...]:
     """The entries from the first one to `head`, or to the last one; abandoned branches left out.
 
     Raises ValueError when there is no entry of that id.

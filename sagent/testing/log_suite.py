@@ -16,8 +16,8 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.json import canonical_bytes
 from sagent.session.contents import Unknown
 from sagent.session.entries import read_body
-from sagent.session.folds import branch
 from sagent.session.log import Log
+from sagent.session.view import branch
 
 
 class LogSuite:

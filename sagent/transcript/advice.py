@@ -121,7 +121,6 @@ def review(logs: Mapping[str, Iterable[Entry]]) -> Review:
 
 
 def last_answer(consultations: Sequence[Consultation], name: str = "") -> Consultation | None:
-    """The latest consultation with advice in it, of one advisor where it is named."""
     answers = [one for one in consultations if one.is_answer and name in ("", one.advisor)]
     return answers[-1] if answers else None
 

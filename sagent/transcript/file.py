@@ -37,7 +37,6 @@ class TraceFile:
             raise
 
     def on_event(self, event: Event) -> None:
-        """Add a line."""
         if self._fd < 0:
             return
         at = datetime.now(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

@@ -20,11 +20,12 @@ from sagent.session.contents import (
     SwitchedEntry,
     Unknown,
 )
-from sagent.session.folds import branch, contents, history, origin, points, spend, title
+from sagent.session.folds import contents, history, origin, points, spend, title
 from sagent.session.log import read_log
 from sagent.session.store import Session, log_files
 from sagent.session.touches import Touched
 from sagent.session.verify import verify
+from sagent.session.view import branch
 
 HERE = Path(__file__).parent
 HEADS = {

@@ -16,11 +16,12 @@ from sagent.lib.json import JsonObject
 from sagent.messages import Image, Text, ToolCall
 from sagent.model import ToolSpec
 from sagent.session.contents import NoticeEntry, PromptEntry
-from sagent.session.folds import branch, contents, history, on_their_way, origin, spend, title, unread
+from sagent.session.folds import contents, history, on_their_way, origin, spend, title, unread
 from sagent.session.log import read_log
 from sagent.session.retention import glance
 from sagent.session.store import Session, summarize
 from sagent.session.verify import verify
+from sagent.session.view import branch
 
 
 def write_version_1(session: Path, version: int = 1) -> Path:

@@ -302,9 +302,10 @@ def _read_session(name: str) -> Measured:
     """A session: it has passed where its last answer is whole and nothing has failed since."""
     from sagent.cli.settings import load_settings
     from sagent.session.contents import MessageEntry
-    from sagent.session.folds import branch, spend
+    from sagent.session.folds import spend
     from sagent.session.log import read_log
     from sagent.session.store import find, log_files
+    from sagent.session.view import branch
 
     try:
         settings = load_settings({})

@@ -16,10 +16,11 @@ import pytest
 from sagent.codec import VERSION
 from sagent.messages import Image
 from sagent.session.contents import Opened
-from sagent.session.folds import branch, history, points, spend, title
+from sagent.session.folds import history, points, spend, title
 from sagent.session.log import read_contents, read_log
 from sagent.session.store import Session, log_files, summarize
 from sagent.session.verify import verify
+from sagent.session.view import branch
 from sagent.testing.server import FakeProviderServer, Turn
 
 HERE = Path(__file__).parent / "session"
