@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Self
@@ -301,16 +301,13 @@ def delete(path: Path) -> None:
 
     if not is_session(path):
         raise SessionNotFound(f"no session at {path}")
-    lock = Lock(path)
-    try:
+    with closing(Lock(path)):
         for directory in (path / "root", path / "blobs"):
             if directory.is_dir() and not directory.is_symlink():
                 shutil.rmtree(directory)
         for file in path.glob("root.jsonl*"):
             file.unlink()
         path.joinpath("lock").unlink()
-    finally:
-        lock.close()
     if not any(path.iterdir()):
         path.rmdir()
 

@@ -37,10 +37,44 @@ class StoredMedia(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMessage:
-    """A message; `encoded` is its JSON."""
+class _Stored:
+    """`encoded` is the JSON of something with parts."""
 
     encoded: Mapping[str, object]
+
+    @property
+    def text(self) -> str:
+        """The visible text, that of results and media left out."""
+        return "".join(self.texts("text"))
+
+    @property
+    def media(self) -> tuple[StoredMedia, ...]:
+        """Images and documents, those inside results left out."""
+        return tuple(
+            StoredMedia(as_str(part.get("media_type")), as_str(part.get("blob")))
+            for part in self._parts("image", "document")
+        )
+
+    @property
+    def blobs(self) -> Iterator[str]:
+        """The names of all blobs it needs."""
+        for outer in self._parts():
+            parts = (outer, *map(as_object, as_array(outer.get("content"))))
+            yield from (name for part in parts if (name := as_str(part.get("blob"))))
+
+    def texts(self, *kinds: str) -> Sequence[str]:
+        """The text of each part of some kinds: "text", "thinking", "opaque"."""
+        return [as_str(part.get("text")) for part in self._parts(*kinds)]
+
+    def _parts(self, *kinds: str) -> Iterator[Mapping[str, object]]:
+        """Those of some kinds; all where none is named."""
+        parts = map(as_object, as_array(self.encoded.get("parts") or self.encoded.get("content")))
+        return (part for part in parts if not kinds or part.get("type") in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage(_Stored):
+    """A message; `encoded` is its JSON."""
 
     @classmethod
     def of(cls, message: Message, keep: Keep | None) -> "StoredMessage":
@@ -71,47 +105,22 @@ class StoredMessage:
         return as_str(self.encoded.get("stop"))
 
     @property
-    def text(self) -> str:
-        """The visible text."""
-        return "".join(self.texts("text"))
-
-    @property
     def calls(self) -> tuple[StoredCall, ...]:
         """The tool calls, in order."""
         return tuple(
             StoredCall(as_str(part.get("id")), as_str(part.get("name")), _json_text(part.get("arguments")))
-            for part in self._parts()
-            if part.get("type") == "tool_call"
+            for part in self._parts("tool_call")
         )
 
     @property
     def has_results(self) -> bool:
         """Whether it carries results of calls."""
-        return any(part.get("type") == "tool_result" for part in self._parts())
-
-    @property
-    def media(self) -> tuple[StoredMedia, ...]:
-        return _media(self._parts())
-
-    @property
-    def blobs(self) -> Iterator[str]:
-        """The names of all blobs it needs."""
-        for part in self._parts():
-            yield from _blobs((part, *map(as_object, as_array(part.get("content")))))
-
-    def texts(self, *kinds: str) -> Sequence[str]:
-        """The text of each part of some kinds: "text", "thinking", "opaque"."""
-        return [as_str(part.get("text")) for part in self._parts() if part.get("type") in kinds]
-
-    def _parts(self) -> Iterator[Mapping[str, object]]:
-        return map(as_object, as_array(self.encoded.get("parts")))
+        return any(self._parts("tool_result"))
 
 
 @dataclass(frozen=True, slots=True)
-class StoredResult:
+class StoredResult(_Stored):
     """A tool result; `encoded` is its JSON."""
-
-    encoded: Mapping[str, object]
 
     @classmethod
     def of(cls, result: ToolResult, keep: Keep | None) -> "StoredResult":
@@ -134,35 +143,6 @@ class StoredResult:
     def denied(self) -> bool:
         """Whether the policy refused the call."""
         return was_denied(self.encoded)
-
-    @property
-    def text(self) -> str:
-        """The text, media left out."""
-        return "".join(as_str(part.get("text")) for part in self._parts() if part.get("type") == "text")
-
-    @property
-    def media(self) -> tuple[StoredMedia, ...]:
-        return _media(self._parts())
-
-    @property
-    def blobs(self) -> Iterator[str]:
-        """The names of all blobs it needs."""
-        return _blobs(self._parts())
-
-    def _parts(self) -> Iterator[Mapping[str, object]]:
-        return map(as_object, as_array(self.encoded.get("content")))
-
-
-def _media(parts: Iterator[Mapping[str, object]]) -> tuple[StoredMedia, ...]:
-    return tuple(
-        StoredMedia(as_str(part.get("media_type")), as_str(part.get("blob")))
-        for part in parts
-        if part.get("type") in ("image", "document")
-    )
-
-
-def _blobs(parts: "Iterator[Mapping[str, object]] | Sequence[Mapping[str, object]]") -> Iterator[str]:
-    return (name for part in parts if (name := as_str(part.get("blob"))))
 
 
 def _json_text(value: object) -> str:

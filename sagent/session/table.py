@@ -13,38 +13,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar, get_args
 from sagent.codec import decode_usage, encode_usage
 from sagent.events import Advice, AdviceStatus, AdviceVerdict, Failure
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_dump
-from sagent.session.contents import (
-    AdviceOutcome,
-    AdviceRated,
-    ChargeEntry,
-    Compacted,
-    ConsultationEntry,
-    Content,
-    Environment,
-    FailedEntry,
-    Forked,
-    Handoff,
-    HandoffGiven,
-    HandoffSaid,
-    JobEntry,
-    Label,
-    MessageDelivered,
-    MessageEntry,
-    MessagePosted,
-    MessageReceived,
-    MessageSent,
-    NoticeEntry,
-    Opened,
-    PromptEntry,
-    Repaired,
-    RequestSent,
-    ResultEntry,
-    Returned,
-    Spawned,
-    StoredTool,
-    SwitchedEntry,
-    Unknown,
-)
+from sagent.session import contents
 from sagent.session.stored import StoredMessage, StoredResult
 from sagent.session.touches import Touched, decode_touched, encode_touched
 from sagent.usage import Charge, Usage
@@ -53,23 +22,23 @@ _C_co = TypeVar("_C_co", covariant=True)
 _Body: TypeAlias = Mapping[str, object]
 
 
-def encode(content: Content) -> tuple[str, _Body]:
+def encode(content: contents.Content) -> tuple[str, _Body]:
     """The kind and the body of an entry."""
-    if isinstance(content, Unknown):
+    if isinstance(content, contents.Unknown):
         return content.kind, content.body
     form = _BY_CLASS[type(content)]
     return form.kind, form.write(content)
 
 
-def decode(kind: str, body: _Body) -> Content:
+def decode(kind: str, body: _Body) -> contents.Content:
     """What a body says."""
     for form in _BY_KIND.get(kind, ()):
         if not form.mark or form.mark in body:
             return form.read(body)
-    return Unknown(kind, body)
+    return contents.Unknown(kind, body)
 
 
-def kind_of(of: type[Content]) -> str:
+def kind_of(of: type[contents.Content]) -> str:
     return _BY_CLASS[of].kind
 
 
@@ -199,22 +168,22 @@ _BY_TYPE: Mapping[object, _Member] = {
 }
 
 
-def _write_tools(tools: Sequence[StoredTool]) -> object:
+def _write_tools(tools: Sequence[contents.StoredTool]) -> object:
     return [{"name": each.name, "description": each.description, "schema": each.schema} for each in tools]
 
 
-def _read_tools(value: object) -> tuple[StoredTool, ...]:
+def _read_tools(value: object) -> tuple[contents.StoredTool, ...]:
     return tuple(map(_read_tool, map(as_object, as_array(value))))
 
 
-def _read_tool(tool: _Body) -> StoredTool:
-    name, description, schema = as_str(tool.get("name")), as_str(tool.get("description")), tool.get("schema")
-    if isinstance(schema, str):
-        return StoredTool(name, description, schema)
-    return StoredTool(name, description, json_dump(as_object(tool.get("parameters"))), ordered=False)  # version 1
+def _read_tool(tool: _Body) -> contents.StoredTool:
+    schema = tool.get("schema")
+    ordered = isinstance(schema, str)  # version 1 had the parameters themselves
+    text = schema if isinstance(schema, str) else json_dump(as_object(tool.get("parameters")))
+    return contents.StoredTool(as_str(tool.get("name")), as_str(tool.get("description")), text, ordered)
 
 
-class _Switched(_Form[SwitchedEntry]):
+class _Switched(_Form[contents.SwitchedEntry]):
     """What became of an advisor is told without the model."""
 
     def write(self, content: object) -> _Body:
@@ -271,48 +240,44 @@ def _read_failure(value: object) -> Failure | None:
 
 _GIVEN = _Form(
     "",
-    HandoffGiven,
+    contents.HandoffGiven,
     sha256=_STR._replace(name="prompt_sha256"),
     size=_INT._replace(name="prompt_bytes"),
     budget=_USD._replace(name="budget_usd"),
     cap=_USD._replace(name="cap_usd"),
 )
-_SAID = _Form(
-    "",
-    HandoffSaid,
-    size=_INT._replace(name="bytes"),
-    error=_Member(_read_failure),
-)
+_SAID = _Form("", contents.HandoffSaid, size=_INT._replace(name="bytes"), error=_Member(_read_failure))
 
 
-def show_said(said: HandoffSaid) -> _Body:
+def show_said(said: contents.HandoffSaid) -> _Body:
     """What is passed on, as JSON."""
     if said.error is not None:
         return {"agent": said.agent, "error": _FAILURE.write(said.error)}
     return {"agent": said.agent, "sha256": said.sha256, "bytes": said.size}
 
 
-def show_given(given: HandoffGiven) -> _Body:
+def show_given(given: contents.HandoffGiven) -> _Body:
     """What a role begins with, as JSON. USD are texts: a log keeps every digit."""
     return _GIVEN.write(given)
 
 
-class _Handoff(_Form[Handoff]):
+class _Handoff(_Form[contents.Handoff]):
     """What is of the team is an object of its own."""
 
     def write(self, content: object) -> _Body:
-        assert isinstance(content, Handoff)
+        assert isinstance(content, contents.Handoff)
         team = {"name": content.team, "mode": content.mode, "model": content.model}
         given: _Body = {} if content.given is None else show_given(content.given)
         said = show_said(content.said)
         return {"team": team, "from": content.giver, "to": content.taker, "said": said, "given": given}
 
-    def read(self, body: object) -> Handoff:
+    def read(self, body: object) -> contents.Handoff:
         members = as_object(body)
         team, said, given = (as_object(members.get(name)) for name in ("team", "said", "given"))
         name, mode, model = (as_str(team.get(member)) for member in ("name", "mode", "model"))
         giver, taker = as_str(members.get("from")), as_str(members.get("to"))
-        return Handoff(name, mode, model, giver, taker, _SAID.read(said), _GIVEN.read(given) if given else None)
+        begins = _GIVEN.read(given) if given else None
+        return contents.Handoff(name, mode, model, giver, taker, _SAID.read(said), begins)
 
 
 def _write_stubs(stubs: Sequence[tuple[int, str, str]]) -> object:
@@ -346,47 +311,47 @@ class _Touched(_Form[Touched]):
 
 
 _WHOLE_MESSAGE = _BY_TYPE[StoredMessage]._replace(flat=True)
-_TABLE: "tuple[_Form[Content], ...]" = (
-    _Form("opened", Opened),
-    _Form("environment", Environment, facts=_OBJECT._replace(flat=True)),
-    _Form("prompt", PromptEntry, system=_TEXT, tools=_Member(_read_tools, _write_tools)),
-    _Form("message", MessageEntry, message=_WHOLE_MESSAGE, received=_STR_IF_ANY),
-    _Form("request", RequestSent, role=_STR_IF_ANY),
-    _Form("result", ResultEntry, diff=_STR_IF_ANY),
-    _Switched("switched", SwitchedEntry, effort=_STR_OR_NULL, advisor=_STR_IF_ANY, reason=_STR_IF_ANY),
-    _Form("spent", ChargeEntry, charge=_Form("", Charge, at_most=_USD._replace(optional=True)).flat()),
-    _Form("advice", AdviceRated, "by"),
-    _Form("advice", AdviceOutcome, "outcome"),
+_TABLE: "tuple[_Form[contents.Content], ...]" = (
+    _Form("opened", contents.Opened),
+    _Form("environment", contents.Environment, facts=_OBJECT._replace(flat=True)),
+    _Form("prompt", contents.PromptEntry, system=_TEXT, tools=_Member(_read_tools, _write_tools)),
+    _Form("message", contents.MessageEntry, message=_WHOLE_MESSAGE, received=_STR_IF_ANY),
+    _Form("request", contents.RequestSent, role=_STR_IF_ANY),
+    _Form("result", contents.ResultEntry, diff=_STR_IF_ANY),
+    _Switched("switched", contents.SwitchedEntry, effort=_STR_OR_NULL, advisor=_STR_IF_ANY, reason=_STR_IF_ANY),
+    _Form("spent", contents.ChargeEntry, charge=_Form("", Charge, at_most=_USD._replace(optional=True)).flat()),
+    _Form("advice", contents.AdviceRated, "by"),
+    _Form("advice", contents.AdviceOutcome, "outcome"),
     _Form(
         "advice",
-        ConsultationEntry,
+        contents.ConsultationEntry,
         advice=_ADVICE.flat(),
         **dict.fromkeys(("said", "system", "last"), _STR_IF_ANY),
         **dict.fromkeys(("epoch", "quoted", "left_out"), _INT_IF_ANY),
     ),
-    _Form("spawned", Spawned, effort=_STR_OR_NULL),
-    _Form("returned", Returned),
-    _Form("sent", MessagePosted, "due"),
-    _Form("sent", MessageDelivered, "of"),
-    _Form("sent", MessageSent),
-    _Form("received", MessageReceived),
-    _Handoff("handoff", Handoff),
-    _Form("job", JobEntry),
+    _Form("spawned", contents.Spawned, effort=_STR_OR_NULL),
+    _Form("returned", contents.Returned),
+    _Form("sent", contents.MessagePosted, "due"),
+    _Form("sent", contents.MessageDelivered, "of"),
+    _Form("sent", contents.MessageSent),
+    _Form("received", contents.MessageReceived),
+    _Handoff("handoff", contents.Handoff),
+    _Form("job", contents.JobEntry),
     _Touched("touched", Touched),
     _Form(
         "compacted",
-        Compacted,
+        contents.Compacted,
         stubs=_Member(_read_stubs, _write_stubs),
         kept=_Member(_read_kept, optional=True),
         summary=_Member(_read_summary, _write_summary, optional=True),
     ),
-    _Form("notice", NoticeEntry),
-    _Form("failed", FailedEntry),
-    _Form("label", Label),
-    _Form("forked", Forked),
-    _Form("repaired", Repaired),
+    _Form("notice", contents.NoticeEntry),
+    _Form("failed", contents.FailedEntry),
+    _Form("label", contents.Label),
+    _Form("forked", contents.Forked),
+    _Form("repaired", contents.Repaired),
 )
-_BY_CLASS: "Mapping[object, _Form[Content]]" = {form.of: form for form in _TABLE}
-_BY_KIND: "Mapping[str, tuple[_Form[Content], ...]]" = {
+_BY_CLASS: "Mapping[object, _Form[contents.Content]]" = {form.of: form for form in _TABLE}
+_BY_KIND: "Mapping[str, tuple[_Form[contents.Content], ...]]" = {
     kind: tuple(form for form in _TABLE if form.kind == kind) for kind in {form.kind for form in _TABLE}
 }

@@ -8,6 +8,7 @@ result carries it), or check a signature.
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
@@ -97,19 +98,16 @@ def verify(path: Path, head: str = "", *, signers: Path | None = None, each: Eac
             f"{signers} is missing: the file of allowed signers, each line like `me@example.org ssh-ed25519 AAAA...`. "
             "Name it with --signers."
         )
+    asked = _Asked(head, signers, each)
     if path.is_file() and path.name != "root.jsonl" and is_bundle(path):
-        files, problems = open_bundle(path)
-        return _verify_bundle(path, files, problems, _Asked(head, signers, each))
+        return _verify_bundle(path, *open_bundle(path), asked)
     if path.is_dir() and unpacked(path):
-        problems: list[str] = []
-        return _verify_bundle(path, _places(path, problems), problems, _Asked(head, signers, each))
+        return _verify_bundle(path, *_places(path), asked)
     session = path.parent if path.name == "root.jsonl" else path
     if not is_session(session) and not _was_session(session):
         raise SessionNotFound(f"no session at {path}")
-    problems = []
-    record = _Record(session.name, str(session), _places(session, problems), _Asked(head, signers, each))
-    record.strangers = problems
-    return record.proof()
+    files, strangers = _places(session)
+    return _Record(session.name, str(session), files, asked, strangers).proof()
 
 
 def sign_record(path: Path, proof: Proof, key: Path) -> Path:
@@ -129,12 +127,9 @@ def sign_record(path: Path, proof: Proof, key: Path) -> Path:
     blobs = sorted(name for name in names if not name.startswith("scratch-"))
     statement = state(Statement(proof.session, proof.heads, tuple(blobs)))
     signature = sign(statement, key)
-    lock = Lock(session)
-    try:
+    with closing(Lock(session)):
         _put(session / STATEMENT, statement)
         _put(session / SIGNATURE, signature)
-    finally:
-        lock.close()
     return session / SIGNATURE
 
 
@@ -147,11 +142,8 @@ def repair(path: Path) -> tuple[Repair, ...]:
     session = path if path.is_dir() else session_of(path)
     if not is_session(session):
         raise SessionNotFound(f"no session at {session}")
-    lock = Lock(session)
-    try:
+    with closing(Lock(session)):
         return tuple(done for file in log_files(session) if (done := _repair_log(session, file)))
-    finally:
-        lock.close()
 
 
 def _put(file: Path, data: bytes) -> None:
@@ -180,12 +172,9 @@ def _repair_log(session: Path, file: Path) -> Repair | None:
         stream.truncate(size)
     sync_path(whole)
     whole.replace(file)
-    log = FileLog(session, agent_of(session, file), blobs=BlobDirectory(session / "blobs"))
-    try:
+    with closing(FileLog(session, agent_of(session, file), blobs=BlobDirectory(session / "blobs"))) as log:
         log.append(Repaired(kept, dropped, aside.name, reason))
         log.sync()
-    finally:
-        log.close()
     return Repair(file, kept, dropped, aside)
 
 
@@ -219,15 +208,14 @@ class _Log:
 class _Record:
     """The files of a session, by their names in it, while they are checked; `where` is told before their names."""
 
-    def __init__(self, name: str, where: str, files: Mapping[str, Place], asked: _Asked) -> None:
-        self.session = name
-        self.where = where
-        self.files = files
-        self.asked = asked
+    def __init__(
+        self, name: str, where: str, files: Mapping[str, Place], asked: _Asked, strangers: Sequence[str] = ()
+    ) -> None:
+        self.session, self.where, self.files, self.asked = name, where, files, asked
         self.manifest: Manifest | None = None
         self.parts: list[Part] = []
         self.notes: list[str] = []
-        self.strangers: list[str] = []  # problems with files that are no part of a session
+        self.strangers = strangers  # problems with files that are no part of a session
         self.signer = ""
         self.logs: dict[str, _Log] = {}
         self.blobs = {name[6:]: place for name, place in files.items() if name.startswith("blobs/")}
@@ -363,13 +351,11 @@ class _Record:
             if self.asked.signers is not None and not self.signer:
                 self.parts.append(Part("signature", "none", (f"{self.where} is not signed.",)))
             return
-        problems: list[str] = []
         try:
-            statement = read_statement(self.files[STATEMENT].read())
+            problems = list(self._compare(read_statement(self.files[STATEMENT].read())))
         except ValueError as error:
             self.parts.append(Part("signature", "none", (f"{self.path(STATEMENT)} was changed: {error}",)))
             return
-        self._compare(statement, problems)
         if self.asked.signers is None:
             self.notes.append(f"{self.path(SIGNATURE)} is not checked: --check-signature does.")
         elif not self.signer:
@@ -381,14 +367,15 @@ class _Record:
                 problems.append(str(error))
         self.parts.append(Part("signature", self.signer or "what was signed is there", tuple(problems)))
 
-    def _compare(self, statement: Statement, problems: list[str]) -> None:
+    def _compare(self, statement: Statement) -> Iterator[str]:
         if statement.session != self.session:
-            problems.append(f"{self.path(STATEMENT)} is of the session {statement.session!r}, not of {self.session!r}")
+            yield f"{self.path(STATEMENT)} is of the session {statement.session!r}, not of {self.session!r}"
         for agent, head in statement.heads.items():
             if agent not in self.logs or self.logs[agent].lacks([head]):
-                problems.append(f"{self.path(STATEMENT)}: the log of {agent} has no entry {head}, which was signed")
-        lost = [name for name in statement.blobs if name not in self.blobs]
-        problems.extend(f"{self.path('blobs')}/{name}, which was signed, is missing" for name in lost)
+                yield f"{self.path(STATEMENT)}: the log of {agent} has no entry {head}, which was signed"
+        for name in statement.blobs:
+            if name not in self.blobs:
+                yield f"{self.path('blobs')}/{name}, which was signed, is missing"
 
     def _check_signature(self, signers: Path) -> str:
         import tempfile
@@ -401,20 +388,18 @@ class _Record:
             return check_signature(self.files[STATEMENT].read(), signature, signers)
 
     def _head(self) -> None:
-        head = self.asked.head
-        if not head:
+        if not (head := self.asked.head):
             return
+        problem = (
+            f"{self.where}: no entry {head} in the root's log: its end is missing, or it was rewritten, or it is "
+            "another session"
+        )
         root = self.logs.get("root")
         if root is None or root.lacks([head]):
-            problem = (
-                f"{self.where}: no entry {head} in the root's log: its end is missing, or it was rewritten, or it is "
-                "another session"
-            )
-            self.parts.append(Part("head", head, (problem,)))
-            return
-        self.parts.append(
-            Part("head", "the last entry" if root.last == head else "in the log, which has gone on since")
-        )
+            part = Part("head", head, (problem,))
+        else:
+            part = Part("head", "the last entry" if root.last == head else "in the log, which has gone on since")
+        self.parts.append(part)
 
     def _others(self) -> None:
         """Files that are no part of a session."""
@@ -485,9 +470,10 @@ def _check_beside(path: Path, signature: Path, record: _Record) -> None:
         record.parts.append(Part("signature of the bundle", record.signer))
 
 
-def _places(directory: Path, problems: list[str]) -> dict[str, Place]:
-    """The files below a directory by their names in it. What is neither file nor directory is a problem."""
+def _places(directory: Path) -> tuple[dict[str, Place], list[str]]:
+    """The files below a directory by their names in it, and problems: what is neither file nor directory."""
     found: dict[str, Place] = {}
+    problems: list[str] = []
     for above, directories, names in os.walk(directory):
         directories.sort(key=lambda name: (name == "blobs", name))  # last: a blob is kept before it is named
         for name in (*directories, *names):
@@ -497,7 +483,7 @@ def _places(directory: Path, problems: list[str]) -> dict[str, Place]:
                 found[path.relative_to(directory).as_posix()] = Place(path, 0, status.st_size)
             elif not stat.S_ISDIR(status.st_mode):
                 problems.append(f"{path}: no plain file; not checked")
-    return dict(sorted(found.items()))
+    return dict(sorted(found.items())), problems
 
 
 def _logs(files: Mapping[str, Place]) -> Iterator[tuple[str, str]]:

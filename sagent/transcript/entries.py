@@ -3,7 +3,6 @@
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
@@ -61,12 +60,6 @@ class LogEnds:
     head: str = ""
 
 
-class _Line(NamedTuple):
-    number: int
-    found: Entry | ValueError | SessionCorrupt
-    damage: str = ""
-
-
 class SessionReader:
     """Reads some logs of a session. When all steps were read, `logs` has what each of them holds, by its agent."""
 
@@ -77,17 +70,17 @@ class SessionReader:
     def steps(self) -> Iterator[Step]:
         """The steps. A line that cannot be read is a step of its own. Raises OSError."""
         streams = [_lines(file) for file in self._files]
-        for _, file, line in heapq.merge(*streams, key=lambda each: each[0]):
-            log, error = self._files[file], line.found
-            if isinstance(error, Entry):
-                self._count(log.agent, error)
+        for _, file, number, found, damage in heapq.merge(*streams, key=lambda each: each[0]):
+            log, error = self._files[file], found
+            if isinstance(found, Entry):
+                self._count(log.agent, found)
                 try:
-                    yield from log.read(error)
+                    yield from log.read(found)
                     continue
                 except SessionCorrupt as unreadable:
                     error = unreadable
             place = file.name if len(self._files) > 1 else ""
-            yield Damaged(line.number, f"{error}{line.damage}", place, log.agent)
+            yield Damaged(number, f"{error}{damage}", place, log.agent)
 
     def _count(self, agent: str, entry: Entry) -> None:
         ends = self.logs.setdefault(agent, LogEnds(first=entry.at))
@@ -100,19 +93,19 @@ def read_entries(session: Path, files: Sequence[Path]) -> Iterator[Step]:
     return SessionReader(session, files).steps()
 
 
-def _lines(file: Path) -> Iterator[tuple[str, Path, _Line]]:
-    """The lines with their times: a damaged one has that of the line before, and a clock that went back does not change
-    the order."""
+def _lines(file: Path) -> Iterator[tuple[str, Path, int, Entry | ValueError | SessionCorrupt, str]]:
+    """The lines with their times, numbers, and what damage their ends show: a damaged one has the time of the line
+    before, and a clock that went back does not change the order."""
     at = ""
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 entry = parse_line(line)
             except ValueError as error:
-                yield at, file, _Line(number, error, torn(line))
+                yield at, file, number, error, torn(line)
                 continue
             at = max(at, entry.at)
-            yield at, file, _Line(number, entry, torn(line))
+            yield at, file, number, entry, torn(line)
 
 
 class LogReader:
