@@ -188,7 +188,8 @@ class _Writer:
         stop.check()
         name = os.fsencode(step.path)
         try:
-            if read_state(name, sha256_hex, LARGEST_NAMED) != step.before and not self._was_emptied(step):
+            emptied = step.before.kind == "directory" and step.path in self.gone  # as it was to be
+            if read_state(name, sha256_hex, LARGEST_NAMED) != step.before and not emptied:
                 self.left.append(Omission(step.path, ELSE))
                 return
             act(step)
@@ -197,10 +198,6 @@ class _Writer:
             return
         self.done.append(step)
         self.states[name] = read_file_state(name)
-
-    def _was_emptied(self, step: Touch) -> bool:
-        """Whether a directory that stood in its place was removed, as it was to be."""
-        return step.before.kind == "directory" and step.path in self.gone
 
     def _delete(self, step: Touch) -> None:
         _check_place(step.path)

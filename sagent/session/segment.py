@@ -14,7 +14,6 @@ from typing import BinaryIO, NamedTuple
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str
 from sagent.session.contents import (
-    Content,
     Forked,
     MessageEntry,
     MessagePosted,
@@ -107,10 +106,6 @@ class _Line(NamedTuple):
     kind: str
     body: Mapping[str, object]
     own: bool  # its content matches its id
-
-    @property
-    def content(self) -> Content:
-        return decode(self.kind, self.body)
 
 
 def split(place: Place, size: int = SIZE) -> Iterator[Place]:
@@ -214,12 +209,13 @@ def _follow(found: LogSegment, told: _Line, previous: str | None) -> None:
 
 
 def _left(told: _Line) -> str | None:
-    return content.left if told.kind == "forked" and isinstance(content := told.content, Forked) else None
+    content = decode(told.kind, told.body) if told.kind == "forked" else None
+    return content.left if isinstance(content, Forked) else None
 
 
 def _note(found: LogSegment, told: _Line) -> None:
     blobs: Iterable[str] = ()
-    match told.content:
+    match decode(told.kind, told.body):
         case Spawned(agent, entry) | Returned(agent, entry):
             found.named.append((told.id, told.kind, agent, entry))
         case Opened(session):

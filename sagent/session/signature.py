@@ -9,7 +9,6 @@ import subprocess
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
@@ -69,8 +68,7 @@ def check_signature(data: bytes | Path, signature: Path, allowed: Path) -> str:
         raise SagentError(f"{signature}: not as ssh-keygen writes a signature")
     asked = ["-Y", "find-principals", "-s", str(signature), "-f", str(allowed)]
     found = _run(asked, b"")
-    names = found.stdout.decode("utf-8", "replace").split("\n")
-    names = [name for name in names if name]
+    names = [name for name in found.stdout.decode("utf-8", "replace").split("\n") if name]
     if found.returncode or not names:
         raise SagentError(f"{signature}: signed by no key of {allowed} ({_said(found)})")
     asked = ["-Y", "verify", "-n", NAMESPACE, "-f", str(allowed), "-I", names[0], "-s", str(signature)]
@@ -99,15 +97,11 @@ def _run(arguments: list[str], data: bytes | Path) -> subprocess.CompletedProces
         if isinstance(data, bytes):
             return subprocess.run(command, input=data, capture_output=True, check=False)
         with data.open("rb") as file:
-            return _run_on(command, file)
+            return subprocess.run(command, stdin=file, capture_output=True, check=False)
     except FileNotFoundError as error:
         if error.filename != "ssh-keygen":
             raise
         raise UsageError("ssh-keygen was not found: install OpenSSH to sign, or to check a signature.") from error
-
-
-def _run_on(command: list[str], file: BinaryIO) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(command, stdin=file, capture_output=True, check=False)
 
 
 def _said(done: subprocess.CompletedProcess[bytes]) -> str:

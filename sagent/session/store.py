@@ -101,7 +101,6 @@ class Summary:
     path: Path
     cwd: str = ""
     title: str = ""
-    started: str = ""
     last: str = ""
     entries: int = 0
     usd: Decimal = Decimal(0)
@@ -185,7 +184,6 @@ def summarize(path: Path) -> Summary:
         path=path,
         cwd=origin(seen.telling).cwd,
         title=title(seen.telling),
-        started=seen.started,
         last=seen.last,
         entries=seen.count,
         usd=cost.total,
@@ -201,7 +199,7 @@ class _Seen:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.count = self.size = 0
-        self.started = self.last = self.problem = ""
+        self.last = self.problem = ""
         self.telling: list[Entry] = []
 
     def entries(self) -> Iterator[Entry]:
@@ -212,7 +210,6 @@ class _Seen:
             for file in log_files(self._path):
                 for entry in read_log(file):
                     self.count += 1
-                    self.started = self.started or entry.at
                     self.last = max(self.last, entry.at)
                     first = entry.kind == "message" and not asked and bool(title([entry]))
                     if in_root and (first or entry.kind in ("opened", "label")):

@@ -185,9 +185,8 @@ class _Page:
         sums = self._timeline.spent.by_agent.get(member.path, Sum())
         parts = [count(member.turns, "turn"), count(member.calls, "call"), _usd(sums)]
         parts += [self.text(", ".join(member.models))] if member.models else []
-        children = (
-            "".join(self._branch(child, below, depth + 1) for child in below.get(member.path, ())) if depth < 50 else ""
-        )
+        inside = below.get(member.path, ()) if depth < 50 else ()
+        children = "".join(self._branch(child, below, depth + 1) for child in inside)
         inner = f"<ul>{children}</ul>" if children else ""
         return (
             f'<li><a href="#timeline" data-agent="{path}">{path}</a> '
@@ -219,11 +218,8 @@ class _Page:
             for place, turn, call in calls_of(timeline)
             if call.state == "denied"
         )
-        compacted = (
-            f"<p>{count(timeline.compactions, 'compaction')}; about {timeline.compacted} tokens left the context.</p>\n"
-            if timeline.compactions
-            else ""
-        )
+        left = f"{count(timeline.compactions, 'compaction')}; about {timeline.compacted} tokens left the context."
+        compacted = f"<p>{left}</p>\n" if timeline.compactions else ""
         tools = table(heads, rows, "Calls by tool") if rows else ""
         listed = f"<ul>{items}</ul>" if items else ""
         return section("audit", "Audit", f"<p>{self.text(checked.summary)}</p>\n", listed, compacted, tools)
@@ -245,7 +241,9 @@ class _Page:
         for place, each in enumerate(self._timeline.shown):
             step = each.turn if isinstance(each, TurnShown) else each
             agent = self.text(step.agent)
-            facts = " · ".join(filter(None, (self._time(step.at), *self._turn_facts(each))))
+            of_turn = self._turn_facts(each) if isinstance(each, TurnShown) else ()
+            at = f'<time datetime="{html.escape(step.at)}">{_when(step.at)}</time>'
+            facts = " · ".join(filter(None, (at, *of_turn)))
             yield (
                 f'<article id="b{place}" class="{_CLASSES[type(step)]}" data-agent="{agent}" tabindex="-1" '
                 f'aria-labelledby="h{place}"><h3 id="h{place}">{self._heading(each)}</h3>'
@@ -253,9 +251,6 @@ class _Page:
             )
             yield from self._content(each)
             yield "</article>\n"
-
-    def _time(self, at: str) -> str:
-        return f'<time datetime="{html.escape(at)}">{_when(at)}</time>'
 
     def _heading(self, shown: Shown) -> str:
         match shown:
@@ -270,13 +265,12 @@ class _Page:
             case _:
                 assert_never(shown)
 
-    def _turn_facts(self, shown: Shown) -> Iterator[str]:
-        if isinstance(shown, TurnShown):
-            yield self.text(shown.turn.model)
-            if shown.usd is not None:
-                yield f"{shown.usd:.6f} USD"
-            if shown.turn.stop not in ("", "end", "tool_use"):
-                yield f'<span class="bad">{self.text(shown.turn.stop)}</span>'
+    def _turn_facts(self, shown: TurnShown) -> Iterator[str]:
+        yield self.text(shown.turn.model)
+        if shown.usd is not None:
+            yield f"{shown.usd:.6f} USD"
+        if shown.turn.stop not in ("", "end", "tool_use"):
+            yield f'<span class="bad">{self.text(shown.turn.stop)}</span>'
 
     def _content(self, shown: Shown) -> Iterator[str]:
         match shown:

@@ -22,7 +22,6 @@ from sagent.transcript.steps import (
     Checkout,
     Consulted,
     Damaged,
-    Ended,
     Judged,
     Opened,
     Refused,
@@ -145,11 +144,9 @@ def read_timeline(session: Path, files: Sequence[Path]) -> Timeline:
     reader, builder = SessionReader(session, files), _Builder()
     for step in reader.steps():
         builder.add(step)
-    agents = {path: builder.member(path) for path in reader.logs}
-    for path, member in agents.items():
-        member.log = reader.logs[path]
-    builder.timeline.agents = agents
-    return builder.timeline
+    timeline = builder.timeline
+    timeline.agents = {path: replace(builder.member(path), log=log) for path, log in reader.logs.items()}
+    return timeline
 
 
 class _Builder:
@@ -170,8 +167,10 @@ class _Builder:
                 timeline.environment.update(step.environment)
             case Checkout(_, facts):
                 timeline.environment.update(facts)
-            case Said():
-                self._said(step)
+            case Said(_, text, sender):
+                timeline.shown.append(replace(step, text=_bounded(text)))
+                if not (sender or self._labelled or timeline.title):
+                    timeline.title = " ".join(text.split())[:80]
             case Turn():
                 self._turn(step)
             case Answered() | Refused():
@@ -179,25 +178,26 @@ class _Builder:
             case Charged(_, charge):
                 self._charge(charge)
             case Requested(_, role, model, parameters):
-                sent = {"role": role, "model": model, "parameters": parameters}
-                self._parameters({name: value for name, value in sent.items() if value})
+                named = {"role": role, "model": model, "parameters": parameters}
+                sent = {name: value for name, value in named.items() if value}
+                if sent not in timeline.parameters and len(timeline.parameters) < MOST_PARAMETERS:
+                    timeline.parameters.append(sent)
             case Consulted():
                 timeline.shown.append(replace(step, advice=replace(step.advice, text=_bounded(step.advice.text))))
             case Judged(agent, judgement, at):
                 timeline.shown.append(Remark(agent, "advice", _words(judgement), at))
             case Remark(_, "label"):
                 timeline.title, self._labelled = dict(step.details).get("text", ""), True
-            case Remark():
-                self._remark(step)
+            case Remark(_, kind, details):
+                if kind == "compacted":
+                    tokens = dict(details)
+                    timeline.compactions += 1
+                    timeline.compacted += max(0, int(tokens["before"]) - int(tokens["after"]))
+                timeline.shown.append(step)
             case Damaged(line, reason, _, agent):
                 timeline.damaged.append(f"{agent}, line {line}: {reason}")
-            case Opened() | Ended() | _:
+            case _:
                 pass
-
-    def _said(self, step: Said) -> None:
-        self.timeline.shown.append(replace(step, text=_bounded(step.text)))
-        if not step.sender and not self._labelled and not self.timeline.title:
-            self.timeline.title = " ".join(step.text.split())[:80]
 
     def _turn(self, turn: Turn) -> None:
         member = self.member(turn.agent)
@@ -234,18 +234,6 @@ class _Builder:
         turn = self._turns.get(charge.agent)
         if turn is not None and charge.role == "executor" and charge.usd is not None:
             turn.usd = (turn.usd or Decimal(0)) + charge.usd
-
-    def _parameters(self, sent: Mapping[str, object]) -> None:
-        parameters = self.timeline.parameters
-        if sent not in parameters and len(parameters) < MOST_PARAMETERS:
-            parameters.append(sent)
-
-    def _remark(self, step: Remark) -> None:
-        if step.kind == "compacted":
-            details = dict(step.details)
-            self.timeline.compactions += 1
-            self.timeline.compacted += max(0, int(details["before"]) - int(details["after"]))
-        self.timeline.shown.append(step)
 
 
 def _words(judgement: AdviceOutcome | AdviceRated) -> Sequence[tuple[str, str]]:

@@ -79,8 +79,8 @@ def test_nothing_that_is_not_understood_is_ever_wound_back(body: object) -> None
     found = plan([what])
     now = {item.path: item.expected[0] if item.expected else ABSENT for item in found.items}
     for step in settle(found, now)[0]:
-        assert step.target.kind != "unknown"
-        assert step.now.kind != "unknown"
+        assert step.after.kind != "unknown"
+        assert step.before.kind != "unknown"
 
 
 def test_the_first_before_and_the_last_after_count() -> None:
