@@ -1,6 +1,7 @@
 """Putting an agent together: session, prompt, tools, policy, ledger, model; and taking it apart again."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
@@ -172,7 +173,7 @@ def _open_trace(
 def choose_tools(settings: Settings) -> tuple[Tool, ...]:
     """The tools asked for, by name; all of them by default. Raises UsageError with the nearest names."""
     if settings.tools is None:
-        return (*tools.coding_tools(), *tools.agent_tools())
+        return tuple(_make_tool(name, settings) for name in tools.BUILTIN)
     by_name = {name.lower(): name for name in tools.BUILTIN}
     chosen: list[Tool] = []
     for name in settings.tools:
@@ -183,8 +184,18 @@ def choose_tools(settings: Settings) -> tuple[Tool, ...]:
             near = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
             hint = f" Did you mean {by_name[near[0]]}?" if near else ""
             raise UsageError(f"--tools: there is no tool {name!r}.{hint} The tools are {', '.join(tools.BUILTIN)}.")
-        chosen.append(getattr(tools, known)())
+        chosen.append(_make_tool(known, settings))
     return tuple(chosen)
+
+
+def _make_tool(name: str, settings: Settings) -> Tool:
+    if name != "Bash":
+        return getattr(tools, name)()
+    described = settings.providers.values()
+    keys = {each.api_key for each in described if each.api_key}
+    names = {variable for each in described for variable in each.row.key.split()}
+    names |= {variable for variable, value in os.environ.items() if value in keys}  # as in api_key = "${CORP}"
+    return tools.Bash(keep_keys=settings.env_pass, withheld=names)
 
 
 def _limits(settings: Settings) -> RunLimits:

@@ -34,6 +34,7 @@ _FIELDS = {field.name: field for field in FIELDS}
 _GROUPS: Mapping[str, Mapping[str, Field]] = {
     "permissions": {"allow": _FIELDS["allow"], "deny": _FIELDS["deny"]},
     "logging": {"level": _FIELDS["log_level"], "trace_file": _FIELDS["trace"]},
+    "env": {"pass": _FIELDS["env_pass"]},
     "advisor_rules": RULES,
     "policy": {**RULES, "max_turns": _FIELDS["max_turns"]},
 }

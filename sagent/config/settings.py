@@ -108,6 +108,7 @@ class Settings:
     permission_mode: Mode = _setting("edit", choice(*MODES), "lower")
     allow: tuple[str, ...] = _setting((), values.rules, adds=True)
     deny: tuple[str, ...] = _setting((), values.rules, "yes", adds=True)
+    env_pass: tuple[str, ...] = _setting((), names_of, adds=True)  # variables like keys that commands get all the same
     cwd: Path = field(metadata={"read": values.directory})
     add_dirs: tuple[Path, ...] = _setting((), values.directories, flag="add-dir", adds=True)
     state_dir: Path = field(metadata={"read": values.path_of})

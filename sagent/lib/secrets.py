@@ -57,6 +57,18 @@ _VALUE = re.compile(
 """What is assigned to a name that says what it is: api_key=..., "password": "...". A call, `token = read(`, is none."""
 
 
+_KEY_NAME = re.compile(
+    r"(?:keys?|token|secrets?|passw(?:or)?d|passphrase|credentials?|connection_string)(?:_|\d*\Z)"
+    r"|_(?:pat|pwd|pass|auth)\Z",
+    re.IGNORECASE,
+)
+
+
+def is_key(name: str, value: str = "") -> bool:
+    """Whether an environment variable looks like it holds a key: by its name, or by what its value looks like."""
+    return _KEY_NAME.search(name) is not None or (len(value) >= _SHORTEST and redact(value)[1] > 0)
+
+
 def redact(text: str) -> tuple[str, int]:
     """The text without what looks like a secret, and how many were taken out. The same text always gives the same, and
     what it gives is left alone when it comes again. Takes time in proportion to the text, whatever that is."""

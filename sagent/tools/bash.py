@@ -7,12 +7,13 @@ import math
 import os
 import re
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject
 from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
+from sagent.lib.secrets import is_key
 from sagent.messages import Text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.tools.capture import Capture, end_line
@@ -20,8 +21,6 @@ from sagent.tools.capture import Capture, end_line
 DEFAULT_TIMEOUT = 120.0
 LONGEST_TIMEOUT = 3600.0
 OUTPUT_LIMIT = 1 << 30
-
-PROVIDER_KEYS = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"})
 
 _QUIET: Mapping[str, str] = {
     "SAGENT": "1",
@@ -66,8 +65,9 @@ _SCRIPT = (
 class Bash:
     """Runs shell commands. One instance may serve many agents; `aclose` kills whatever it started that still runs.
 
-    Commands get this process's environment, but for the keys of model providers: what a command prints ends in a log
-    and at a provider. `keep_keys` names those to pass on; a workspace whose environment sets one passes it on too.
+    Commands get this process's environment without what looks like a key or a password there: what a command prints
+    ends in a log and at a provider. `keep_keys` names those to pass on, and `withheld` further ones to leave out; a
+    workspace whose environment sets one passes it on too.
     """
 
     name = "Bash"
@@ -84,8 +84,8 @@ class Bash:
         description={"type": "string", "description": "What it does, in 5-10 words"},
     )
 
-    def __init__(self, *, keep_keys: Collection[str] = ()) -> None:
-        self._withheld = PROVIDER_KEYS.difference(keep_keys)
+    def __init__(self, *, keep_keys: Collection[str] = (), withheld: Collection[str] = ()) -> None:
+        self._keep, self._withheld = frozenset(keep_keys), frozenset(withheld)
         self._group = ProcessGroup()
         self._shell = ""
 
@@ -133,7 +133,10 @@ class Bash:
                     notices.append(self._follow(capture, run))
             if stopped or process.code:
                 notices.append(stopped or _outcome("exit code", process.code))
-            content = end_line(await capture.excerpt()) + "".join(f"[{notice}]\n" for notice in notices)
+            shown = end_line(await capture.excerpt())
+            if process.code and (names := ", ".join(self._kept_back(command + shown, start))):
+                notices.append(f"kept from commands: {names}. The person lets a variable through with env.pass")
+            content = shown + "".join(f"[{notice}]\n" for notice in notices)
             return ToolOutput(
                 (Text(content.removesuffix("\n") or "(no output)"),),
                 is_error=bool(stopped or process.code),
@@ -180,9 +183,16 @@ class Bash:
 
     def _environment(self, workspace: Workspace) -> dict[str, str]:
         if workspace.environment is None:
-            own = {name: value for name, value in os.environ.items() if name not in self._withheld}
-            return {**own, **_QUIET, "PWD": str(workspace.cwd)}
+            kept = (each for each in os.environ.items() if each[0] in self._keep or not self._is_key(*each))
+            return {**dict(kept), **_QUIET, "PWD": str(workspace.cwd)}
         return {**_QUIET, **workspace.environment, "PWD": str(workspace.cwd)}
+
+    def _is_key(self, name: str, value: str) -> bool:
+        return name in self._withheld or is_key(name, value)
+
+    def _kept_back(self, text: str, environment: Mapping[str, str]) -> Iterator[str]:
+        """The variables that a text names and that a command did not get."""
+        return (name for name in os.environ if name in text and name not in environment)
 
     def _follow(self, capture: Capture, run: RunContext) -> str:
         """Something in the background holds the pipe: let it print into a file from here on."""

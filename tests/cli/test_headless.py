@@ -609,3 +609,16 @@ def test_print_is_what_any_prompt_does(flag: str, shell: Shell) -> None:
     shell.serve([Turn(text="fine")] * 2)
     assert shell.run(flag, "hi").out == "fine\n"
     assert shell.run(flag, "--output-format", "json", stdin="hi").json["result"] == "fine"
+
+
+def test_commands_get_no_keys_but_those_that_the_person_lets_through(shell: Shell) -> None:
+    config = Path(shell.environment["HOME"], ".config/sagent/config.toml")
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        '[env]\npass = ["GH_TOKEN"]\n[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\napi_key = "${CORP}"\n'
+    )
+    show = "echo ${GH_TOKEN-none} ${CORP-none} ${ANTHROPIC_API_KEY-none} ${AWS_SECRET_ACCESS_KEY-none}"
+    server = shell.serve([Turn(calls=(Call("Bash", {"command": show}),)), Turn(text="Done.")])
+    shell.environment |= {"GH_TOKEN": "let-through", "CORP": "corp-login", "AWS_SECRET_ACCESS_KEY": "x" * 20}
+    assert shell.run("--permission-mode", "full", "go").code == 0
+    assert "let-through none none none" in json.dumps(server.requests[1].json)

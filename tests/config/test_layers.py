@@ -58,6 +58,14 @@ def test_defaults_where_nothing_is_said(place):
     assert found.warnings == ()
 
 
+def test_variables_that_commands_get_are_the_persons_to_name(place):
+    found = place.load(user='[env]\npass = ["GH_TOKEN"]', project='[env]\npass = ["AWS_SECRET_ACCESS_KEY"]')
+    assert found.env_pass == ("GH_TOKEN",)
+    assert len(found.warnings) == 1
+    assert "env_pass is ignored" in found.warnings[0]
+    assert place.load(environ={"SAGENT_ENV_PASS": "A_KEY,B_KEY"}).env_pass == ("A_KEY", "B_KEY")
+
+
 def test_each_layer_wins_over_the_one_below_and_is_named_as_origin(place):
     layers = {
         "user": 'model = "user/m"\neffort = "low"\nlog_level = "info"\nmax_turns = 50\nmax_retries = 1',

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from sagent.errors import ToolError
 from sagent.lib.json import json_dump, json_freeze_object
+from sagent.lib.secrets import is_key
+from sagent.providers.rows import built_in
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools import bash as bash_module
 from sagent.tools.bash import Bash, parse_exports
@@ -323,6 +325,44 @@ async def test_commands_get_quiet_programs_and_no_keys(rig: Rig, monkeypatch: py
     rig.tool, closing = keeping, rig.tool
     await closing.aclose()
     assert await rig.text(show) == "1 cat dumb none secret"
+
+
+KEYS = (
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_FOUNDRY_API_KEY", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"),
+    *("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "MOONSHOT_API_KEY", "KIMI_API_KEY"),
+    *("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN", "AZURE_CLIENT_SECRET", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN"),
+    *("AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "GITHUB_TOKEN"),
+    *("GH_TOKEN", "NPM_TOKEN", "PGPASSWORD", "DB_PASSWORD", "SLACK_BOT_TOKEN", "npm_config__authToken", "MY_PAT"),
+)
+NO_KEYS = ("SSH_AUTH_SOCK", "TOKENIZERS_PARALLELISM", "MAX_TOKENS", "KEYBOARD", "XAUTHORITY", "GIT_ASKPASS", "COMPASS")
+
+
+async def test_whatever_looks_like_a_key_is_kept_from_commands(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*KEYS, *NO_KEYS):
+        monkeypatch.setenv(name, "value")
+    monkeypatch.setenv("DATABASE_URL", "postgres://me:hunter2secret@db/x")
+    monkeypatch.setenv("WHATEVER", "glpat-" + "x" * 20)
+    seen = {line.partition("=")[0] for line in (await rig.text("env")).splitlines()}
+    assert seen.isdisjoint((*KEYS, "DATABASE_URL", "WHATEVER"))
+    assert seen.issuperset((*NO_KEYS, "PATH", "PWD", "HOME"))
+
+
+def test_the_keys_of_every_provider_look_like_keys() -> None:
+    names = {name for row in built_in().values() for name in f"{row.key} {row.token}".split()}
+    assert len(names) > 20
+    assert [name for name in names if not is_key(name)] == []
+
+
+async def test_a_command_that_lacks_a_key_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GH_TOKEN", "secret")
+    monkeypatch.setenv("CORP_LOGIN", "other")
+    said = "kept from commands: GH_TOKEN. The person lets a variable through with env.pass"
+    assert said in await rig.text("echo set GH_TOKEN; exit 4")
+    assert said not in await rig.text("echo set GH_TOKEN")
+    rig.tool, closing = Bash(keep_keys=("GH_TOKEN",), withheld=("CORP_LOGIN",)), rig.tool
+    await closing.aclose()
+    rig.workspace.environment = None
+    assert await rig.text('echo "$GH_TOKEN ${CORP_LOGIN-none}"') == "secret none"
 
 
 async def test_without_bash_it_runs_sh(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
