@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal, Self, TypeAlias
 
 from sagent.errors import UsageError
-from sagent.providers.access import Access, access_from_key, check_url, either, first_set, loopback
+from sagent.providers.access import NO_KEY, Access, access_from_key, check_url, either, first_set, loopback
 from sagent.providers.rows import Row, built_in_row
 from sagent.providers.wire.encoding import EncodingCache
 from sagent.providers.wire.exchange import Timeouts
@@ -25,6 +25,8 @@ class Endpoint(ABC):
     """An endpoint of some family. `row_name` is the row of the class; a subclass adds models and their listing."""
 
     row_name: ClassVar[str]
+    key_header: ClassVar[str] = ""
+    """The header of a key that is no bearer token."""
     encodings: EncodingCache
     """Where conversations are kept as they go out."""
 
@@ -91,9 +93,11 @@ class Endpoint(ABC):
     def name(self) -> str:
         return self.row.name
 
-    @abstractmethod
     def headers(self) -> dict[str, str]:
-        """What every request carries."""
+        """What every request carries. A server on this machine that wants a key takes any."""
+        key = self.access.key or NO_KEY
+        own = {"authorization": f"Bearer {key}"} if self.access.bearer else {self.key_header: key}
+        return {} if self.access.delegated else own
 
     def origin(self, model_id: str) -> Origin:
         return Origin(self.row.name, model_id, self.access.key, self.access.variable)

@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.model import ModelInfo
-from sagent.providers.access import NO_KEY
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import limits_of
 from sagent.providers.listings import limits_in, prices_in
@@ -28,10 +27,6 @@ class OpenAIEndpoint(Endpoint):
         data = await fetch(self.transport, f"{self.url}/models", self.headers(), self.origin(""), self.timeouts)
         listed = as_array(as_object(data).get("data")) or as_array(as_object(data).get("models")) or as_array(data)
         return tuple(self._info(as_object(entry)) for entry in listed)
-
-    def headers(self) -> dict[str, str]:
-        """A server on this machine that wants a key takes any."""
-        return {} if self.access.delegated else {"authorization": f"Bearer {self.access.key or NO_KEY}"}
 
     def _info(self, entry: Mapping[str, object]) -> ModelInfo:
         model_id = as_str(entry.get("id")) or as_str(entry.get("name"))

@@ -7,7 +7,7 @@ in any case. A schema that a provider cannot say at all is None here, and is the
 from collections.abc import Mapping, Sequence
 
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import Json, JsonObject, as_array, as_object, as_str, json_dump, json_freeze_object
+from sagent.lib.json import EMPTY, Json, JsonObject, as_array, as_object, as_str, json_dump, json_freeze_object
 from sagent.model import Request
 from sagent.providers.families.openai_models import gpt_version
 
@@ -173,12 +173,13 @@ class _Writer:
         return {"$ref": f"#/$defs/{name}"}
 
     def _object(self, schema: JsonObject, depth: int) -> Mapping[str, object]:
-        properties = as_object(schema.get("properties"))
+        listed = schema.get("properties")
+        properties = listed if isinstance(listed, JsonObject) else EMPTY
         others = schema.get("additionalProperties", True)
         if self._form.closed and others is not False and (not properties or isinstance(others, JsonObject)):
             raise _Unsaid  # names that nobody knows yet
         held: dict[str, object] = {"type": "object"}
-        held["properties"] = {name: self.node(_json(each), depth + 1) for name, each in properties.items()}
+        held["properties"] = {name: self.node(each, depth + 1) for name, each in properties.items()}
         needed = schema.get("required")
         named = [name for name in properties if isinstance(needed, tuple) and name in needed]
         held["required"] = list(properties) if self._form.all_required else named
@@ -268,7 +269,3 @@ def _reached(writer: _Writer, schema: Json) -> set[str]:
                 seen.add(name)
                 waiting.append(writer.definition(name))
     return seen
-
-
-def _json(value: object) -> Json:
-    return value if isinstance(value, JsonObject) else None

@@ -20,7 +20,6 @@ PROGRAM = "llama-server"
 GRACE = 5.0  # seconds a server is given to end by itself
 _KEPT = 32_768  # bytes kept of its output
 _SHOWN = 12  # lines of these in an error, at most
-_PAUSES = (0.02, 0.25)  # seconds between two looks, at first and in the end
 
 # What would make the server listen elsewhere than where it is looked for, or to others.
 _OURS = ("--host", "--port", "--api-key", "--api-key-file", "--api-prefix", "--ssl-key-file", "--ssl-cert-file")
@@ -110,12 +109,12 @@ class LlamaServer:
     async def ended(self, seconds: float) -> bool:
         """Whether it ends within a time."""
         until = time.monotonic() + seconds
-        pause = _PAUSES[0]
+        pause = 0.02  # seconds between two looks, at first
         while self.alive:
             if time.monotonic() >= until:
                 return False
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, _PAUSES[1])
+            pause = min(pause * 1.5, 0.25)
         return True
 
     async def obituary(self) -> str:

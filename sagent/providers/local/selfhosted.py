@@ -31,15 +31,8 @@ _OVERHEAD = 4_000  # tokens that a template adds: its own preamble, and ours abo
 _FRAME = 64  # tokens around a turn
 _PATIENCE = 5.0  # seconds to wait for a model's thread when the provider is closed
 _SAMPLING = (
-    "do_sample",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "typical_p",
-    "repetition_penalty",
-    "no_repeat_ngram_size",
-    "seed",
+    *("do_sample", "temperature", "top_p", "top_k", "min_p", "typical_p"),
+    *("repetition_penalty", "no_repeat_ngram_size", "seed"),
 )
 
 

@@ -72,7 +72,7 @@ def load(weights: Weights, source: Source, stopped: Callable[[], bool]) -> Loade
         raise source.origin.error("not_found", f"there is no folder {weights.name} here.")
     torch = cast("Torch", import_module("torch"))
     library = cast("Transformers", import_module("transformers"))
-    device = weights.device or _best_device(torch)
+    device = weights.device or ("cuda" if torch.cuda.is_available() else "mps" if torch.mps.is_available() else "cpu")
     _check_device(torch, device, source.origin)
     try:
         try:
@@ -155,10 +155,6 @@ def _download(weights: Weights, source: Source, stopped: Callable[[], bool]) -> 
     if found or process.returncode:
         names, said = found or ((), f"the download ended with {process.returncode}")
         raise _fetch_error(weights, source.origin, set(map(as_str, as_array(names))), shorten(as_str(said)))
-
-
-def _best_device(torch: Torch) -> str:
-    return "cuda" if torch.cuda.is_available() else "mps" if torch.mps.is_available() else "cpu"
 
 
 def _check_device(torch: Torch, device: str, origin: Origin) -> None:

@@ -359,16 +359,13 @@ def _is_long(tool: ToolSpec) -> bool:
 
 def _is_portable(answer: Answered) -> bool:
     """Whether a result reaches the model through the program as it is: no documents, in an error nothing but a text."""
+    texts = [part.text for part in answer.content if isinstance(part, Text)]
+    if sum(map(len, texts)) > _LONGEST_RESULT:
+        return False
     if answer.is_error:
-        return len(answer.content) == 1 and isinstance(answer.content[0], Text) and _size(answer) <= _LONGEST_RESULT
-    shown = (
-        isinstance(part, Text) or (isinstance(part, Image) and part.media_type in IMAGES) for part in answer.content
-    )
-    return all(shown) and _size(answer) <= _LONGEST_RESULT
-
-
-def _size(answer: Answered) -> int:
-    return sum(len(part.text) for part in answer.content if isinstance(part, Text))
+        return len(texts) == len(answer.content) == 1
+    images = [part for part in answer.content if isinstance(part, Image) and part.media_type in IMAGES]
+    return len(texts) + len(images) == len(answer.content)
 
 
 def _plain_error(answer: Answered) -> Answered:

@@ -12,7 +12,6 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, wire_bytes
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import EFFORTS, Effort, ModelInfo, Request
-from sagent.providers.access import NO_KEY
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
@@ -317,6 +316,7 @@ class Anthropic(Endpoint):
     """Anthropic, or a service or a cloud that speaks its Messages API. Its models share its connections."""
 
     row_name: ClassVar[str] = "anthropic"
+    key_header = "x-api-key"
 
     def _set_up(self) -> None:
         self.site = _SITES.get(self.row.via, Site())
@@ -335,11 +335,7 @@ class Anthropic(Endpoint):
         return tuple(model_info("anthropic", as_str(entry.get("id")), entry, names) for entry in listed)
 
     def headers(self) -> dict[str, str]:
-        if self.access.delegated:
-            return {"anthropic-version": VERSION}
-        key = self.access.key or NO_KEY
-        held = {"authorization": f"Bearer {key}"} if self.access.bearer else {"x-api-key": key}
-        return {"anthropic-version": VERSION, **held}
+        return {"anthropic-version": VERSION, **super().headers()}
 
 
 class Bedrock(Anthropic):

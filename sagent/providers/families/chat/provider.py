@@ -78,30 +78,16 @@ class ChatDialect(Dialect):
         return media_tokens(part, IMAGE_TOKENS, PAGE_TOKENS) if sent else 0
 
     def _assistant(self, turn: ModelTurn) -> Mapping[str, object]:
-        message: dict[str, object] = {"role": "assistant", "content": None}
-        texts: list[str] = []
-        thoughts: list[Thinking] = []
-        calls: list[object] = []
+        text = "".join(part.text for part in turn.parts if isinstance(part, Text | Opaque))
+        message: dict[str, object] = {"role": "assistant", "content": text or None}
         for part in turn.parts:
-            match part:
-                case Text(text, private):
-                    texts.append(text)
-                    if extra := as_object(private.data).get("extra_content") if private else None:
-                        message["extra_content"] = extra
-                case Thinking():
-                    thoughts.append(part)
-                case ToolCall():
-                    calls.append(_call(part))
-                case Opaque(text, _):
-                    texts.append(text)
-                case _:
-                    assert_never(part)
-        if text := "".join(texts):
-            message["content"] = text
+            if isinstance(part, Text) and part.private and (extra := as_object(part.private.data).get("extra_content")):
+                message["extra_content"] = extra
+        calls = [_call(part) for part in turn.parts if isinstance(part, ToolCall)]
         if calls:
             message["tool_calls"] = calls
-        message.update(self._reasoning(thoughts, with_calls=bool(calls)))
-        return message
+        thoughts = [part for part in turn.parts if isinstance(part, Thinking)]
+        return {**message, **self._reasoning(thoughts, with_calls=bool(calls))}
 
     def _reasoning(self, thoughts: Sequence[Thinking], *, with_calls: bool) -> Mapping[str, object]:
         """The reasoning before a call, where the provider wants it back."""

@@ -8,7 +8,6 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import EFFORTS, Effort, ModelInfo, Request
-from sagent.providers.access import NO_KEY
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
 from sagent.providers.families.media import base64_text, in_words, media_tokens
@@ -270,6 +269,7 @@ class Google(Endpoint):
     """Google's Gemini API, or a service or a cloud that speaks it. Its models share its connections."""
 
     row_name: ClassVar[str] = "google"
+    key_header = "x-goog-api-key"
 
     def _set_up(self) -> None:
         label = "google" if self.name == "google" else f"google:{self.name}"
@@ -299,12 +299,6 @@ class Google(Endpoint):
                 break
             query["pageToken"] = token
         return tuple(found)
-
-    def headers(self) -> dict[str, str]:
-        if self.access.delegated:
-            return {}
-        key = self.access.key or NO_KEY
-        return {"authorization": f"Bearer {key}"} if self.access.bearer else {"x-goog-api-key": key}
 
 
 class Vertex(Google):
