@@ -80,11 +80,7 @@ def _said_block(part: Said) -> object:
             return {"type": "text", "text": text, **(as_object(private.data) if private else {})}
         case Thinking(text, private):
             data = as_object(private.data) if private else EMPTY
-            return (
-                data
-                if as_str(data.get("type")) == "redacted_thinking"
-                else {"type": "thinking", "thinking": text, **data}
-            )
+            return data if data.get("type") == "redacted_thinking" else {"type": "thinking", "thinking": text, **data}
         case ToolCall(call_id, name, arguments, _, private):
             block = {"type": "tool_use", "id": call_id, "name": name, "input": sendable(arguments)}
             return {**block, **as_object(private.data)} if private else block
@@ -96,11 +92,11 @@ def _said_block(part: Said) -> object:
 
 def _answer_block(answer: Answered) -> object:
     block: dict[str, object] = {"type": "tool_result", "tool_use_id": answer.call_id}
-    texts = [part.text for part in answer.content if isinstance(part, Text)]
-    if len(texts) == len(answer.content) == 1:
-        block["content"] = texts[0]
-    else:
-        block["content"] = [_shown_block(part) for part in answer.content]
+    match answer.content:
+        case [Text(text)]:
+            block["content"] = text
+        case content:
+            block["content"] = [_shown_block(part) for part in content]
     if answer.is_error:
         block["is_error"] = True
     return block
@@ -269,9 +265,8 @@ class AnthropicModel(WireModel["Anthropic"]):
         provider = self._provider
         max_tokens, notes = self._max_tokens(request)
         thought = think(self.id, request.effort, max_tokens)
-        if "budget_tokens" in as_object(thought.members.get("thinking")) and not _may_think(
-            self._conversation(request)
-        ):
+        budget = "budget_tokens" in as_object(thought.members.get("thinking"))
+        if budget and not _may_think(self._conversation(request)):
             thought = Thought(notes=("no thinking in this step: another model began it",))
         betas = list(dict.fromkeys([*thought.betas, *map(str, as_array(request.options.get("betas")))]))
         members: dict[str, object] = {
@@ -307,9 +302,7 @@ class AnthropicModel(WireModel["Anthropic"]):
 def _may_think(conversation: EncodedConversation) -> bool:
     """Whether a thinking budget may be set: a step that goes on after tool results must have begun with thinking."""
     before, turn = conversation.ends()
-    if not isinstance(turn, UserTurn) or not turn.answers:
-        return True
-    return before.startswith((_THOUGHT, _REDACTED))
+    return not (isinstance(turn, UserTurn) and turn.answers) or before.startswith((_THOUGHT, _REDACTED))
 
 
 class Anthropic(Endpoint):

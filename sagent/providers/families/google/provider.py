@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str
-from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
+from sagent.messages import Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import EFFORTS, Effort, ModelInfo, Request
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
@@ -73,8 +73,9 @@ class GenerateDialect(Dialect):
 
     def shown(self, turn: UserTurn) -> Sequence[object]:
         blocks = [self._answer(answer) for answer in turn.answers]
-        if not self.recent:
-            blocks += [block for answer in turn.answers for block in _answer_media(answer)]
+        for answer in () if self.recent else turn.answers:  # whose results take text only: media follow all of them
+            if media := _media(answer):
+                blocks += [{"text": f"[from the result of {answer.name}]"}, *media]
         return [{"role": "user", "parts": [*blocks, *map(_shown_block, turn.parts)]}]
 
     def media_tokens(self, part: Shown) -> int:
@@ -85,8 +86,7 @@ class GenerateDialect(Dialect):
         texts = [in_words(part) for part in answer.content if not _is_media(part)]
         response: dict[str, object] = {} if answer.call_id.startswith(NAMELESS) else {"id": answer.call_id}
         response |= {"name": answer.name, "response": {"error" if answer.is_error else "output": "\n".join(texts)}}
-        media = [_shown_block(part) for part in answer.content if _is_media(part)]
-        if media and self.recent:
+        if self.recent and (media := _media(answer)):
             response["parts"] = media
         return {"functionResponse": response}
 
@@ -111,10 +111,9 @@ def _signature(part: Text | Thinking | ToolCall) -> Mapping[str, object]:
     return {"thoughtSignature": signature} if signature else {}
 
 
-def _answer_media(answer: Answered) -> list[Mapping[str, object]]:
-    """What a result holds other than text, for models whose results take text only: it follows all results."""
-    media = [_shown_block(part) for part in answer.content if _is_media(part)]
-    return [{"text": f"[from the result of {answer.name}]"}, *media] if media else []
+def _media(answer: Answered) -> list[Mapping[str, object]]:
+    """What a result holds other than text."""
+    return [_shown_block(part) for part in answer.content if _is_media(part)]
 
 
 def _shown_block(part: Shown) -> Mapping[str, object]:
@@ -125,15 +124,8 @@ def _shown_block(part: Shown) -> Mapping[str, object]:
 
 def _is_media(part: Shown) -> bool:
     """Whether a part goes out as bytes."""
-    match part:
-        case Image(media_type, data):
-            return media_type in _IMAGES and bool(data)
-        case Document(media_type, data):
-            return media_type == "application/pdf" and bool(data)
-        case Text():
-            return False
-        case _:
-            assert_never(part)
+    kinds = _IMAGES if isinstance(part, Image) else ("application/pdf",)
+    return not isinstance(part, Text) and part.media_type in kinds and bool(part.data)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

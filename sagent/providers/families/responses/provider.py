@@ -10,7 +10,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_load
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Request
-from sagent.providers.families.media import IMAGES, data_url, in_words, media_tokens
+from sagent.providers.families.media import IMAGES, data_url, error_text, in_words, media_tokens
 from sagent.providers.families.model import WireModel
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest
@@ -150,16 +150,13 @@ def _arguments(part: ToolCall, raw: str) -> str:
 
 def _answer_item(answer: Answered) -> Mapping[str, object]:
     """A result: text alone as a string, else as a list of parts. The wire knows no error: the text says it."""
-    content = answer.content
-    error = "Error: " if answer.is_error else ""
-    first = content[0].text if isinstance(content[0], Text) else ""
-    if first.lower().startswith(("error", "[interrupted")):
-        error = ""
-    output: object
-    if all(isinstance(part, Text) for part in content):
-        output = error + "\n".join(part.text for part in content if isinstance(part, Text))
+    texts = [part.text for part in answer.content if isinstance(part, Text)]
+    first = answer.content[0].text if isinstance(answer.content[0], Text) else ""
+    tells = answer.is_error and error_text(first) != first
+    if len(texts) == len(answer.content):
+        output: object = error_text("\n".join(texts)) if tells else "\n".join(texts)
     else:
-        output = [*([{"type": "input_text", "text": error.strip()}] if error else ()), *map(_block, content)]
+        output = [*([{"type": "input_text", "text": "Error:"}] if tells else ()), *map(_block, answer.content)]
     return {"type": "function_call_output", "call_id": answer.call_id, "output": output}
 
 
@@ -176,11 +173,8 @@ def _block(part: Shown) -> Mapping[str, object]:
         case Image(media_type, data) if data and media_type in IMAGES:
             return {"type": "input_image", "detail": "auto", "image_url": data_url(media_type, data)}
         case Document("application/pdf", data, name) if data:
-            return {
-                "type": "input_file",
-                "filename": name or "document.pdf",
-                "file_data": data_url("application/pdf", data),
-            }
+            file = {"filename": name or "document.pdf", "file_data": data_url("application/pdf", data)}
+            return {"type": "input_file", **file}
         case Image() | Document():
             return {"type": "input_text", "text": in_words(part)}
         case _:
