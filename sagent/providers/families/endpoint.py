@@ -25,7 +25,7 @@ class Endpoint(ABC):
     """An endpoint of some family. `row_name` is the row of the class; a subclass adds models and their listing."""
 
     row_name: ClassVar[str]
-    key_header: ClassVar[str] = ""
+    _key_header: ClassVar[str] = ""
     """The header of a key that is no bearer token."""
     encodings: EncodingCache
     """Where conversations are kept as they go out."""
@@ -96,7 +96,7 @@ class Endpoint(ABC):
     def headers(self) -> dict[str, str]:
         """What every request carries. A server on this machine that wants a key takes any."""
         key = self.access.key or NO_KEY
-        own = {"authorization": f"Bearer {key}"} if self.access.bearer else {self.key_header: key}
+        own = {"authorization": f"Bearer {key}"} if self.access.bearer else {self._key_header: key}
         return {} if self.access.delegated else own
 
     def origin(self, model_id: str) -> Origin:

@@ -309,7 +309,7 @@ class Anthropic(Endpoint):
     """Anthropic, or a service or a cloud that speaks its Messages API. Its models share its connections."""
 
     row_name: ClassVar[str] = "anthropic"
-    key_header = "x-api-key"
+    _key_header = "x-api-key"
 
     def _set_up(self) -> None:
         self.site = _SITES.get(self.row.via, Site())

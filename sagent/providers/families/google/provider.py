@@ -261,7 +261,7 @@ class Google(Endpoint):
     """Google's Gemini API, or a service or a cloud that speaks it. Its models share its connections."""
 
     row_name: ClassVar[str] = "google"
-    key_header = "x-goog-api-key"
+    _key_header = "x-goog-api-key"
 
     def _set_up(self) -> None:
         label = "google" if self.name == "google" else f"google:{self.name}"
