@@ -10,7 +10,7 @@ from sagent.policy.paths import Obstacle, PathJudge
 from sagent.policy.places import env_files
 from sagent.policy.rules import EDITS, Rule
 from sagent.policy.shell import SHELLS, Part, Redirect, Word, program, split, unwrap
-from sagent.policy.trees import Trees, is_asked_for, trees
+from sagent.policy.trees import Trees, changed_trees, is_asked_for, trees
 from sagent.policy.wrappers import INTERPRETERS, WRAPPERS, bare_text, is_opaque, runs
 
 # Variables that change how much a program says, and not what it does.
@@ -82,26 +82,29 @@ class CommandJudge:
         named = [(redirect.target, redirect.writes) for redirect in part.redirects]
         for word, writes in [*((word, writer) for word in part.words), *named]:
             tools = ("Read", *EDITS) if writes or word.text.startswith("-") else ("Read",)
-            for path in self._spellings(word, directories):
+            spelled = list(self._spellings(word, directories))
+            if word.kind == "glob":
+                spelled += _matches(spelled) or ()  # where they are too many, what it may name is asked about
+            for path in spelled:
                 if rule := self._paths.denying(path, tools):
                     return Deny(f"The rule {rule} denies `{_shown(part.words)}`: it names {word.raw}.")
         return None
 
     def _denied_trees(self, part: Part, known: Sequence[str] | None) -> Iterator[str]:
-        """Commands that read whole directories, in which a path rule may deny something."""
-        rule = next((rule for rule in self._paths.rules.deny if rule.pattern and rule.tool in ("Read", "Grep")), None)
-        if rule is None:
-            return
-        for words, _ in runs(part):
-            found = trees(words)
-            if found is None:
-                continue
-            directories = self._directories(found, known)
-            if directories is None:
-                yield f"What `{_shown(words)}` reads is only known when it runs; the rule {rule} may deny some of it."
-            for directory in directories or ():
-                if below := self._paths.denying_below(directory, ("Read", "Grep")):
-                    yield f"`{_shown(words)}` may read what the rule {below} denies."
+        """Commands that read or change whole directories, in which a path rule may deny something."""
+        kinds = ((("Read", "Grep"), trees, "read"), (EDITS, changed_trees, "change"))
+        for tools, below, does in kinds:
+            rule = next((rule for rule in self._paths.rules.deny if rule.pattern and rule.tool in tools), None)
+            found = ((words, below(words)) for words, _ in runs(part)) if rule is not None else ()
+            for words, places in found:
+                if places is None:
+                    continue
+                directories = self._directories(places, known)
+                if directories is None:
+                    yield f"What `{_shown(words)}` would {does} is only known when it runs; {rule} may deny some of it."
+                for directory in directories or ():
+                    if denying := self._paths.denying_below(directory, tools):
+                        yield f"`{_shown(words)}` may {does} what the rule {denying} denies."
 
     def _directories(self, found: Trees, known: Sequence[str] | None) -> list[str] | None:
         """The directories that are read to their depths, or None where that is not certain."""
@@ -203,6 +206,7 @@ class CommandJudge:
         inner = [_expanded(word, self._paths.places.home), *word.text.split("=", 1)[1:]]
         if word.text.startswith("-"):
             inner += [word.text[2:], word.text[word.text.find("/") :] if "/" in word.text else ""]
+        inner += [text for _, colon, text in [word.text.rpartition(":")] if colon]  # a file of a commit, or of a host
         inner += [self._paths.places.home + text[1:] for text in inner[1:] if text.startswith("~/")]
         for text in filter(None, inner):
             yield from (text if text.startswith("/") else f"{place}/{text}" for place in directories)

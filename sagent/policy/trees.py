@@ -11,6 +11,10 @@ _SEARCHERS = {
     "zgrep": ("rR", "ABCDdefm"), "rg": ("", "ABCEMTdefgjmrt"), "ag": ("", "ABCGgmp"), "ack": ("", "ABCgm"),
 }  # fmt: skip
 _COPIERS = {"cp": "rRa", "scp": "r", "diff": "r", "zip": "r", "tar": "", "rsync": ""}
+_CHANGERS = {"rm": "rR", "mv": "", "chmod": "R", "chown": "R", "chgrp": "R", "rsync": "", "shred": "", "setfacl": "R"}
+_GIT_CHANGES = frozenset(
+    {"clean", "checkout", "restore", "reset", "stash", "apply", "am", "merge", "pull", "rebase", "switch", "rm", "mv"}
+)
 _FINDERS = frozenset({"find", "fd", "fdfind"})
 _FEEDERS = frozenset({"xargs", "parallel"})  # they run programs on whatever files they are given
 _RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
@@ -47,6 +51,18 @@ def trees(words: tuple[Word, ...]) -> Trees | None:
     if name in _FEEDERS or (name == "git" and "grep" in texts):
         return Trees((), here=True)
     return None
+
+
+def changed_trees(words: tuple[Word, ...]) -> Trees | None:
+    """What a command line may change or remove to its depths; None where it changes no more than it names."""
+    name, rest = program(words[0]), words[1:]
+    plain = tuple(word for word in rest if not word.text.startswith("-"))
+    if name == "git":
+        return Trees((), here=True) if not _GIT_CHANGES.isdisjoint(word.text for word in rest) else None
+    if name == "find" and any(word.text == "-delete" for word in rest):
+        return Trees((), here=True) if rest[0].text.startswith("-") else Trees(rest[:1], here=False)
+    letters = _CHANGERS.get(name)
+    return Trees(plain, here=False) if letters is not None and (not letters or _has_option(rest, letters)) else None
 
 
 def _searched(name: str, rest: tuple[Word, ...]) -> Trees | None:

@@ -260,6 +260,24 @@ def test_a_rule_does_not_cover_options_that_write_unless_it_names_them(tree):
     assert isinstance(denied, Deny)
 
 
+def test_path_rules_are_not_passed_by_wildcards_commits_or_whole_directories(tree):
+    (tree.cwd / "secrets").mkdir()
+    (tree.cwd / "secrets" / "k").write_text("x")
+    rules = ("Read(secrets/**)", "Edit(secrets/**)")
+    for command in (
+        "cat secret*/k", "cat s?crets/k", "cat secre[st]s/k", "cat secret[[:alpha:]]/k", "cat */k",
+        "git show HEAD:secrets/k", "git show HEAD:./secrets/k", "cat x > secret*/k",
+    ):  # fmt: skip
+        assert isinstance(judge(tree, command, "full", deny=rules), Deny), command
+    for command in (
+        "rm -rf .", "rm -r $X", "sudo rm -Rf ..", "git clean -fdx", "git -C . checkout .", "git stash",
+        "mv secret* x", "chmod -R 777 .", "find . -delete", "find -delete", "xargs rm -r < list",
+    ):  # fmt: skip
+        assert isinstance(judge(tree, command, "full", deny=rules), Ask | Deny), command
+    for command in ("rm -rf src", "git log", "cat src/*", "git show HEAD:src/a.py", "chmod -R u+x src", "ls -r"):
+        assert judge(tree, command, "full", deny=rules) == Allow(), command
+
+
 def test_what_is_offered_for_always_is_as_narrow_as_what_was_asked(tree):
     for command, rule in {
         "git -C x push": "'Bash(git -C x push)'",
