@@ -292,24 +292,40 @@ class Finished:
     output: bytes
 
 
-async def run(argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Finished | None:
-    """Run a program to its end, without input; None where it cannot be started. Its group is killed when cancelled."""
+async def run(
+    argv: Sequence[str],
+    *,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    input: bytes = b"",  # noqa: A002 -- what subprocess calls it
+    most: int = 1 << 30,
+) -> Finished | None:
+    """Run a program to its end; None where it cannot be started. Its group is killed when cancelled, and when it writes
+    more than `most` bytes: the output is then one byte more."""
     source, sink = os.pipe()
-    null = subprocess.DEVNULL
+    stdin = null = subprocess.DEVNULL
     try:  # cancelled while it starts a process, asyncio would kill the process alone, and not its group
+        if input:
+            stdin = _private_file("input")
+            os.pwrite(stdin, input, 0)
         process = subprocess.Popen(  # noqa: ASYNC220 -- as asyncio starts one
-            argv, cwd=cwd, env=env, stdin=null, stdout=sink, stderr=null, start_new_session=True
+            argv, cwd=cwd, env=env, stdin=stdin, stdout=sink, stderr=null, start_new_session=True
         )
     except OSError:
         os.close(source)
         return None
     finally:
         os.close(sink)
+        if stdin != null:
+            os.close(stdin)
     try:
         reader, transport = await open_reader(source)
         try:
-            output = await reader.read()
-            await _ended(process)
+            try:
+                output = await reader.readexactly(most + 1)
+            except asyncio.IncompleteReadError as error:
+                output = error.partial
+                await _ended(process)
         finally:
             transport.close()
     finally:

@@ -79,7 +79,7 @@ def _measure_jpeg(data: bytes) -> tuple[int, int] | None:
     if b"\xff\xd9" not in data[-4096:]:
         return None
     position = 2
-    while data[position] == 0xFF:
+    while position < _MOST_BYTES and data[position] == 0xFF:
         marker = data[position + 1]
         if marker == 0xFF:
             position += 1

@@ -20,7 +20,7 @@ def show_notebook(data: bytes) -> ToolOutput | None:
     """The cells, or None when the bytes are not a notebook."""
     try:
         notebook = as_object(json.loads(data))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if "cells" not in notebook:
         return None

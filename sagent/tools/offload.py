@@ -8,9 +8,12 @@ from typing import TypeVar
 Outcome = TypeVar("Outcome")
 
 
-async def offload(work: Callable[[threading.Event], Outcome]) -> Outcome:
-    """Run `work` in a thread. Its event is set when the call is cancelled: it should then return soon."""
+async def offload(work: Callable[[threading.Event], Outcome], *, small: bool = False) -> Outcome:
+    """Run `work` in a thread, or at once what is small. Its event is set when the call is cancelled: it should then
+    return soon."""
     stop = threading.Event()
+    if small:
+        return work(stop)
     try:
         return await asyncio.to_thread(work, stop)
     finally:

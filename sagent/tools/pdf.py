@@ -2,10 +2,8 @@
 
 import re
 import struct
-import threading
 import zlib
 from collections.abc import Callable
-from contextlib import closing
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -17,12 +15,10 @@ _MOST_PICTURES = 10  # a call
 _MOST_TEXT_PAGES = 20  # a call
 _MOST_TEXT = 50_000  # characters
 _SIDE = 1400  # pixels of a picture's longer side: what models see without scaling it down
-_ONE = threading.Lock()  # PDFium allows one thread at a time in a process (pypdfium2's README, "thread safety")
 
 
 class TextPage(Protocol):
     def get_text_bounded(self) -> str: ...
-    def close(self) -> None: ...
 
 
 class Bitmap(Protocol):
@@ -34,8 +30,6 @@ class Bitmap(Protocol):
     n_channels: int
     buffer: bytes  # an array of C bytes
 
-    def close(self) -> None: ...
-
 
 class Page(Protocol):
     """A page; sizes are in points."""
@@ -43,13 +37,11 @@ class Page(Protocol):
     def get_size(self) -> tuple[float, float]: ...
     def get_textpage(self) -> TextPage: ...
     def render(self, *, scale: float, rev_byteorder: bool) -> Bitmap: ...
-    def close(self) -> None: ...
 
 
 class Document(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Page: ...
-    def close(self) -> None: ...
 
 
 class Pdfium(Protocol):
@@ -59,19 +51,13 @@ class Pdfium(Protocol):
     PdfiumError: type[Exception]
 
 
-def show_pdf(data: bytes, name: str, pages: str, stop: threading.Event) -> ToolOutput:
+def show_pdf(data: bytes, name: str, pages: str) -> ToolOutput:
     """The text of the first pages; of the pages named ("1-5,8") text and pictures. Raises ToolError."""
     pdfium = cast("Pdfium", import_module("pypdfium2"))
-    with _ONE:
-        try:
-            document = pdfium.PdfDocument(data)
-        except pdfium.PdfiumError as error:
-            raise ToolError(f"{name} cannot be opened as a PDF: {error}") from None
-        with closing(document):
-            try:
-                return _show(document, name, pages, stop)
-            except pdfium.PdfiumError as error:
-                raise ToolError(f"{name} is damaged: {error}") from None
+    try:
+        return _show(pdfium.PdfDocument(data), name, pages)
+    except pdfium.PdfiumError as error:
+        raise ToolError(f"{name} cannot be opened as a PDF: {error}") from None
 
 
 def parse_pages(pages: str, total: int) -> list[int]:
@@ -91,17 +77,14 @@ def parse_pages(pages: str, total: int) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def _show(document: Document, name: str, pages: str, stop: threading.Event) -> ToolOutput:
+def _show(document: Document, name: str, pages: str) -> ToolOutput:
     total = len(document)
     numbers = parse_pages(pages, total) if pages else list(range(1, min(total, _MOST_TEXT_PAGES) + 1))
     parts: list[Media] = []
     size = last = 0
     for number in numbers:
-        if stop.is_set():
-            break
         page = document[number - 1]
-        with closing(page.get_textpage()) as textpage:
-            text = textpage.get_text_bounded().replace("\r\n", "\n").strip()
+        text = page.get_textpage().get_text_bounded().replace("\r\n", "\n").strip()
         text = text or "(no text on this page; it may be a scan: give pages to see it)"
         size += len(text)
         if size > _MOST_TEXT and parts:
@@ -109,7 +92,6 @@ def _show(document: Document, name: str, pages: str, stop: threading.Event) -> T
         parts.append(Text(f"--- page {number} of {total} ---\n{text[:_MOST_TEXT]}\n"))
         if pages:
             parts.append(Image("image/png", _picture(page)))
-        page.close()
         last = number
     if last < (numbers[-1] if pages else total):
         following = f"{last + 1}-{min(total, last + _MOST_PICTURES)}"
@@ -122,8 +104,8 @@ def _show(document: Document, name: str, pages: str, stop: threading.Event) -> T
 def _picture(page: Page) -> bytes:
     """A page as PNG."""
     width, height = page.get_size()
-    with closing(page.render(scale=_SIDE / max(width, height, 1), rev_byteorder=True)) as bitmap:
-        return encode_png(bytes(bitmap.buffer), bitmap.width, bitmap.height, bitmap.stride, bitmap.n_channels)
+    bitmap = page.render(scale=_SIDE / max(width, height, 1), rev_byteorder=True)
+    return encode_png(bytes(bitmap.buffer), bitmap.width, bitmap.height, bitmap.stride, bitmap.n_channels)
 
 
 def encode_png(pixels: bytes, width: int, height: int, stride: int, channels: int) -> bytes:

@@ -1,12 +1,8 @@
 """The Read tool: text with line numbers, images, PDF pages, notebooks."""
 
-from threading import Event
-
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
-
-_SMALL = 1_000_000  # bytes; more is read in a thread
 
 
 class Read:
@@ -32,7 +28,6 @@ class Read:
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Show it. Raises ToolError for what is missing, not a regular file, or binary."""
-        from sagent.tools.offload import offload
         from sagent.tools.paths import explained
         from sagent.tools.view import show
 
@@ -41,6 +36,4 @@ class Read:
             size = path.stat().st_size
             if path.is_dir():
                 raise ToolError(f"{path} is a directory. Use List or Glob to see what is in it.")
-            if size > _SMALL or path.suffix.lower() in {".pdf", ".ipynb"}:
-                return await offload(lambda stop: show(path, size, arguments, run.workspace, stop))
-            return show(path, size, arguments, run.workspace, Event())
+            return await show(path, size, arguments, run.workspace)

@@ -10,8 +10,10 @@ from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_int, as_str, valid_text
 from sagent.tool import Stamp, ToolOutput, Workspace
 from sagent.tools.media import show_image
+from sagent.tools.offload import offload
 from sagent.tools.textfile import Binary, decode, read_bytes
 
+_SMALL = 1_000_000  # bytes; more is looked through in a thread
 _MOST = 50_000_000  # bytes; of more only the part asked for is read
 _MOST_KEPT = 1_000_000  # bytes of a line in a file larger than that
 _MOST_LINES = 2000
@@ -19,27 +21,31 @@ _MOST_TEXT = 50_000  # characters
 _MOST_LINE = 2000  # characters
 
 
-def show(path: Path, size: int, arguments: JsonObject, workspace: Workspace, stop: Event) -> ToolOutput:
+async def show(path: Path, size: int, arguments: JsonObject, workspace: Workspace) -> ToolOutput:
     """The file, or the part of it that is asked for, which counts as seen. Raises ToolError and OSError."""
     offset = max(1, as_int(arguments.get("offset"), 1))
     limit = min(_MOST_LINES, as_int(arguments.get("limit"), _MOST_LINES))
     if size > _MOST:
-        return _show_part(path, offset, limit, workspace, stop)
-    data = read_bytes(path)
+        return await offload(lambda stop: _show_part(path, offset, limit, workspace, stop))
+    small = size <= _SMALL
+    data = await offload(lambda _: read_bytes(path), small=small)
     if data.startswith(b"%PDF-"):
-        from sagent.tools.pdf import show_pdf
+        from sagent.tools.document import show_document
 
-        output = show_pdf(data, path.name, as_str(arguments.get("pages")), stop)
+        output = await show_document("pdf", data, path.name, as_str(arguments.get("pages")))
     elif "pages" in arguments:
         raise ToolError(f"pages is for PDF files, which {path.name} is not. Use offset and limit.")
     else:
         output = None
         if path.suffix == ".ipynb" and not {"offset", "limit"} & set(arguments):
-            from sagent.tools.notebook import show_notebook
+            from sagent.tools.document import show_document
 
-            output = show_notebook(data)
-        output = output or show_image(data, path.name) or _show_text(data, path.name, offset, limit)
-    workspace.saw(path, data)
+            output = await show_document("notebook", data, path.name)
+    if output is None:
+        output = await offload(
+            lambda _: show_image(data, path.name) or _show_text(data, path.name, offset, limit), small=small
+        )
+    await offload(lambda _: workspace.saw(path, data), small=small)
     return output
 
 

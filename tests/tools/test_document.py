@@ -1,0 +1,127 @@
+"""PDF files and notebooks are taken apart by a process with limits; what asks for too much is refused by name."""
+
+import asyncio
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from sagent.errors import ToolError
+from sagent.tools import Read, document
+from sagent.tools.document import show_document
+from tests.tools.test_read import PNG, make_pdf, read, text_of
+
+
+def make_bomb(piece: bytes, count: int) -> bytes:
+    """A PDF of one page whose content is a piece so many times: compressed twice, a kilobyte or two."""
+    inner = zlib.compressobj(9)
+    once = b"".join([*(inner.compress(piece * 1000) for _ in range(count // 1000)), inner.flush()])
+    stream = zlib.compress(once, 9)
+    resources = b"<< /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >>"
+    objects = (
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 100] /Resources " + resources + b" /Contents 4 0 R >>",
+        b"<< /Filter [/FlateDecode /FlateDecode] /Length %d >>\nstream\n" % len(stream) + stream + b"\nendstream",
+    )
+    body = b"".join(b"%d 0 obj\n%b\nendobj\n" % (number, one) for number, one in enumerate(objects, 1))
+    return b"%PDF-1.4\n" + body + b"trailer << /Size 5 /Root 1 0 R >>\n"
+
+
+SLOW = make_bomb(b"q Q ", 50_000_000)
+
+
+async def test_a_pdf_that_unfolds_is_refused_and_says_what_to_do(call, root) -> None:
+    bomb = make_bomb(b"BT /F1 1 Tf (aaaaaaaaaaaaaaaaaaaa) Tj ET ", 4_000_000)
+    assert len(bomb) < 10_000
+    (root / "bomb.pdf").write_bytes(bomb)
+    with pytest.raises(
+        ToolError, match=r"bomb.pdf (needs more than 1000 MB|takes longer).*Give fewer pages.*pdftotext"
+    ):
+        await read(call, "bomb.pdf")
+
+
+async def test_pages_beyond_measure_and_giant_pages_are_bounded(call, root) -> None:
+    one = make_pdf("Hello")
+    (root / "many.pdf").write_bytes(one.replace(b"/Count 1", b"/Count 2000000000"))
+    assert "page 1 of 1 ---\nHello" in await read(call, "many.pdf")
+    (root / "giant.pdf").write_bytes(one.replace(b"[0 0 200 100]", b"[0 0 9999999 99]"))
+    assert "Hello" in await read(call, "giant.pdf", pages="1")
+
+
+async def test_a_call_that_is_cancelled_or_takes_too_long_leaves_no_process(
+    call, root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "slow.pdf").write_bytes(SLOW)
+    reading = asyncio.create_task(call(Read(), file_path="slow.pdf"))
+    while not _readers():
+        assert not reading.done()
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert _readers() == []
+    monkeypatch.setattr(document, "_PATIENCE", 0.5)
+    with pytest.raises(ToolError, match=r"slow.pdf takes longer than 0.5 s"):
+        await read(call, "slow.pdf")
+    assert _readers() == []
+
+
+def _readers() -> list[str]:
+    """The processes of ours that take documents apart."""
+    children = Path("/proc/self/task").glob("*/children")
+    if not Path("/proc/self").exists():
+        pytest.skip("needs /proc to see processes")
+    pids = [pid for path in children for pid in path.read_text().split()]
+    return [pid for pid in pids if b"sagent.tools.document" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ("import os; os.abort()", r"damaged \(SIGABRT\)"),
+        ("raise SystemExit(3)", r"damaged \(exit code 3\)"),
+        ("from sagent.tools import document as d; d._TIME = 1; d._limit()\nwhile True: pass", "20 s of a processor"),
+        ("print('x' * 200_000_000)", "becomes more than 100 MB"),
+    ],
+)
+async def test_how_it_ended_is_told(start: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "_START", f"import sys; sys.path[:] = sys.argv[1:]; {start}")
+    with pytest.raises(ToolError, match=rf"n.ipynb .*{said}.*; it was not shown. Read its JSON"):
+        await show_document("notebook", b"{}", "n.ipynb")
+
+
+async def test_it_has_no_keys_and_does_without_limits_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    before = (
+        "import sys, os, resource; sys.path[:] = sys.argv[1:]; assert 'sk-secret' not in str(os.environ)\n"
+        "def refuse(*_): raise ValueError\n"
+        "resource.setrlimit = refuse\n"
+    )
+    monkeypatch.setattr(document, "_START", before + "from sagent.tools.document import answer; answer()")
+    shown = await show_document("pdf", make_pdf("Hello"), "d.pdf")
+    assert "Hello" in text_of(shown)
+
+
+async def test_notebooks_are_bounded_in_depth_and_size(call, root) -> None:
+    (root / "deep.ipynb").write_text('{"cells":' + "[" * 100_000 + "]" * 100_000 + "}")
+    assert (await read(call, "deep.ipynb")).startswith('1\t{"cells":[[')
+    (root / "wide.ipynb").write_text('{"cells":[' + "{}," * 16_000_000 + "{}]}")
+    with pytest.raises(
+        ToolError, match=r"wide.ipynb (needs more than 1000 MB|takes longer).*Read its JSON with offset"
+    ):
+        await read(call, "wide.ipynb")
+    with (root / "huge.ipynb").open("w") as file:
+        file.writelines(f"{json.dumps({'cells': number})}\n" * 10_000 for number in range(2000))
+    assert (root / "huge.ipynb").stat().st_size > 300_000_000
+    assert len(await read(call, "huge.ipynb")) < 60_000
+
+
+async def test_an_image_is_judged_by_its_header_and_never_unpacked(call, root) -> None:
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    (root / "big.png").write_bytes(PNG[:16] + header + struct.pack(">I", zlib.crc32(b"IHDR" + header)) + PNG[33:])
+    with pytest.raises(ToolError, match="60000x60000 pixels"):
+        await read(call, "big.png")
