@@ -33,7 +33,7 @@ class Read:
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))
         with explained(path, run.workspace):
-            size = path.stat().st_size
+            stat = path.stat()
             if path.is_dir():
                 raise ToolError(f"{path} is a directory. Use List or Glob to see what is in it.")
-            return await show(path, size, arguments, run.workspace)
+            return await show(path, stat, arguments, run.workspace)

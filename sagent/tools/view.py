@@ -1,5 +1,6 @@
 """What Read shows of a file: numbered lines, bounded, with a word on how to go on; images, notebooks, PDF pages."""
 
+import os
 from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from itertools import islice, takewhile
@@ -21,13 +22,13 @@ _MOST_TEXT = 50_000  # characters
 _MOST_LINE = 2000  # characters
 
 
-async def show(path: Path, size: int, arguments: JsonObject, workspace: Workspace) -> ToolOutput:
-    """The file, or the part of it that is asked for, which counts as seen. Raises ToolError and OSError."""
+async def show(path: Path, stat: os.stat_result, arguments: JsonObject, workspace: Workspace) -> ToolOutput:
+    """The file, or the part of it that is asked for, seen as it was at `stat`. Raises ToolError and OSError."""
     offset = max(1, as_int(arguments.get("offset"), 1))
     limit = min(_MOST_LINES, as_int(arguments.get("limit"), _MOST_LINES))
-    if size > _MOST:
+    if stat.st_size > _MOST:
         return await offload(lambda stop: _show_part(path, offset, limit, workspace, stop))
-    small = size <= _SMALL
+    small = stat.st_size <= _SMALL
     data = await offload(lambda _: read_bytes(path), small=small)
     if data.startswith(b"%PDF-"):
         from sagent.tools.document import show_document
@@ -45,7 +46,7 @@ async def show(path: Path, size: int, arguments: JsonObject, workspace: Workspac
         output = await offload(
             lambda _: show_image(data, path.name) or _show_text(data, path.name, offset, limit), small=small
         )
-    await offload(lambda _: workspace.saw(path, data), small=small)
+    await offload(lambda _: workspace.saw(path, data, stat), small=small)
     return output
 
 

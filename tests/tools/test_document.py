@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sagent.errors import ToolError
+from sagent.tool import Workspace
 from sagent.tools import Read, document
 from sagent.tools.document import show_document
 from tests.tools.test_read import PNG, make_pdf, read, text_of
@@ -104,6 +105,18 @@ async def test_it_has_no_keys_and_does_without_limits_that_are_refused(monkeypat
     monkeypatch.setattr(document, "_START", before + "from sagent.tools.document import answer; answer()")
     shown = await show_document("pdf", make_pdf("Hello"), "d.pdf")
     assert "Hello" in text_of(shown)
+
+
+async def test_what_changes_while_it_is_taken_apart_was_not_seen(
+    call, root, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = root / "n.ipynb"
+    book.write_text('{"cells":[]}')
+    change = f"import pathlib; pathlib.Path({str(book)!r}).write_text('{{}}' + ' ' * 10)"
+    monkeypatch.setattr(document, "_START", f"{change}; {document._START}")
+    await read(call, "n.ipynb")
+    with pytest.raises(ToolError, match="has changed since"):
+        workspace.check_unchanged(book)
 
 
 async def test_notebooks_are_bounded_in_depth_and_size(call, root) -> None:
