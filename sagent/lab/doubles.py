@@ -24,7 +24,7 @@ from sagent.peer import Action, Inject, Stop, Switch
 from sagent.policy import Allow, Deny, Verdict
 from sagent.policy import Turn as Judged
 from sagent.session.contents import RequestSent, SwitchedEntry
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace
+from sagent.tool import Effect, Harmless, RunContext, ToolOutput, Workspace
 from sagent.usage import Charge, Usage
 
 _PATIENCE = 10_000  # rounds of the event loop
@@ -358,7 +358,7 @@ class RecordedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedTool:
+class RecordedTool(Harmless):
     """A tool that answers from a recording. Its schema is as it was sent, so nothing is added to it."""
 
     player: Player
@@ -375,10 +375,6 @@ class RecordedTool:
     def lenient(self) -> bool:
         """Whether arguments pass as they are: unless they did not when this was recorded."""
         return not self.player.refused(self.name)
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        del arguments, workspace
-        return Effect("none")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """The recorded result. A call that was interrupted is so again."""

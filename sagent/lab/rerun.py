@@ -26,7 +26,7 @@ from sagent.session.blobs import BlobDirectory
 from sagent.session.contents import Environment, Opened, PromptEntry
 from sagent.session.folds import contents
 from sagent.session.store import Session, delete
-from sagent.tool import Effect, RunContext, Tool, ToolOutput, Workspace
+from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspace
 from sagent.tools import BUILTIN
 
 MISSING = (
@@ -274,7 +274,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class AnsweredTool:
+class AnsweredTool(Harmless):
     """A tool whose calls are answered from a recording, and which does nothing."""
 
     answers: Answers
@@ -282,10 +282,6 @@ class AnsweredTool:
     description: str
     parameters: JsonObject
     quick: bool = True
-
-    def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        del arguments, workspace
-        return Effect("none")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """The recorded result, or an error that says there is none."""
