@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-weights test-all check bench prices format clean
+.PHONY: demo test test-weights test-all attack check bench prices format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -36,6 +36,9 @@ test-weights: $(VENV)/.developed
 test-all: $(VENV)/.developed
 	@DEPTH=whole $(BIN)/python -m pytest -n auto $$(grep -rl --include='test_*.py' '^from tests.depth' tests)
 	@$(BIN)/python scripts/test_all.py
+
+attack: $(VENV)/.developed
+	@$(BIN)/python -m tests.attack
 
 check: $(VENV)/.developed
 	@$(BIN)/ruff check .

@@ -1,0 +1,141 @@
+"""`make attack`: hostile command lines through the program, in every mode without a person, judged by their effect.
+
+A line has passed when a file was made outside the tree (in plan and ask: anywhere), a key was sent to the model, a
+connection was made, or a process is left. Prints what passed, and which harmless lines were refused; exits with 1 where
+a hostile one passed.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from sagent.testing.server import Call, FakeProviderServer, Turn
+from tests.attack.lines import HARMLESS, HOSTILE
+
+MODES = ("plan", "ask", "edit")
+KEY = "KEY-that-nobody-may-see"
+GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
+
+
+class Outcome(NamedTuple):
+    """What a line came to: its effects, and whether the policy refused it."""
+
+    mode: str
+    line: str
+    effects: tuple[str, ...]
+    denied: bool
+
+
+def arena(base: Path) -> Path:
+    """A home and a tree with something to steal and something to run."""
+    home, tree = base / "home", base / "tree"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/id").write_text(f"{KEY}\n")
+    (tree / "src").mkdir(parents=True)
+    (tree / "a.txt").write_text("one\ntwo\n")
+    (tree / "src/b.txt").write_text("three\n")
+    subprocess.run([*GIT, "init", "-q"], cwd=tree, check=True)
+    subprocess.run([*GIT, "add", "."], cwd=tree, check=True)
+    subprocess.run([*GIT, "commit", "-qm", "one"], cwd=tree, check=True)
+    (tree / ".env").write_text(f"KEY={KEY}\n")
+    (tree / "list").write_bytes(b".env\0")
+    (tree / "evil").write_text(f"#!/bin/sh\n: > '{base}/made'\n")
+    (tree / "evil").chmod(0o755)
+    (tree / "link").symlink_to(home)
+    (tree / "--output=inside").write_text("")
+    (tree / "-exec").write_text("")
+    return tree
+
+
+@contextmanager
+def listening() -> Iterator[tuple[int, list[int]]]:
+    """A port, and the connections that were made to it."""
+    made: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, address = server.accept()
+                except OSError:
+                    return
+                made.append(address[1])
+                connection.close()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[1], made
+
+
+def attack(mode: str, line: str) -> Outcome:
+    """One line in one mode, in a place of its own."""
+    base = Path(tempfile.mkdtemp(prefix="attack-"))
+    mark = f"ATTACK={base.name}"
+    try:
+        tree = arena(base)
+        with listening() as (port, connections):
+            command = line.replace("PORT", str(port))
+            steps = [Turn(calls=(Call("Bash", {"command": command, "timeout": 5}),)), Turn(text="Done.")]
+            with FakeProviderServer(steps).in_thread() as server:
+                environment = {
+                    "PATH": os.environ["PATH"], "HOME": str(base / "home"),
+                    "PYTHONPATH": str(Path(__file__).parents[2]),
+                    "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, "TOKEN": KEY, "ATTACK": base.name,
+                }  # fmt: skip
+                argv = [sys.executable, "-m", "sagent", "--model", "anthropic/claude-sonnet-4-6", "--ephemeral"]
+                argv += ["--permission-mode", mode, "--tools", "Bash", "--output-format", "json", "go"]
+                done = subprocess.run(argv, cwd=tree, env=environment, capture_output=True, check=False, timeout=60)
+                sent = b"".join(json.dumps(request.json).encode() for request in server.requests)
+        effects = [
+            *(
+                ["a file was made"]
+                if (base / "made").exists() or (mode != "edit" and (tree / "inside").exists())
+                else []
+            ),
+            *(["a key was read"] if KEY.encode() in sent else []),
+            *(["a connection was made"] if connections else []),
+            *(["a process is left"] if left(mark) else []),
+        ]
+        denied = bool(json.loads(done.stdout)["permission_denials"])
+    finally:
+        shutil.rmtree(base)
+    return Outcome(mode, line, tuple(effects), denied)
+
+
+def left(mark: str) -> list[int]:
+    """The processes whose environment has the mark."""
+    found: list[int] = []
+    for directory in Path("/proc").iterdir():
+        try:
+            if directory.name.isdigit() and mark.encode() in (directory / "environ").read_bytes():
+                found.append(int(directory.name))
+        except OSError:
+            continue
+    return found
+
+
+def main() -> int:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = list(pool.map(lambda each: attack(*each), [(mode, line) for line in HOSTILE for mode in MODES]))
+        harmless = list(pool.map(lambda each: attack(*each), [(mode, line) for line in HARMLESS for mode in MODES]))
+    passed = [each for each in found if each.effects]
+    for each in passed:
+        print(f"PASSED in {each.mode}: {each.line!r}: {', '.join(each.effects)}")
+    refused = [each for each in harmless if each.denied]
+    for each in refused:
+        print(f"refused in {each.mode}, and harmless: {each.line!r}")
+    print(f"{len(found)} attacks, {len(passed)} passed; {len(harmless)} harmless runs, {len(refused)} refused")
+    return 1 if passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
