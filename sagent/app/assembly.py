@@ -312,7 +312,8 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
         return past.system
     found = gather(settings.cwd, settings.config_dir, settings.add_dirs)
     notices.extend(found.notices)
-    added = "\n\n".join(filter(None, (found.text, skills_text(find_skills(settings.cwd, settings.config_dir)))))
+    skills = skills_text(find_skills(settings.cwd, settings.config_dir, notices))
+    added = "\n\n".join(filter(None, (found.text, skills)))
     return compose(workspace, date.today(), added, settings.system, settings.append_system)  # noqa: DTZ011 -- the person's day
 
 

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import one_line, printable
 
 PLACES = (".sagent/skills", ".agents/skills", ".claude/skills")
 """Where a project keeps them."""
 MOST = 64
 _HEAD = 4_000  # characters of a file in which its beginning must end
-_LENGTH = 300  # characters of a description that are shown
+_NAME = 64  # characters of a name that are shown
+_LENGTH = 300  # and of a description
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +27,18 @@ class Skill:
     path: Path
 
 
-def find_skills(cwd: Path, user_dir: Path) -> tuple[Skill, ...]:
-    """The person's own and the project's, by name; of two with one name the project's. Unreadable ones are left out."""
-    places = (user_dir / "skills", *(cwd / each for each in PLACES))
-    found = {skill.name: skill for place in places for skill in _skills_in(place)}
+def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[Skill, ...]:
+    """The person's own and the project's, by name; unreadable ones are left out.
+
+    A project cannot replace a skill of the person's: of two with one name theirs counts, and the notices say so.
+    """
+    found = {skill.name: skill for skill in _skills_in(user_dir / "skills")}
+    own = set(found)
+    for skill in (skill for place in PLACES for skill in _skills_in(cwd / place)):
+        if skill.name not in own:
+            found[skill.name] = skill
+        elif notices is not None:
+            notices.append(f"The project's skill {skill.name} ({skill.path}) is not used: you have one of that name.")
     return tuple(sorted(found.values(), key=lambda skill: skill.name))[:MOST]
 
 
@@ -52,8 +62,9 @@ def _skills_in(place: Path) -> Iterator[Skill]:
         except (OSError, ValueError):
             continue
         fields = _front_matter(head)
-        if description := " ".join(fields.get("description", "").split()):
-            yield Skill((fields.get("name") or file.parent.name).strip(), description[:_LENGTH], file)
+        name = one_line(printable(fields.get("name") or file.parent.name), _NAME)
+        if description := one_line(printable(fields.get("description", "")), _LENGTH):
+            yield Skill(name, description, file)
 
 
 def _front_matter(text: str) -> dict[str, str]:
