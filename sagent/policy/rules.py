@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.gaps import ANY, DIRECTORIES, STAR, join_tokens
 from sagent.tool import Effect
 
 if TYPE_CHECKING:
@@ -146,9 +147,9 @@ class Rule:
     def regexes(self, roots: Sequence[str], home: str, *, anywhere: bool) -> Iterator[str]:
         """Regular expressions, one of which matches every path that is under the pattern, with `re.DOTALL`."""
         if self._floats:
-            name = _regex(self.pattern.removeprefix("**/"))
+            name = _tokens(self.pattern.removeprefix("**/"))
             for root in ("",) if anywhere else roots:
-                yield f"{re.escape(root.rstrip('/'))}/(?:.*/)?{name}"
+                yield join_tokens([re.escape(root.rstrip("/")), "/", DIRECTORIES, *name]) + "(?:/.*)?"
             return
         for pattern in _absolute(self.pattern, roots, home):
             yield _regex(pattern)
@@ -225,14 +226,20 @@ def _cut_literal(pattern: str) -> tuple[str, str]:
 
 def _regex(pattern: str) -> str:
     """A glob as a regular expression that also matches what lies below; `**` crosses slashes."""
-    pattern = pattern.rstrip("/")
-    pattern = pattern.removesuffix("/**") or "/**"
-    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    out = ""
+    return join_tokens(_tokens(pattern)) + "(?:/.*)?"
+
+
+def _tokens(pattern: str) -> Sequence[str]:
+    pattern = pattern.rstrip("/").removesuffix("/**") or "/**"
+    known = {"**": (ANY,), "*": (STAR,), "?": ("[^/]",)}
+    out: list[str] = []
     for piece in re.findall(r"\*\*/|\*\*|\[!?\]?[^\]]*\]|.", pattern, re.DOTALL):
-        if len(piece) > 2 and piece[0] == "[":
+        if piece == "**/":
+            is_name = not out or out[-1] in ("/", DIRECTORIES)
+            out += (DIRECTORIES,) if is_name else () if out[-1] == ANY else (ANY, "/")
+        elif len(piece) > 2 and piece[0] == "[":
             inside = re.sub(r"([\\\[\]&~|])", r"\\\1", piece[1:-1])
-            out += f"(?!/)[{'^' + inside[1:] if inside.startswith('!') else inside}]"
+            out.append(f"(?!/)[{'^' + inside[1:] if inside.startswith('!') else inside}]")
         else:
-            out += known.get(piece) or re.escape(piece)
-    return f"{out}(?:/.*)?"
+            out += known.get(piece) or (re.escape(piece),)
+    return out

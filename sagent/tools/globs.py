@@ -1,7 +1,12 @@
 """Shell globs as regular expressions over relative paths with `/`."""
 
 import re
+from collections.abc import Iterator, Sequence
 
+from sagent.errors import ToolError
+from sagent.lib.gaps import ANY, DIRECTORIES, STAR, join_tokens
+
+_MOST, _DEEPEST = 1_000, 50
 _PIECE = re.compile(r"\*{2,}/|\*+|\[[!^]?+.[^\]]*\]|\\.|.", re.DOTALL)
 
 
@@ -9,24 +14,43 @@ def glob_regex(glob: str, *, braces: bool = True) -> str:
     """A regular expression for the whole path: `*` and `?` stay within a name, `**` spans any number of directories.
 
     `[a-z]` and `[!a-z]` stand for one character, `{a,b}` for either; a backslash takes the next character as it is.
+    Raises ToolError for braces that stand for too many globs.
     """
-    braces = braces and _balanced(glob)
-    depth, out = 0, ""
-    for match in _PIECE.finditer(glob):
-        piece, start = match[0], match.start()
+    pieces: list[str] = _PIECE.findall(glob)
+    ways = _ways(iter(pieces), 0) if braces and _balanced(pieces) else [pieces]
+    return "|".join(join_tokens(_tokens(way)) for way in ways)
+
+
+def _ways(pieces: Iterator[str], depth: int) -> list[list[str]]:
+    """The globs without braces that are meant, up to where the brace ends that is open."""
+    done: list[list[str]] = []
+    ways: list[list[str]] = [[]]
+    for piece in pieces:
+        if piece == "}":
+            break
+        if piece == "," and depth:
+            done, ways = done + ways, [[]]
+            continue
+        more = _ways(pieces, depth + 1) if piece == "{" else [[piece]]
+        if depth > _DEEPEST or len(done) + len(ways) * len(more) > _MOST:
+            raise ToolError(f"The glob's braces stand for more than {_MOST} globs: use several simpler ones.")
+        ways = [way + each for way in ways for each in more]
+    return done + ways
+
+
+def _tokens(pieces: Sequence[str]) -> Sequence[str]:
+    out: list[str] = []
+    for place, piece in enumerate(pieces):
+        is_name = not out or out[-1] in ("/", DIRECTORIES)
         if piece.startswith("*"):
-            is_name = start == 0 or glob[start - 1] in ("/{," if braces else "/")
             if piece.endswith("/"):
-                out += "(?:[^/]+/)*" if is_name else "[^/]*/"
+                out += [DIRECTORIES] if is_name else [STAR, "/"]
             else:
-                out += ".+" if is_name and len(piece) > 1 and match.end() == len(glob) else "[^/]*"
+                out += ["[^/]", ANY] if is_name and len(piece) > 1 and place == len(pieces) - 1 else [STAR]
         elif len(piece) > 1:
-            out += re.escape(piece[1]) if piece.startswith("\\") else _choice(piece)
-        elif braces and piece in "{},":
-            depth += (piece == "{") - (piece == "}")
-            out += {"{": "(?:", "}": ")", ",": "|" if depth else ","}[piece]
+            out.append(re.escape(piece[1]) if piece.startswith("\\") else _choice(piece))
         else:
-            out += "[^/]" if piece == "?" else re.escape(piece)
+            out.append("[^/]" if piece == "?" else re.escape(piece))
     return out
 
 
@@ -42,9 +66,9 @@ def _choice(piece: str) -> str:
     return choice
 
 
-def _balanced(glob: str) -> bool:
+def _balanced(pieces: Sequence[str]) -> bool:
     depth = 0
-    for piece in re.findall(r"\\.|[{}]", glob, re.DOTALL):
+    for piece in pieces:
         depth += (piece == "{") - (piece == "}")
         if depth < 0:
             return False

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from sagent.tools.globs import glob_regex
 
+_LONGEST = 4_096  # characters of a pattern: of a path there are no more
+
 
 def walk(root: str, stop: Callable[[], bool]) -> Iterator[str]:
     """Paths of regular files relative to `root`, in no order. What cannot be read is passed over."""
@@ -91,7 +93,7 @@ def _parse(line: str, prefix: str) -> _Rule | None:
     line = line[negated:]
     only_dirs = line.endswith("/")
     line = line.rstrip("/")
-    if not line:
+    if not line or len(line) > _LONGEST:
         return None
     regex = ("" if "/" in line else "(?:.*/)?") + glob_regex(line.removeprefix("/"), braces=False)
     return _Rule(prefix, re.compile(regex, re.DOTALL), not negated, only_dirs)

@@ -1,0 +1,99 @@
+"""Patterns match what they matched when they were plain regular expressions, and none makes a match slow."""
+
+import re
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.errors import ToolError
+from sagent.policy.rules import Rule
+from sagent.tools.globs import glob_regex
+
+PATHS = st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=4).map("/".join)
+GLOBS = st.lists(st.sampled_from(("a", "b", "/", "*", "?", "**/", "/**", "/**/", "[!a]")), max_size=9).map("".join)
+MATCH = """
+import re, sys
+from sagent.policy.rules import Rule
+from sagent.tools.globs import glob_regex
+kind, pattern, path = sys.argv[1:]
+if kind == "glob":
+    print(re.fullmatch(glob_regex(pattern), path, re.DOTALL) is not None)
+else:
+    print(Rule("Read", pattern).matches_path(path, ["/r"], "/h", anywhere=True))
+"""
+
+
+def plain_glob(glob: str) -> str:
+    out = ""
+    for match in re.finditer(r"\*{2,}/|\*+|\[!a\]|.", glob):
+        piece, start = match[0], match.start()
+        is_name = start == 0 or glob[start - 1] == "/"
+        if piece.endswith("/") and piece != "/":
+            out += "(?:[^/]+/)*" if is_name else "[^/]*/"
+        elif piece.startswith("*"):
+            out += ".+" if is_name and len(piece) > 1 and match.end() == len(glob) else "[^/]*"
+        else:
+            out += {"?": "[^/]", "[!a]": "(?!/)[^a]"}.get(piece, piece)
+    return out
+
+
+def plain_rule(pattern: str) -> str:
+    pattern = pattern.rstrip("/").removesuffix("/**") or "/**"
+    out = ""
+    for piece in map(str, re.findall(r"\*\*/|\*\*|\[!a\]|.", pattern)):
+        inside = out and not out.endswith(("/", "/)?", ".*"))
+        directories = ".*/" if inside else "(?:.*/)?"  # a**/b is not ab
+        known = {"**/": directories, "**": ".*", "*": "[^/]*", "?": "[^/]", "[!a]": "(?!/)[^a]"}
+        out += known.get(piece, piece)
+    return f"{out}(?:/.*)?"
+
+
+def found(regex: str, path: str) -> bool:
+    return re.fullmatch(regex, path, re.DOTALL) is not None
+
+
+@given(GLOBS, st.lists(PATHS, min_size=1, max_size=20))
+def test_a_glob_matches_what_it_did(glob, paths):
+    assert [found(glob_regex(glob), path) for path in paths] == [found(plain_glob(glob), path) for path in paths]
+
+
+@given(
+    st.lists(GLOBS.filter(lambda glob: not glob.endswith("**")), min_size=1, max_size=3),
+    GLOBS,
+    st.lists(PATHS, min_size=1, max_size=20),
+)
+def test_braces_stand_for_each_of_their_texts(choices, after, paths):
+    glob = "{" + ",".join(choices) + "}/" + after
+    wanted = [any(found(glob_regex(f"{each}/{after}"), path) for each in choices) for path in paths]
+    assert [found(glob_regex(glob), path) for path in paths] == wanted
+
+
+@given(GLOBS, st.lists(PATHS, min_size=1, max_size=20))
+def test_a_rule_matches_what_it_did(pattern, paths):
+    rule = Rule("Read", f"/{pattern.lstrip('/')}")
+    matches = partial(rule.matches_path, roots=["/r"], home="/h", anywhere=True)
+    pattern = re.sub("/+", "/", rule.pattern)
+    wanted = [found(plain_rule(pattern), f"/{path}") for path in paths]
+    assert [matches(f"/{path}") for path in paths] == wanted
+
+
+@pytest.mark.parametrize("kind", ["glob", "rule"])
+@pytest.mark.parametrize(
+    "pattern", ["*a" * 60 + "b", "**/a/" * 30 + "b", "*a/**/" * 25 + "b", "{*a,*}" * 8 + "b", "x**a**" * 30 + "b"]
+)
+def test_no_pattern_makes_a_match_slow(kind, pattern):
+    path = "a" * 200 + "/a" * 200 + "xa" * 100
+    child = [sys.executable, "-c", MATCH, kind, pattern if kind == "glob" else f"/{pattern}", f"/{path}"]
+    done = subprocess.run(child, capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_braces_that_stand_for_too_much_are_refused():
+    with pytest.raises(ToolError, match="1000 globs"):
+        glob_regex("{a,b}" * 30)
+    with pytest.raises(ToolError, match="1000 globs"):
+        glob_regex("{" * 500 + "}" * 500)
