@@ -5,6 +5,7 @@ Each server lives in a task of its own, for as long as the session; one that has
 
 import asyncio
 import base64
+import logging
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 from sagent.config import McpServer
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, json_dump, json_freeze_object, json_thaw
+from sagent.lib.text import one_line, printable
 from sagent.messages import Document, Image, Text
 from sagent.tool import Media, RunContext, ToolOutput
 
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult
     from mcp.types import Tool as McpToolInfo
 
-PATIENCE = 20.0  # seconds that a server may take to be ready
+START = 10.0  # seconds that the session waits for all servers together
+PATIENCE = 20.0  # seconds that a server may take to be ready for a call
 MOST_TOOLS = 128  # of one server
+MOST_SCHEMAS = 200_000  # characters of descriptions and schemas of one server: every request carries them
+MOST_RESULT = 10_000_000  # characters of one text, or bytes of one image or document, in a result
 
 
 @asynccontextmanager
@@ -44,26 +49,55 @@ async def open_servers(servers: Mapping[str, McpServer], notices: list[str]) -> 
         notices.append(f"MCP servers need a package that is not installed: {hint}. Without it: {', '.join(servers)}.")
         yield ()
         return
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # else each line that is no message is said on stderr
     links = [Link(name, server) for name, server in servers.items()]
     try:
         found = await asyncio.gather(*(_tools_of(link, notices) for link in links))
-        yield tuple(tool for tools in found for tool in tools)
+        offered = tuple(tool for tools in found for tool in tools)
+        _number(offered, notices)
+        yield offered
     finally:
         await asyncio.gather(*(link.aclose() for link in links), return_exceptions=True)
 
 
 async def _tools_of(link: "Link", notices: list[str]) -> Sequence["McpTool"]:
+    """What a server offers, in time and in bounds."""
+    waited = asyncio.timeout(START)
     try:
-        client = await link.client()
-        listed = await client.list_tools()
-    except (Exception, asyncio.CancelledError) as error:
-        if (task := asyncio.current_task()) is not None and task.cancelling():
-            raise
-        notices.append(f"The MCP server {link.name} is not there: {_reason(error)}")
+        async with waited:
+            listed = (await (await link.client()).list_tools()).tools
+        tools = [McpTool(link, info) for info in listed]
+    except Exception as error:
+        link.lost()
+        late = f"has not listed its tools within {START:g} s" if waited.expired() else f"is not there: {_reason(error)}"
+        notices.append(f"The MCP server {link.name} {late}. This session goes on without its tools.")
         return ()
-    if len(listed.tools) > MOST_TOOLS:
-        notices.append(f"The MCP server {link.name} has {len(listed.tools)} tools; the first {MOST_TOOLS} are offered.")
-    return [McpTool(link, info) for info in listed.tools[:MOST_TOOLS]]
+    left = MOST_SCHEMAS
+    kept: list[McpTool] = []
+    for tool in tools:
+        size = len(tool.description) + len(json_dump(tool.parameters))
+        if len(kept) < MOST_TOOLS and size <= left:
+            kept.append(tool)
+            left -= size
+    if out := [_plain(tool.own) for tool in tools if tool not in kept]:
+        notices.append(
+            f"The MCP server {link.name} offers {len(tools)} tools; at most {MOST_TOOLS}, with {MOST_SCHEMAS:,}"
+            f" characters of descriptions and schemas, are taken; left out: {one_line(', '.join(out), 300)}"
+        )
+    return kept
+
+
+def _number(tools: Sequence["McpTool"], notices: list[str]) -> None:
+    """Gives each tool a name of its own, for characters that a model cannot be shown make some alike."""
+    names: set[str] = set()
+    for tool in tools:
+        first, number = tool.name, 1
+        while tool.name in names:
+            number += 1
+            tool.name = f"{first[: 63 - len(str(number))]}_{number}"
+        names.add(tool.name)
+        if number > 1:
+            notices.append(f"{tool.server}'s {_plain(tool.own)} is offered as {tool.name}: another is called {first}.")
 
 
 class Link:
@@ -92,6 +126,8 @@ class Link:
     def lost(self) -> None:
         """The connection failed: the next call begins another."""
         self._stop.set()
+        if self._task is not None and self._ready is not None and not self._ready.done():
+            self._task.cancel()
 
     async def _live(self, ready: "asyncio.Future[Client]", stop: asyncio.Event) -> None:
         """The whole life of a connection, in one task: its cancel scopes may not be left in another."""
@@ -107,7 +143,8 @@ class Link:
                 ready.exception()  # it may be that no caller waits any more
         finally:
             if not ready.done():
-                ready.cancel()
+                ready.set_exception(ConnectionError("it was given up before it was ready"))
+                ready.exception()
 
     async def aclose(self) -> None:
         self._stop.set()
@@ -123,25 +160,27 @@ class McpTool:
     """A tool of a server. What its server says of its effects is not believed: a policy asks as for a command."""
 
     def __init__(self, link: Link, info: "McpToolInfo") -> None:
-        self._link, self._own = link, info.name
+        self._link, self.own = link, info.name
         self.server = link.name
         self.name = f"mcp__{_plain(link.name)}__{_plain(info.name)}"[:64]
-        self.description = (info.description or info.title or info.name)[:2_000]
+        self.description = printable(info.description or info.title or info.name)[:2_000]
         self.parameters = json_freeze_object({"type": "object", **info.input_schema})
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         async def report(progress: float, total: float | None, message: str | None) -> None:
-            run.progress(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
+            run.progress(
+                one_line(printable(message or ""), 200) or (f"{progress:g} of {total:g}" if total else f"{progress:g}")
+            )
 
         thawed = json_thaw(arguments)
         assert isinstance(thawed, dict)
         try:
             client = await self._link.client()
-            result = await client.call_tool(self._own, thawed, progress_callback=report)
+            result = await client.call_tool(self.own, thawed, progress_callback=report)
         except Exception as error:
             self._link.lost()
             raise ToolError(f"The MCP server {self.server} failed: {_reason(error)}") from error
-        return _output(result)
+        return _output(result, self.server)
 
 
 @asynccontextmanager
@@ -167,11 +206,12 @@ async def _connect(server: McpServer, errors: TextIO) -> "AsyncGenerator[Client]
             yield client
 
 
-def _output(result: "CallToolResult") -> ToolOutput:
+def _output(result: "CallToolResult", server: str) -> ToolOutput:
     content = [part for block in result.content for part in _shown(block)]
     if not content and result.structured_content is not None:
         content.append(Text(json_dump(result.structured_content)))
-    words = next((part.text for part in content if isinstance(part, Text)), "")
+    content = [_bounded(part, server) for part in content]
+    words = next((part.text[:1_000] for part in content if isinstance(part, Text)), "")
     summary = " ".join(words.split())[:80] or "done"
     return ToolOutput(tuple(content) or (Text("(nothing)"),), is_error=bool(result.is_error), summary=summary)
 
@@ -196,6 +236,17 @@ def _shown(block: object) -> Sequence[Media]:
             return (Text(f"({type(block).__name__}, which cannot be shown)"),)
 
 
+def _bounded(part: Media, server: str) -> Media:
+    """A part that memory and log can take; what is left out of it is said in its place."""
+    size = len(part.text if isinstance(part, Text) else part.data)
+    if size <= MOST_RESULT:
+        return part
+    if isinstance(part, Text):
+        more = f"{size - MOST_RESULT:,} more characters of the MCP server {server} were left out"
+        return Text(f"{part.text[:MOST_RESULT]}\n({more})")
+    return Text(f"({type(part).__name__.lower()} of {size:,} bytes from the MCP server {server}: too large, left out)")
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
@@ -205,4 +256,4 @@ def _reason(error: BaseException) -> str:
     inner: object = error
     while isinstance(inner, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", inner).exceptions[0]
-    return f"{type(inner).__name__}: {inner}".rstrip(": ")
+    return one_line(printable(f"{type(inner).__name__}: {inner}".rstrip(": ")), 300)
