@@ -2,17 +2,22 @@
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import TypeAlias, cast
 
 from sagent.errors import ConfigError
+from sagent.lib.regular import read_regular
 from sagent.lib.text import nearest
 
 NAME = "config.toml"
 NAMES = (NAME, "config.yaml", "config.yml")
 """The person's file: the first of these that is there."""
+
+_MOST = 1 << 18  # bytes of a project's file
+_PIECE = r"""(?s)\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]"""
 
 Line: TypeAlias = tuple[str, ...]
 """The way to a key: ("providers", "local", "base_url"); an item of a list is its number, from 0."""
@@ -49,26 +54,31 @@ class File:
     def line(self, *keys: str) -> int:
         """The line on which a key's value begins, from 1.
 
-        TOML's parser keeps no lines, so the shortest beginning of the file that has the key is looked for. The value
-        begins after the last beginning that could be parsed at all, which matters for values of several lines.
+        TOML's parser keeps no lines, so the shortest beginning of the file that has the key is looked for.
         """
         if self._lines is not None:
             return self._lines.get(keys, 1)
         import tomllib
 
-        lines = self._text.split("\n")
-        begins = 1
-        for count in range(1, len(lines) + 1):
-            try:
-                data: object = tomllib.loads("\n".join(lines[:count]) + "\n")
-            except tomllib.TOMLDecodeError:
-                continue
+        def has_keys(end: int) -> bool:
+            data: object = tomllib.loads(self._text[:end])
             for key in keys:
                 data = _member(data, key)
-            if data is not None:
-                return begins
-            begins = count + 1
-        return 1
+            return data is not None
+
+        ends = list(_statement_ends(self._text))
+        place = bisect_left(ends, 1, key=has_keys)
+        return self._text.count("\n", 0, ends[place - 1]) + 1 if 0 < place < len(ends) else 1
+
+
+def _statement_ends(text: str) -> Iterator[int]:
+    """Where valid TOML could end: after each line that no text, list or table goes on from."""
+    depth = 0
+    for match in re.finditer(_PIECE, text):
+        depth += (match[0] in ("[", "{")) - (match[0] in ("]", "}"))
+        if match[0] == "\n" and not depth:
+            yield match.end()
+    yield len(text)
 
 
 def end_sentence(message: str) -> str:
@@ -91,11 +101,11 @@ def find_file(config_dir: Path) -> tuple[Path, str]:
     return found[0], f"{config_dir}: {first} is used, {' and '.join(others)} not. Keep one of them."
 
 
-def read_file(path: Path) -> File | None:
+def read_file(path: Path, within: Path | None = None) -> File | None:
     """A settings file, or None where there is none; by its ending YAML, else TOML. Raises ConfigError for one that
-    cannot be read."""
+    cannot be read: that of a project must be a regular file `within` it, and of a size that people write."""
     try:
-        raw = path.read_bytes()
+        raw = read_regular(path, within, most=_MOST) if within else path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -68,7 +68,8 @@ def load(
     if user is not None:
         builder.take_file(user, trusted=True)
     variables, given = _environment(environ), _by_field(flags or {})
-    project = read_file(builder.project_file((*variables, *given)))
+    project_file = builder.project_file((*variables, *given))
+    project = read_file(project_file, project_file.parent.parent)
     if project is not None and not (user is not None and user.path.samefile(project.path)):
         builder.take_file(project, trusted=False)
     builder.take(variables)

@@ -10,6 +10,7 @@ from sagent.config.files import File, Line, read_file
 from sagent.config.values import PathBase, RefusedError, choice, text_of, texts, usd, whole
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.regular import read_regular
 from sagent.lib.text import nearest
 from sagent.model import EFFORTS
 from sagent.patterns.team import MODES, ROLE_NAME, VISIBLE, Mode, Role
@@ -172,7 +173,7 @@ def _read_prompt(table: _Table) -> str:
     path = table.read(key, lambda value, base: base.path(str(value)), Path())
     table.check_near(path, key)
     try:
-        text = path.read_text("utf-8-sig").strip()
+        text = read_regular(path).decode("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise table.error(f"prompt_file = {name!r} cannot be read: {reason}", key) from error

@@ -10,6 +10,7 @@ from sagent.context.breakdown import part_bytes
 from sagent.context.stubs import ADVISOR
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
+from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line
 from sagent.messages import Image, Message, Text, ToolResult
 
@@ -111,8 +112,7 @@ def edited_files(history: Sequence[Message], cwd: Path) -> list[tuple[str, str]]
     found: list[tuple[str, str]] = []
     for path in edited(history, _FILES):
         with suppress(OSError, ValueError):
-            if len(data := Path(cwd, path).read_bytes()) <= _FILE_BYTES:
-                found.append((path, data.decode()))
+            found.append((path, read_regular(Path(cwd, path), most=_FILE_BYTES).decode()))
     return found
 
 

@@ -1,12 +1,13 @@
 """AGENTS.md: what a person and a project want every agent to know. Read once, when a session starts."""
 
+import errno
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.regular import read_regular
 
 NAMES = ("AGENTS.md", "CLAUDE.md")  # in each directory the first that is there
 FILE_LIMIT = 32_000  # bytes read of one file
@@ -71,17 +72,15 @@ class _Reader:
     def _read(self, path: Path, border: Path | None, depth: int, source: str) -> Iterator[tuple[Path, str]]:
         """A file and its includes. Nothing may lead out of `border`; `source` says who included it."""
         try:
-            real = path.resolve(strict=True)
+            real = Path(os.path.realpath(path))
             if real in self._seen:
                 return
-            refusal = _refusal(real, border, included=bool(source))
-            data = b"" if refusal else _read_start(real)
-        except (OSError, RuntimeError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else "its symlinks lead in a circle"
+            if border is not None and real.is_relative_to(border) and _may_hold_keys(real.relative_to(border)):
+                raise PermissionError(errno.EACCES, "it may hold keys")
+            data = read_regular(path, border, most=FILE_LIMIT + 1, cut=True)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
             self.notices.append(f"{path}{source} was not read: {why}.")
-            return
-        if refusal:
-            self.notices.append(f"{path}{source} was not read: {refusal}.")
             return
         self._seen.add(real)
         text = self._text(path, data)
@@ -134,25 +133,14 @@ class _Reader:
         return chosen
 
 
-def _refusal(real: Path, border: Path | None, *, included: bool) -> str:
-    """Why a file is not to be read; empty when it may."""
-    if border is not None and not real.is_relative_to(border):
-        return f"it leads out of the project {border}"
-    if border is not None and included and (real.name.startswith(".env") or ".git" in real.parts):
-        return "a project's instructions may not include it, for it may hold keys"
-    if not stat.S_ISREG(real.stat().st_mode):
-        return "it is not a regular file"
-    return ""
+def _may_hold_keys(path: Path) -> bool:
+    """Whether a project's instructions may not be this file of it, nor include it."""
+    return path.name.startswith(".env") or ".git" in path.parts
 
 
 def _cut_mark(path: Path) -> str:
     """What the model reads where a file was cut: it may need the rest."""
     return f"(The rest of this file was left out; read {path} for it.)"
-
-
-def _read_start(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(FILE_LIMIT + 1)
 
 
 def _decode(data: bytes) -> str | None:

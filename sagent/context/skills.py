@@ -7,13 +7,15 @@ dashes (agentskills.io). Only these two are in the prompt.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from sagent.context.instructions import repository_root
 from sagent.lib.dataclass import dataclass
+from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line, printable
 
 PLACES = (".sagent/skills", ".agents/skills", ".claude/skills")
 """Where a project keeps them."""
 MOST = 64
-_HEAD = 4_000  # characters of a file in which its beginning must end
+_HEAD = 4_000  # bytes of a file in which its beginning must end
 _NAME = 64  # characters of a name that are shown
 _LENGTH = 300  # and of a description
 
@@ -30,14 +32,17 @@ class Skill:
 def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[Skill, ...]:
     """The person's own and the project's, by name; unreadable ones are left out.
 
-    A project cannot replace a skill of the person's: of two with one name theirs counts, and the notices say so.
+    A project cannot replace a skill of the person's: of two with one name theirs counts. Nor may its skills lie outside
+    of it. The notices say what was left out.
     """
-    found = {skill.name: skill for skill in _skills_in(user_dir / "skills")}
+    notices = [] if notices is None else notices
+    root = repository_root(cwd) or cwd
+    found = {skill.name: skill for skill in _skills_in(user_dir / "skills", None, notices)}
     own = set(found)
-    for skill in (skill for place in PLACES for skill in _skills_in(cwd / place)):
+    for skill in (skill for place in PLACES for skill in _skills_in(cwd / place, root, notices)):
         if skill.name not in own:
             found[skill.name] = skill
-        elif notices is not None:
+        else:
             notices.append(f"The project's skill {skill.name} ({skill.path}) is not used: you have one of that name.")
     return tuple(sorted(found.values(), key=lambda skill: skill.name))[:MOST]
 
@@ -50,16 +55,16 @@ def skills_text(skills: Sequence[Skill]) -> str:
     return f"Skills. When a task fits one, read its file first and do as it says.\n{rows}"
 
 
-def _skills_in(place: Path) -> Iterator[Skill]:
+def _skills_in(place: Path, border: Path | None, notices: list[str]) -> Iterator[Skill]:
     try:
         files = sorted(place.glob("*/SKILL.md"))
     except OSError:
         return
     for file in files:
         try:
-            with file.open(encoding="utf-8") as text:
-                head = text.read(_HEAD)
-        except (OSError, ValueError):
+            head = read_regular(file, border, most=_HEAD, cut=True).decode(errors="replace")
+        except OSError as error:
+            notices.append(f"{file} was not read: {error.strerror}.")
             continue
         fields = _front_matter(head)
         name = one_line(printable(fields.get("name") or file.parent.name), _NAME)

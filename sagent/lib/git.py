@@ -6,12 +6,12 @@ core.fsmonitor, filter.<driver>.clean, diff.external, ...). An archive that was 
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_MOST = 1 << 20  # bytes of a configuration that are read
+from sagent.lib.regular import read_regular
+
 _INERT = (
     *("core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat", "core.alternateRefsCommand=true"),
     *("diff.ignoreSubmodules=all", "submodule.recurse=false", "safe.bareRepository=explicit"),
@@ -84,15 +84,8 @@ def _configurations(directory: Path) -> Iterator[Path]:
 def _read(file: Path) -> bytes | None:
     """A file's content, b"" where there is none; None for what is no file, or is too large."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_regular(file)
     except (FileNotFoundError, NotADirectoryError):
         return b""
-    except (OSError, ValueError):
-        return None
-    try:
-        status = os.fstat(descriptor)
-        return os.read(descriptor, _MOST) if stat.S_ISREG(status.st_mode) and status.st_size < _MOST else None
     except OSError:
         return None
-    finally:
-        os.close(descriptor)

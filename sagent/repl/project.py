@@ -9,6 +9,7 @@ from pathlib import Path
 from sagent.context.instructions import NAMES, repository_root
 from sagent.lib.git import git_call
 from sagent.lib.process import run
+from sagent.lib.regular import read_regular
 from sagent.messages import Part, Text
 
 HEADING = "## Notes"
@@ -25,8 +26,8 @@ def branch_of(directory: Path) -> str:
     try:
         git = root / ".git"
         if git.is_file():  # a worktree
-            git = root / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-        head = (git / "HEAD").read_text(encoding="utf-8").strip()
+            git = root / os.fsdecode(read_regular(git)).removeprefix("gitdir:").strip()
+        head = os.fsdecode(read_regular(git / "HEAD")).strip()
     except (OSError, ValueError):
         return ""
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]

@@ -8,6 +8,7 @@ from pathlib import Path
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
+from sagent.lib.regular import special_kind
 
 _BOMS = (
     (b"\xef\xbb\xbf", "utf-8"),
@@ -82,13 +83,6 @@ def read_bytes(path: Path, most: int = -1) -> bytes:
         raise ToolError(f"{path} is {special_kind(mode)}, not a file.")
     with os.fdopen(descriptor, "rb") as file:
         return file.read(most)
-
-
-def special_kind(mode: int) -> str:
-    """What stands at a path that is not a regular file."""
-    kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
-    kinds |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
-    return kinds.get(stat.S_IFMT(mode), "something special")
 
 
 def decode(data: bytes) -> Text | Binary:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from sagent.lib.regular import read_regular
 from sagent.tools.globs import glob_regex
 
 _LONGEST = 4_096  # characters of a pattern: of a path there are no more
@@ -67,7 +68,7 @@ def _is_ignored(entry: "os.DirEntry[str]", rules: tuple[_Rule, ...]) -> bool:
 
 def _load(path: str, prefix: str) -> tuple[_Rule, ...]:
     try:
-        lines = Path(path).read_text("utf-8-sig", "surrogateescape").split("\n")
+        lines = read_regular(path).decode("utf-8-sig", "surrogateescape").split("\n")
     except OSError:
         return ()
     return tuple(rule for line in lines if (rule := _parse(line.removesuffix("\r"), prefix)))
@@ -76,9 +77,9 @@ def _load(path: str, prefix: str) -> tuple[_Rule, ...]:
 def _common_directory(git: str) -> str:
     """The directory that holds `info`: `.git` itself, or where the `.git` file of a worktree or submodule leads."""
     try:
-        leads_to = Path(git).read_text("utf-8", "surrogateescape").removeprefix("gitdir:").strip()
+        leads_to = os.fsdecode(read_regular(git)).removeprefix("gitdir:").strip()
         directory = Path(git).parent / leads_to
-        common = (directory / "commondir").read_text("utf-8", "surrogateescape").strip()
+        common = os.fsdecode(read_regular(directory / "commondir")).strip()
         return str(directory / common)
     except OSError:
         return git

@@ -117,7 +117,7 @@ ROLE = '[[roles]]\nname = "a"\nprompt = "Look."\n'
         ('[[roles]]\nname = "a"\nprompt_file = "no.md"\n', 3, "prompt_file = 'no.md' cannot be read: No such file"),
         ('[[roles]]\nname = "a"\nprompt_file = "/etc/hostname"\n', 3, "must lie in the directory of the team's file"),
         ('[[roles]]\nname = "a"\nprompt_file = "a\\u0000b"\n', 3, "is not accepted: give a path"),
-        ('[[roles]]\nname = "a"\nprompt_file = "."\n', 3, "cannot be read: Is a directory"),
+        ('[[roles]]\nname = "a"\nprompt_file = "."\n', 3, "cannot be read: it is a directory"),
         ('[[roles]]\nname = "a"\nprompt_file = "../team.toml"\n', 3, "must lie in the directory of the team's file"),
         (ROLE + 'advisor = "openai/gpt-5.5,role=/etc/hostname"\n', 4, "must lie in the directory of the team's file"),
         ('[[roles]]\nname = "a b"\nprompt = "Look."\n', 2, "roles[1].name = 'a b' is not accepted: give a letter"),

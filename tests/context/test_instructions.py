@@ -167,3 +167,10 @@ def test_when_all_is_too_much_the_persons_own_and_the_nearest_stay(tree, user):
     assert f"The rest of this file was left out; read {tree}/a/AGENTS.md" in found.text
     assert found.files == (user / "AGENTS.md", tree / "a/AGENTS.md", tree / "a/b/AGENTS.md")
     assert [notice.split(":")[0] for notice in found.notices] == [f"{tree}/a/AGENTS.md", f"{tree}/AGENTS.md"]
+
+
+def test_a_projects_instructions_are_no_file_of_keys(tree, user):
+    (tree / ".env").write_text("KEY=secret")
+    (tree / "AGENTS.md").symlink_to(".env")
+    found = gather(tree, user)
+    assert (found.text, found.notices) == ("", (f"{tree / 'AGENTS.md'} was not read: it may hold keys.",))

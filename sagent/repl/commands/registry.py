@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.lib.regular import read_regular
 from sagent.repl.commands.command import Argument, Command, CommandContext
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def all_commands(settings: "Settings") -> Mapping[str, Command]:
     from sagent.context.instructions import repository_root
 
     root = repository_root(settings.cwd) or settings.cwd
-    theirs = [*own_commands(root / ".sagent" / "commands"), *own_commands(settings.config_dir / "commands")]
+    theirs = [*own_commands(root / ".sagent" / "commands", root), *own_commands(settings.config_dir / "commands")]
     return {**{one.name: one for one in theirs}, **built_in_commands()}
 
 
@@ -30,7 +31,7 @@ def built_in_commands() -> Mapping[str, Command]:
     return {one.name: one for module in modules for one in vars(module).values() if isinstance(one, Command)}
 
 
-def own_commands(directory: Path) -> Iterator[Command]:
+def own_commands(directory: Path, border: Path | None = None) -> Iterator[Command]:
     """Each `NAME.md` is a command that sends its text, with `$ARGUMENTS`, and `$1` to `$9`, replaced."""
     try:
         files = sorted(directory.glob("*.md"))
@@ -40,7 +41,7 @@ def own_commands(directory: Path) -> Iterator[Command]:
         name = file.stem.lower()
         if name.replace("-", "").replace("_", "").isalnum():
             try:
-                text = file.read_text(encoding="utf-8", errors="replace")[:MOST_BYTES]
+                text = read_regular(file, border, most=MOST_BYTES, cut=True).decode(errors="replace")
             except OSError:
                 continue
             yield own_command(name, text)

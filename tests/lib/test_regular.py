@@ -1,0 +1,120 @@
+"""A repository whose files are none, or have no end, or lie elsewhere: it delays nobody, and shows nothing."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagent.config.files import read_file
+from sagent.errors import ConfigError
+from sagent.lib.regular import read_regular
+from sagent.tools.walk import walk
+
+READ = """
+import sys
+from pathlib import Path
+from sagent.config.files import read_file
+from sagent.context.instructions import gather
+from sagent.context.skills import find_skills
+from sagent.errors import ConfigError
+from sagent.repl.commands.registry import own_commands
+from sagent.repl.project import branch_of
+from sagent.tools.walk import walk
+
+root = Path(sys.argv[1])
+said = []
+found = gather(root, root.parent / "user")
+print(found.text, *found.notices, sep="\\n")
+print(find_skills(root, root.parent / "user", said), *said, sep="\\n")
+print(list(own_commands(root / ".sagent/commands", root)), list(walk(str(root), lambda: False)), branch_of(root))
+try:
+    read_file(root / ".sagent/config.toml", root)
+except ConfigError as error:
+    print(error)
+"""
+READ_UNASKED = ("AGENTS.md", ".claude/skills/x/SKILL.md", ".sagent/config.toml", ".sagent/commands/x.md", ".gitignore")
+
+
+def make_odd(kind: str, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "a FIFO":
+        os.mkfifo(path)
+    elif kind == "a directory":
+        path.mkdir()
+    elif kind == "a socket":
+        with socket.socket(socket.AF_UNIX) as server:
+            place = os.open(path.parent, os.O_RDONLY)  # a socket's whole path may have 108 bytes
+            server.bind(f"/proc/self/fd/{place}/{path.name}")
+            os.close(place)
+    else:
+        path.symlink_to("/dev/zero")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sockets are bound by way of /proc")
+@pytest.mark.parametrize("kind", ["a FIFO", "a directory", "a socket", "/dev/zero"])
+def test_what_is_no_file_is_not_waited_for(tmp_path, kind):
+    root = tmp_path.resolve() / "tree"
+    (root / ".git").mkdir(parents=True)
+    for name in (*READ_UNASKED, ".git/HEAD", ".git/info/exclude"):
+        make_odd(kind, root / name)
+    child = [sys.executable, "-c", READ, str(root)]
+    done = subprocess.run(child, capture_output=True, text=True, timeout=20, check=True)
+    why = {
+        "a socket": "No such device or address",
+        "/dev/zero": f"it leads out of the project {root}",
+    }.get(kind, f"it is {kind}, not a file")
+    assert f"{root}/AGENTS.md was not read: {why}." in done.stdout
+    assert f"{root}/.claude/skills/x/SKILL.md was not read: {why}." in done.stdout
+    assert f"{root}/.sagent/config.toml: cannot be read: {why}." in done.stdout
+
+
+def test_links_lead_no_further_than_the_project(tmp_path):
+    root, outside = tmp_path / "tree", tmp_path / "outside"
+    root.mkdir()
+    outside.write_bytes(b"key")
+    (root / "real").write_bytes(b"0123456789")
+    (root / "out").symlink_to(outside)
+    (root / "within").symlink_to("real")
+    assert read_regular(root / "within", root) == b"0123456789"
+    assert read_regular(root / "within", root, most=4, cut=True) == b"0123"
+    assert read_regular(root / "out") == b"key"
+    with pytest.raises(OSError, match="leads out of the project"):
+        read_regular(root / "out", root)
+    with pytest.raises(OSError, match="more than 4 bytes"):
+        read_regular(root / "real", most=4)
+
+
+def test_a_long_file_names_its_lines_soon(tmp_path):
+    text = (
+        "# comment\n" * 6_000
+        + '[a]\nb = """\n[\n""""\n# [\nc = [\n  "]", # {\n  2,\n]\n[[d]]\n[[d]]\ne = 1\n'
+        + "#\n" * 6_000
+    )
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    code = f"""
+from pathlib import Path
+from sagent.config.files import read_file
+file = read_file(Path({str(path)!r}))
+print([file.line(*keys) - 6000 for keys in (("a",), ("a", "b"), ("a", "c"), ("d",), ("d", "1"), ("d", "1", "e"))])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout == "[1, 2, 6, 10, 11, 12]\n"
+
+
+def test_an_endless_settings_file_is_not_read(tmp_path):
+    path = tmp_path / "config.toml"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(ConfigError, match="it has more than 262,144 bytes"):
+        read_file(path, tmp_path)
+
+
+def test_an_odd_ignore_file_ignores_nothing(tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "a").write_text("")
+    os.mkfifo(tmp_path / ".gitignore")
+    assert list(walk(str(tmp_path), lambda: False)) == ["a"]
