@@ -1,5 +1,6 @@
 """Skills that are found, and what the prompt says of them."""
 
+import os
 from pathlib import Path
 
 from sagent.context.skills import find_skills, skills_text
@@ -19,6 +20,8 @@ def test_the_persons_wins_and_what_says_nothing_is_left_out(tmp_path: Path) -> N
     skill(project / ".agents/skills", "odd", "no head at all")
     (project / ".sagent/skills/binary").mkdir()
     (project / ".sagent/skills/binary/SKILL.md").write_bytes(b"---\nname: \xff\xfe\n---")
+    (project / ".sagent/skills/pipe").mkdir()
+    os.mkfifo(project / ".sagent/skills/pipe/SKILL.md")
     notices: list[str] = []
     found = find_skills(project, own, notices)
     assert [(each.name, each.description) for each in found] == [
