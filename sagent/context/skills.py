@@ -57,9 +57,7 @@ def skills_text(skills: Sequence[Skill]) -> str:
 
 def _skills_in(place: Path, border: Path | None, notices: list[str]) -> Iterator[Skill]:
     try:
-        files = sorted(
-            file for file in place.glob("*/SKILL.md") if file.is_file()
-        )  # opening a FIFO would wait for good
+        files = sorted(place.glob("*/SKILL.md"))
     except OSError:
         return
     for file in files:
