@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from sagent.context.instructions import NAMES, repository_root
@@ -14,6 +15,7 @@ from sagent.messages import Part, Text
 
 HEADING = "## Notes"
 MOST_FILES = 200_000
+_PATIENCE = 5.0  # seconds for git
 MOST_TEXT = 400_000  # characters of a file that is attached
 MENTION = re.compile(r"""(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
 
@@ -62,7 +64,10 @@ def add_note(directory: Path, text: str) -> Path:
 async def list_files(directory: Path) -> list[str]:
     """Relative paths of the files below a directory, as git knows them (new ones too); without git by walking."""
     call = git_call(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    git = await run(call.argv, env=call.environment) if call else None
+    git = None
+    with suppress(TimeoutError):  # git waits for a .gitignore that is a pipe
+        async with asyncio.timeout(_PATIENCE):
+            git = await run(call.argv, env=call.environment) if call else None
     if git is None or git.code:
         return await asyncio.to_thread(lambda: list(_walk(directory)))
     return [os.fsdecode(name) for name in git.output.split(b"\0")[:MOST_FILES] if name]

@@ -13,6 +13,7 @@ from sagent.app.assembly import read_git_status, start_git_status
 from sagent.lab.workcopy import scratch_of
 from sagent.lib.git import git_call, programs_named
 from sagent.policy.harmless import is_plain_repository
+from sagent.repl import project
 from sagent.repl.project import list_files
 from sagent.rewind.snapshot import Stop
 from sagent.tool import Workspace
@@ -118,6 +119,15 @@ def test_a_pipe_in_the_place_of_a_configuration_does_not_hold_it_up(repository: 
     asking.join(10)
     assert not asking.is_alive()
     assert programs_named(repository) == {"unreadable"}
+
+
+async def test_a_pipe_in_the_place_of_an_ignore_file_ends_the_asking(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project, "_PATIENCE", 0.5)
+    os.mkfifo(repository / ".gitignore")
+    async with asyncio.timeout(20):
+        assert "a.txt" in await list_files(repository)
 
 
 def test_what_is_ordinary_is_asked_with_an_environment_of_its_own(
