@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.gaps import ANY, DIRECTORIES, STAR, join_tokens
 from sagent.tool import Effect
 
 if TYPE_CHECKING:
@@ -147,6 +146,8 @@ class Rule:
     def regexes(self, roots: Sequence[str], home: str, *, anywhere: bool) -> Iterator[str]:
         """Regular expressions, one of which matches every path that is under the pattern, with `re.DOTALL`."""
         if self._floats:
+            from sagent.lib.gaps import DIRECTORIES, join_tokens
+
             name = _tokens(self.pattern.removeprefix("**/"))
             for root in ("",) if anywhere else roots:
                 yield join_tokens([re.escape(root.rstrip("/")), "/", DIRECTORIES, *name]) + "(?:/.*)?"
@@ -226,10 +227,14 @@ def _cut_literal(pattern: str) -> tuple[str, str]:
 
 def _regex(pattern: str) -> str:
     """A glob as a regular expression that also matches what lies below; `**` crosses slashes."""
+    from sagent.lib.gaps import join_tokens
+
     return join_tokens(_tokens(pattern)) + "(?:/.*)?"
 
 
 def _tokens(pattern: str) -> Sequence[str]:
+    from sagent.lib.gaps import ANY, DIRECTORIES, STAR
+
     pattern = pattern.rstrip("/").removesuffix("/**") or "/**"
     known = {"**": (ANY,), "*": (STAR,), "?": ("[^/]",)}
     out: list[str] = []

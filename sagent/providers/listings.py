@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from sagent.lib.atomic import atomic_write
 from sagent.lib.json import as_array, as_int, as_object
 from sagent.model import ModelInfo, ModelLimits
 
@@ -91,6 +90,8 @@ class Listings:
         self._places = places
         if self._file is None:
             return
+        from sagent.lib.atomic import atomic_write
+
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with atomic_write(self._file) as file:

@@ -13,7 +13,6 @@ from pathlib import Path
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject
 from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
-from sagent.lib.secrets import is_key
 from sagent.messages import Text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.tools.capture import Capture, end_line
@@ -188,6 +187,8 @@ class Bash:
         return {**_QUIET, **workspace.environment, "PWD": str(workspace.cwd)}
 
     def _is_key(self, name: str, value: str) -> bool:
+        from sagent.lib.secrets import is_key
+
         return name in self._withheld or is_key(name, value)
 
     def _kept_back(self, text: str, environment: Mapping[str, str]) -> Iterator[str]:
