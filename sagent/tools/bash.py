@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import functools
 import math
 import os
 import re
@@ -84,7 +85,15 @@ class Bash:
     )
 
     def __init__(self, *, keep_keys: Collection[str] = (), withheld: Collection[str] = ()) -> None:
-        self._keep, self._withheld = frozenset(keep_keys), frozenset(withheld)
+        keep, leave_out = frozenset(keep_keys), frozenset(withheld)
+
+        @functools.cache  # every command asks it of the same variables
+        def is_kept_back(name: str, value: str) -> bool:
+            from sagent.lib.secrets import is_key
+
+            return name not in keep and (name in leave_out or is_key(name, value))
+
+        self._is_kept_back = is_kept_back
         self._group = ProcessGroup()
         self._shell = ""
 
@@ -182,14 +191,9 @@ class Bash:
 
     def _environment(self, workspace: Workspace) -> dict[str, str]:
         if workspace.environment is None:
-            kept = (each for each in os.environ.items() if each[0] in self._keep or not self._is_key(*each))
+            kept = (each for each in os.environ.items() if not self._is_kept_back(*each))
             return {**dict(kept), **_QUIET, "PWD": str(workspace.cwd)}
         return {**_QUIET, **workspace.environment, "PWD": str(workspace.cwd)}
-
-    def _is_key(self, name: str, value: str) -> bool:
-        from sagent.lib.secrets import is_key
-
-        return name in self._withheld or is_key(name, value)
 
     def _kept_back(self, text: str, environment: Mapping[str, str]) -> Iterator[str]:
         """The variables that a text names and that a command did not get."""

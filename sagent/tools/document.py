@@ -53,7 +53,7 @@ async def show_document(form: Literal["pdf", "notebook"], data: bytes, name: str
     except TimeoutError:
         done, why = None, f"takes longer than {_PATIENCE} s"
     if done is None or done.code or len(done.output) > _MOST:
-        raise ToolError(f"{name} {_told(done) if done else why}; it was not shown. {_INSTEAD[form]}")
+        raise ToolError(f"{name} {_failure(done) if done else why}; it was not shown. {_INSTEAD[form]}")
     summary, part = as_array(json.loads(done.output))
     result = decode_result_part(part, None)
     if result.is_error:
@@ -61,7 +61,7 @@ async def show_document(form: Literal["pdf", "notebook"], data: bytes, name: str
     return ToolOutput(result.content, summary=as_str(summary)) if result.content else None
 
 
-def _told(done: "Finished") -> str:
+def _failure(done: "Finished") -> str:
     """Why a process that ended has nothing to show."""
     if len(done.output) > _MOST:
         return f"becomes more than {_MOST // 1_000_000} MB"
