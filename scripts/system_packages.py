@@ -13,6 +13,7 @@ PROGRAMS = {
     "ps": "procps",
     "tmux": "tmux",
     "ssh-keygen": "openssh-client",
+    "bwrap": "bubblewrap",
 }
 
 
