@@ -9,19 +9,6 @@ from pathlib import Path
 
 from sagent.policy.rules import is_inside
 
-# Below the home directory.
-_SECRETS = (
-    ".ssh", ".aws", ".gnupg", ".azure", ".kube", ".docker/config.json", ".config/gcloud", ".config/gh", ".netrc",
-    ".config/sagent", ".config/anthropic", ".claude/.credentials.json", ".codex/auth.json", ".git-credentials",
-    ".npmrc", ".pypirc", ".password-store", ".local/share/keyrings", "Library/Keychains", ".mozilla",
-    ".config/google-chrome",
-)  # fmt: skip
-_RUN_BY_THEMSELVES = (
-    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin",
-    ".inputrc", ".gitconfig", ".vimrc", ".pam_environment", ".xprofile", ".xinitrc", ".config/fish", ".config/git",
-    ".config/systemd", ".config/autostart", ".config/environment.d", "Library/LaunchAgents", ".local/bin", "bin",
-)  # fmt: skip
-_GUARDED_DIRECTORIES = frozenset({".git", ".hg", ".svn", ".sagent"})
 _MOST_DIRECTORIES = 300  # to look into for .env files: some 10 ms
 _ENV_EXAMPLES = frozenset({".env.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults"})
 
@@ -35,11 +22,25 @@ class Places:
 
     @cached_property
     def _secrets(self) -> frozenset[str]:
-        return _below(self.home, _SECRETS) | {*map(str, self._private), *map(os.path.realpath, self._private)}
+        from sagent.sandbox.places import known_places, really_below
+
+        known = known_places()
+        absolute = (*known.secret_files, *map(str, self._private))
+        return really_below(self.home, known.secrets) | {*absolute, *map(os.path.realpath, absolute)}
 
     @cached_property
     def _guarded(self) -> frozenset[str]:
-        return _below(self.home, _RUN_BY_THEMSELVES)
+        from sagent.sandbox.places import known_places, really_below
+
+        return really_below(self.home, known_places().run_by_themselves)
+
+    @cached_property
+    def _guarded_names(self) -> re.Pattern[str]:
+        from sagent.sandbox.places import known_places
+
+        known = known_places()
+        names = sorted({*known.repositories, *known.protected})
+        return re.compile(f"/(?:{'|'.join(map(re.escape, names))})/", re.IGNORECASE)
 
     def is_secret(self, path: str) -> bool:
         """Whether keys or passwords lie at an absolute path, as spelled or where it leads."""
@@ -48,18 +49,22 @@ class Places:
     def _has_keys(self, path: str) -> bool:
         if is_env(path.rpartition("/")[2]):
             return True
-        if re.fullmatch(r"/proc/[^/]+(/task/[^/]+)?/(environ|mem)|/etc/g?shadow-?", path):
+        if re.fullmatch(r"/proc/[^/]+(/task/[^/]+)?/(environ|mem)", path):
             return True
         return any(is_inside(path, place) for place in self._secrets)
 
     def holds_secrets(self, path: str) -> bool:
         """Whether searching a directory to its depths would pass through such a place."""
         real = os.path.realpath(path)
-        return self.is_secret(path) or real == "/proc" or any(is_inside(place, real) for place in self._secrets)
+        return (
+            self.is_secret(path)
+            or real == "/proc"
+            or any(is_inside(place, real) and os.access(place, os.R_OK) for place in self._secrets)
+        )
 
     def keys_below(self, directory: str) -> Callable[[str], bool]:
         """`is_secret` for many absolute paths below a directory, neither of which holds a symlink: fast."""
-        if any(is_inside(place, directory) or is_inside(directory, place) for place in ("/proc", "/etc")):
+        if is_inside("/proc", directory) or is_inside(directory, "/proc"):
             return self._has_keys
         places = tuple(place for place in self._secrets if is_inside(place, directory) or is_inside(directory, place))
         return lambda path: is_env(path.rpartition("/")[2]) or any(is_inside(path, place) for place in places)
@@ -67,7 +72,7 @@ class Places:
     def is_guarded(self, path: str) -> bool:
         """Whether writing there plants what runs by itself, changes what sagent may do, or touches keys."""
         for spelled in spellings(path):
-            if any(part.casefold() in _GUARDED_DIRECTORIES for part in spelled.split("/")):
+            if self._guarded_names.search(f"{spelled}/"):
                 return True
             if any(is_inside(spelled, place) for place in self._guarded):
                 return True
@@ -100,9 +105,3 @@ def env_files(directory: str) -> Iterator[str]:
             for entry in entries
             if entry.name not in (".git", "node_modules") and entry.is_dir(follow_symlinks=False)
         )
-
-
-def _below(home: str, names: Sequence[str]) -> frozenset[str]:
-    """The places as spelled and as they really lie."""
-    spelled = {f"{start.rstrip('/')}/{name}" for start in (home, os.path.realpath(home)) for name in names}
-    return frozenset(spelled | {os.path.realpath(place) for place in spelled})

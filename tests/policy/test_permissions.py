@@ -13,6 +13,7 @@ from sagent.messages import ToolCall
 from sagent.policy import Allow, Ask, Deny, Verdict
 from sagent.policy.permissions import MODES, Mode, PermissionPolicy
 from sagent.policy.rules import Rules
+from sagent.sandbox.places import known_places
 from sagent.tool import Effect, Workspace
 
 
@@ -185,6 +186,28 @@ async def test_writing_what_runs_by_itself_needs_a_question_inside_the_roots_too
     named = policy("edit", home, allow=("Edit(.git/info/**)",))
     assert await judge(named, "Write", written(tree.cwd / ".git/info/exclude"), tree) == Allow()
     assert isinstance(await judge(named, "Write", written(tree.cwd / ".git/config"), tree), Ask)
+
+
+async def test_what_an_editor_an_agent_or_a_shell_obeys_is_asked_about_in_every_mode_but_full(home, tree):
+    planted = (
+        ".vscode/tasks.json",
+        "sub/.idea/x.xml",
+        ".envrc",
+        ".husky/pre-commit",
+        ".mcp.json",
+        ".Claude/a",
+        ".jj/x",
+    )
+    for place in (*planted, *known_places().protected):
+        for mode in ("ask", "edit"):
+            asked = await judge(policy(mode, home), "Edit", written(tree.cwd / place), tree)
+            assert isinstance(asked, Ask), place
+            assert "may run by itself" in asked.reason, place
+        assert isinstance(await judge(policy("plan", home), "Write", written(tree.cwd / place), tree), Deny), place
+        assert await judge(policy("full", home), "Write", written(tree.cwd / place), tree) == Allow(), place
+        assert await judge(policy("edit", home), "Read", read(tree.cwd / place), tree) == Allow(), place
+    for name in (".vscode.md", "x.envrc", ".clauded/a", ".github/workflows/ci.yml", "vscode/a"):
+        assert await judge(policy("edit", home), "Write", written(tree.cwd / name), tree) == Allow(), name
 
 
 async def test_one_path_out_of_bounds_spoils_a_call(home, tree):

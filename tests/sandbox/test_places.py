@@ -1,0 +1,84 @@
+"""The list of places: what it holds, and that its parts do not contradict each other."""
+
+import os
+from pathlib import Path
+
+from sagent.sandbox.places import known_places, really_below
+
+KEYS = [
+    ".ssh/id_ed25519",
+    ".aws/credentials",
+    ".config/gh/hosts.yml",
+    ".config/gcloud/access_tokens.db",
+    ".kube/config",
+    ".vault-token",
+    ".docker/config.json",
+    ".cargo/credentials.toml",
+    ".npmrc",
+    ".pgpass",
+    ".netrc",
+    ".pypirc",
+    ".config/pip/pip.conf",
+    ".m2/settings.xml",
+    ".terraform.d/credentials.tfrc.json",
+    ".config/rclone/rclone.conf",
+    ".cache/huggingface/token",
+    ".azure/msal_token_cache.json",
+    ".config/composer/auth.json",
+    ".gem/credentials",
+    ".mozilla/firefox/a/logins.json",
+    ".claude/.credentials.json",
+    ".claude.json",
+    ".codex/auth.json",
+    ".codex/sessions/2026/a.jsonl",
+    ".claude/projects/-a/b.jsonl",
+    ".local/share/opencode/auth.json",
+    ".config/github-copilot/apps.json",
+    ".aider.conf.yml",
+    ".gemini/oauth_creds.json",
+    ".config/op/config",
+    ".git-credentials",
+]
+
+
+def inside(path: str, places: tuple[str, ...]) -> bool:
+    return any(path == place or path.startswith(f"{place}/") for place in places)
+
+
+def test_where_programs_keep_keys_is_listed() -> None:
+    assert [path for path in KEYS if not inside(path, known_places().secrets)] == []
+    assert f"/tmp/krb5cc_{os.getuid()}" in known_places().secret_files
+
+
+def test_what_an_agent_is_told_to_read_is_no_secret() -> None:
+    free = (".claude/CLAUDE.md", ".claude/skills/a/SKILL.md", ".codex/AGENTS.md", ".config/git/ignore", ".ssh.md")
+    assert [path for path in free if inside(path, known_places().secrets)] == []
+
+
+def test_a_cache_that_builds_write_is_no_place_of_keys_nor_of_what_runs_by_itself() -> None:
+    places = known_places()
+    for cache in places.caches:
+        assert not inside(cache, (*places.secrets, *places.run_by_themselves)), cache
+    for runs in (".cache/pre-commit/repo/hook", ".cache/p10k-instant-prompt-me.zsh", ".npm/_npx/a", ".cargo/bin/cargo"):
+        assert not inside(runs, places.caches)
+
+
+def test_names_are_relative_where_they_have_to_be_and_none_is_listed_twice() -> None:
+    places = known_places()
+    for names in (places.secrets, places.run_by_themselves, places.caches, places.protected, places.repositories):
+        assert len(set(names)) == len(names)
+        assert all(os.path.normpath(name) == name and not name.startswith(("/", "..", "~")) for name in names)
+    assert all(Path(name).is_absolute() and "{" not in name for name in places.secret_files)
+
+
+def test_places_are_known_by_where_they_really_lie_too(tmp_path: Path) -> None:
+    (tmp_path / "real" / "dotfiles").mkdir(parents=True)
+    (tmp_path / "home").symlink_to("real")
+    (tmp_path / "real" / ".ssh").symlink_to("dotfiles")
+    assert really_below(str(tmp_path / "home"), (".ssh", ".aws/config")) == {
+        f"{tmp_path}/home/.ssh",
+        f"{tmp_path}/real/.ssh",
+        f"{tmp_path}/real/dotfiles",
+        f"{tmp_path}/home/.aws/config",
+        f"{tmp_path}/real/.aws/config",
+    }
