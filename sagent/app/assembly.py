@@ -77,6 +77,7 @@ async def open_agent(
         stack.enter_context(_reporting(notices, listener))
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
         log, past = _open_log(settings, stack, notices)
+        policy.expose(settings.config_dir / "skills", *((Path(log.path),) if log.path else ()))
         choice = await choose_model(settings, past.model)
         stack.push_async_callback(choice.aclose)
         ledger = _open_ledger(settings, choice, past, notices)
@@ -154,7 +155,7 @@ def _reporting(notices: Sequence[str], listener: Callable[[Event], None]) -> Gen
 
 def policy_of(settings: Settings) -> PermissionPolicy:
     rules = Rules.parse(settings.allow, settings.deny)
-    return PermissionPolicy(settings.permission_mode, rules, private=(settings.config_dir,))
+    return PermissionPolicy(settings.permission_mode, rules, private=(settings.config_dir, settings.state_dir))
 
 
 def _open_trace(

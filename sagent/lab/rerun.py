@@ -227,7 +227,7 @@ class _Fenced(PermissionPolicy):
 
     def __init__(self, settings: Settings, origin: Path) -> None:
         rules = Rules.parse(settings.allow, settings.deny)
-        super().__init__(settings.permission_mode, rules, private=(settings.config_dir,))
+        super().__init__(settings.permission_mode, rules, private=(settings.config_dir, settings.state_dir))
         self._origin = origin.resolve()
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:

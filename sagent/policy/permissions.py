@@ -10,7 +10,7 @@ from pathlib import Path
 from sagent.messages import ToolCall
 from sagent.policy import Allow, Ask, Deny, Policy, Verdict
 from sagent.policy.paths import MODES, Mode, Obstacle, PathJudge
-from sagent.policy.places import Places
+from sagent.policy.places import Places, spellings
 from sagent.policy.rules import EDITS, Rules
 from sagent.tool import Effect, PathFilter, Workspace
 
@@ -28,7 +28,7 @@ class PermissionPolicy(Policy):
     questions, but not over plan. In every mode but full a question comes before keys are read and before things that
     run by themselves are written (`.git`, shell start-up files), unless a rule names the place.
 
-    `private` are directories that hold keys, in addition to the well-known ones in `home`.
+    `private` are directories that hold keys or conversations, in addition to the well-known ones in `home`.
     """
 
     def __init__(
@@ -37,6 +37,10 @@ class PermissionPolicy(Policy):
         self.mode: Mode = mode
         self.rules = rules or Rules()
         self._places = Places(home or Path("~").expanduser(), private)
+
+    def expose(self, *paths: Path) -> None:
+        """Let these be read although they lie in private directories: the session's own files. Earlier ones no more."""
+        self._places.exposed = tuple({spelled for path in paths for spelled in spellings(str(path))})
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         """May this call be made? Symlinks are followed first."""

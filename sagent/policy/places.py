@@ -3,8 +3,9 @@
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from sagent.policy.rules import is_inside
@@ -14,11 +15,13 @@ _ENV_EXAMPLES = frozenset({".env.example", ".env.sample", ".env.template", ".env
 
 
 class Places:
-    """Knows the places of one person's home; `private` are further directories that hold keys (sagent's own config)."""
+    """Knows the places of one person's home; `private` are more directories that hold keys or conversations (sagent's
+    own). What lies below `exposed`, absolute paths, may be read all the same."""
 
     def __init__(self, home: Path, private: Sequence[Path] = ()) -> None:
         self.home = str(home)
         self._private = private
+        self.exposed: tuple[str, ...] = ()
 
     @cached_property
     def _secrets(self) -> frozenset[str]:
@@ -51,7 +54,12 @@ class Places:
             return True
         if re.fullmatch(r"/proc/[^/]+(/task/[^/]+)?/(environ|mem)", path):
             return True
-        return any(is_inside(path, place) for place in self._secrets)
+        return self._is_listed(path, self._secrets)
+
+    def _is_listed(self, path: str, places: Iterable[str]) -> bool:
+        return any(is_inside(path, place) for place in places) and not any(
+            is_inside(path, place) for place in self.exposed
+        )
 
     def holds_secrets(self, path: str) -> bool:
         """Whether searching a directory to its depths would pass through such a place."""
@@ -67,14 +75,14 @@ class Places:
         if is_inside("/proc", directory) or is_inside(directory, "/proc"):
             return self._has_keys
         places = tuple(place for place in self._secrets if is_inside(place, directory) or is_inside(directory, place))
-        return lambda path: is_env(path.rpartition("/")[2]) or any(is_inside(path, place) for place in places)
+        return lambda path: is_env(path.rpartition("/")[2]) or self._is_listed(path, places)
 
     def is_guarded(self, path: str) -> bool:
         """Whether writing there plants what runs by itself, changes what sagent may do, or touches keys."""
         for spelled in spellings(path):
             if self._guarded_names.search(f"{spelled}/"):
                 return True
-            if any(is_inside(spelled, place) for place in self._guarded):
+            if any(is_inside(spelled, place) for place in chain(self._guarded, self._secrets)):
                 return True
         return self.is_secret(path)
 

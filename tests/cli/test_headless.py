@@ -6,6 +6,7 @@
 import fcntl
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -21,7 +22,7 @@ from program import PROGRAM, Shell
 from sagent.session.contents import MessageEntry, SwitchedEntry
 from sagent.session.log import read_log
 from sagent.session.verify import verify
-from sagent.testing.server import Call, Cut, ErrorEvent, Fail, Raw, Stall, Turn, Usage
+from sagent.testing.server import Call, Cut, ErrorEvent, Fail, Raw, Received, Stall, Turn, Usage
 from tests.waiting import wait_until
 
 READ = Turn(text="Looking.", calls=(Call("Read", {"file_path": "a.txt"}),))
@@ -622,3 +623,39 @@ def test_commands_get_no_keys_but_those_that_the_person_lets_through(shell: Shel
     shell.environment |= {"GH_TOKEN": "let-through", "CORP": "corp-login", "AWS_SECRET_ACCESS_KEY": "x" * 20}
     assert shell.run("--permission-mode", "full", "go").code == 0
     assert "let-through none none none" in json.dumps(server.requests[1].json)
+
+
+def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell: Shell) -> None:
+    shell.serve([Turn(text="The word is abracadabra.")])
+    assert shell.run("a secret").code == 0
+    (other,) = Path(shell.environment["HOME"]).rglob("root.jsonl")
+    shell.cwd = shell.cwd.parent / "elsewhere"
+    shell.cwd.mkdir()
+    skill = shell.cwd.parent / "home/.config/sagent/skills/s/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: s\ndescription: d\n---\nhocus pocus\n")
+
+    def script(request: Received) -> Turn:
+        text = "".join(map(str, request.json["messages"]))
+        assert "abracadabra" not in text
+        match len(request.json["messages"]):
+            case 1:
+                reads = (Call("Read", {"file_path": str(other)}), Call("Bash", {"command": f"cat {other}"}))
+                search = Call("Grep", {"pattern": "abra", "path": shell.environment["HOME"], "output_mode": "content"})
+                return Turn(calls=(*reads, search, Call("Bash", {"command": "seq 40000"})))
+            case 3:
+                (blob,) = set(re.findall(r"/\S+/blobs/[0-9a-f]{64}", text))
+                reads = (
+                    Call("Read", {"file_path": blob, "offset": 20001, "limit": 2}),
+                    Call("Read", {"file_path": str(skill)}),
+                )
+                return Turn(calls=reads)
+            case _:
+                assert "20001" in text
+                assert "hocus pocus" in text
+                return Turn(text="done")
+
+    shell.serve(script)
+    done = shell.run("--allow", "Bash(seq:*)", "--output-format", "json", "go")
+    assert done.json["result"] == "done", done.out
+    assert [denial["tool"] for denial in done.json["permission_denials"]] == ["Read", "Bash"]

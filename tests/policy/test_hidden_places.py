@@ -222,3 +222,33 @@ def test_recursive_commands_are_not_harmless_where_keys_lie(home, tree):
         "grep KEYx src/a.py",
     ):
         assert bash(edit, command, tree) == Allow(), command
+
+
+async def test_what_was_said_elsewhere_is_asked_about_and_the_session_s_own_files_are_not(tmp_path, home, tree):
+    state = fill(tmp_path / "state", ("a/1/root.jsonl", "a/1/blobs/x", "b/2/root.jsonl", "b/2/root/kid.jsonl", "c"))
+    (tmp_path / "door").symlink_to(state)
+    (state / "b" / "2" / "planted").symlink_to(state / "a" / "1")
+    judging = PermissionPolicy("edit", home=home, private=(tmp_path / "door",))
+    workspace = Workspace(tree)
+    others = (state / "a/1/root.jsonl", state / "a/1/blobs/x", state / "b/2/planted/root.jsonl", tmp_path / "door/c")
+    own = (state / "b/2/root/kid.jsonl", tmp_path / "door/b/2/root.jsonl")
+    for path in (*others, *own):
+        assert isinstance(judge(judging, "Read", Effect("read", (path,)), workspace), Ask), path
+    judging.expose(tmp_path / "door" / "b" / "2")
+    for path in others:
+        assert isinstance(judge(judging, "Read", Effect("read", (path,)), workspace), Ask), path
+        assert isinstance(bash(judging, f"cat {path}", tree), Ask), path
+    for path in own:
+        assert judge(judging, "Read", Effect("read", (path,)), workspace) == Allow(), path
+        assert bash(judging, f"tail {path}", tree) == Allow(), path
+        for where in (tree, state):  # what is free to read is not free to write
+            writes = judge(judging, "Write", Effect("write", (path,)), Workspace(where))
+            assert isinstance(writes, Ask), path
+    assert isinstance(bash(judging, f"grep -r KEY {state}", tree), Ask)
+    assert await found(judging, Grep(), tmp_path, tree) == {
+        *(f"tree/{name}" for name in TREE if name != "pkg/.env"),
+        *("home/notes.txt", "home/project/a.py", "state/b/2/root.jsonl", "state/b/2/root/kid.jsonl"),
+    }
+    judging.expose(state / "a" / "1")  # another session is gone on with
+    assert judge(judging, "Read", Effect("read", (others[1],)), workspace) == Allow()
+    assert isinstance(judge(judging, "Read", Effect("read", (own[0],)), workspace), Ask)
