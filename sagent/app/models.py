@@ -134,9 +134,9 @@ class Choice:
         given = self.settings.allow_providers
         return None if given is None else tuple(dict.fromkeys(row_named(name, self.rows).name for name in given))
 
-    def with_keys(self) -> Iterator[str]:
-        """The providers there is a key for, of those that are allowed; the person's own first."""
-        allowed = self.allowed()
+    def with_keys(self, *, narrowed: bool = True) -> Iterator[str]:
+        """The providers there is a key for, `narrowed` to those that are allowed; the person's own first."""
+        allowed = self.allowed() if narrowed else None
         for name, row in {**self.rows, **built_in(), **self.rows}.items():
             own = self.settings.providers.get(name)
             if (allowed is None or name in allowed) and (has_key(row) or (own is not None and own.api_key)):
@@ -203,10 +203,20 @@ async def choose_model(settings: Settings, earlier: str = "") -> Choice:
                 f"The session was last with {earlier}: {cause}. Or name another model with --model."
             ) from error
     else:
-        usual = ((name, row_named(name, choice.rows).default) for name in choice.with_keys())
-        name, model = next((each for each in usual if each[1]), ("", ""))
-        choice.model = choice.provider(name).model(model) if model else await _local(choice)
+        choice.model = _usual(choice) or await _local(choice)
     return choice
+
+
+def _usual(choice: Choice) -> Model | None:
+    """The usual model of the first provider there is a key for. A project's file may rule that provider out, but not
+    so choose another, to which the conversation would go: then UsageError is raised."""
+    origin = choice.settings.origins.get("allow_providers", "")
+    by_project = origin == str(choice.settings.project_file)
+    usual = ((name, row_named(name, choice.rows).default) for name in choice.with_keys(narrowed=not by_project))
+    name, model = next((each for each in usual if each[1]), ("", ""))
+    if by_project and model and name not in (choice.allowed() or ()):
+        raise UsageError(f"{origin} rules {name} out, which is usual here: say with --model who is to work instead.")
+    return choice.provider(name).model(model) if model else None
 
 
 def split_model(name: str, provider: str | None, rows: Mapping[str, Row], at: str = "") -> tuple[str | None, str]:

@@ -132,6 +132,8 @@ def _agent_flags(parser: Parser, *, places: bool) -> None:
     group.add_argument("--fallback", metavar="M", action="append", help=fallback)
     group.add_argument("--effort", metavar="E", help="none, minimal, low, medium, high, xhigh or max")
     group.add_argument("--allow-providers", metavar="A,B", help="no other provider may be used")
+    trust = "let this folder's .sagent/config.toml choose model, provider, fallback and effort, for this run"
+    group.add_argument("--trust-project", action="store_true", help=trust)
     group = parser.add_argument_group("advisor")
     advisor = (
         "[name=]provider/model[,effort=E][,max_calls=N][,max_usd=N][,role=FILE][,tools=Read,Grep]: a model to "

@@ -6,8 +6,9 @@ from decimal import Decimal
 from typing import NamedTuple, cast
 
 from sagent.config import values
-from sagent.config.settings import Project, Settings
+from sagent.config.settings import LOG_LEVELS, Project, Settings
 from sagent.config.values import Reader
+from sagent.model import EFFORTS
 from sagent.policy.permissions import MODES
 
 
@@ -57,13 +58,14 @@ RULES: Mapping[str, Field] = {
 """The members of sagent.advisor.rules.Rules, by name. A project's file may lower what bounds them, and no more."""
 
 TABLES = ("providers", "prices", "mcp")
+_ORDERS: Mapping[str, tuple[object, ...]] = {"permission_mode": MODES, "log_level": LOG_LEVELS, "effort": EFFORTS}
 
 
 def is_stricter(name: str, new: object, old: object) -> bool:
-    """Whether a project's value takes nothing away from what the person set: lower limits, fewer providers."""
-    if name == "permission_mode":
-        modes: tuple[object, ...] = MODES
-        return modes.index(new) <= modes.index(old)
+    """Whether a project's value takes nothing away from what the person set: lower limits, fewer providers, less
+    effort, a log that tells more."""
+    if order := _ORDERS.get(name):
+        return old is not None and order.index(new) <= order.index(old)
     if isinstance(new, tuple):
         fewer = set(cast("tuple[str, ...]", new))
         return old is None or (isinstance(old, tuple) and fewer <= set(cast("tuple[str, ...]", old)))

@@ -22,7 +22,7 @@ from sagent.config.advisors import (
 from sagent.config.fields import FIELDS, RULES, TABLES, Field, is_stricter
 from sagent.config.files import NAME, File, Line, directory, end_sentence, expand, find_file, read_file
 from sagent.config.servers import addresses, own_address, place_executor, provider_of, with_path
-from sagent.config.settings import Address, CustomProvider, Settings
+from sagent.config.settings import Address, CustomProvider, Settings, Wanted, Wish
 from sagent.config.values import PathBase, RefusedError
 from sagent.context.instructions import repository_root
 from sagent.errors import ConfigError, UsageError
@@ -41,7 +41,9 @@ _GROUPS: Mapping[str, Mapping[str, Field]] = {
 """Tables of a file whose members are settings; `policy` is another name of `advisor_rules`."""
 _NAMES = (*_FIELDS, "advisor", "executor", *_GROUPS, *TABLES)
 _Given: TypeAlias = tuple[Field, object, str]  # a setting, its value, and where it was given
-_OWN_FLAGS = ("executor_api_base", "advisor_api_base")  # where the models are reached that other flags name
+_OWN_FLAGS = ("executor_api_base", "advisor_api_base", "trust_project")  # about what other flags and files name
+_TRUSTED = ", trusted"  # ends the origin of what a project's file set with the person's trust
+_MOST_WANTED = 200  # characters of a value that the person is to trust: it is shown in full
 
 
 def load(
@@ -55,29 +57,57 @@ def load(
 
     `environ` and `cwd` are this process's own where left out; `file` takes the base of the person's. Raises
     ConfigError that names the place and what is accepted. What a project's file may not set is left out, with a
-    warning.
+    warning; so is what it may set only with the person's trust, which `wish` then has. They trust it who said so when
+    they were asked, or for these settings with the flag `trust_project`.
     """
     environ = os.environ if environ is None else environ
-    cwd = _own_directory(flags or {}, environ) if cwd is None else cwd
-    home = Path(environ.get("HOME") or Path("~").expanduser())
-    builder = _SettingsBuilder(environ, cwd, home)
+    flags = flags or {}
+    cwd = _own_directory(flags, environ) if cwd is None else cwd
+    granted = _build(flags, environ, cwd, file, trusting=True)
+    if not granted.wanted or granted.project is None or flags.get("trust_project"):
+        return granted.settings()
+    from sagent.config.trust import recall, warning
+
+    without = _build(flags, environ, cwd, file, trusting=False).settings()
+    wish = Wish(granted.project, tuple(granted.wanted), granted.settings())
+    if _values(without) == _values(wish.granted):  # what it asks for is so anyway, or the layers above say otherwise
+        return without
+    match recall(wish, without.state_dir):
+        case True:
+            return wish.granted
+        case False:
+            return replace(without, wish=replace(wish, refused=True))
+        case None:
+            return replace(without, wish=wish, warnings=(*without.warnings, warning(wish)))
+
+
+def _values(settings: Settings) -> Settings:
+    return replace(settings, origins={}, warnings=())
+
+
+def _build(
+    flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path, file: str | Path | None, *, trusting: bool
+) -> "_SettingsBuilder":
+    """The settings of all layers; `trusting`: with what a project's file may only set when the person trusts it."""
+    builder = _SettingsBuilder(environ, cwd, Path(environ.get("HOME") or Path("~").expanduser()), trusting=trusting)
     builder.choose_file(file)
     user = read_file(builder.user_file)
     if user is None and builder.named_by:
         raise ConfigError(f"{builder.named_by}: there is no file {builder.user_file}.")
     if user is not None:
         builder.take_file(user, trusted=True)
-    variables, given = _environment(environ), _by_field(flags or {})
+    variables, given = _environment(environ), _by_field(flags)
     project_file = builder.project_file((*variables, *given))
     project = read_file(project_file, project_file.parent.parent)
     if project is not None and not (user is not None and user.path.samefile(project.path)):
+        builder.project = project.path
         builder.take_file(project, trusted=False)
     builder.take(variables)
     builder.warn_of_variables()
     builder.take(given)
     builder.put_model_aside()
-    builder.take_addresses((flags or {}).get("executor_api_base"), (flags or {}).get("advisor_api_base"))
-    return builder.settings()
+    builder.take_addresses(flags.get("executor_api_base"), flags.get("advisor_api_base"))
+    return builder
 
 
 def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> Path:
@@ -111,7 +141,7 @@ def _environment(environ: Mapping[str, str]) -> list[_Given]:
 class _SettingsBuilder:
     """Settings in the making: values so far, where each came from, and what was left out."""
 
-    def __init__(self, environ: Mapping[str, str], cwd: Path, home: Path) -> None:
+    def __init__(self, environ: Mapping[str, str], cwd: Path, home: Path, *, trusting: bool) -> None:
         self.environ = environ
         self.cwd = cwd
         self.home = home
@@ -121,6 +151,9 @@ class _SettingsBuilder:
         self.values: dict[str, object] = {}
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
+        self.project: Path | None = None  # its file
+        self.wanted: list[Wanted] = []
+        self._trusting = trusting
         self._apart: tuple[str, Address] | None = None  # the executor's provider, and where others reach it
 
     def choose_file(self, file: str | Path | None) -> None:
@@ -160,6 +193,7 @@ class _SettingsBuilder:
             state_dir=directory("state", self.environ, self.home),
             origins=self.origins,
             warnings=tuple(self.warnings),
+            project_file=self.project,
         )
         return replace(start, **values)
 
@@ -359,12 +393,30 @@ class _SettingsBuilder:
             return
         found = self._read_in(file, keys, field, value)
         self._check_rules(field, found, partial(file.where, *keys))
+        if not trusted and field.project == "ask" and not self._is_free(field, found):
+            self._want(file, keys, field, cast("str | tuple[str, ...]", found))
+            return
         if field.name == "deny" and not trusted:
             from sagent.policy.rules import Rule
 
             base = file.path.parent.parent
             found = tuple(str(Rule.parse(rule).anchored(base)) for rule in cast("tuple[str, ...]", found))
         self._set(field, found, str(file.path))
+
+    def _is_free(self, field: Field, value: object) -> bool:
+        """Whether a project's file may set this unasked: to what it is already, or stricter."""
+        old = self.values.get(field.name, _default(field))
+        return value == old or is_stricter(field.name, value, old)
+
+    def _want(self, file: File, keys: Line, field: Field, value: str | tuple[str, ...]) -> None:
+        """Keep what a project's file wants, for the person to see, and set it where they trust it."""
+        wanted = Wanted(field.name, value, file.line(*keys))
+        if len(wanted.text) > _MOST_WANTED:
+            self.warnings.append(f"{file.where(*keys)}: {field.name} is ignored: it is too long to be asked about.")
+            return
+        self.wanted.append(wanted)
+        if self._trusting:
+            self._set(field, value, f"{file.path}{_TRUSTED}")
 
     def _read_in(self, file: File, keys: Line, field: Field, value: object) -> object:
         return self._read(field, value, PathBase(file.path.parent, self.home), partial(file.where, *keys))
@@ -380,7 +432,8 @@ class _SettingsBuilder:
         if field.project == "lower":
             old = self.values.get(field.name, _default(field))
             if not is_stricter(field.name, self._read_in(file, keys, field, value), old):
-                return f"a project's file may only make it stricter than {old!s}"
+                stricter = "make it stricter than" if field.name != "log_level" else "show more than"
+                return f"a project's file may only {stricter} {old!s}"
         return None
 
     def _take_table(self, file: File, key: str, value: object) -> None:
@@ -393,8 +446,8 @@ class _SettingsBuilder:
 
 
 def _height(origin: str) -> int:
-    """How high the layer is that an origin is of: files, the environment, flags."""
-    return 2 if origin.startswith("--") else int(origin.startswith("SAGENT_"))
+    """How high the layer is that an origin is of: the person's file, a project's, the environment, flags."""
+    return 3 if origin.startswith("--") else 2 if origin.startswith("SAGENT_") else int(origin.endswith(_TRUSTED))
 
 
 def _members(file: File) -> Iterator[tuple[Line, Field, object]]:

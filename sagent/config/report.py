@@ -22,9 +22,14 @@ def show(settings: Settings) -> tuple[Row, ...]:
 
 
 def _rows(settings: Settings) -> Iterator[Row]:
+    waits = {each.name: each for each in settings.wish.wanted} if settings.wish else {}
     for field in FIELDS:
         value: object = getattr(settings, field.name)
-        yield Row(field.name, _text(value), settings.origins.get(field.name, "default"))
+        origin = settings.origins.get(field.name, "default")
+        if settings.wish and (wanted := waits.get(field.name)):
+            why = "you said no" if settings.wish.refused else "waits for your trust"
+            origin += f"; {settings.wish.file}:{wanted.line} wants {wanted.text}: {why}"
+        yield Row(field.name, _text(value), origin)
     origin = settings.origins.get("advisors", "default")
     for name, address in settings.advisor_addresses.items():
         yield Row(f"advisors.{name}.api_base", _text(address.base_url), origin)

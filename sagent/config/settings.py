@@ -22,8 +22,9 @@ Auth: TypeAlias = Literal["key", "bearer", "credentials"]
 """How we say who we are; "credentials" is what the provider's own tools have stored, or its cloud's login."""
 Family: TypeAlias = Literal["openai", "anthropic", "responses", "google"]
 """The API a server speaks; "openai" is Chat Completions, which nearly all of them do."""
-Project: TypeAlias = Literal["no", "yes", "lower"]
-"""What a project's file may do: nothing, anything, or only make it stricter."""
+Project: TypeAlias = Literal["no", "yes", "lower", "ask"]
+"""What a project's file may do: nothing, anything, only make it stricter, or with the person's trust anything."""
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 T = TypeVar("T")
 
@@ -71,17 +72,17 @@ def _setting(default: T, read: Reader, project: Project = "no", *, flag: str = "
 class Settings:
     """Every setting. None leaves a choice to whoever needs it; `origins` has for each name where it was set.
 
-    `config_dir` is where the person's config.toml (or config.yaml) and AGENTS.md lie; it and `origins`, `warnings` are
-    not settings.
+    `config_dir` is where the person's config.toml (or config.yaml) and AGENTS.md lie; it and what follows `prices` are
+    not settings. `project_file` is there where it was read, and `wish` is what it asks for and these are without.
     """
 
-    model: str | None = _setting(None, values.name_of, "yes")
-    provider: str | None = _setting(None, values.name_of)
+    model: str | None = _setting(None, values.name_of, "ask")
+    provider: str | None = _setting(None, values.name_of, "ask")
     base_url: str | None = _setting(None, values.url)
     auth: Auth = _setting("key", choice("key", "bearer", "credentials"))
     transport: Literal["direct", "sdk"] = _setting("direct", choice("direct", "sdk"))
-    fallback: tuple[str, ...] = _setting((), names_of, "yes")  # models that take over one after the other
-    effort: Effort | None = _setting(None, choice(*EFFORTS), "yes")
+    fallback: tuple[str, ...] = _setting((), names_of, "ask")  # models that take over one after the other
+    effort: Effort | None = _setting(None, choice(*EFFORTS), "ask")
     advisors: "tuple[Advisor, ...]" = _setting((), read_advisors, flag="advisor")
     advisor_mode: Literal["auto", "client", "native"] = _setting("auto", choice("auto", "client", "native"))
     advisor_stop: Literal["pass", "end"] = _setting("pass", choice("pass", "end"))
@@ -121,9 +122,7 @@ class Settings:
     theme: Literal["auto", "dark", "light", "plain"] = _setting("auto", choice("auto", "dark", "light", "plain"))
     editing_mode: Literal["emacs", "vi"] = _setting("emacs", choice("emacs", "vi"))
     notify: Literal["bell", "osc9", "off"] = _setting("bell", choice("bell", "osc9", "off"))  # when long work ends
-    log_level: Literal["debug", "info", "warning", "error"] = _setting(
-        "warning", choice("debug", "info", "warning", "error"), "yes"
-    )
+    log_level: Literal["debug", "info", "warning", "error"] = _setting("warning", choice(*LOG_LEVELS), "lower")
     trace: Path | None = _setting(None, values.path_of)  # a file that every event is added to, one a line
 
     config_dir: Path
@@ -134,3 +133,35 @@ class Settings:
     prices: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()
+    project_file: Path | None = None
+    wish: "Wish | None" = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A setting that a project's file asks for, and on which line."""
+
+    name: str
+    value: str | tuple[str, ...]
+    line: int
+
+    @property
+    def text(self) -> str:
+        """The value in ASCII: a letter that looks like another one is told from it."""
+        text = self.value if isinstance(self.value, str) else ", ".join(self.value)
+        return text.encode("ascii", "backslashreplace").decode() or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """All that a project's file asks for; `granted` are the settings with it. `refused`: the person has said no."""
+
+    file: Path
+    wanted: tuple[Wanted, ...]
+    granted: Settings
+    refused: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """The project, wherever a link to it lies."""
+        return self.file.parent.parent.resolve()

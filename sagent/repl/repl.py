@@ -25,6 +25,7 @@ from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence, Questions
 from sagent.repl.terminal.screen import Screen
+from sagent.repl.trust import settle_trust
 from sagent.repl.view.blocks import Page, Report
 from sagent.repl.view.lines import Line
 from sagent.repl.view.panel import Figures
@@ -97,9 +98,13 @@ class Repl(CommandContext):
         self._screen.set_theme(settings.theme)
         if settings.editing_mode == "vi":
             self._screen.set_vim("on")
+        self._status.show(Figures(note="opening …", mode=settings.permission_mode))
+        settings, told = await settle_trust(settings, self._questions.choose, self._screen.surface.width)
+        self._session.use(settings)
+        if told:
+            self.say(told)
         home = sessions_of(settings.state_dir, settings.cwd)
         self._history.open(None if settings.ephemeral else settings.state_dir / "history" / f"{home.name}.jsonl")
-        self._status.show(Figures(note="opening …", mode=settings.permission_mode))
         self._tasks.spawn(self._look_around(settings))
         self.commands = await asyncio.to_thread(all_commands, settings)
         self.input.ready.set()

@@ -12,7 +12,8 @@ from sagent.errors import SagentError, UsageError
 from sagent.events import Event, TextDelta
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.terminal.picker import Option
-from sagent.repl.view.lines import plain, printable
+from sagent.repl.trust import settle_trust
+from sagent.repl.view.lines import Line, plain, printable
 from sagent.repl.view.view import plain_text
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ class Teletype(CommandContext):
         # a daemon thread, for a blocking read cannot be cancelled and must not keep the process from ending
         threading.Thread(target=self._feed, args=(loop,), daemon=True).start()
         try:
-            settings: Settings | None = await asyncio.to_thread(self._load)
+            loaded, told = await settle_trust(await asyncio.to_thread(self._load), self._choose, 100)
+            if told:
+                self.say(told)
+            settings: Settings | None = loaded
             while settings is not None and self._code is None:
                 self._settings, self._next = settings, None
                 async with self._opening(settings, self._on_event, self._ask, self._answer) as opened:
@@ -149,6 +153,9 @@ class Teletype(CommandContext):
         said = await self._read("number: ")
         number = int(said) if said and said.strip().isdecimal() else 0
         return options[number - 1].value if 0 < number <= len(options) else None
+
+    async def _choose(self, title: Sequence[Line], options: Sequence[Option[T]]) -> T | None:
+        return await self.pick(plain(title), options)
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         if secret:

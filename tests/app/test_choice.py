@@ -123,6 +123,24 @@ async def test_where_nothing_that_is_allowed_has_a_key(allowed: str, says: str, 
     assert "OLLAMA_API_KEY" not in str(caught.value)
 
 
+async def test_a_project_may_rule_a_provider_out_and_not_so_choose_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "k")
+    (tmp_path / "tree/.sagent").mkdir(parents=True)
+    (tmp_path / "tree/.sagent/config.toml").write_text('allow_providers = ["openai"]')
+    for given, usual in (({}, ""), ({"allow_providers": "openai"}, "openai"), ({"provider": "openai"}, "openai")):
+        settings = load(given, {"HOME": str(tmp_path)}, tmp_path / "tree")
+        if usual:
+            choice = await choose_model(settings)
+            assert choice.model.provider == usual
+            await choice.aclose()
+        else:
+            with pytest.raises(UsageError, match=r"config\.toml rules anthropic out, .* with --model"):
+                await choose_model(settings)
+
+
 async def test_a_local_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeProviderServer([], models=[Listed("local-model")], require_key=False) as server:
         monkeypatch.setattr(choices, "LOCAL_SERVERS", {"Dead": "http://127.0.0.1:9/v1", "Live": f"{server.url}/v1"})

@@ -264,6 +264,8 @@ def test_a_project_may_lower_what_bounds_advice(user, settings):
 
 def test_a_project_may_name_the_executor_as_it_may_the_model(settings):
     found = settings(project='executor = "openai/gpt-5.5"')
+    assert found.model is None and "model = openai/gpt-5.5" in found.warnings[0]
+    found = settings(project='executor = "openai/gpt-5.5"', trust_project=True)
     assert (found.model, found.warnings) == ("openai/gpt-5.5", ())
 
 

@@ -118,7 +118,6 @@ def test_values_come_as_text_or_as_what_they_are(place):
 PROJECT_FORBIDDEN = [
     'permission_mode = "full"',
     'base_url = "http://evil.example"',
-    'provider = "evil"',
     'auth = "bearer"',
     'system = "obey"',
     'append_system = "obey"',
@@ -165,14 +164,14 @@ def test_a_project_may_make_things_stricter_and_the_person_may_still_say_otherwi
 
 
 def test_the_project_is_that_of_the_directory_to_work_in(place, tmp_path):
-    place.load(project='model = "here"')
+    place.load(project="max_turns = 7")
     there = load({"cwd": str(place.tree / "sub/deep")}, {"HOME": str(place.home)}, tmp_path)
-    assert (there.model, there.cwd) == ("here", place.tree / "sub/deep")
-    assert load({}, {"HOME": str(place.home)}, tmp_path).model is None
+    assert (there.max_turns, there.cwd) == (7, place.tree / "sub/deep")
+    assert load({}, {"HOME": str(place.home)}, tmp_path).max_turns is None
     loose = tmp_path / "loose"
     (loose / ".sagent").mkdir(parents=True)
-    (loose / ".sagent/config.toml").write_text('model = "loose"')
-    assert load({}, {"HOME": str(place.home)}, loose).model == "loose"
+    (loose / ".sagent/config.toml").write_text("max_turns = 8")
+    assert load({}, {"HOME": str(place.home)}, loose).max_turns == 8
 
 
 def test_another_file_may_be_named_and_xdg_directories_count(place, tmp_path):

@@ -1,0 +1,70 @@
+"""The question whether a project's file may choose the model: put once, before a session is opened."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from sagent.repl.terminal.picker import Option
+from sagent.repl.view.lines import Line, wrap
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.config.settings import Wish
+
+Trust: TypeAlias = Literal["no", "always", "once"]
+Chooser: TypeAlias = Callable[[Sequence[Line], Sequence[Option[Trust]]], Awaitable[Trust | None]]
+"""Puts a question; None is no answer, which is no for now."""
+
+
+async def settle_trust(settings: "Settings", choose: Chooser, width: int) -> "tuple[Settings, str]":
+    """The settings to open a session with, after the person was asked where they must be; and what to tell them."""
+    wish = settings.wish
+    if wish is None or wish.refused:
+        return settings, ""
+    said = await choose(render_wish(wish, width), _options(settings))
+    told = await asyncio.to_thread(_keep, settings, wish, said)
+    if said in ("always", "once"):
+        return wish.granted, told
+    from sagent.config.trust import warning
+
+    left = tuple(text for text in settings.warnings if text != warning(wish))
+    return replace(settings, warnings=left, wish=replace(wish, refused=said == "no")), told
+
+
+def render_wish(wish: "Wish", width: int) -> list[Line]:
+    """What the folder wants, in full, where that is written, and what it means."""
+    from sagent.config.trust import visible
+
+    lines: list[Line] = [(("class:ask", "? This folder wants to choose:"),)]
+    for each in wish.wanted:
+        value = [("class:tool", each.text), ("class:dim", f"  (line {each.line})")]
+        lines += wrap(value, width, (("", f"  {each.name} = "),))
+    lines += wrap([("class:argument", visible(wish.file))], width, (("", "  in "),))
+    why = "What is said and read here would go to the models it names, and be paid with your keys."
+    return lines + wrap([("class:dim", why)], width, (("", "  "),))
+
+
+def _options(settings: "Settings") -> list[Option[Trust]]:
+    """No comes first; what is to leave nothing on the disk keeps no answer."""
+    once = Option[Trust]("once", "Yes, for this session", key="s")
+    if settings.ephemeral:
+        return [Option("no", "No", key="n"), once]
+    return [
+        Option("no", "No", "and do not ask again", key="n"),
+        once,
+        Option("always", "Yes, always", "until it wants something else", key="a"),
+    ]
+
+
+def _keep(settings: "Settings", wish: "Wish", said: Trust | None) -> str:
+    """Keep an answer that is not for now only; what to tell of it."""
+    if said not in ("no", "always") or settings.ephemeral:
+        return ""
+    from sagent.config.trust import answer_file, remember
+
+    try:
+        remember(wish, settings.state_dir, trusted=said == "always")
+    except OSError as error:
+        return f"Your answer holds for this session only: it cannot be kept: {error.strerror or error}"
+    return f"Kept; to be asked again, delete {answer_file(wish, settings.state_dir)}"

@@ -1,0 +1,101 @@
+"""A folder that wants to choose the model: asked once, before a session is opened, and No is what Enter says."""
+
+from pathlib import Path
+
+import pytest
+from console import Console
+
+from sagent.testing.server import Turn
+
+pytestmark = pytest.mark.needs("tmux")
+ASKED = "wants to choose:"
+
+
+@pytest.fixture
+def folder(console: Console) -> Path:
+    """A project's file; the console's provider says which model a request is for."""
+    console.serve(lambda request: Turn(text=f"I am {request.json['model']}."))
+    del console.environment["SAGENT_MODEL"]
+    file = console.cwd / ".sagent" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('# ours\nmodel = "openai/gpt-5.5"\n')
+    return file
+
+
+def say(console: Console, answer: str) -> None:
+    console.type("who are you?")
+    console.until(answer)
+
+
+def test_enter_says_no_and_it_is_not_asked_again(console: Console, folder: Path) -> None:
+    console.start(ready=ASKED)
+    screen = console.until("❯ n No", "s Yes, for this session", "a Yes, always")
+    assert "model = openai/gpt-5.5  (line 2)" in screen
+    assert str(folder) in "".join(line.strip() for line in screen.splitlines())
+    console.keys("Enter")
+    console.until("to be asked again, delete", "│ $0", gone=ASKED)
+    say(console, "I am claude")
+    console.leave()
+    console.start()
+    assert ASKED not in console.screen
+    say(console, "I am claude")
+    console.type("/config model")
+    console.until("you said no")
+
+
+def test_always_holds_until_the_wish_changes(console: Console, folder: Path) -> None:
+    console.start(ready=ASKED)
+    console.keys("a")
+    console.until("to be asked again, delete", "gpt-5.5")
+    say(console, "I am gpt-5.5.")
+    console.leave()
+    console.start()
+    assert ASKED not in console.screen
+    say(console, "I am gpt-5.5.")
+    console.leave()
+    folder.write_text('model = "openai/gpt-6"\n')
+    console.start(ready=ASKED)
+    console.until("openai/gpt-6")
+    console.keys("Escape")
+    console.until("│ $0", gone=ASKED)
+    say(console, "I am claude")
+
+
+def test_what_is_being_typed_answers_nothing_and_stays(console: Console, folder: Path) -> None:
+    console.start(ready=ASKED)
+    console.tmux("send-keys", "-l", "say hello")
+    console.keys("Enter")
+    console.until("› say hello", gone=ASKED)
+    console.keys("C-u")
+    say(console, "I am claude")
+    state = Path(console.environment["HOME"]) / ".local" / "state" / "sagent"
+    assert not (state / "trust").exists()
+
+
+def test_for_this_session_it_is_used_and_not_kept_where_it_cannot_be(console: Console, folder: Path) -> None:
+    state = Path(console.environment["HOME"]) / ".local" / "state"
+    state.parent.mkdir()
+    state.write_text("a file")
+    console.start(ready=ASKED)
+    console.keys("a")
+    console.until("holds for this session only", "gpt-5.5")
+    say(console, "I am gpt-5.5.")
+    console.leave()
+    console.start(ready=ASKED)
+    console.keys("s")
+    console.until("gpt-5.5 │", gone=ASKED)
+    say(console, "I am gpt-5.5.")
+
+
+def test_a_terminal_that_only_prints_asks_too(console: Console, folder: Path) -> None:
+    console.environment["TERM"] = "dumb"
+    console.start(ready=ASKED)
+    console.until("1 No", "2 Yes, for this session", "number:")
+    console.type("")
+    console.until("\n> ")
+    say(console, "I am claude")
+    console.leave()
+    console.start(ready="number:")
+    console.type("2")
+    console.until("\n> ")
+    say(console, "I am gpt-5.5.")
