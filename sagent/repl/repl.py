@@ -99,7 +99,7 @@ class Repl(CommandContext):
         if settings.editing_mode == "vi":
             self._screen.set_vim("on")
         self._status.show(Figures(note="opening …", mode=settings.permission_mode))
-        settings, told = await settle_trust(settings, self._questions.choose, self._screen.surface.width)
+        settings, told = await settle_trust(settings, self.write, self._questions.choose, self._screen.surface.width)
         self._session.use(settings)
         if told:
             self.say(told)

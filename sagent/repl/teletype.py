@@ -13,7 +13,7 @@ from sagent.events import Event, TextDelta
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.trust import settle_trust
-from sagent.repl.view.lines import Line, plain, printable
+from sagent.repl.view.lines import plain, printable
 from sagent.repl.view.view import plain_text
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Teletype(CommandContext):
         # a daemon thread, for a blocking read cannot be cancelled and must not keep the process from ending
         threading.Thread(target=self._feed, args=(loop,), daemon=True).start()
         try:
-            loaded, told = await settle_trust(await asyncio.to_thread(self._load), self._choose, 100)
+            loaded, told = await settle_trust(await asyncio.to_thread(self._load), self.write, self.pick, 100)
             if told:
                 self.say(told)
             settings: Settings | None = loaded
@@ -153,9 +153,6 @@ class Teletype(CommandContext):
         said = await self._read("number: ")
         number = int(said) if said and said.strip().isdecimal() else 0
         return options[number - 1].value if 0 < number <= len(options) else None
-
-    async def _choose(self, title: Sequence[Line], options: Sequence[Option[T]]) -> T | None:
-        return await self.pick(plain(title), options)
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         if secret:

@@ -13,16 +13,19 @@ if TYPE_CHECKING:
     from sagent.config.settings import Wish
 
 Trust: TypeAlias = Literal["no", "always", "once"]
-Chooser: TypeAlias = Callable[[Sequence[Line], Sequence[Option[Trust]]], Awaitable[Trust | None]]
+Chooser: TypeAlias = Callable[[str, Sequence[Option[Trust]]], Awaitable[Trust | None]]
 """Puts a question; None is no answer, which is no for now."""
 
 
-async def settle_trust(settings: "Settings", choose: Chooser, width: int) -> "tuple[Settings, str]":
+async def settle_trust(
+    settings: "Settings", write: Callable[[Sequence[Line]], None], choose: Chooser, width: int
+) -> "tuple[Settings, str]":
     """The settings to open a session with, after the person was asked where they must be; and what to tell them."""
     wish = settings.wish
     if wish is None or wish.refused:
         return settings, ""
-    said = await choose(render_wish(wish, width), _options(settings))
+    write(render_wish(wish, width))  # and not as the title, of which a small terminal has no room for all
+    said = await choose("Trust it with that?", _options(settings))
     told = await asyncio.to_thread(_keep, settings, wish, said)
     if said in ("always", "once"):
         return wish.granted, told
@@ -36,7 +39,7 @@ def render_wish(wish: "Wish", width: int) -> list[Line]:
     """What the folder wants, in full, where that is written, and what it means."""
     from sagent.config.trust import visible
 
-    lines: list[Line] = [(("class:ask", "? This folder wants to choose:"),)]
+    lines: list[Line] = [(("class:ask", "This folder wants to choose:"),)]
     for each in wish.wanted:
         value = [("class:tool", each.text), ("class:dim", f"  (line {each.line})")]
         lines += wrap(value, width, (("", f"  {each.name} = "),))

@@ -1,5 +1,6 @@
 """A folder that wants to choose the model: asked once, before a session is opened, and No is what Enter says."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from console import Console
 from sagent.testing.server import Turn
 
 pytestmark = pytest.mark.needs("tmux")
-ASKED = "wants to choose:"
+ASKED = "? Trust it with that?"
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_enter_says_no_and_it_is_not_asked_again(console: Console, folder: Path)
     assert "model = openai/gpt-5.5  (line 2)" in screen
     assert str(folder) in "".join(line.strip() for line in screen.splitlines())
     console.keys("Enter")
-    console.until("to be asked again, delete", "│ $0", gone=ASKED)
+    console.until("to be asked again, delete", "│ $0", gone="❯")
     say(console, "I am claude")
     console.leave()
     console.start()
@@ -57,7 +58,7 @@ def test_always_holds_until_the_wish_changes(console: Console, folder: Path) -> 
     console.start(ready=ASKED)
     console.until("openai/gpt-6")
     console.keys("Escape")
-    console.until("│ $0", gone=ASKED)
+    console.until("│ $0", gone="❯")
     say(console, "I am claude")
 
 
@@ -65,7 +66,7 @@ def test_what_is_being_typed_answers_nothing_and_stays(console: Console, folder:
     console.start(ready=ASKED)
     console.tmux("send-keys", "-l", "say hello")
     console.keys("Enter")
-    console.until("› say hello", gone=ASKED)
+    console.until("› say hello", gone="❯")
     console.keys("C-u")
     say(console, "I am claude")
     state = Path(console.environment["HOME"]) / ".local" / "state" / "sagent"
@@ -83,13 +84,22 @@ def test_for_this_session_it_is_used_and_not_kept_where_it_cannot_be(console: Co
     console.leave()
     console.start(ready=ASKED)
     console.keys("s")
-    console.until("gpt-5.5 │", gone=ASKED)
+    console.until("gpt-5.5 │", gone="❯")
     say(console, "I am gpt-5.5.")
+
+
+def test_a_small_terminal_has_all_of_it_too(console: Console, folder: Path) -> None:
+    wanted = [f"{name}/{name[0] * 90}" for name in ("openai", "google")]
+    folder.write_text(f'effort = "max"\nmodel = "openai/{"x" * 190}"\nfallback = {json.dumps(wanted)}\n')
+    console.start(ready=ASKED, width=30, height=10)
+    screen = "".join(line.strip() for line in console.screen.splitlines())
+    for told in (f"model = openai/{'x' * 190}", ", ".join(wanted).replace(", ", ","), "effort = max", str(folder)):
+        assert told.replace(" ", "") in screen.replace(" ", "")
 
 
 def test_a_terminal_that_only_prints_asks_too(console: Console, folder: Path) -> None:
     console.environment["TERM"] = "dumb"
-    console.start(ready=ASKED)
+    console.start(ready="wants to choose:")
     console.until("1 No", "2 Yes, for this session", "number:")
     console.type("")
     console.until("\n> ")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 from sagent.messages import ToolCall
 from sagent.repl.terminal.picker import Option, Picker
 from sagent.repl.terminal.screen import Screen
-from sagent.repl.view.lines import Line
 
 if TYPE_CHECKING:
     from sagent.policy import Ask
@@ -144,9 +143,9 @@ class Questions:
         await self._open(picker)
         return picker.chosen.result()
 
-    async def choose(self, title: Sequence[Line], options: Sequence[Option[T]]) -> T | None:
+    async def choose(self, title: str, options: Sequence[Option[T]]) -> T | None:
         """Have the person choose by a key; None for nothing. Words that they write meanwhile stay in the input."""
-        picker = Picker(title, options, keys=True)
+        picker = Picker([(("class:ask", f"? {title}"),)], options, keys=True)
         async with self._floor:
             await self._presence.until_quiet()
             words = await self._put(picker)
