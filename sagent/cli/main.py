@@ -45,6 +45,7 @@ def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
         return _talk({})  # not even the flags are looked at: the prompt is there sooner
     if argv and argv[0] in COMMANDS:  # its module is imported by its name: the others cost nothing
+        _neutralize()
         from importlib import import_module
 
         name = argv[0].replace("-", "_")
@@ -55,6 +56,7 @@ def _dispatch(argv: list[str]) -> int:
     printed = flags.pop("print", False) or "input_format" in flags or flags.get("output_format", "text") != "text"
     if not words and not printed and _on_terminal():
         return _talk(flags)
+    _neutralize()
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_or_report
 
@@ -65,6 +67,14 @@ def _talk(flags: Mapping[str, object]) -> int:
     from sagent.cli.interactive import run_interactive
 
     return run_interactive(flags)
+
+
+def _neutralize() -> None:
+    """Whatever is written from here on cannot drive a terminal; what goes elsewhere is left as it is."""
+    if sys.stdout.isatty() or sys.stderr.isatty():
+        from sagent.lib.terminal import neutralized
+
+        sys.stdout, sys.stderr = neutralized(sys.stdout), neutralized(sys.stderr)
 
 
 def _on_terminal() -> bool:

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from sagent.lib.dataclass import dataclass
 
+_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -15,10 +17,11 @@ class Table:
 
 
 def printable(text: str) -> str:
-    """The text without control characters, so that nothing a model or a file says can drive the terminal."""
+    """The text without control characters and what turns its direction around, so that nothing a model or a file says
+    can drive the terminal or look like something else."""
     if text.isprintable():
         return text
-    return "".join(c if c in "\n\t" or c.isprintable() or ord(c) > 0x9F else "�" for c in text)
+    return "".join(c if c in "\n\t" or c.isprintable() or (ord(c) > 0x9F and c not in _TURNING) else "�" for c in text)
 
 
 def one_line(text: str, width: int) -> str:

@@ -15,6 +15,7 @@ from sagent.lib.json import valid_text
 UNSAFE = {
     **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
     127: 0x2421,
+    **{code: f"[U+{code:04X}]" for code in range(0x80, 0xA0)},
     **{code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)},
 }
 """Control characters as their pictures, and marks that turn the direction of a text around as what they are."""

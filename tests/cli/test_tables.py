@@ -54,7 +54,7 @@ def test_a_row_is_a_line_and_nothing_is_cut() -> None:
 
 def test_text_from_outside_is_neither_markup_nor_control() -> None:
     (row,) = lines(Table((("[red]x[/red]", ":smile:", "\x1b[2Jgone", "\u202eleft"),)))
-    assert row == "[red]x[/red]  :smile:  �[2Jgone  \u202eleft"
+    assert row == "[red]x[/red]  :smile:  �[2Jgone  �left"
     assert lines("\x1b]0;title\x07 [bold]") == ["�]0;title� [bold]"]
 
 

@@ -1,6 +1,7 @@
 """`sagent export`: a session for others, without the secrets in it."""
 
 import sys
+from codecs import iterdecode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -59,7 +60,11 @@ def _export(session: Path, kind: str, out: Path | None, redaction: Redaction, se
 
 
 def _write(out: Path | None, pieces: Iterable[bytes]) -> None:
-    """To a file whole or not at all, for its owner alone; or to standard output."""
+    """To a file whole or not at all, for its owner alone; or to standard output: byte by byte, but as text to a
+    terminal."""
+    if out is None and sys.stdout.isatty():
+        sys.stdout.writelines(iterdecode(pieces, "utf-8", "backslashreplace"))
+        return
     if out is None:
         for piece in pieces:
             sys.stdout.buffer.write(piece)

@@ -1,0 +1,134 @@
+"""What a command writes to a terminal cannot drive it, whatever the model, a tool or a file said; a pipe gets all."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from program import PROGRAM, Shell
+
+from sagent.lib.terminal import neutral
+from sagent.lib.text import printable
+from sagent.testing.server import Call, Turn
+from sagent.transcript.page import escape
+
+HOSTILE = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\u202etxt.exe\u2066e\x08f\rg\x1b[8mh\x7fi\x9d0;x\x9cj"
+DRIVING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def on_terminal(shell: Shell, *argv: str) -> str:
+    """What a command writes to a terminal on either stream, in whatever way it ends."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [*PROGRAM, *argv], cwd=shell.cwd, env=shell.environment, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
+    )
+    shell.children.append(child)
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            if not (more := os.read(ours, 65536)):
+                break
+        except OSError:  # the child has closed its end
+            break
+        said += more
+    os.close(ours)
+    child.wait()
+    return said.decode().replace("\r\n", "\n")
+
+
+def driving(text: str) -> list[str]:
+    """What drives a terminal in a text; that it is bold or of a colour is ours."""
+    return DRIVING.findall(re.sub(r"\x1b\[([01]|(1;)?3[1-6])?m", "", text))
+
+
+@pytest.fixture
+def session(shell: Shell) -> Path:
+    """One in which everybody says hostile things."""
+    (shell.cwd / "a.txt").write_text(f"{HOSTILE}\n", newline="")
+    calls = (Call("Read", {"file_path": "a.txt"}), Call("Bash", {"command": HOSTILE}))
+    shell.serve([Turn(text=f"Look: {HOSTILE}", calls=calls), Turn(text=f"Done: {HOSTILE}")])
+    assert shell.run(f"go {HOSTILE}").code == 0
+    (root,) = Path(shell.environment["HOME"]).rglob("root.jsonl")
+    return root.parent
+
+
+COMMANDS = (
+    "export {0} --out - --format html",
+    "export {0} --out - --format md",
+    "export {0} --out - --format jsonl",
+    "export {0} --out - --format jsonl --keep-secrets",
+    "trace {0}",
+    "trace {0} --full",
+    "sessions show {0}",
+    "sessions list --costs",
+    "replay {0}",
+    "replay {0} --output-format json",
+    "compare {0} {0}",
+    "compare {0} {0} --output-format json",
+    "compare {0} {0} --output-format html",
+    "verify {0}",
+    "advice {0}",
+)
+
+
+def test_no_command_that_shows_a_session_drives_a_terminal(shell: Shell, session: Path) -> None:
+    for command in COMMANDS:
+        shown = on_terminal(shell, *command.format(session).split())
+        assert shown, command
+        assert "Traceback" not in shown, command
+        assert driving(shown) == [], command
+
+
+def test_a_pipe_and_a_file_get_every_byte_of_an_export(shell: Shell, session: Path) -> None:
+    for form in ("html", "md", "jsonl"):
+        argv = ("export", str(session), "--keep-secrets", "--format", form)
+        assert shell.run(*argv, "--out", "whole", model="").code == 0
+        whole = (shell.cwd / "whole").read_bytes()
+        done = subprocess.run(
+            [*PROGRAM, *argv, "--out", "-"], cwd=shell.cwd, env=shell.environment, capture_output=True, check=True
+        )
+        assert done.stdout == whole
+        assert "\u202e".encode() in whole or form == "html"
+        (shell.cwd / "whole").unlink()
+
+
+def test_json_on_a_terminal_says_the_same_as_in_a_pipe(shell: Shell, session: Path) -> None:
+    argv = ("export", str(session), "--out", "-", "--format", "jsonl", "--keep-secrets")
+    shown = [line for line in on_terminal(shell, *argv).splitlines() if line.startswith("{")]
+    assert [json.loads(line) for line in shown] == shell.run(*argv, model="").lines
+
+
+@pytest.mark.parametrize("form", ["text", "json", "stream-json"])
+def test_a_run_does_not_drive_a_terminal(shell: Shell, form: str) -> None:
+    calls = (Call("Bash", {"command": f"touch {HOSTILE}"}), Call("Read", {"file_path": HOSTILE}))
+    shell.serve([Turn(text=HOSTILE, calls=calls), Turn(text=HOSTILE)])
+    flags = ("--model", "anthropic/claude-sonnet-4-6", "--output-format", form)
+    shown = on_terminal(shell, *flags, "-p", f"go {HOSTILE}")
+    assert "owned" in shown
+    assert driving(shown) == []
+
+
+@pytest.mark.parametrize("argv", ["sessions show", "export", "trace", "verify", "--config", "--cwd"])
+def test_an_error_does_not_drive_a_terminal(shell: Shell, argv: str) -> None:
+    shown = on_terminal(shell, *argv.split(), HOSTILE)
+    assert "owned" in shown
+    assert driving(shown) == []
+
+
+@given(st.lists(st.sampled_from([*"ab\n\t\r\x00\x1b[018m;2J\x9b\u202e\u2069é�", "\x1b[1m", "\x1b[1;31m"])).map("".join))
+def test_neutral_text_holds_nothing_that_drives_and_all_else(text: str) -> None:
+    shown = neutral(text)
+    assert driving(shown) == []
+    assert driving(printable(text)) == []
+    assert re.sub(r"\\u[0-9a-f]{4}", "", shown).replace("\x1b", "") == DRIVING.sub("", text)
+    assert json.loads(neutral(json.dumps(text, ensure_ascii=False))) == text
+
+
+def test_a_page_shows_control_characters_of_8_bits() -> None:
+    assert escape("\x9b31m\x85") == "[U+009B]31m[U+0085]"
