@@ -5,13 +5,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import Document, Image, Text
 from sagent.peer import Caller
+
+if TYPE_CHECKING:
+    from sagent.sandbox.profile import Need, Profile
 
 Media: TypeAlias = Text | Image | Document
 PathFilter: TypeAlias = Callable[[str, Path], Callable[[str], bool]]
@@ -37,12 +40,17 @@ class ToolOutput:
 class Effect:
     """What a call would do: judged by the policy, and used to keep calls that touch the same thing in order.
 
-    "execute" runs something that may touch anything. `paths` are absolute, as given (symlinks not yet resolved).
+    "execute" runs something that may touch anything, but where it is `confined`: then a sandbox holds it to what the
+    workspace's profile allows, and `needs` are what it asks for beyond that, for a `reason`. `paths` are absolute, as
+    given (symlinks not yet resolved).
     """
 
     kind: Literal["none", "read", "write", "execute"]
     paths: tuple[Path, ...] = ()
     command: str = ""
+    confined: bool = False
+    needs: "tuple[Need, ...]" = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,8 @@ class Workspace:
 
     `environment` is what shell commands start with: None means this process's own, until a command has changed it.
     `hidden` is the policy's word on files inside a directory that was itself allowed: Grep and Glob pass those over.
+    `profile` is its word on what a sandboxed command may touch. In the directories that `temporary` names commands see
+    another one: what is new there lies in that.
     """
 
     cwd: Path
@@ -67,6 +77,8 @@ class Workspace:
     environment: dict[str, str] | None = None
     seen: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
     hidden: PathFilter | None = None
+    profile: "ProfileOf | None" = None
+    temporary: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
     def __post_init__(self) -> None:
         self.roots = self.roots or (self.cwd,)
@@ -82,7 +94,12 @@ class Workspace:
             path = unquote_path(path)
         if not path or "\0" in path:
             raise ToolError(f"not a path: {path!r}")
-        return Path(self.cwd, Path(path).expanduser())
+        found = Path(self.cwd, Path(path).expanduser())
+        for place, own in self.temporary.items():
+            inside = found.is_relative_to(place) and not any(map(found.is_relative_to, self.roots))
+            if inside and not os.path.lexists(found):
+                return own / found.relative_to(place)
+        return found
 
     def saw(self, path: Path, content: bytes, stat: os.stat_result | None = None) -> None:
         """Remember the file's content as seen by the agent. Its whole content, whatever part was shown.
@@ -110,6 +127,9 @@ class Workspace:
                 if hashlib.file_digest(file, "sha256").hexdigest() == stamp.sha256:
                     return
         raise ToolError(f"{path} has changed since it was read. Read it again, then change it.")
+
+
+ProfileOf: TypeAlias = "Callable[[Workspace], Profile]"
 
 
 class Blobs(Protocol):

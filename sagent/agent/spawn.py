@@ -19,7 +19,7 @@ from sagent.peer import Action, SpawnRequest
 from sagent.policy import Allow, Ask, Deny, Hold, Policy, Turn, Verdict
 from sagent.session.contents import MessageEntry, Opened, Spawned
 from sagent.session.stored import StoredMessage
-from sagent.tool import Effect, PathFilter, Tool, Workspace
+from sagent.tool import Effect, PathFilter, ProfileOf, Tool, Workspace
 
 
 class AgentParts(TypedDict):
@@ -68,6 +68,7 @@ def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentPa
     own = model.state
     workspace = workspace_for(own, seen=False)
     workspace.hidden = _either(own.workspace.hidden, above.state.workspace.hidden)
+    workspace.profile = _both(own.workspace.profile, above.state.workspace)
     resources = resources_for(above, given, path, workspace)
     most, least = limits_of(above.state.limits), limits_of(own.limits)  # its own bounds, where they are not wider
     return AgentParts(
@@ -183,6 +184,14 @@ class Both:
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         """What follows for either."""
         return [action for policy in self._policies for action in await policy.after_turn(turn)]
+
+
+def _both(own: "ProfileOf | None", above: Workspace) -> "ProfileOf | None":
+    """What both let commands touch."""
+    other = above.profile
+    if own is None or other is None:
+        return own or other
+    return lambda workspace: own(workspace).within(other(above))
 
 
 def _either(own: PathFilter | None, above: PathFilter | None) -> PathFilter | None:

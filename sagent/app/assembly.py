@@ -30,6 +30,7 @@ from sagent.messages import Message
 from sagent.model import full_name
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
+from sagent.sandbox import Sandbox
 from sagent.session.contents import Environment, MessageEntry, Opened, PromptEntry, SwitchedEntry
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, history
@@ -71,11 +72,13 @@ async def open_agent(
     notices = list(settings.warnings)
     workspace = Workspace(settings.cwd, (settings.cwd, *settings.add_dirs))
     policy = policy or policy_of(settings)
-    workspace.hidden = policy.hidden(workspace)
-    offered = [*choose_tools(settings), *more]
+    workspace.hidden, workspace.profile = policy.hidden(workspace), policy.profile
     async with AsyncExitStack() as stack:
         stack.enter_context(_reporting(notices, listener))
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
+        sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
+        stack.callback(sandbox.close)
+        offered = [*choose_tools(settings, sandbox), *more]
         log, past = _open_log(settings, stack, notices)
         policy.expose(settings.config_dir / "skills", *((Path(log.path),) if log.path else ()))
         choice = await choose_model(settings, past.model)
@@ -155,7 +158,8 @@ def _reporting(notices: Sequence[str], listener: Callable[[Event], None]) -> Gen
 
 def policy_of(settings: Settings) -> PermissionPolicy:
     rules = Rules.parse(settings.allow, settings.deny)
-    return PermissionPolicy(settings.permission_mode, rules, private=(settings.config_dir, settings.state_dir))
+    private = (settings.config_dir, settings.state_dir)
+    return PermissionPolicy(settings.permission_mode, rules, private=private, domains=settings.allow_domains)
 
 
 def _open_trace(
@@ -171,10 +175,10 @@ def _open_trace(
     return trace.on_event
 
 
-def choose_tools(settings: Settings) -> tuple[Tool, ...]:
+def choose_tools(settings: Settings, sandbox: Sandbox | None = None) -> tuple[Tool, ...]:
     """The tools asked for, by name; all of them by default. Raises UsageError with the nearest names."""
     if settings.tools is None:
-        return tuple(_make_tool(name, settings) for name in tools.BUILTIN)
+        return tuple(_make_tool(name, settings, sandbox) for name in tools.BUILTIN)
     by_name = {name.lower(): name for name in tools.BUILTIN}
     chosen: list[Tool] = []
     for name in settings.tools:
@@ -185,18 +189,18 @@ def choose_tools(settings: Settings) -> tuple[Tool, ...]:
             near = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
             hint = f" Did you mean {by_name[near[0]]}?" if near else ""
             raise UsageError(f"--tools: there is no tool {name!r}.{hint} The tools are {', '.join(tools.BUILTIN)}.")
-        chosen.append(_make_tool(known, settings))
+        chosen.append(_make_tool(known, settings, sandbox))
     return tuple(chosen)
 
 
-def _make_tool(name: str, settings: Settings) -> Tool:
+def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None) -> Tool:
     if name != "Bash":
         return getattr(tools, name)()
     described = settings.providers.values()
     keys = {each.api_key for each in described if each.api_key}
     names = {variable for each in described for variable in each.row.key.split()}
     names |= {variable for variable, value in os.environ.items() if value in keys}  # as in api_key = "${CORP}"
-    return tools.Bash(keep_keys=settings.env_pass, withheld=names)
+    return tools.Bash(keep_keys=settings.env_pass, withheld=names, sandbox=sandbox)
 
 
 def _limits(settings: Settings) -> RunLimits:

@@ -157,6 +157,9 @@ def _agent_flags(parser: Parser, *, places: bool) -> None:
         )
     group.add_argument("--tools", metavar="A,B", help="offer only these tools; none for no tools")
     group.add_argument("--permission-mode", metavar="MODE", help="plan, ask, edit (default) or full")
+    group.add_argument("--sandbox", metavar="MODE", help="hold commands: auto (default), required or off")
+    domains = "hosts that sandboxed commands may reach"
+    group.add_argument("--allow-domains", metavar="A,B", help=domains)
     allow, deny = "allow calls: 'Bash(git status:*)' (repeatable)", "deny calls: 'Edit(secrets/**)' (repeatable)"
     group.add_argument("--allow", metavar="RULE", action="append", help=allow)
     group.add_argument("--deny", metavar="RULE", action="append", help=deny)

@@ -10,6 +10,7 @@ from sagent.config.settings import LOG_LEVELS, Project, Settings
 from sagent.config.values import Reader
 from sagent.model import EFFORTS
 from sagent.policy.permissions import MODES
+from sagent.sandbox import SANDBOX_MODES
 
 
 class Field(NamedTuple):
@@ -58,7 +59,12 @@ RULES: Mapping[str, Field] = {
 """The members of sagent.advisor.rules.Rules, by name. A project's file may lower what bounds them, and no more."""
 
 TABLES = ("providers", "prices", "mcp")
-_ORDERS: Mapping[str, tuple[object, ...]] = {"permission_mode": MODES, "log_level": LOG_LEVELS, "effort": EFFORTS}
+_ORDERS: Mapping[str, tuple[object, ...]] = {
+    "permission_mode": MODES,
+    "log_level": LOG_LEVELS,
+    "effort": EFFORTS,
+    "sandbox": SANDBOX_MODES,
+}
 
 
 def is_stricter(name: str, new: object, old: object) -> bool:

@@ -35,6 +35,7 @@ _GROUPS: Mapping[str, Mapping[str, Field]] = {
     "permissions": {"allow": _FIELDS["allow"], "deny": _FIELDS["deny"]},
     "logging": {"level": _FIELDS["log_level"], "trace_file": _FIELDS["trace"]},
     "env": {"pass": _FIELDS["env_pass"]},
+    "sandbox": {"mode": _FIELDS["sandbox"], "allow_domains": _FIELDS["allow_domains"]},
     "advisor_rules": RULES,
     "policy": {**RULES, "max_turns": _FIELDS["max_turns"]},
 }
@@ -457,7 +458,7 @@ def _members(file: File) -> Iterator[tuple[Line, Field, object]]:
             raise file.error((key,), f"{key} belongs into the table [permissions]")
         if key in ("advisor", "executor"):
             yield (key,), _FIELDS["advisors" if key == "advisor" else "model"], value
-        elif key in _FIELDS:
+        elif key in _FIELDS and (key not in _GROUPS or isinstance(value, str)):
             yield (key,), _FIELDS[key], value
         elif key in _GROUPS:
             for name, item in file.table((key,), value).items():

@@ -13,6 +13,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.model import EFFORTS, Effort
 from sagent.policy.permissions import MODES, Mode
 from sagent.providers.rows import Row
+from sagent.sandbox import SANDBOX_MODES, SandboxMode
 
 if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor
@@ -110,6 +111,8 @@ class Settings:
     allow: tuple[str, ...] = _setting((), values.rules, adds=True)
     deny: tuple[str, ...] = _setting((), values.rules, "yes", adds=True)
     env_pass: tuple[str, ...] = _setting((), names_of, adds=True)  # variables like keys that commands get all the same
+    sandbox: SandboxMode = _setting("auto", choice(*SANDBOX_MODES), "lower")
+    allow_domains: tuple[str, ...] = _setting((), values.domains, adds=True)  # that sandboxed commands may reach
     cwd: Path = field(metadata={"read": values.directory})
     add_dirs: tuple[Path, ...] = _setting((), values.directories, flag="add-dir", adds=True)
     state_dir: Path = field(metadata={"read": values.path_of})

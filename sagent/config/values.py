@@ -46,6 +46,19 @@ def name_of(value: object, _: object = None) -> str:
     return text
 
 
+def domains(value: object, _: object = None) -> tuple[str, ...]:
+    """Hosts, each with an optional port."""
+    from sagent.sandbox.profile import Need
+
+    found: list[str] = []
+    for name in names_of(value):
+        try:
+            found.append(Need.parse(f"network:{name}").target)
+        except ValueError:
+            raise RefusedError(f'{name!r} is no host: give "example.org" or "*.example.org:8443"') from None
+    return tuple(found)
+
+
 def url(value: object, _: object = None) -> str:
     """An address of a server, without a slash at its end."""
     text = text_of(value).strip()

@@ -3,13 +3,14 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from sagent.policy import Ask, Deny
 from sagent.policy.harmless import SEARCHES, is_plain_repository, only_looks
 from sagent.policy.paths import Obstacle, PathJudge
 from sagent.policy.places import env_files
 from sagent.policy.rules import EDITS, Rule
-from sagent.policy.shell import SHELLS, Part, Redirect, Word, program, split, unwrap
+from sagent.policy.shell import SHELLS, Part, Redirect, Script, Word, program, split, unwrap
 from sagent.policy.trees import Trees, changed_trees, is_asked_for, trees
 from sagent.policy.wrappers import INTERPRETERS, WRAPPERS, bare_text, is_opaque, runs
 
@@ -33,18 +34,28 @@ class CommandJudge:
     def __init__(self, paths: PathJudge, command: str) -> None:
         self._paths = paths
         self._command = command
-        self._script = split(command)
-        self._parts = tuple(self._script.walk())
 
-    def denied(self) -> Deny | Ask | None:
-        """What the deny rules say, in every mode. Where they cannot be sure it is a question."""
+    @cached_property
+    def _script(self) -> Script:
+        return split(self._command)
+
+    @cached_property
+    def _parts(self) -> tuple[Part, ...]:
+        return tuple(self._script.walk())
+
+    def denied(self, *, confined: bool = False) -> Deny | Ask | None:
+        """What the deny rules say, in every mode. Where they cannot be sure it is a question, but for files where the
+        command is `confined`: then they are out of its reach."""
+        if not any(rule.pattern for rule in self._paths.rules.deny):
+            return None
         places = _Directories(self._paths, loops=False)
         below: list[str] = []
         for part in self._parts:
             if denied := self._denied_path(part, places.known or (self._paths.cwd,)):
                 return denied
             moved = part.looped and len(places.known or ()) > 1  # each time round it may be elsewhere
-            below += self._denied_trees(part, None if moved else places.known)
+            if not confined:
+                below += self._denied_trees(part, None if moved else places.known)
             places.follow(unwrap(part.words))
         doubts: list[str] = []
         rules = [rule for rule in self._paths.rules.deny if rule.tool == "Bash" and rule.pattern]
@@ -154,6 +165,20 @@ class CommandJudge:
         if only_looks(words) and not self._script.computes_input:
             return self._look_obstacle(words, places)
         return Obstacle(f"Running `{_shown(part.words)}` needs permission.", self._paths.remedy(_suggested(words)))
+
+    def unsandboxed_rules(self) -> list[str]:
+        """The rules that let it run outside of a sandbox, one for each part; none where what it does is not certain."""
+        if self._script.doubt or any(part.redirects or part.script for part in self._parts):
+            return []
+        return [f"Unsandboxed({_raw(part.words)})" for part in self._parts if part.words]
+
+    def is_unsandboxed(self) -> bool:
+        """Whether rules let each part of it run outside of a sandbox."""
+        rules = [rule for rule in self._paths.rules.allow if rule.tool == "Unsandboxed"]
+        if any(not rule.pattern for rule in rules):
+            return True
+        words = [part.words for part in self._parts if part.words] if self.unsandboxed_rules() else []
+        return bool(words) and all(any(rule.allows_command(each) for rule in rules) for each in words)
 
     def _rule_allows(self, words: tuple[Word, ...]) -> bool:
         if not words or self._paths.mode == "plan":

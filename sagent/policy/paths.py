@@ -123,12 +123,12 @@ class PathJudge:
         if self.in_roots(real):
             return None
         leads = "" if real == os.path.normpath(path) else f" (it leads to {real})"
-        flag = f"--add-dir {_quoted(real.rpartition('/')[0] or '/')}"
+        flag = f"--add-dir {quoted(real.rpartition('/')[0] or '/')}"
         return Obstacle(f"{path}{leads} is outside the working tree.", self.remedy(rule, flag))
 
     def remedy(self, rule: str, flag: str = "--permission-mode full") -> str:
         """The sentence that shows a person what allows a call."""
-        allow = f"--allow {_quoted(rule)}"
+        allow = f"--allow {quoted(rule)}"
         return f"Allowed with {allow}." if self.mode == "plan" else f"Allowed with {flag}, or with {allow}."
 
     def _allowed(self, real: str, tools: Sequence[str], special: Callable[[str], bool] | None) -> bool:
@@ -141,5 +141,5 @@ class PathJudge:
         return False
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     return text if re.fullmatch(r"[\w./+-]+", text) else "'" + text.replace("'", "'\\''") + "'"

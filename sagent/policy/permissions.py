@@ -6,6 +6,7 @@ may do whatever the person may.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.messages import ToolCall
 from sagent.policy import Allow, Ask, Deny, Policy, Verdict
@@ -13,6 +14,9 @@ from sagent.policy.paths import MODES, Mode, Obstacle, PathJudge
 from sagent.policy.places import Places, spellings
 from sagent.policy.rules import EDITS, Rules
 from sagent.tool import Effect, PathFilter, Workspace
+
+if TYPE_CHECKING:
+    from sagent.sandbox.profile import Profile
 
 __all__ = ["MODES", "Mode", "PermissionPolicy"]
 
@@ -28,14 +32,22 @@ class PermissionPolicy(Policy):
     questions, but not over plan. In every mode but full a question comes before keys are read and before things that
     run by themselves are written (`.git`, shell start-up files), unless a rule names the place.
 
-    `private` are directories that hold keys or conversations, in addition to the well-known ones in `home`.
+    `private` are directories that hold keys or conversations, in addition to the well-known ones in `home`; `domains`
+    are the hosts that commands in a sandbox may reach.
     """
 
     def __init__(
-        self, mode: Mode, rules: Rules | None = None, *, home: Path | None = None, private: Sequence[Path] = ()
+        self,
+        mode: Mode,
+        rules: Rules | None = None,
+        *,
+        home: Path | None = None,
+        private: Sequence[Path] = (),
+        domains: Sequence[str] = (),
     ) -> None:
         self.mode: Mode = mode
         self.rules = rules or Rules()
+        self._domains = domains
         self._places = Places(home or Path("~").expanduser(), private)
 
     def expose(self, *paths: Path) -> None:
@@ -64,6 +76,12 @@ class PermissionPolicy(Policy):
         """
         return lambda tool, root: PathJudge(self.mode, self.rules, self._places, workspace).hides(str(root), tool)
 
+    def profile(self, workspace: Workspace) -> "Profile":
+        """For `Workspace.profile`: what commands in a sandbox may touch, by the mode and the rules as they are now."""
+        from sagent.policy.confinement import profile_of
+
+        return profile_of(PathJudge(self.mode, self.rules, self._places, workspace), self._domains)
+
     def _paths(self, call: ToolCall, effect: Effect, judge: PathJudge, *, searches: bool) -> Verdict:
         """A call that reads or writes files; `searches`: of a directory it may show everything."""
         writes = effect.kind == "write"
@@ -91,8 +109,18 @@ class PermissionPolicy(Policy):
         from sagent.policy.commands import CommandJudge
 
         commands = CommandJudge(judge, effect.command)
-        if denied := commands.denied():
+        if (denied := commands.denied(confined=effect.confined)) is not None:
             return denied
+        if effect.needs:
+            from sagent.policy.needs import denied_need, need_obstacle
+
+            if (refused := denied_need(effect, judge)) is not None:
+                return refused
+            wanted = None if self.mode == "full" else need_obstacle(effect, judge, commands)
+            if wanted is not None or not effect.confined:
+                return self._verdict(effect, wanted)
+        if effect.confined and self.mode in ("plan", "edit"):
+            return Allow()
         return self._verdict(effect, None if free else commands.obstacle())
 
     def _verdict(self, effect: Effect, obstacle: Obstacle | None) -> Verdict:

@@ -24,7 +24,7 @@ class Places:
         self.exposed: tuple[str, ...] = ()
 
     @cached_property
-    def _secrets(self) -> frozenset[str]:
+    def secrets(self) -> frozenset[str]:
         from sagent.sandbox.places import known_places, really_below
 
         known = known_places()
@@ -54,7 +54,7 @@ class Places:
             return True
         if re.fullmatch(r"/proc/[^/]+(/task/[^/]+)?/(environ|mem)", path):
             return True
-        return self._is_listed(path, self._secrets)
+        return self._is_listed(path, self.secrets)
 
     def _is_listed(self, path: str, places: Iterable[str]) -> bool:
         return any(is_inside(path, place) for place in places) and not any(
@@ -67,14 +67,14 @@ class Places:
         return (
             self.is_secret(path)
             or real == "/proc"
-            or any(is_inside(place, real) and os.access(place, os.R_OK) for place in self._secrets)
+            or any(is_inside(place, real) and os.access(place, os.R_OK) for place in self.secrets)
         )
 
     def keys_below(self, directory: str) -> Callable[[str], bool]:
         """`is_secret` for many absolute paths below a directory, neither of which holds a symlink: fast."""
         if is_inside("/proc", directory) or is_inside(directory, "/proc"):
             return self._has_keys
-        places = tuple(place for place in self._secrets if is_inside(place, directory) or is_inside(directory, place))
+        places = tuple(place for place in self.secrets if is_inside(place, directory) or is_inside(directory, place))
         return lambda path: is_env(path.rpartition("/")[2]) or self._is_listed(path, places)
 
     def is_guarded(self, path: str) -> bool:
@@ -82,7 +82,7 @@ class Places:
         for spelled in spellings(path):
             if self._guarded_names.search(f"{spelled}/"):
                 return True
-            if any(is_inside(spelled, place) for place in chain(self._guarded, self._secrets)):
+            if any(is_inside(spelled, place) for place in chain(self._guarded, self.secrets)):
                 return True
         return self.is_secret(path)
 

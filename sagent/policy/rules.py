@@ -14,6 +14,7 @@ from sagent.tool import Effect
 if TYPE_CHECKING:
     from sagent.policy.shell import Word
 
+COMMAND_RULES = ("Bash", "Unsandboxed")
 PATH_TOOLS = ("Read", "Edit", "Write", "Grep", "Glob", "List")
 EDITS = ("Edit", "Write")
 Match: TypeAlias = Literal["yes", "maybe", "no"]
@@ -24,6 +25,8 @@ class Rule:
     """A tool, or several by wildcard, and a pattern of commands or paths; no pattern means every call.
 
     `Edit` and `Write` rules are about every call that writes files, `Read` rules about every call that reads them.
+    `Network` rules are about hosts that sandboxed commands may reach, `Unsandboxed` ones about commands that may run
+    without a sandbox.
     """
 
     tool: str
@@ -45,10 +48,19 @@ class Rule:
             raise ConfigError(f"{text!r} has an empty pattern: write {tool} for every call.")
         if not pattern:
             return cls(tool)
-        if tool == "Bash":
+        if tool in COMMAND_RULES:
             return cls(tool) if pattern in ("*", ":*") else cls(tool, _checked_command(text, pattern))
         if tool in PATH_TOOLS:
             return cls(tool, pattern)
+        if tool == "Network":
+            from sagent.sandbox.profile import Need
+
+            try:
+                return cls(tool, Need.parse(f"network:{pattern}").target)
+            except ValueError as error:
+                raise ConfigError(
+                    f"{text!r} names no host: write Network(example.org), Network(*.example.org)."
+                ) from error
         raise ConfigError(f"{text!r}: {_no_pattern(tool)}")
 
     def covers(self, tool: str, effect: Effect) -> bool:
@@ -203,7 +215,7 @@ def _checked_command(text: str, pattern: str) -> str:
 def _no_pattern(tool: str) -> str:
     import difflib
 
-    names = ("Bash", *PATH_TOOLS)
+    names = (*COMMAND_RULES, "Network", *PATH_TOOLS)
     near = difflib.get_close_matches(tool, names, 1, 0.5)
     hint = f" Did you mean {near[0]}?" if near else f" Write {tool} for every call."
     return f"patterns are for {', '.join(names)}.{hint}"

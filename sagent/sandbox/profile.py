@@ -1,6 +1,8 @@
 """What a command may touch, and what more one may ask for, as values."""
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
@@ -8,22 +10,6 @@ from sagent.lib.dataclass import dataclass
 Kind: TypeAlias = Literal["network", "write", "read", "all"]
 
 _HOST = r"((\*\.)?[\w-]+(\.[\w-]+)*|\[[0-9a-fA-F:.]+\])(:\d{1,5})?"
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """What commands may touch. Paths are absolute and free of symlinks; a directory stands for all that is below it.
-
-    Everything may be read but `hidden`. Nothing may be written but `writable`, and in there not what is `protected`,
-    which need not exist. `exposed` paths may be read although they lie below a hidden one. `domains` are the hosts that
-    may be reached: "example.org", "*.example.org", each with an optional ":PORT"; without one 80 and 443.
-    """
-
-    writable: tuple[str, ...] = ()
-    protected: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
-    exposed: tuple[str, ...] = ()
-    domains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +33,58 @@ class Need:
             return cls("all")
         if kind == "network" and re.fullmatch(_HOST, target):
             return cls("network", target.lower())
-        if kind in ("write", "read") and target.startswith(("/", "~", ".")) and "\0" not in target:
+        if kind in ("write", "read") and target.strip("/") and "\0" not in target:
             return cls(kind, target)
         raise ValueError(f'{text!r} is not a need: write "network:HOST", "write:PATH", "read:PATH" or "all"')
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What commands may touch. Paths are absolute and free of symlinks; a directory stands for all that is below it.
+
+    Everything may be read but `hidden`. Nothing may be written but `writable`, and in there not what is `protected`,
+    which need not exist. `exposed` paths may be read although they lie below a hidden one. `domains` are the hosts that
+    may be reached: "example.org", "*.example.org", each with an optional ":PORT"; without one 80 and 443.
+    """
+
+    writable: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    exposed: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+
+    def widened(self, needs: Iterable[Need]) -> "Profile":
+        """With what was granted in addition; "all" is not a matter of profiles."""
+        given = {kind: [need.target for need in needs if need.kind == kind] for kind in ("network", "write", "read")}
+        paths = (*given["write"], *given["read"])
+        return replace(
+            self,
+            writable=(*self.writable, *given["write"]),
+            protected=tuple(path for path in self.protected if not is_below(path, given["write"])),
+            hidden=tuple(path for path in self.hidden if not is_below(path, paths)),
+            exposed=(*self.exposed, *paths),
+            domains=(*self.domains, *given["network"]),
+        )
+
+    def within(self, other: "Profile") -> "Profile":
+        """What both allow."""
+        pairs = ((self, other), (other, self))
+        return Profile(
+            writable=tuple({path: 0 for one, two in pairs for path in one.writable if is_below(path, two.writable)}),
+            protected=tuple({*self.protected, *other.protected}),
+            hidden=tuple({*self.hidden, *other.hidden}),
+            exposed=tuple(
+                {
+                    path: 0
+                    for one, two in pairs
+                    for path in one.exposed
+                    if path in two.exposed or not is_below(path, two.hidden)
+                }
+            ),
+            domains=tuple(domain for domain in self.domains if domain in other.domains),
+        )
+
+
+def is_below(path: str, directories: Iterable[str]) -> bool:
+    """Whether an absolute path is one of the directories, or lies below one."""
+    return any(path == each or path.startswith(each.rstrip("/") + "/") for each in directories)

@@ -8,15 +8,21 @@ import math
 import os
 import re
 import signal
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject
 from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
 from sagent.messages import Text
+from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 from sagent.tools.capture import Capture, end_line
+
+if TYPE_CHECKING:
+    from sagent.sandbox.profile import Need, Profile
 
 DEFAULT_TIMEOUT = 120.0
 LONGEST_TIMEOUT = 3600.0
@@ -60,6 +66,27 @@ _SCRIPT = (
     '__sagent_command=$1; set --; eval "$__sagent_command"; '
     "{{ __sagent_code=$?; {plain} set +exu; __sagent_keep; }} 2>/dev/null; {plain} exit $__sagent_code"
 )
+_COMMAND = {"type": "string"}
+_TIMEOUT = {"type": "number", "description": "Seconds, default 120 in the foreground, at most 3600"}
+_DESCRIPTION = {"type": "string", "description": "What it does, in 5-10 words"}
+_NEEDS = "What the sandbox refused and the person is to allow: network:HOST, write:PATH, read:PATH, all"
+_PARAMETERS = arguments_schema("command", command=_COMMAND, timeout=_TIMEOUT, description=_DESCRIPTION)
+_SANDBOXED_PARAMETERS = arguments_schema(
+    "command",
+    command=_COMMAND,
+    timeout=_TIMEOUT,
+    description=_DESCRIPTION,
+    needs={"type": "array", "items": {"type": "string"}, "description": _NEEDS},
+    reason={"type": "string", "description": "Why it needs that"},
+)
+# What programs say where the sandbox has kept them from something.
+_HELD_BACK = re.compile(
+    r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|EROFS|EACCES|EPERM|EBUSY"
+)
+_CUT_OFF = re.compile(
+    r"[Cc]ould not resolve|name resolution|Name or service not known|EAI_AGAIN|ENOTFOUND|Network is unreachable|"
+    r"nodename nor servname|No address associated|X-Sagent-Sandbox|blocked by the sandbox"
+)
 
 
 class Bash:
@@ -67,7 +94,7 @@ class Bash:
 
     Commands get this process's environment without what looks like a key or a password there: what a command prints
     ends in a log and at a provider. `keep_keys` names those to pass on, and `withheld` further ones to leave out; a
-    workspace whose environment sets one passes it on too.
+    workspace whose environment sets one passes it on too. With a `sandbox` they are held to the workspace's profile.
     """
 
     name = "Bash"
@@ -77,14 +104,11 @@ class Bash:
         " file with the whole. Start servers with `&`: they go on, and later output goes to a file. Everything but"
         " detached jobs is killed when the session ends. Prefer Read, Grep, Glob and Edit to cat, grep, find and sed."
     )
-    parameters = arguments_schema(
-        "command",
-        command={"type": "string"},
-        timeout={"type": "number", "description": "Seconds, default 120 in the foreground, at most 3600"},
-        description={"type": "string", "description": "What it does, in 5-10 words"},
-    )
+    parameters = _PARAMETERS
 
-    def __init__(self, *, keep_keys: Collection[str] = (), withheld: Collection[str] = ()) -> None:
+    def __init__(
+        self, *, keep_keys: Collection[str] = (), withheld: Collection[str] = (), sandbox: Sandbox | None = None
+    ) -> None:
         keep, leave_out = frozenset(keep_keys), frozenset(withheld)
 
         @functools.cache  # every command asks it of the same variables
@@ -94,12 +118,20 @@ class Bash:
             return name not in keep and (name in leave_out or is_key(name, value))
 
         self._is_kept_back = is_kept_back
+        self._sandbox = sandbox
+        if sandbox is not None and sandbox.wanted != "off":
+            self.description = f"{self.description} Sandboxed: no network, writes only in the workspace and /tmp."
+            self.parameters = _SANDBOXED_PARAMETERS
         self._group = ProcessGroup()
         self._shell = ""
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        del workspace
-        return Effect("execute", command=_command(arguments))
+        command, sandbox = _command(arguments), self._sandbox
+        if sandbox is None or workspace.profile is None or not sandbox.stands:
+            return Effect("execute", command=command)
+        needs = tuple(_needs(arguments, workspace))
+        holds = not any(need.kind == "all" for need in needs) and sandbox.holds(workspace.profile(workspace))
+        return Effect("execute", command=command, confined=holds, needs=needs, reason=str(arguments.get("reason", "")))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Run the command until its shell ends, at most `timeout` seconds; what it left in the background goes on.
@@ -112,9 +144,12 @@ class Bash:
         _return_to_ground(run.workspace, notices)
         start = self._environment(run.workspace)
         with contextlib.ExitStack() as held:
-            capture, process = self._launch(command, run, start, notices, held)
+            argv = self._shell_line(command, run, held)
+            confined = await self._confined(argv, arguments, run)
+            start.update(confined.environment)
+            capture, process = self._launch(confined.argv, run, start, notices, held)
             shell = asyncio.create_task(process.ended())
-            run.offer_detach(lambda: self._let_go(shell, capture, process))
+            run.offer_detach(lambda: self._let_go(shell, capture, process, confined))
             try:
                 in_time = await _attend(shell, capture, timeout, run)
                 if process.released:
@@ -136,12 +171,15 @@ class Bash:
                 stopped = f"timed out after {limit:g} s: killed, with everything it had started"
             else:
                 stopped = ""
-                _remember(run.workspace, process.notes(), start, notices)
+                _remember(run.workspace, process.notes(), start, confined.environment, notices)
                 if not capture.finished.is_set():
                     notices.append(self._follow(capture, run))
             if stopped or process.code:
                 notices.append(stopped or _outcome("exit code", process.code))
+            notices += confined.finish()
             shown = end_line(await capture.excerpt())
+            if confined.profile is not None and (lacked := _lacked(shown, confined.profile, failed=process.code != 0)):
+                notices.append(lacked)
             if process.code and (names := ", ".join(self._kept_back(command + shown, start))):
                 notices.append(f"kept from commands: {names}. The person lets a variable through with env.pass")
             content = shown + "".join(f"[{notice}]\n" for notice in notices)
@@ -158,23 +196,45 @@ class Bash:
     def close(self) -> None:
         self._group.close()
 
-    def _launch(
-        self, command: str, run: RunContext, start: dict[str, str], notices: list[str], held: contextlib.ExitStack
-    ) -> tuple[Capture, Process]:
+    def _shell_line(self, command: str, run: RunContext, held: contextlib.ExitStack) -> Sequence[str]:
+        """The shell that runs a command; one too long for an argument is read from a file."""
         self._shell = self._shell or _find_shell()
         name = Path(self._shell).name
         others = {"notes": 9, "plain": "command"}  # they know one digit only
         script = _SCRIPT.format_map({"notes": SHELVED, "plain": "builtin"} if name == "bash" else others)
+        if len(encoded := os.fsencode(command)) > _LONGEST_ARGUMENT:
+            import shlex
+
+            scratch = run.blobs.scratch()
+            held.callback(scratch.unlink, missing_ok=True)
+            try:
+                scratch.write_bytes(encoded)
+            except OSError as error:
+                raise ToolError(f"The command was not run: {error}") from error
+            command = f". {shlex.quote(str(scratch))}"
+        return [self._shell, "-c", script, name, command]
+
+    async def _confined(self, argv: Sequence[str], arguments: JsonObject, run: RunContext) -> Confined:
+        """The command line as it is run: within what the policy says of this workspace and has granted to this call."""
+        workspace, sandbox = run.workspace, self._sandbox
+        if sandbox is None or workspace.profile is None:
+            return Confined(argv)
+        profile = workspace.profile(workspace)
+        profile = replace(profile, exposed=(*profile.exposed, os.path.realpath(run.blobs.scratch().parent)))
+        confined = await sandbox.confine(argv, profile, workspace.cwd, _needs(arguments, workspace))
+        workspace.temporary = sandbox.temporary
+        return confined
+
+    def _launch(
+        self,
+        argv: Sequence[str],
+        run: RunContext,
+        start: dict[str, str],
+        notices: list[str],
+        held: contextlib.ExitStack,
+    ) -> tuple[Capture, Process]:
         try:
             capture = held.enter_context(contextlib.closing(Capture(run.blobs, limit=OUTPUT_LIMIT)))
-            if len(encoded := os.fsencode(command)) > _LONGEST_ARGUMENT:
-                import shlex
-
-                scratch = run.blobs.scratch()
-                held.callback(scratch.unlink, missing_ok=True)
-                scratch.write_bytes(encoded)
-                command = f". {shlex.quote(str(scratch))}"
-            argv = [self._shell, "-c", script, name, command]
             try:
                 process = self._group.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
             except OSError as error:
@@ -215,7 +275,7 @@ class Bash:
             whereto = f"ends it: {error}"
         return f"still running in the background; what it prints from now on {whereto}"
 
-    def _let_go(self, shell: asyncio.Task[None], capture: Capture, process: Process) -> str:
+    def _let_go(self, shell: asyncio.Task[None], capture: Capture, process: Process, confined: Confined) -> str:
         """Let a command outlive this process; says where its output goes. Raises ToolError: it goes on as before."""
         if shell.done() or shell.cancelling() or capture.flooded:
             raise ToolError("its command is just ending; the result comes by itself")
@@ -224,6 +284,7 @@ class Bash:
         def take(source: int, before: int) -> None:
             self._group.drain(source, path, limit=OUTPUT_LIMIT, before=before)
             process.release()
+            confined.let_go()
 
         try:  # not among the blobs: those of a session that is not kept go with it, scratch files when it is resumed
             file, name = tempfile.mkstemp(prefix="sagent-", suffix=".out")
@@ -288,6 +349,37 @@ def _command(arguments: JsonObject) -> str:
     return command
 
 
+def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
+    """What a call asks for beyond the sandbox, paths as they really lie. Raises ToolError."""
+    from sagent.sandbox.profile import Need
+
+    given = arguments.get("needs", ())
+    texts = [given] if isinstance(given, str) else given if isinstance(given, Sequence) else ()
+    found: list[Need] = []
+    for text in texts:
+        try:
+            need = Need.parse(str(text))
+        except ValueError as error:
+            raise ToolError(f"{error}.") from error
+        if need.kind in ("read", "write"):
+            need = Need(need.kind, os.path.realpath(workspace.resolve(need.target)))
+        found.append(need)
+    return tuple(dict.fromkeys(found))
+
+
+def _lacked(shown: str, profile: "Profile", *, failed: bool) -> str:
+    """What to do about a command that the sandbox may have kept from something; "" where nothing says so."""
+    cut_off = _CUT_OFF.search(shown) is not None
+    if not cut_off and not (failed and _HELD_BACK.search(shown)):
+        return ""
+    reached = f"only {', '.join(profile.domains)} can be reached" if profile.domains else "there is no network"
+    written = ", ".join((*profile.writable[:4], "/tmp")) or "nothing"  # noqa: S108 -- as it is called
+    return (
+        f"it ran in a sandbox: {reached}, and only {written} can be written. If that is why it failed, call again with"
+        " `needs` and `reason`: the person will be asked"
+    )
+
+
 def _timeout(arguments: JsonObject) -> float | None:
     if (timeout := arguments.get("timeout")) is None:
         return None
@@ -311,19 +403,24 @@ def _find_shell() -> str:
 
 def _return_to_ground(workspace: Workspace, notices: list[str]) -> None:
     """Leave a directory that no longer exists for the nearest one above that does."""
-    if _is_there(workspace.cwd):
-        return
     gone = workspace.cwd
-    workspace.cwd = next(parent for parent in (*gone.parents, Path("/")) if _is_there(parent))
+    while not _is_there(workspace) and workspace.cwd != workspace.cwd.parent:
+        workspace.cwd = workspace.cwd.parent
+    if workspace.cwd == gone:
+        return
     notices.append(f"{gone} no longer exists; the working directory is {workspace.cwd}")
 
 
-def _is_there(directory: Path) -> bool:
-    return os.path.isdir(directory)  # noqa: PTH112 -- no error below a directory that may not be entered
+def _is_there(workspace: Workspace) -> bool:
+    """Whether its directory exists; commands may have one of their own."""
+    return os.path.isdir(workspace.resolve("."))  # noqa: PTH112 -- no error below a directory that may not be entered
 
 
-def _remember(workspace: Workspace, notes: bytes, start: Mapping[str, str], notices: list[str]) -> None:
-    """Take over the directory and the variables the shell ended with, as far as the command changed them."""
+def _remember(
+    workspace: Workspace, notes: bytes, start: Mapping[str, str], added: Collection[str], notices: list[str]
+) -> None:
+    """Take over the directory and the variables the shell ended with, as far as the command changed them, but for those
+    that were `added` for it alone."""
     directory, ended, exports = notes.partition(b"\0")
     if not ended:  # `exec`, killed from within, an EXIT trap of its own and `exit`
         notices.append("the shell ended without a report: working directory and variables are as before this command")
@@ -331,13 +428,14 @@ def _remember(workspace: Workspace, notes: bytes, start: Mapping[str, str], noti
     cwd = os.fsdecode(directory.removesuffix(b"\n"))
     if cwd.startswith("/") and cwd != start["PWD"]:
         workspace.cwd = Path(cwd)
-        if _is_there(workspace.cwd):
+        if _is_there(workspace):
             notices.append(f"working directory: {cwd}")
         _return_to_ground(workspace, notices)
     found = parse_exports(exports)
     kept = {name: value for name, value in start.items() if name in _SHELLS_OWN or not name.isidentifier()}
     kept.update((name, value) for name, value in found.items() if name not in _SHELLS_OWN)
     if found and kept != start:
+        kept = {name: value for name, value in kept.items() if name not in added}
         _shrink(kept, _LARGEST_ENVIRONMENT, notices)
         workspace.environment = kept
 

@@ -197,11 +197,11 @@ def test_what_goes_on_after_the_end_is_named_when_it_is_let_go_and_at_the_end(
     shell: Shell, tmp_path: Path, form: str
 ) -> None:
     shell.environment["TMPDIR"] = str(tmp_path)
-    command = f"echo begun; touch {tmp_path}/begun; sleep 2; echo ended; touch {tmp_path}/done"
+    command = "echo begun; touch begun; sleep 2; echo ended; touch done"
     job = Call("Bash", {"command": command, "background": True})
 
     def detach(request: Received) -> Turn:
-        wait_until((tmp_path / "begun").exists)
+        wait_until((shell.cwd / "begun").exists)
         return Turn(calls=(Call("BackgroundTask", {"operation": "detach", "id": "job:1"}),))
 
     server = shell.serve(
@@ -216,7 +216,7 @@ def test_what_goes_on_after_the_end_is_named_when_it_is_let_go_and_at_the_end(
     )
     assert found
     assert found[1].removeprefix("root/a: ") in last(server.requests[3])
-    wait_until((tmp_path / "done").exists)
+    wait_until((shell.cwd / "done").exists)
     wait_until(lambda: Path(found[2]).read_text() == "begun\nended\n")
 
 

@@ -285,7 +285,7 @@ def test_the_budget_exits_3_and_is_not_overshot(shell: Shell) -> None:
 
 def test_denied_calls_are_listed_with_what_allows_them(shell: Shell) -> None:
     shell.serve([Turn(calls=(Call("Bash", {"command": "touch made"}),)), Turn(text="I may not.")])
-    done = shell.run("--output-format", "json", "go")
+    done = shell.run("--sandbox", "off", "--output-format", "json", "go")
     assert done.code == 0
     (denial,) = done.json["permission_denials"]
     assert denial["tool"] == "Bash"
@@ -625,7 +625,8 @@ def test_commands_get_no_keys_but_those_that_the_person_lets_through(shell: Shel
     assert "let-through none none none" in json.dumps(server.requests[1].json)
 
 
-def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell: Shell) -> None:
+@pytest.mark.parametrize("sandbox", ["off", "auto"])
+def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell: Shell, sandbox: str) -> None:
     shell.serve([Turn(text="The word is abracadabra.")])
     assert shell.run("a secret").code == 0
     (other,) = Path(shell.environment["HOME"]).rglob("root.jsonl")
@@ -656,6 +657,7 @@ def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell
                 return Turn(text="done")
 
     shell.serve(script)
-    done = shell.run("--allow", "Bash(seq:*)", "--output-format", "json", "go")
+    done = shell.run("--allow", "Bash(seq:*)", "--sandbox", sandbox, "--output-format", "json", "go")
     assert done.json["result"] == "done", done.out
-    assert [denial["tool"] for denial in done.json["permission_denials"]] == ["Read", "Bash"]
+    refused = ["Read", "Bash"] if sandbox == "off" else ["Read"]  # else it runs, and finds nothing there
+    assert [denial["tool"] for denial in done.json["permission_denials"]] == refused

@@ -26,7 +26,7 @@ def trace(shell: Shell, *argv: str, stdin: str = "") -> str:
 
 def test_a_run_is_told_from_its_trace(shell: Shell) -> None:
     shell.serve(SCRIPT)
-    done = shell.run("--trace", "run.jsonl", "--allow", "Bash(echo:*)", "look")
+    done = shell.run("--trace", "run.jsonl", "--allow", "Bash(echo:*)", "--sandbox", "off", "look")
     assert done.code == 0, done.err
     events = [json.loads(line) for line in (shell.cwd / "run.jsonl").read_bytes().splitlines()]
     assert (events[0]["type"], events[-1]["type"]) == ("session", "result")

@@ -1,0 +1,94 @@
+"""What commands in a sandbox may touch, as mode, rules and places say it."""
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from sagent.policy.paths import PathJudge
+from sagent.policy.places import is_env
+from sagent.policy.rules import EDITS, Rule, is_inside
+from sagent.sandbox.places import known_places
+from sagent.sandbox.profile import Profile
+
+_MOST_DIRECTORIES = 300  # of a workspace that are looked into for keys and repositories before a command
+_PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
+
+
+def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
+    """The same judgement that the file tools get: what they would be refused or asked about is out of reach."""
+    rules, home = judge.rules, os.path.realpath(judge.places.home)
+    known = known_places()
+    hidden = set(judge.places.secrets)
+    protected = {f"{root}/{name}" for root in judge.roots for name in known.protected}
+    denied = [(rule, _pattern(rule, judge)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
+    for root in judge.roots:
+        for path in _walk(root):
+            name = path.rpartition("/")[2]
+            if name == ".git" and path != f"{root}/.git":
+                protected |= {f"{path}{known_name[4:]}" for known_name in known.protected if known_name[:5] == ".git/"}
+            elif is_env(name):
+                hidden.add(path)
+            for rule, pattern in denied:
+                if pattern.fullmatch(path):
+                    (hidden if rule.tool == "Read" else protected).add(path)
+    for rule, _ in denied:
+        (hidden if rule.tool == "Read" else protected).update(_literal(rule, judge))
+    allowed = [rule for rule in rules.allow if rule.pattern]
+    written = [path for rule in allowed if rule.tool in EDITS for path in _literal(rule, judge)]
+    read = [path for rule in allowed if rule.tool == "Read" for path in _literal(rule, judge)]
+    writable = [*judge.roots, *_git_directories(judge.roots), *(f"{home}/{name}" for name in known.caches), *written]
+    own = {f"{home}/{name}" for name in known.run_by_themselves}
+    return Profile(
+        writable=() if judge.mode == "plan" else tuple(dict.fromkeys(writable)),
+        protected=tuple(sorted((protected | _inside(own, writable)) - set(written))),
+        hidden=tuple(sorted(hidden - {*written, *read})),
+        exposed=tuple({*judge.places.exposed, *written, *read}),
+        domains=(*domains, *(rule.pattern for rule in allowed if rule.tool == "Network")),
+    )
+
+
+def _literal(rule: Rule, judge: PathJudge) -> Iterator[str]:
+    """The places that a rule names without a wildcard, as they really lie."""
+    if "/" in rule.pattern and not re.search(r"[*?\[]", rule.pattern.removesuffix("/**")):
+        for place in rule.literal_places(judge.roots, judge.places.home):
+            yield os.path.realpath(place)
+
+
+def _pattern(rule: Rule, judge: PathJudge) -> re.Pattern[str]:
+    return re.compile("|".join(rule.regexes(judge.roots, judge.places.home, anywhere=True)), re.DOTALL)
+
+
+def _inside(paths: set[str], roots: Sequence[str]) -> set[str]:
+    return {path for path in paths if any(is_inside(path, root) for root in roots)}
+
+
+def _git_directories(roots: Sequence[str]) -> Iterator[str]:
+    """Where the repositories of work trees lie that are not in them (`git worktree`), where both say so."""
+    for root in roots:
+        try:
+            with open(f"{root}/.git", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 -- a text path
+                named = file.read(4096).removeprefix("gitdir:").strip()
+            directory = os.path.realpath(os.path.join(root, named))  # noqa: PTH118 -- the same
+            with open(f"{directory}/gitdir", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+                answers = os.path.realpath(file.read(4096).strip()) == f"{root}/.git"
+        except OSError:
+            continue
+        if answers and "/.git/worktrees/" in directory:
+            yield directory.partition("/worktrees/")[0]
+
+
+def _walk(root: str) -> Iterator[str]:
+    """What lies below a directory, the nearest first, links not followed. It looks into some hundred directories."""
+    waiting = deque([root])
+    for _ in range(_MOST_DIRECTORIES):
+        if not waiting:
+            return
+        try:
+            entries = list(os.scandir(waiting.popleft()))
+        except OSError:
+            continue
+        for entry in entries:
+            yield entry.path
+            if entry.name != ".git" and entry.name not in _PASSED_OVER and entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)

@@ -1,0 +1,98 @@
+"""The judgement of what a command asks for beyond its sandbox."""
+
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, assert_never
+
+from sagent.policy import Deny
+from sagent.policy.paths import Obstacle, PathJudge, quoted
+from sagent.policy.rules import EDITS, Rule, escape
+from sagent.sandbox.profile import Need
+from sagent.tool import Effect
+
+if TYPE_CHECKING:
+    from sagent.policy.commands import CommandJudge
+
+
+def denied_need(effect: Effect, judge: PathJudge) -> Deny | None:
+    """What the deny rules and plan mode say of it."""
+    if judge.mode == "plan":
+        return Deny("In plan mode commands get no more than the sandbox gives: nothing is written, no host reached.")
+    for need in effect.needs:
+        match need.kind:
+            case "network":
+                rule = next((rule for rule in judge.rules.deny if _covers_host(rule, need.target)), None)
+            case "write" | "read":
+                rule = judge.denying_below(need.target, EDITS if need.kind == "write" else ("Read",))
+            case "all":
+                rule = next((rule for rule in judge.rules.deny if rule.tool == "Unsandboxed"), None)
+            case _:
+                assert_never(need.kind)
+        if rule is not None:
+            return Deny(f"The rule {rule} denies {_described(need)}.")
+    return None
+
+
+def need_obstacle(effect: Effect, judge: PathJudge, commands: "CommandJudge") -> Obstacle | None:
+    """What it wants that no rule grants, with the rules that would grant just that."""
+    lacking = [need for need in effect.needs if not _is_granted(need, judge, commands)]
+    if not lacking:
+        return None
+    wants = " and ".join(map(_described, lacking))
+    reason = " ".join(effect.reason.split())
+    said = f" Its reason: {reason}" if reason else " It gives no reason."
+    rules = [rule for need in lacking for rule in _rules(need, commands)]
+    remedy = " ".join(f"--allow {quoted(rule)}" for rule in rules)
+    whole = len(rules) >= len(lacking)
+    return Obstacle(
+        f"`{effect.command}` wants more than the sandbox gives: {wants}.{said}",
+        f"Allowed with {remedy}." if whole else "Allowed with --permission-mode full.",
+    )
+
+
+def _is_granted(need: Need, judge: PathJudge, commands: "CommandJudge") -> bool:
+    match need.kind:
+        case "network":
+            return any(_covers_host(rule, need.target) for rule in judge.rules.allow)
+        case "write":
+            return judge.write_obstacle(need.target) is None and not os.path.ismount(need.target)
+        case "read":
+            return judge.read_obstacle(need.target) is None
+        case "all":
+            return commands.is_unsandboxed()
+        case _:
+            assert_never(need.kind)
+
+
+def _covers_host(rule: Rule, host: str) -> bool:
+    return rule.tool == "Network" and (not rule.pattern or fnmatchcase(host, rule.pattern))
+
+
+def _rules(need: Need, commands: "CommandJudge") -> Iterator[str]:
+    """The narrowest rules that grant a need; none where no rule could be told apart from a wider one."""
+    match need.kind:
+        case "network":
+            yield f"Network({need.target})"
+        case "write":
+            yield f"Edit({escape(need.target)})"
+        case "read":
+            yield f"Read({escape(need.target)})"
+        case "all":
+            yield from commands.unsandboxed_rules()
+        case _:
+            assert_never(need.kind)
+
+
+def _described(need: Need) -> str:
+    match need.kind:
+        case "network":
+            return f"to reach {need.target}"
+        case "write":
+            return f"to write {need.target}"
+        case "read":
+            return f"to read {need.target}"
+        case "all":
+            return "to run without the sandbox"
+        case _:
+            assert_never(need.kind)

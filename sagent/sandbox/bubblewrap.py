@@ -1,0 +1,294 @@
+"""The wall by bubblewrap: namespaces that outlive one command, with everything mounted as a profile says.
+
+Commands of one agent share them, so that a server which one has started can be reached and ended by the next.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from sagent.errors import ToolError
+from sagent.sandbox.profile import Profile, is_below
+
+PROGRAMS = ("bwrap", "nsenter", "unshare", "setpriv", "prlimit", "bash")
+PATIENCE = 10.0  # seconds for a box to stand
+MOST_PROCESSES = 4096  # in one box
+TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 -- a box has its own there
+_MOST_SHOWN = 20  # entries of the host's /tmp that can be read in a box
+
+_NAMESPACES = (
+    *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    "--as-pid-1",
+)
+# What listens in /run (Docker, D-Bus, agents with keys) can be connected to through a read-only mount: it is left out.
+_SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
+# What root may write there whatever namespace it is in, and what it may read of the kernel's memory and keys.
+_KERNEL_READ_ONLY = (
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    "/proc/irq",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/acpi",
+    "/proc/scsi",
+)
+_KERNEL_HIDDEN = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats", "/proc/sched_debug")
+_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # where NixOS has its programs
+_DEVICES = ("/dev/nvidia*", "/dev/dri", "/dev/kfd")
+# Process 1 of a box: its end is the end of all others. It ends when the line to us is cut, but where it was told to
+# stay only once nothing else runs there.
+_FIRST = (
+    "printf ready; exec >/dev/null 2>&1; read -r word && [ $word = stay ] || exit 0; "
+    "while set -- /proc/[0-9]*; [ $# -gt 1 ]; do sleep 1; done"
+)
+_NS_GET_USERNS = 0xB701  # ioctl_ns(2)
+
+
+class Box:
+    """Namespaces of their own, and in them a process that keeps them."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", pid: int) -> None:
+        """Raises OSError where they are gone already."""
+        self._process = process
+        self._pid = pid
+        with Path(f"/proc/{pid}/ns/pid").open("rb") as namespace:
+            self._user = fcntl.ioctl(namespace, _NS_GET_USERNS)
+
+    @property
+    def stands(self) -> bool:
+        return self._process.poll() is None
+
+    def entering(self, argv: Sequence[str], cwd: str, *, memory: int) -> list[str]:
+        """The command line that runs another in the box, with `memory` bytes of data at most for each process.
+
+        The directory is entered there by its name: one that was opened outside would lead out.
+        """
+        uid, gid = os.geteuid(), os.getegid()
+        own = () if uid == 0 else ("--user", f"--map-user={uid}", f"--map-group={gid}")
+        return [
+            *("nsenter", f"--target={self._pid}", f"--user=/proc/{os.getpid()}/fd/{self._user}", "--mount", "--pid"),
+            *("--net", "--ipc", "--uts", "--preserve-credentials", "--", "unshare", *own, f"--wd={cwd}", "--"),
+            *("setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--"),
+            *("prlimit", f"--data={memory}", f"--nproc={MOST_PROCESSES}", "--core=0", "--", *argv),
+        ]
+
+    def limit_processes(self) -> None:
+        """Bound how many there may be, for root too, which no resource limit holds. Linux 6.14 and newer."""
+        write = f"echo {MOST_PROCESSES} > /proc/sys/kernel/pid_max"
+        user = f"--user=/proc/{os.getpid()}/fd/{self._user}"
+        argv = ["nsenter", f"--target={self._pid}", user, "--pid", "--preserve-credentials", "--", "sh", "-c", write]
+        subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+
+    def let_go(self) -> None:
+        """It may outlive us, until nothing runs in it any more."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.write(b"stay\n")
+                self._process.stdin.flush()
+
+    def close(self) -> None:
+        """End it and whatever runs in it, unless it was let go."""
+        os.close(self._user)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        if self._process.poll() is None:
+            self._process.returncode = 0  # else a warning: nobody waits for one that was let go
+
+
+def refusal() -> str:
+    """Why no box can be made here; "" where one was made just now and a program ran in it."""
+    if missing := [name for name in PROGRAMS if not shutil.which(name)]:
+        return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
+    with tempfile.TemporaryDirectory(prefix="sagent-tmp-") as scratch:
+        boxes = Boxes(Path(scratch))
+        box = boxes.open(())
+        if isinstance(box, str):
+            return _explained(box)
+        try:
+            ran = subprocess.run(box.entering(["true"], "/", memory=1 << 40), check=False, capture_output=True)
+        finally:
+            box.close()
+        return _explained(ran.stderr.decode("utf-8", "replace").strip()) if ran.returncode else ""
+
+
+def _explained(said: str) -> str:
+    """What bubblewrap says, and what to do where it is known."""
+    if any(text in said for text in ("RTM_NEWADDR", "uid map", "uid_map")):
+        return f"{said} (this system restricts user namespaces: its AppArmor profile bwrap-userns-restrict allows them)"
+    return said or "bubblewrap failed without a word"
+
+
+class Boxes:
+    """The boxes of one agent's commands, one for each way in which things are mounted.
+
+    `scratch` is a directory of its own, which holds what boxes have in place of /tmp.
+    """
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._boxes: dict[object, Box] = {}
+        self._opening = asyncio.Lock()
+        self.private = {place: scratch / place.strip("/").replace("/", "-") for place in TEMPORARY if _is_plain(place)}
+        for directory in self.private.values():
+            directory.mkdir(mode=0o700, exist_ok=True)
+        self._empty = scratch / "empty"  # in place of a hidden file: programs are content with one that says nothing
+        self._empty.touch(0o444)
+
+    async def box(self, profile: Profile) -> Box:
+        """The box for a profile. Raises ToolError where none can be made."""
+        opened: Box | str = ""
+        async with self._opening:
+            for _ in range(2):  # a path may vanish between a look and a mount
+                mounts = tuple(self._mounts(profile))
+                key = mounts, tuple(map(_identity, mounts))  # a file that was replaced has lost its mount
+                box = self._boxes.get(key)
+                if box is not None and box.stands:
+                    return box
+                opened = await asyncio.to_thread(self.open, mounts)
+                if isinstance(opened, Box):
+                    self._boxes[key] = opened
+                    return opened
+        raise ToolError(
+            f"The command was not run: its sandbox could not be made: {opened}. The person may set sandbox = 'off'."
+        )
+
+    def let_go(self) -> None:
+        """The boxes may outlive us, until nothing runs in them any more; what they have for /tmp stays."""
+        for box in self._boxes.values():
+            box.let_go()
+
+    def close(self) -> None:
+        for box in self._boxes.values():
+            box.close()
+        self._boxes.clear()
+
+    def open(self, mounts: Sequence[str]) -> Box | str:
+        """A new box, or what bubblewrap says."""
+        reading, writing = os.pipe()
+        argv = ["bwrap", *_NAMESPACES, *self._base(), *mounts, "--info-fd", str(writing), "--", "bash", "-c", _FIRST]
+        pipe = subprocess.PIPE
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                env={"PATH": os.environ.get("PATH", os.defpath)},
+                cwd="/",
+                pass_fds=(writing,),
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(reading)
+            return str(error)
+        finally:
+            os.close(writing)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with process.stderr as errors, os.fdopen(reading, "rb") as info:
+            ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
+            if ready and process.stdout.read(5) == b"ready":
+                with contextlib.suppress(OSError, ValueError, KeyError):
+                    box = Box(process, json.load(info)["child-pid"])
+                    box.limit_processes()
+                    return box
+            process.kill()
+            said = errors.read().decode("utf-8", "replace").strip()
+            process.wait()
+        return said or "bubblewrap did not come to an end"
+
+    def _base(self) -> Iterator[str]:
+        """What every box has: the file system to read, and devices, processes and temporary files of its own."""
+        yield from _SYSTEM
+        for place in filter(_exists, _KERNEL_READ_ONLY):
+            yield from ("--ro-bind", place, place)
+        for place in filter(_exists, _KERNEL_HIDDEN):
+            yield from ("--ro-bind", "/dev/null", place)
+        for place in filter(_exists, _KEPT_OF_RUN):
+            yield from ("--ro-bind", place, place)
+        for device in chain.from_iterable(map(glob.iglob, _DEVICES)):
+            yield from ("--dev-bind", device, device)
+        for place, directory in self.private.items():
+            yield from ("--bind", str(directory), place, "--bind", str(directory), str(directory))
+            for entry in _shown(place, self._scratch):
+                yield from ("--ro-bind", entry, entry)
+
+    def _mounts(self, profile: Profile) -> Iterator[str]:
+        """How the host's files are mounted; later mounts lie on earlier ones."""
+        hidden = [place for place in profile.hidden if _exists(place) and not is_below(place, ["/run"])]
+        above = [place for place in profile.writable if place != "/" and _exists(place)]
+        inner = [place for place in above if is_below(place, hidden)]
+        for place in sorted(set(above) - set(inner)):
+            yield from ("--bind", place, place)
+        held = [place for place in sorted(set(profile.protected)) if _can_be_held(place) and is_below(place, above)]
+        for parent in sorted({str(Path(place).parent) for place in held} - set(above)):
+            if is_below(parent, above):
+                yield from ("--bind", parent, parent)  # else it is renamed, mounts and all, and made anew
+        for place in held:
+            yield from ("--ro-bind", place, place)
+        exposed = [place for place in profile.exposed if _exists(place) and is_below(place, hidden)]
+        emptied: list[str] = []
+        for place in sorted(set(hidden)):
+            if Path(place).is_dir():
+                emptied.append(place)
+                yield from ("--perms", "0555", "--tmpfs", place)
+            else:
+                yield from ("--ro-bind", str(self._empty), place)
+        for place in sorted({*inner, *exposed}):
+            yield from ("--bind" if place in inner else "--ro-bind", place, place)
+        for place in emptied:
+            yield from ("--remount-ro", place)
+
+
+def _shown(place: str, scratch: Path) -> Iterator[str]:
+    """What can be read in a box of the host's temporary files: the newest, without sockets and what leads to them."""
+    sockets = set(_sockets(place))
+    try:
+        entries = [entry for entry in os.scandir(place) if entry.path not in sockets and not entry.is_symlink()]
+        newest = sorted(entries, key=lambda entry: -entry.stat().st_mtime_ns)[:_MOST_SHOWN]
+    except OSError:
+        return
+    for entry in newest:
+        if os.access(entry.path, os.R_OK) and not scratch.is_relative_to(entry.path):
+            yield entry.path
+
+
+def _sockets(place: str) -> Iterator[str]:
+    """The entries of a directory that are, or hold, sockets where something listens. See proc_net(5)."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines():
+            _, slash, path = line.partition(f" {place}/")
+            if slash:
+                yield f"{place}/{path.partition('/')[0]}"
+
+
+def _can_be_held(place: str) -> bool:
+    return _exists(place) and not Path(place).is_symlink()
+
+
+def _is_plain(place: str) -> bool:
+    return Path(place).is_dir() and not Path(place).is_symlink()
+
+
+def _exists(place: str) -> bool:
+    return os.path.lexists(place)
+
+
+def _identity(argument: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(argument) if argument.startswith("/") else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found else None

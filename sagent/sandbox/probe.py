@@ -1,0 +1,73 @@
+"""What can hold commands on this machine."""
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+from sagent.lib.atomic import atomic_write
+
+Name: TypeAlias = Literal["bubblewrap", "seatbelt", "none"]
+
+
+class Means(NamedTuple):
+    """What holds commands, and why it is not something better; "" where it is the best there is."""
+
+    name: Name
+    why: str = ""
+
+
+def probe(cache: Path | None) -> Means:
+    """What works here, tried for real. The answer is kept in the directory `cache` for as long as nothing it depends on
+    has changed."""
+    key = list(_dependencies())
+    file = cache / "sandbox.json" if cache else None
+    if file is not None:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            kept = json.loads(file.read_bytes())
+            if kept["key"] == key:
+                return Means(kept["name"], kept["why"])
+    found = _try_all()
+    if file is not None:
+        with contextlib.suppress(OSError), atomic_write(file) as out:
+            out.write(json.dumps({"key": key, "name": found.name, "why": found.why}).encode())
+    return found
+
+
+def forget(cache: Path | None) -> None:
+    """Have it found out again: what was found does not work any more."""
+    if cache is not None:
+        with contextlib.suppress(OSError):
+            (cache / "sandbox.json").unlink()
+
+
+def _dependencies() -> Iterator[str]:
+    yield from (platform.release(), str(os.geteuid()), os.environ.get("PATH", ""))
+    for program in ("bwrap", "nsenter", "unshare"):
+        with contextlib.suppress(OSError):
+            found = Path(shutil.which(program) or "").stat()
+            yield f"{program} {found.st_ino} {found.st_mtime_ns}"
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/self/status").read_text(errors="replace").splitlines()
+        yield "".join(line for line in lines if line.startswith(("CapBnd", "Seccomp", "NoNewPrivs")))
+    for file in ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "/proc/self/attr/current"):
+        with contextlib.suppress(OSError):
+            yield Path(file).read_text(errors="replace")
+
+
+def _try_all() -> Means:
+    if sys.platform == "darwin":
+        from sagent.sandbox.seatbelt import PROGRAM
+
+        return Means("seatbelt") if Path(PROGRAM).exists() else Means("none", f"{PROGRAM} is missing")
+    if sys.platform != "linux":
+        return Means("none", f"there is none for {sys.platform}")
+    from sagent.sandbox.bubblewrap import refusal
+
+    why = refusal()
+    return Means("none", why) if why else Means("bubblewrap")

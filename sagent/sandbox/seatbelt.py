@@ -1,0 +1,48 @@
+"""The wall of macOS: a profile in the language of sandbox-exec."""
+
+from collections.abc import Iterator, Sequence
+
+from sagent.sandbox.profile import Profile
+
+PROGRAM = "/usr/bin/sandbox-exec"
+
+_BASE = """(version 1)
+(allow default)
+(deny network*)
+(allow network* (local unix-socket))
+(deny network-outbound (remote unix-socket (path-regex #"^/(private/)?(tmp|var/run)/")))
+(deny file-write*)
+(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/dtracehelper") (regex #"^/dev/fd/"))
+(deny process-info* (target others))
+(deny signal (target others))
+(deny system-privilege)
+"""
+
+
+def wrap(argv: Sequence[str], profile: Profile, scratch: str, port: int = 0) -> list[str]:
+    """The command line that runs another within a profile; `scratch` may be written too. Through the loopback `port`,
+    where it is not 0, the proxy is reached."""
+    return [PROGRAM, "-p", profile_text(profile, scratch, port), *argv]
+
+
+def profile_text(profile: Profile, scratch: str, port: int = 0) -> str:
+    """The profile's text; of two rules for a path the later one holds."""
+    return _BASE + "".join(f"{line}\n" for line in _rules(profile, scratch, port))
+
+
+def _rules(profile: Profile, scratch: str, port: int) -> Iterator[str]:
+    if port:
+        yield f'(allow network-outbound (remote ip "localhost:{port}"))'
+    for path in (scratch, *profile.writable):
+        yield f"(allow file-write* {_below(path)})"
+    for path in profile.protected:
+        yield f"(deny file-write* {_below(path)})"
+    for path in profile.hidden:
+        yield f"(deny file-read* file-write* {_below(path)})"
+    for path in profile.exposed:
+        yield f"(allow file-read* {_below(path)})"
+
+
+def _below(path: str) -> str:
+    quoted = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'(subpath "{quoted}")'
