@@ -1,6 +1,8 @@
 """Settings in files, TOML or YAML: where they lie, what they say, and on which line."""
 
 import re
+import shlex
+import stat
 import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +18,10 @@ NAME = "config.toml"
 NAMES = (NAME, "config.yaml", "config.yml")
 """The person's file: the first of these that is there."""
 
+_PLACEHOLDERS = frozenset(
+    {"in the keyring", "lm-studio", "not-needed", "not needed", "no-key-required", "sk-no-key-required"}
+)
+"""What stands where a key would, and is none."""
 _MOST = 1 << 18  # bytes of a project's file
 _PIECE = r"""(?s)\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]"""
 
@@ -51,6 +57,19 @@ class File:
             return cast("Mapping[str, object]", value)
         raise self.error(keys, f"{'.'.join(keys)} must be a table, [{'.'.join(keys)}]")
 
+    def exposed_key(self) -> str:
+        """What to say where others may read this file and a key is written in it, rather than a reference; else ""."""
+        mode = self.path.stat().st_mode
+        if not stat.S_ISREG(mode) or not mode & 0o077:
+            return ""
+        keys = next((keys for keys, text in _texts(self.data, ()) if _is_literal_key(keys, text)), None)
+        if keys is None:
+            return ""
+        return (
+            f"{self.where(*keys)}: {'.'.join(keys)} is a key, and others may read the file (its mode is "
+            f"{stat.S_IMODE(mode):04o}). Run: chmod 600 {shlex.quote(str(self.path))}"
+        )
+
     def line(self, *keys: str) -> int:
         """The line on which a key's value begins, from 1.
 
@@ -79,6 +98,32 @@ def _statement_ends(text: str) -> Iterator[int]:
         if match[0] == "\n" and not depth:
             yield match.end()
     yield len(text)
+
+
+def _texts(value: object, keys: Line) -> Iterator[tuple[Line, str]]:
+    """Every text of a file, with the way to it."""
+    if isinstance(value, str):
+        yield keys, value
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, object]", value).items():
+            yield from _texts(item, (*keys, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(cast("list[object]", value)):
+            yield from _texts(item, (*keys, str(number)))
+
+
+def _is_literal_key(keys: Line, text: str) -> bool:
+    """Whether a text is a key itself: by what it is given to, or by its shape."""
+    if len(text) < 8 or "${" in text or text.lower() in _PLACEHOLDERS:
+        return False
+    name = keys[-1] if keys[0] == "mcp" and not text.startswith(("/", "~")) else ""
+    if keys[-1] == "api_key":
+        return True
+    if not name and not re.search(r"[\w+/=.~-]{12}|://", text):  # no shape of a key has less
+        return False
+    from sagent.lib.secrets import is_key
+
+    return is_key(name, text)
 
 
 def end_sentence(message: str) -> str:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -97,6 +98,7 @@ def _build(
         raise ConfigError(f"{builder.named_by}: there is no file {builder.user_file}.")
     if user is not None:
         builder.take_file(user, trusted=True)
+        builder.warn_of_key(user)
     variables, given = _environment(environ), _by_field(flags)
     project_file = builder.project_file((*variables, *given))
     project = read_file(project_file, project_file.parent.parent)
@@ -299,6 +301,11 @@ class _SettingsBuilder:
         for name in self.environ:
             if name.startswith("SAGENT_") and name not in known:
                 self.warnings.append(f"{name}: there is no such setting{nearest(name, known)}")
+
+    def warn_of_key(self, file: File) -> None:
+        """Warn of a key that others on this machine may read."""
+        with suppress(OSError):
+            self.warnings += filter(None, [file.exposed_key()])
 
     def take_file(self, file: File, *, trusted: bool) -> None:
         """A file's layer: the person's own, or a project's, which may only make things stricter."""
