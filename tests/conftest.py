@@ -24,11 +24,21 @@ def _has_network_namespaces() -> bool:
     )
 
 
+def _has_bubblewrap() -> bool:
+    import subprocess
+
+    argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-net", "true"]
+    return bool(shutil.which("bwrap")) and not subprocess.run(argv, capture_output=True, check=False).returncode
+
+
 FACILITIES: dict[str, Callable[[], bool]] = {
     "rg": lambda: bool(shutil.which("rg")),
     "git": lambda: bool(shutil.which("git")),
     "bash": lambda: bool(shutil.which("bash")),
     "tmux": lambda: bool(shutil.which("tmux")),
+    "bwrap": _has_bubblewrap,
+    "curl": lambda: bool(shutil.which("curl")),
+    "ip": lambda: bool(shutil.which("ip")),
     "ssh-keygen": lambda: bool(shutil.which("ssh-keygen")),
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome-stable"))),
     "linux": lambda: sys.platform == "linux",
@@ -41,7 +51,19 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "llama-server": lambda: bool(shutil.which("llama-server")),
 }
 # What a machine may lack even under CI=true: not packages, but data and circumstances.
-MAY_BE_MISSING = {"recordings", "chromium", "netns", "linux", "not-root", "torch", "claude", "codex", "llama-server"}
+MAY_BE_MISSING = {
+    "recordings",
+    "chromium",
+    "netns",
+    "bwrap",
+    "ip",
+    "linux",
+    "not-root",
+    "torch",
+    "claude",
+    "codex",
+    "llama-server",
+}
 
 
 @cache

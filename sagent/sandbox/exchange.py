@@ -1,0 +1,186 @@
+"""One request through the proxy: what it asks for, and how bytes go to and fro. h11 decides what they mean."""
+
+import asyncio
+import base64
+import os
+import re
+import socket
+from collections.abc import Coroutine, Iterable
+from http import HTTPStatus
+
+import h11
+
+from sagent.sandbox.hosts import Endpoint
+
+HEAD = 32 * 1024  # bytes of a request's head, at most
+IDLE = 600.0  # seconds without a byte either way
+CHUNK = 65_536
+
+# What concerns one connection only (RFC 9110, 7.6.1). Of a request's body `Transfer-Encoding` tells where it ends.
+_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"}
+_CLOSE = (b"connection", b"close")
+
+
+class Refusal(Exception):
+    """Why the proxy answers a request itself. A status of 403 means that the sandbox does not let it through."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        own = {403: "X-Sagent-Sandbox: blocked\r\n", 407: 'Proxy-Authenticate: Basic realm="sagent"\r\n'}
+        body = f"{sentence}\n".encode()
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        head += f"Content-Length: {len(body)}\r\nConnection: close\r\n{own.get(status, '')}\r\n"
+        self.answer = head.encode() + body
+
+
+class Side:
+    """One side of an exchange: the client, or the origin server. Both keep the same `patience`."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        role: type[h11.CLIENT | h11.SERVER],
+        patience: asyncio.Timeout,
+    ) -> None:
+        writer.transport.set_write_buffer_limits(0)  # what `drain` waited for is not lost by `abort`
+        self.reader, self.writer, self.patience = reader, writer, patience
+        self.http = h11.Connection(role, max_incomplete_event_size=4 * HEAD)
+
+    def touch(self) -> None:
+        """Begin to wait anew."""
+        if not self.patience.expired():
+            self.patience.reschedule(asyncio.get_running_loop().time() + IDLE)
+
+    async def read(self) -> bytes:
+        data = await self.reader.read(CHUNK)
+        self.touch()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def event(self) -> object:
+        """What comes next. Raises h11.RemoteProtocolError where that is not HTTP, or ends too early."""
+        while (event := self.http.next_event()) is h11.NEED_DATA:
+            self.http.receive_data(await self.read())
+        return event
+
+    async def send(self, event: h11.Event) -> None:
+        if data := self.http.send(event):
+            await self.write(data)
+
+
+async def read_head(client: Side) -> h11.Request:
+    """The head of a request and nothing behind it. Raises Refusal, or ConnectionError where none comes."""
+    try:
+        client.http.receive_data(await client.reader.readuntil(b"\r\n\r\n"))
+        event = client.http.next_event()
+    except asyncio.LimitOverrunError:
+        raise Refusal(431, f"The head of this request is longer than {HEAD} bytes.") from None
+    except asyncio.IncompleteReadError:
+        raise ConnectionResetError from None
+    except h11.RemoteProtocolError as error:
+        raise Refusal(400, f"This is not HTTP/1.1: {error}.") from None
+    if not isinstance(event, h11.Request):
+        raise Refusal(400, "This is not a request.")
+    return event
+
+
+def shown_pass(request: h11.Request) -> str:
+    """The user name in a request's credentials for the proxy; "" where there is none."""
+    scheme, _, code = dict(request.headers).get(b"proxy-authorization", b"").partition(b" ")
+    try:
+        return base64.b64decode(code, validate=True).partition(b":")[0].decode() if scheme.lower() == b"basic" else ""
+    except ValueError:
+        return ""
+
+
+def target(request: h11.Request) -> tuple[Endpoint, str]:
+    """What is asked for, and the path there. Raises Refusal."""
+    text = request.target.decode("ascii")
+    try:
+        if request.method == b"CONNECT":
+            return Endpoint.parse(text), ""
+        if found := re.fullmatch(r"(?i:http)://([^/?#]*)([^#]*)", text):
+            return Endpoint.parse(found[1], 80), found[2] if found[2].startswith("/") else f"/{found[2]}"
+    except ValueError as error:
+        raise Refusal(403, f"The sandbox does not let through what may be read in two ways: {error}.") from None
+    raise Refusal(400, "This is a proxy: ask it for http://HOST/PATH, or for CONNECT HOST:PORT.")
+
+
+async def tunnel(client: Side, origin: Side) -> None:
+    """Carry bytes until both sides have said all. Raises OSError."""
+    await client.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    await _together(_copy(origin, client), _copy(client, origin), wait=True)
+
+
+async def forward(client: Side, origin: Side, request: h11.Request, endpoint: Endpoint, path: str) -> None:
+    """Carry a request and its answer. Raises Refusal, OSError and h11.ProtocolError."""
+    headers = [*_kept(request.headers, b"host"), (b"host", str(endpoint).removesuffix(":80").encode()), _CLOSE]
+    await origin.send(h11.Request(method=request.method, target=path, headers=headers))
+    await _together(_bring_answer(origin, client), _bring_request(client, origin), wait=False)
+
+
+def reason(error: OSError) -> str:
+    """Why a connection or a look-up failed, in the system's words."""
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error.strerror or "no answer in time"
+    return os.strerror(error.errno)  # asyncio has words of its own
+
+
+async def _together(main: Coroutine[None, None, None], other: Coroutine[None, None, None], *, wait: bool) -> None:
+    """Run both until the first is done, or with `wait` both are. Raises the first error of either."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(other)
+            await main
+            if not wait:
+                task.cancel()
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+async def _copy(source: Side, sink: Side) -> None:
+    while data := await source.read():
+        await sink.write(data)
+    sink.writer.write_eof()
+
+
+async def _bring_request(client: Side, origin: Side) -> None:
+    try:
+        await _bring_body(client, origin)
+    except OSError:
+        if client.writer.is_closing():
+            raise
+        # Else the origin reads no more, and whoever waits for its answer hears of it.
+
+
+async def _bring_answer(origin: Side, client: Side) -> None:
+    try:
+        while isinstance(event := await origin.event(), h11.InformationalResponse):
+            headers = _kept(event.headers, b"transfer-encoding")
+            await client.send(h11.InformationalResponse(status_code=event.status_code, headers=headers))
+    except (OSError, h11.RemoteProtocolError) as error:
+        raise Refusal(502, f"The server gave no answer: {error}.") from error
+    if not isinstance(event, h11.Response):
+        raise Refusal(502, "The server gave no answer.")
+    headers = [*_kept(event.headers, b"transfer-encoding"), _CLOSE]
+    await client.send(h11.Response(status_code=event.status_code, reason=event.reason, headers=headers))
+    await _bring_body(origin, client)
+
+
+async def _bring_body(source: Side, sink: Side) -> None:
+    while isinstance(event := await source.event(), h11.Data):
+        await sink.send(h11.Data(data=event.data))
+    await sink.send(h11.EndOfMessage())
+
+
+def _kept(headers: Iterable[tuple[bytes, bytes]], dropped: bytes) -> list[tuple[bytes, bytes]]:
+    """The headers that concern the other side too, without one more. A length does not count in a chunked message."""
+    headers = list(headers)
+    lists = [value.lower().split(b",") for name, value in headers if name == b"connection"]
+    out = _HOP | {dropped} | {name.strip() for each in lists for name in each}
+    out |= {b"content-length" for name, _ in headers if name == b"transfer-encoding"}
+    return [(name, value) for name, value in headers if name not in out and not name.startswith(b"proxy-")]

@@ -1,0 +1,130 @@
+"""Which hosts may be reached: the entries of an allow list, what a client asks for, and where a name may lead.
+
+An entry is "example.org", "*.example.org" (what is below it, and not itself) or a literal address ("10.0.0.5",
+"[::1]"), each with an optional ":PORT"; without one it stands for 80 and 443. Whoever answers for a name decides where
+it leads, so a name reaches public addresses only. An entry with a port was written for one service: it reaches private
+addresses too (an intranet's registry is "registry.corp:443"). No name reaches loopback, link-local addresses or a
+cloud's metadata service, but "localhost", which is this machine; what else is wanted is listed as an address.
+"""
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_network
+from typing import Literal, TypeAlias
+
+from sagent.lib.dataclass import dataclass
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Reach: TypeAlias = Literal["public", "private", "forbidden"]
+
+_AUTHORITY = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<name>[^\s:@/\\\[\]%*]+))(?::(?P<port>[0-9]{1,5}))?")
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"(?!.{{254}})(?:{_LABEL}\.)*{_LABEL}")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # what makes the system read a host that ends so as an IPv4 address
+_WEB = (80, 443)
+
+_GLOBAL_V6 = ip_network("2000::/3")
+_NAT64 = ip_network("64:ff9b::/96")
+# 198.18.0.0/15: where VPN clients let all names lead.
+_PRIVATE = tuple(
+    map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "fc00::/7"))
+)
+# Those of Alibaba, Azure, Oracle, AWS and Google that do not lie among link-local addresses.
+_METADATA = tuple(
+    map(ip_network, ("100.100.100.200", "168.63.129.16", "192.0.0.0/24", "fd00:ec2::/32", "fd20:ce::254"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A host and a port that a client asks for. A name is in lower case, in ASCII and without a dot at its end."""
+
+    host: str | Address
+    port: int
+
+    def __str__(self) -> str:
+        return f"{_spelled(self.host)}:{self.port}"
+
+    @property
+    def fixed(self) -> tuple[Address, ...]:
+        """Where it leads, if nobody's name server decides that."""
+        if self.host == "localhost":
+            return (IPv4Address("127.0.0.1"), IPv6Address("::1"))
+        return () if isinstance(self.host, str) else (self.host,)
+
+    @property
+    def wanted(self) -> str:
+        """The shortest entry that covers it."""
+        return _spelled(self.host) if self.port in _WEB else str(self)
+
+    @classmethod
+    def parse(cls, text: str, port: int | None = None) -> "Endpoint":
+        """Read "HOST:PORT", or "HOST" where there is a default. Raises ValueError."""
+        host, given = _parse(text)
+        if (port := given or port) is None:
+            raise ValueError(f"{text!r} has no port")
+        return cls(host, port)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of an allow list; `below` are the subdomains of a host, and not the host."""
+
+    host: str | Address
+    port: int | None = None
+    below: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "Entry":
+        """Read an entry. Raises ValueError that names it."""
+        below = text.startswith("*.")
+        host, port = _parse(text.removeprefix("*."))
+        if below and not isinstance(host, str):
+            raise ValueError(f"{text!r} is no host: addresses have no subdomains")
+        return cls(host, port, below)
+
+    def covers(self, endpoint: Endpoint) -> bool:
+        """Whether it stands for a host at a port."""
+        if endpoint.port not in ((self.port,) if self.port else _WEB):
+            return False
+        if self.below:
+            return isinstance(endpoint.host, str) and endpoint.host.endswith(f".{self.host}")
+        return endpoint.host == self.host
+
+
+def reach(address: Address) -> Reach:
+    """What kind of place an address leads to, through whatever spelling of an IPv4 address in IPv6."""
+    if isinstance(address, IPv6Address):
+        inner = IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None
+        address = inner or address.ipv4_mapped or address.sixtofour or address
+    if any(address in network for network in _METADATA):
+        return "forbidden"
+    if any(address in network for network in _PRIVATE):
+        return "private"
+    public = address.is_global and not address.is_multicast
+    return "public" if public and (isinstance(address, IPv4Address) or address in _GLOBAL_V6) else "forbidden"
+
+
+def _parse(text: str) -> tuple[str | Address, int | None]:
+    if not (found := _AUTHORITY.fullmatch(text)):
+        raise ValueError(f"{text!r} is no host")
+    port = int(found["port"]) if found["port"] else None
+    if port is not None and not 0 < port < 65536:
+        raise ValueError(f"{text!r} has no port between 1 and 65535")
+    try:
+        return IPv6Address(found["v6"]) if found["v6"] else _named(found["name"]), port
+    except ValueError:
+        raise ValueError(f"{text!r} is no host") from None
+
+
+def _named(text: str) -> str | IPv4Address:
+    """A name, or an address in the one spelling that everybody reads alike. Raises ValueError."""
+    name = text.encode("idna").decode("ascii").lower().removesuffix(".")
+    if _NUMBER.fullmatch(name.rpartition(".")[2]):
+        return IPv4Address(name)
+    if not _NAME.fullmatch(name):
+        raise ValueError
+    return name
+
+
+def _spelled(host: str | Address) -> str:
+    return f"[{host}]" if isinstance(host, IPv6Address) else str(host)

@@ -1,0 +1,220 @@
+"""The way out for commands in the sandbox: an HTTP proxy that lets each command reach what it was admitted for.
+
+A command shows a pass, which stands as user name in the address of its proxy. What it asks for is read strictly, held
+against its entries, resolved once, judged by where it leads (see `hosts`), and connected to at the very address that
+was judged. What goes through a CONNECT is not looked into: a name that is allowed is one that is trusted.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import field
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Self
+
+import h11
+
+from sagent.lib.dataclass import dataclass
+from sagent.sandbox.exchange import CHUNK, HEAD, Refusal, Side, forward, read_head, reason, shown_pass, target, tunnel
+from sagent.sandbox.hosts import Address, Endpoint, Entry, reach
+
+MOST_AT_ONCE = 100  # connections of one pass
+MOST_OF_ALL = 250  # connections: each takes two of the process's descriptors, which are 1024 as a rule
+MOST_REFUSED = 100  # that are remembered of one pass
+PATIENCE = 30.0  # seconds for a request's head, for a look-up, and for a connection to be made
+_FAREWELL = 5.0  # seconds for a client to read its answer while it still sends: a reset would take the answer away
+
+# Host and port -> addresses. Raises OSError where there are none.
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+class Proxy:
+    """Serves until it is closed. Only what `admit` gave out is served, for as long as it is not dismissed."""
+
+    def __init__(self, resolve: Resolve | None = None) -> None:
+        self._resolver = ThreadPoolExecutor(4, "sagent-resolver")  # slow names must not stop the session's own threads
+        self._resolve = resolve or self._look_up
+        self._passes: dict[str, _Pass] = {}
+        self._servers: list[asyncio.Server] = []
+        self._sockets: list[Path] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def listen(self, directory: Path) -> Path:
+        """Listen on a Unix socket in a directory, which is made where it is missing and closed to others; its path."""
+        directory.mkdir(mode=0o700, exist_ok=True)
+        directory.chmod(0o700)
+        path = directory / "proxy"
+        self._servers.append(await asyncio.start_unix_server(self._accept, path, limit=HEAD))
+        self._sockets.append(path)
+        return path
+
+    async def listen_on_loopback(self) -> int:
+        """Listen on a free port of loopback, for a sandbox that shares the machine's network; the port."""
+        server = await asyncio.start_server(self._accept, "127.0.0.1", limit=HEAD)
+        self._servers.append(server)
+        return server.sockets[0].getsockname()[1]
+
+    def admit(self, domains: Iterable[str]) -> str:
+        """A pass for what entries stand for. Raises ValueError for one that cannot be read."""
+        entries = tuple(map(Entry.parse, domains))
+        token = secrets.token_hex(16)
+        self._passes[token] = _Pass(entries)
+        return token
+
+    def refused(self, token: str) -> tuple[str, ...]:
+        """What was asked for with a pass and is not allowed, each once, as the entry that would allow it."""
+        return tuple(self._passes[token].refused) if token in self._passes else ()
+
+    def dismiss(self, token: str) -> None:
+        """Let a pass be worth nothing, and end the connections that it has."""
+        if found := self._passes.pop(token, None):
+            for task in found.tasks:
+                task.cancel()
+
+    def environment(self, token: str, port: int) -> Mapping[str, str]:
+        """The variables by which programs find the proxy at a port of their own loopback.
+
+        They reach their own servers there without it. Where this machine's loopback is listed by a name, it is what
+        that name means. Raises KeyError for no pass.
+        """
+        address = f"http://{token}:x@127.0.0.1:{port}"
+        listed = {str(entry.host) for entry in self._passes[token].entries}
+        direct = ",".join(name for name in ("127.0.0.1", "localhost", "::1") if name not in listed)
+        known = {"HTTP_PROXY": address, "HTTPS_PROXY": address, "ALL_PROXY": address, "NO_PROXY": direct}
+        own = {"NODE_USE_ENV_PROXY": "1", "YARN_HTTP_PROXY": address, "YARN_HTTPS_PROXY": address}
+        return known | {name.lower(): value for name, value in known.items()} | own
+
+    async def aclose(self) -> None:
+        """Stop, and end all connections."""
+        for server in self._servers:
+            server.close()
+        self._passes.clear()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for server in self._servers:
+            await server.wait_closed()
+        for path in self._sockets:
+            path.unlink(missing_ok=True)
+        self._resolver.shutdown(wait=False, cancel_futures=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= MOST_OF_ALL or not all(server.is_serving() for server in self._servers):
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())  # cancelled before it began it runs no `finally`
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, which carries one request."""
+        with contextlib.suppress(OSError, h11.ProtocolError):  # TimeoutError is an OSError
+            async with asyncio.timeout(PATIENCE) as patience:
+                client = Side(reader, writer, h11.SERVER, patience)
+                try:
+                    await self._answer(client, await read_head(client))
+                except Refusal as refusal:
+                    await client.write(refusal.answer)
+                writer.write_eof()
+                patience.reschedule(asyncio.get_running_loop().time() + _FAREWELL)
+                while await reader.read(CHUNK):
+                    pass
+
+    async def _answer(self, client: Side, request: h11.Request) -> None:
+        admitted = self._passes.get(shown_pass(request))
+        if admitted is None:
+            raise Refusal(407, "This proxy is for commands of sagent, and this is not the pass of one that runs.")
+        if len(admitted.tasks) >= MOST_AT_ONCE:
+            raise Refusal(503, f"The sandbox allows a command {MOST_AT_ONCE} connections at once.")
+        admitted.enter()
+        endpoint, path = target(request)
+        client.patience.reschedule(None)  # a look-up and a connection have limits of their own
+        reader, writer = await _connect(endpoint, await self._judged(endpoint, admitted))
+        try:
+            origin = Side(reader, writer, h11.CLIENT, client.patience)
+            origin.touch()
+            if request.method == b"CONNECT":
+                await tunnel(client, origin)
+            else:
+                await forward(client, origin, request, endpoint, path)
+        finally:
+            writer.transport.abort()
+
+    async def _judged(self, endpoint: Endpoint, admitted: "_Pass") -> Sequence[Address]:
+        """The addresses at which an endpoint may be connected to, at least one. Raises Refusal."""
+        entries = [entry for entry in admitted.entries if entry.covers(endpoint)]
+        if not entries:
+            raise admitted.refuse(endpoint.wanted, f"The sandbox does not let this command reach {endpoint}")
+        if endpoint.fixed:
+            return endpoint.fixed
+        try:
+            async with asyncio.timeout(PATIENCE):
+                found = [ip_address(text) for text in await self._resolve(str(endpoint.host), endpoint.port)]
+        except OSError as error:
+            raise Refusal(502, f"{endpoint.host} was not found: {reason(error)}.") from error
+        allowed = {"public", "private"} if any(entry.port for entry in entries) else {"public"}
+        if addresses := [address for address in found if reach(address) in allowed]:
+            return addresses
+        if any(reach(address) == "private" for address in found):
+            raise admitted.refuse(str(endpoint), f"{endpoint.host} leads to a private address")
+        raise _astray(endpoint)
+
+    async def _look_up(self, host: str, port: int) -> Sequence[str]:
+        ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._resolver, ask)
+        return [str(address[0]) for *_, address in found]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    entries: tuple[Entry, ...]
+    refused: dict[str, None] = field(default_factory=dict[str, None])
+    tasks: "set[asyncio.Task[object]]" = field(default_factory=set[asyncio.Task[object]])
+
+    def enter(self) -> None:
+        """Count the task that calls until it is done."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def refuse(self, wanted: str, sentence: str) -> Refusal:
+        if len(self.refused) < MOST_REFUSED:
+            self.refused[wanted] = None
+        return Refusal(403, f"{sentence}: it lacks network:{wanted}.")
+
+
+async def _connect(
+    endpoint: Endpoint, addresses: Sequence[Address]
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the first address that takes one. Raises Refusal."""
+    said = ""
+    for address in addresses:
+        try:
+            async with asyncio.timeout(PATIENCE / len(addresses)):
+                reader, writer = await asyncio.open_connection(str(address), endpoint.port, limit=CHUNK)
+        except OSError as error:
+            said = reason(error)
+            continue
+        ends = [writer.get_extra_info(name) for name in ("sockname", "peername")]
+        if endpoint.fixed or (all(ends) and ends[0][0] != ends[1][0]):
+            return reader, writer
+        writer.transport.abort()
+        raise _astray(endpoint)
+    raise Refusal(502, f"{endpoint} could not be connected to: {said}.")
+
+
+def _astray(endpoint: Endpoint) -> Refusal:
+    return Refusal(403, f"{endpoint.host} leads to this machine or to what only machines talk to; no name may do that.")

@@ -1,0 +1,79 @@
+"""Joins connections to a port of loopback with a Unix socket: `python -I -S relay.py SOCKET PORT`.
+
+It runs where there is no network, and the socket leads to the proxy. Once it listens it prints its port, which is a
+free one where PORT is 0. Somebody waits for that, and asyncio takes four times as long to import as these modules.
+"""
+
+import select
+import socket
+import sys
+
+MOST = 200  # connections at once, others wait; select(2) knows descriptors below 1024
+
+
+class Flow:
+    """One direction of a connection. What was read is written before anything more is read."""
+
+    def __init__(self, source: socket.socket, sink: socket.socket, back: "Flow | None" = None) -> None:
+        self.source, self.sink, self.back = source, sink, back or Flow(sink, source, self)
+        self.waiting = b""
+        self.ended = False
+
+    def advance(self) -> None:
+        """Write, or else read; called when that does not block. When both directions have ended all is closed."""
+        try:
+            if self.waiting:
+                self.waiting = self.waiting[self.sink.send(self.waiting) :]
+            elif not (data := self.source.recv(65_536)):
+                self.ended = True
+                self.sink.shutdown(socket.SHUT_WR)
+            else:
+                self.waiting = data
+        except BlockingIOError:
+            return
+        except OSError:  # one side is gone: nobody is left to read what the other says
+            self.ended = self.back.ended = True
+        if self.ended and self.back.ended:
+            self.source.close()
+            self.sink.close()
+
+
+def main(path: str, port: int) -> None:
+    """Relay until the process is ended."""
+    listener = socket.create_server(("127.0.0.1", port), backlog=MOST)
+    print(listener.getsockname()[1], flush=True)
+    flows: list[Flow] = []
+    while True:
+        reading = {flow.source: flow for flow in flows if not flow.waiting and not flow.ended}
+        writing = {flow.sink: flow for flow in flows if flow.waiting}
+        door = [listener] if len(flows) < 2 * MOST else []
+        readable, writable, _ = select.select([*reading, *door], writing, [])
+        for flow in [
+            *(reading[each] for each in readable if each is not listener),
+            *map(writing.__getitem__, writable),
+        ]:
+            flow.advance()
+        flows = [flow for flow in flows if flow.source.fileno() >= 0]
+        if listener in readable:
+            flows += accept(listener, path)
+
+
+def accept(listener: socket.socket, path: str) -> list[Flow]:
+    """Both directions of the connection that is at the door; none where nothing listens at the Unix socket."""
+    client, proxy = None, socket.socket(socket.AF_UNIX)
+    try:
+        client, _ = listener.accept()
+        proxy.connect(path)
+    except OSError:
+        proxy.close()
+        if client:
+            client.close()
+        return []
+    client.settimeout(0)
+    proxy.settimeout(0)
+    there = Flow(client, proxy)
+    return [there, there.back]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,579 @@
+"""The proxy and the relay: who may reach what, and that bytes come through whole."""
+
+import asyncio
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+
+import sagent
+from sagent.sandbox import exchange, proxy, relay
+from sagent.sandbox.proxy import Proxy
+
+BIG = bytes(range(256)) * 40_960  # 10 MB
+RELAY = [sys.executable, "-I", "-S", str(relay.__file__)]
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def no_names(host: str, port: int) -> Awaitable[Sequence[str]]:
+    raise AssertionError(f"{host}:{port} was looked up")
+
+
+def resolver(answers: dict[str, Sequence[str]]) -> "tuple[list[str], Callable[[str, int], Awaitable[Sequence[str]]]]":
+    asked: list[str] = []
+
+    async def resolve(host: str, _: int) -> Sequence[str]:
+        asked.append(host)
+        if host not in answers:
+            raise socket.gaierror(-2, "No such name")
+        return answers[host]
+
+    return asked, resolve
+
+
+@asynccontextmanager
+async def serving(handle: Handler) -> AsyncIterator[int]:
+    """An origin server; its port."""
+
+    async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await handle(reader, writer)
+        except (OSError, EOFError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(closing, "127.0.0.1", limit=1 << 20)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+def answering(answer: bytes, heads: list[bytes]) -> Handler:
+    """A server that reads a head and gives one answer."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer)
+        await writer.drain()
+
+    return handle
+
+
+async def digest(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Read to the end, while 10 MB are sent; then send a digest of what was read."""
+
+    async def say() -> None:
+        writer.write(BIG)
+        await writer.drain()
+
+    async def hear() -> None:
+        while data := await reader.read(65_536):
+            heard.update(data)
+
+    heard = hashlib.sha256()
+    await asyncio.gather(say(), hear())
+    writer.write(heard.digest())
+    await writer.drain()
+
+
+@contextmanager
+def relayed(path: Path) -> Iterator[int]:
+    """The relay in a process of its own; its port."""
+    with subprocess.Popen([*RELAY, str(path), "0"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline())
+            assert process.poll() is None, "the relay has ended"
+        finally:
+            process.kill()
+
+
+@asynccontextmanager
+async def standing(
+    directory: Path, resolve: "Callable[[str, int], Awaitable[Sequence[str]]]" = no_names
+) -> AsyncIterator[tuple[Proxy, int]]:
+    """A proxy behind a relay, and the relay's port."""
+    async with Proxy(resolve) as out:
+        with relayed(await out.listen(directory / "way-out")) as port:
+            yield out, port
+
+
+def credentials(token: str) -> bytes:
+    import base64
+
+    return b"Proxy-Authorization: Basic " + base64.b64encode(f"{token}:x".encode()) + b"\r\n"
+
+
+async def rest(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the end; where that is a reset, nothing."""
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+
+
+async def ask(port: int, request: bytes, token: str = "", *, body: bytes = b"") -> bytes:
+    """Send a request line or head without its end, and read what comes until the end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request + b"\r\n" + (credentials(token) if token else b"") + b"\r\n" + body)
+    try:
+        return await rest(reader)
+    finally:
+        writer.close()
+
+
+async def connect(port: int, place: str, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n".encode() + credentials(token) + b"\r\n")
+    return reader, writer, await reader.readuntil(b"\r\n\r\n")
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+async def test_a_request_goes_on_as_if_there_were_no_proxy(tmp_path: Path) -> None:
+    heads: list[bytes] = []
+    answer = b"HTTP/1.1 200 Fine\r\nX-Hop: 1\r\nConnection: x-hop\r\nX-Kept: 2\r\nContent-Length: 2\r\n\r\nok"
+    async with serving(answering(answer, heads)) as origin, standing(tmp_path) as (out, port):
+        token = out.admit([f"127.0.0.1:{origin}"])
+        head = (
+            f"GET HTTP://127.0.0.1:{origin}/a?b=http://c HTTP/1.1\r\nHost: other.example\r\nX-Own: 1\r\nX-Drop: 1\r\n"
+        )
+        head += "Connection: keep-alive, X-Drop\r\nProxy-Connection: keep-alive\r\nTE: trailers"
+        got = await ask(port, head.encode(), token)
+    first, *sent = heads[0].decode().lower().strip().split("\r\n")
+    assert first == "get /a?b=http://c http/1.1"
+    assert sorted(sent) == ["connection: close", f"host: 127.0.0.1:{origin}", "x-own: 1"]
+    assert got.startswith(b"HTTP/1.1 200 Fine\r\n")
+    assert got.endswith(b"\r\n\r\nok")
+    assert b"x-hop" not in got.lower()
+    assert b"x-kept: 2" in got.lower()
+    assert b"connection: close" in got.lower()
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_ten_megabytes_go_there_and_back_in_one_request(tmp_path: Path, chunked: bool) -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert (b"transfer-encoding: chunked" in head.lower()) is chunked
+        left = len(BIG)
+        while left:
+            size = int(await reader.readline(), 16) if chunked else min(left, 65_536)
+            data = await reader.readexactly(size)
+            assert not chunked or await reader.readline() == b"\r\n"
+            writer.write(b"%x\r\n%b\r\n" % (size, data))
+            await writer.drain()
+            left -= size
+        writer.write(b"0\r\n\r\n")
+
+    async with serving(echo) as origin, standing(tmp_path) as (out, port):
+        token = out.admit([f"localhost:{origin}"])
+        code = (
+            "import sys, urllib.request as r; b = sys.stdin.buffer.read(); f = lambda: iter([b[:777], b[777:]])\n"
+            "q = r.Request(sys.argv[1], data=f() if sys.argv[2] == 'True' else b, headers={'X': '1'})\n"
+            "sys.exit(r.urlopen(q).read() != b)"
+        )
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code, f"http://localhost:{origin}/", str(chunked)),
+            env={**os.environ, **out.environment(token, port)},
+            stdin=subprocess.PIPE,
+        )
+        await child.communicate(BIG)
+        assert child.returncode == 0
+
+
+async def test_a_tunnel_carries_both_ways_at_once_and_half_closed(tmp_path: Path) -> None:
+    async with serving(digest) as origin, standing(tmp_path) as (out, port):
+        reader, writer, head = await connect(port, f"localhost:{origin}", out.admit([f"localhost:{origin}"]))
+        assert status(head) == 200
+
+        async def say() -> None:
+            writer.write(BIG)
+            await writer.drain()
+            writer.write_eof()
+
+        saying = asyncio.create_task(say())
+        heard = await reader.read()
+        await saying
+        writer.close()
+    assert heard == BIG + hashlib.sha256(BIG).digest()
+
+
+async def test_what_is_not_listed_is_refused_told_and_never_looked_up(tmp_path: Path) -> None:
+    async with standing(tmp_path) as (out, port):
+        token = out.admit(["example.org", "*.example.net:8443"])
+        for place in ("evil.example:443", "example.org:22", "10.0.0.1:443", "[::1]:8080", "evil.example:80"):
+            got = await ask(port, f"CONNECT {place} HTTP/1.1\r\nHost: x".encode(), token)
+            assert status(got) == 403
+            assert b"\r\nX-Sagent-Sandbox: blocked\r\n" in got
+        assert got.endswith(b"does not let this command reach evil.example:80: it lacks network:evil.example.\n")
+        assert status(await ask(port, b"GET http://metadata/ HTTP/1.0", token)) == 403
+        needs = ("evil.example", "example.org:22", "10.0.0.1", "[::1]:8080", "metadata")
+        assert out.refused(token) == needs
+        assert out.refused(out.admit(needs)) == out.refused("unknown") == ()
+
+
+async def test_a_pass_opens_what_it_was_given_for_until_it_is_dismissed(tmp_path: Path) -> None:
+    heads: list[bytes] = []
+    async with serving(answering(b"HTTP/1.0 200 OK\r\n\r\nfine", heads)) as origin, standing(tmp_path) as (out, port):
+        request = f"GET http://127.0.0.1:{origin}/ HTTP/1.1\r\nHost: x".encode()
+        token, other = out.admit([f"127.0.0.1:{origin}"]), out.admit([])
+        assert [status(await ask(port, request, each)) for each in (token, other, "", "x")] == [200, 403, 407, 407]
+        out.dismiss(token)
+        out.dismiss(token)
+        got = await ask(port, request, token)
+    assert status(got) == 407
+    assert b"Proxy-Authenticate: Basic" in got
+    assert len(heads) == 1
+
+
+async def test_a_dismissed_pass_loses_its_connections(tmp_path: Path) -> None:
+    async with serving(digest) as origin, standing(tmp_path) as (out, port):
+        token, other = out.admit([f"127.0.0.1:{origin}"]), out.admit([f"127.0.0.1:{origin}"])
+        mine = await connect(port, f"127.0.0.1:{origin}", token)
+        theirs = await connect(port, f"127.0.0.1:{origin}", other)
+        out.dismiss(token)
+        assert await rest(mine[0]) != BIG + hashlib.sha256().digest()
+        theirs[1].write_eof()
+        assert await theirs[0].read() == BIG + hashlib.sha256().digest()
+        mine[1].close()
+        theirs[1].close()
+
+
+async def test_no_more_connections_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "MOST_AT_ONCE", 2)
+    async with serving(digest) as origin, standing(tmp_path) as (out, port):
+        place = f"127.0.0.1:{origin}"
+        token, other = out.admit([place]), out.admit([place])
+        first, second, third = [await connect(port, place, token) for _ in range(3)]
+        assert [status(each[2]) for each in (first, second, third)] == [200, 200, 503]
+        free = await connect(port, place, other)
+        assert status(free[2]) == 200
+        first[1].write_eof()
+        await first[0].read()
+        first[1].close()
+        again = third
+        while status(again[2]) == 503:  # a connection counts until both of its ends are closed
+            again[1].close()
+            again = await connect(port, place, token)
+        for each in (second, free, again):
+            each[1].close()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "expected"),
+    [
+        (b"GET / HTTP/1.1", 400),
+        (b"GET https://example.org/ HTTP/1.1", 400),
+        (b"GET ftp://example.org/ HTTP/1.1", 400),
+        (b"GET http://example.org/#f HTTP/1.1", 400),
+        (b"CONNECT example.org HTTP/1.1", 403),
+        (b"CONNECT http://example.org:443 HTTP/1.1", 403),
+        (b"GET http://user@example.org/ HTTP/1.1", 403),
+        (b"GET http://example.org\\@evil.example/ HTTP/1.1", 403),
+        (b"GET http:/// HTTP/1.1", 403),
+        (b"GET http://2130706433/ HTTP/1.1", 403),
+        (b"CONNECT 0x7f.1:443 HTTP/1.1", 403),
+        (b"CONNECT localhost:99999 HTTP/1.1", 403),
+        (b"nonsense", 400),
+        (b"GET http://example.org/ HTTP/1.1\r\nHost: b", 400),
+        (b"GET http://example.org/ HTTP/1.1\r\nContent-Length: x", 400),
+        (b"GET http://example.org/ HTTP/1.1\r\nX: " + b"x" * 40_000, 431),
+    ],
+)
+async def test_an_odd_request_gets_a_plain_answer(tmp_path: Path, request_line: bytes, expected: int) -> None:
+    async with standing(tmp_path) as (out, port):
+        token = out.admit(["example.org", "*.example.org", "localhost:80", "127.0.0.1"])
+        got = await ask(port, request_line + b"\r\nHost: a", token)
+    assert status(got) == expected
+    assert (b"X-Sagent-Sandbox: blocked" in got) is (expected == 403)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "entry", "needs"),
+    [
+        (["127.0.0.1"], "a.example:80", ()),
+        (["::1", "::ffff:127.0.0.1", "0.0.0.0"], "*.example:80", ()),
+        (["169.254.169.254"], "a.example:80", ()),
+        (["::ffff:169.254.169.254", "100.100.100.200", "fd00:ec2::254"], "a.example:80", ()),
+        (["64:ff9b::a9fe:a9fe", "2002:7f00:1::"], "a.example:80", ()),
+        (["10.0.0.1", "127.0.0.1"], "a.example", ("a.example:80",)),
+        (["fd12::1"], "*.example", ("a.example:80",)),
+        ([], "a.example:80", ()),
+    ],
+)
+async def test_a_listed_name_leads_to_no_forbidden_address(
+    tmp_path: Path, addresses: Sequence[str], entry: str, needs: tuple[str, ...]
+) -> None:
+    asked, resolve = resolver({"a.example": addresses})
+    async with standing(tmp_path, resolve) as (out, port):
+        token = out.admit([entry])
+        got = await ask(port, b"GET http://a.example/ HTTP/1.1\r\nHost: a", token)
+        assert out.refused(token) == needs
+    assert status(got) == 403
+    assert asked == ["a.example"]
+
+
+async def test_a_name_that_is_unknown_and_a_server_that_is_down_are_told(tmp_path: Path) -> None:
+    _, resolve = resolver({})
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        free = silent.getsockname()[1]
+        async with standing(tmp_path, resolve) as (out, port):
+            token = out.admit(["a.example", f"127.0.0.1:{free}"])
+            unknown = await ask(port, b"CONNECT a.example:443 HTTP/1.0", token)
+            down = await ask(port, f"CONNECT 127.0.0.1:{free} HTTP/1.0".encode(), token)
+            assert out.refused(token) == ()
+    assert status(unknown) == status(down) == 502
+    assert unknown.endswith(b"\r\n\r\na.example was not found: No such name.\n")
+    assert down.endswith(b"could not be connected to: Connection refused.\n")
+
+
+@pytest.mark.parametrize("listed", [True, False])
+async def test_an_early_answer_reaches_who_still_sends(tmp_path: Path, listed: bool) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too much\r\nContent-Length: 3\r\n\r\nno\n")
+        writer.write_eof()
+        # To close with something unread is a reset, which would overtake the answer.
+        while await reader.read(65_536):
+            pass
+
+    async with serving(refuse) as origin, standing(tmp_path) as (out, port):
+        token = out.admit([f"127.0.0.1:{origin}"] if listed else [])
+        head = f"POST http://127.0.0.1:{origin}/ HTTP/1.1\r\nHost: a\r\nContent-Length: 300000"
+        got = await ask(port, head.encode(), token, body=BIG[:300_000])
+    assert status(got) == (413 if listed else 403)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "answer", "expected"),
+    [
+        ("HEAD {} HTTP/1.1", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"content-length: 9"),
+        ("GET {} HTTP/1.1", b"HTTP/1.1 204 None\r\n\r\n", b" 204 None"),
+        ("GET {} HTTP/1.1", b"HTTP/1.1 304 Same\r\nContent-Length: 9\r\n\r\n", b" 304 Same"),
+        (
+            "GET {} HTTP/1.0",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+            b"\r\n\r\nab",
+        ),
+        ("GET {} HTTP/1.1", b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\n\r\nab", b"HTTP/1.1 103"),
+        ("GET {} HTTP/1.1", b"nonsense\r\n\r\n", b"HTTP/1.1 502 Bad Gateway"),
+        ("GET {} HTTP/1.1", b"", b"HTTP/1.1 502 Bad Gateway"),
+        ("GET {} HTTP/1.1\r\nUpgrade: x\r\nConnection: upgrade", b"HTTP/1.1 101 Go\r\n\r\n", b"HTTP/1.1 502 "),
+    ],
+)
+async def test_every_form_of_answer(tmp_path: Path, request_line: str, answer: bytes, expected: bytes) -> None:
+    async with serving(answering(answer, [])) as origin, standing(tmp_path) as (out, port):
+        head = request_line.format(f"http://127.0.0.1:{origin}") + "\r\nHost: a"
+        got = await ask(port, head.encode(), out.admit([f"127.0.0.1:{origin}"]))
+    assert expected in got
+
+
+async def test_an_answer_that_breaks_off_is_not_made_whole(tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n"
+    async with serving(answering(answer, [])) as origin, standing(tmp_path) as (out, port):
+        head = f"GET http://127.0.0.1:{origin}/ HTTP/1.1\r\nHost: a".encode()
+        got = await ask(port, head, out.admit([f"127.0.0.1:{origin}"]))
+    assert got.endswith(b"\r\nab\r\n")
+
+
+async def test_a_silent_connection_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    monkeypatch.setattr(exchange, "IDLE", 0.05)
+    async with serving(silent) as origin, standing(tmp_path) as (out, port):
+        reader, writer, head = await connect(port, f"127.0.0.1:{origin}", out.admit([f"127.0.0.1:{origin}"]))
+        assert status(head) == 200
+        assert await reader.read() == b""
+        monkeypatch.setattr(proxy, "PATIENCE", 0.05)
+        late, other = await asyncio.open_connection("127.0.0.1", port)
+        assert await late.read() == b""
+        writer.close()
+        other.close()
+
+
+async def test_closing_ends_everything_and_leaves_nothing(tmp_path: Path) -> None:
+    out = Proxy(no_names)
+    path = await out.listen(tmp_path / "way-out")
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    with relayed(path) as port:
+        async with serving(digest) as origin:
+            token = out.admit([f"127.0.0.1:{origin}"])
+            tunnel = await connect(port, f"127.0.0.1:{origin}", token)
+            early = await asyncio.open_connection("127.0.0.1", port)
+            await out.aclose()
+            assert await rest(tunnel[0]) != BIG + hashlib.sha256().digest()
+            assert await rest(early[0]) == b""
+            assert not path.exists()
+            assert await ask(port, b"GET http://a/ HTTP/1.1", token) == b""
+            assert len(asyncio.all_tasks()) <= 2  # this one, and the origin's
+            tunnel[1].close()
+            early[1].close()
+
+
+async def test_an_entry_that_cannot_be_read_admits_nobody() -> None:
+    async with Proxy() as out:
+        with pytest.raises(ValueError, match=r"'0x7f\.1' is no host"):
+            out.admit(["example.org", "0x7f.1"])
+
+
+async def test_it_listens_on_loopback_too_and_asks_the_system_for_names() -> None:
+    async with Proxy() as out:
+        port = await out.listen_on_loopback()
+        got = await ask(port, b"CONNECT name.invalid:443 HTTP/1.0", out.admit(["name.invalid"]))
+    assert status(got) == 502
+    assert b"name.invalid was not found: " in got
+
+
+async def test_own_servers_of_a_command_are_reached_directly() -> None:
+    async with Proxy() as out:
+        known = out.environment(out.admit(["example.org"]), 3128)
+        assert known["no_proxy"] == known["NO_PROXY"] == "127.0.0.1,localhost,::1"
+        assert known["https_proxy"].startswith("http://")
+        assert known["https_proxy"].endswith(":x@127.0.0.1:3128")
+        listed = out.environment(out.admit(["localhost:5432", "[::1]:80"]), 3128)
+        assert listed["NO_PROXY"] == "127.0.0.1"
+
+
+async def test_the_relay_outlives_who_hangs_up_and_lets_more_wait_than_it_can_serve(tmp_path: Path) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"hello")
+        writer.close()
+
+    server = await asyncio.start_unix_server(greet, tmp_path / "s")
+    with relayed(tmp_path / "s") as port:
+        for _ in range(20):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"x" * 1000)
+            writer.transport.abort()
+        waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(relay.MOST + 50)]
+        for _, writer in waiting:
+            writer.write(b"x")
+        for reader, writer in waiting:
+            assert await reader.read() == b"hello"
+            writer.close()
+        server.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+
+
+@pytest.mark.needs("curl")
+@pytest.mark.parametrize("options", [(), ("--proxytunnel",), ("--proxytunnel", "--proxy-anyauth")])
+async def test_curl_gets_through(tmp_path: Path, options: Sequence[str]) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfine"
+    async with serving(answering(answer, [])) as origin, standing(tmp_path) as (out, port):
+        known = out.environment(out.admit([f"localhost:{origin}"]), port)
+        child = await asyncio.create_subprocess_exec(
+            *("curl", "-sS", *options, f"http://localhost:{origin}/"),
+            env={**os.environ, **known},
+            stdout=subprocess.PIPE,
+        )
+        said, _ = await child.communicate()
+    assert said == b"fine"
+
+
+@pytest.mark.needs("bwrap")
+async def test_a_namespace_without_network_has_this_way_out_alone(tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
+    code = (
+        "import os, subprocess, sys, urllib.error, urllib.request\n"
+        "first = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE)\n"
+        "assert first.stdout.readline() == b'3128\\n'\n"
+        "for way in (None, urllib.request.ProxyHandler({})):\n"
+        "    try: print(urllib.request.build_opener(*[way] if way else []).open(sys.argv[1]).read())\n"
+        "    except urllib.error.HTTPError as error: print(error.code, error.headers['X-Sagent-Sandbox'])\n"
+        "    except urllib.error.URLError as error: print(type(error.reason).__name__)\n"
+        "first.kill()\n"
+    )
+    async with serving(answering(answer, [])) as origin, Proxy(no_names) as out:
+        path = await out.listen(tmp_path / "way-out")
+
+        async def run(token: str) -> list[str]:
+            box = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-net", "--die-with-parent", "--"]
+            inner = [sys.executable, "-c", code, f"http://localhost:{origin}/", *RELAY, str(path), "3128"]
+            child = await asyncio.create_subprocess_exec(
+                *box, *inner, env={**os.environ, **out.environment(token, 3128)}, stdout=subprocess.PIPE
+            )
+            return (await child.communicate())[0].decode().splitlines()
+
+        assert await run(out.admit([f"localhost:{origin}"])) == ["b'fine'", "ConnectionRefusedError"]
+        token = out.admit(["localhost:1"])
+        assert await run(token) == ["403 blocked", "ConnectionRefusedError"]
+        assert out.refused(token) == (f"localhost:{origin}",)
+
+
+ELSEWHERE = """
+import asyncio, json, sys
+from sagent.sandbox.proxy import Proxy
+
+async def main():
+    said, asked = {}, []
+    async def greet(reader, writer):
+        if not (await reader.read(99)):
+            return writer.close()
+        place = writer.get_extra_info("sockname")[0].encode()
+        writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(place) + place)
+        writer.close()
+    answers = {"good.example": ["127.0.0.1", "93.184.216.34", "169.254.169.254"], "intra.example": ["10.1.2.3"],
+               "own.example": ["203.0.114.5"], "down.example": ["93.184.216.35", "93.184.216.34"]}
+    async def resolve(host, port):
+        asked.append(host)
+        if host == "rebind.example":
+            return ["93.184.216.34"] if asked.count(host) == 1 else ["127.0.0.1"]
+        return answers[host]
+    server = await asyncio.start_server(greet, ["127.0.0.1", "93.184.216.34", "10.1.2.3", "203.0.114.5"], 8080)
+    async with Proxy(resolve) as out:
+        port = await out.listen_on_loopback()
+        token = out.admit(["*.example:8080", "203.0.114.5:8080"])
+        from base64 import b64encode
+        for host in [*answers, "rebind.example", "rebind.example", "203.0.114.5"]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET http://{host}:8080/ HTTP/1.1\\r\\nHost: x\\r\\nProxy-Authorization: Basic ".encode())
+            writer.write(b64encode(f"{token}:x".encode()) + b"\\r\\n\\r\\n")
+            head, _, body = (await reader.read()).decode().partition("\\r\\n\\r\\n")
+            writer.close()
+            said.setdefault(host, []).append(body if " 200 " in head else int(head.split()[1]))
+    server.close()
+    print(json.dumps([said, asked]))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.needs("netns")
+@pytest.mark.needs("ip")
+def test_a_connection_goes_to_the_very_address_that_was_judged() -> None:
+    # In a network namespace addresses of the world are those of a server here.
+    routes = "".join(f"ip route add local {each} dev lo src 127.0.0.1;" for each in ("93.184.216.0/24", "10.1.2.3"))
+    lines = f'ip link set lo up; {routes} ip addr add 203.0.114.5/32 dev lo; exec "$@"'
+    ran = subprocess.run(
+        ["unshare", "-rn", "sh", "-c", lines, "sh", sys.executable, "-W", "error", "-c", ELSEWHERE],
+        cwd=Path(sagent.__file__).parents[1],
+        capture_output=True,
+        check=False,
+    )
+    assert ran.stderr == b""
+    said, asked = json.loads(ran.stdout)
+    assert said == {
+        "good.example": ["93.184.216.34"],
+        "intra.example": ["10.1.2.3"],
+        "own.example": [403],
+        "down.example": ["93.184.216.34"],
+        "rebind.example": ["93.184.216.34", 403],
+        "203.0.114.5": ["203.0.114.5"],
+    }
+    assert asked == ["good.example", "intra.example", "own.example", "down.example", "rebind.example", "rebind.example"]
