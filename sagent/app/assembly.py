@@ -77,7 +77,7 @@ async def open_agent(
         stack.enter_context(_reporting(notices, listener))
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
         sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
-        stack.callback(sandbox.close)
+        stack.push_async_callback(sandbox.aclose)
         offered = [*choose_tools(settings, sandbox), *more]
         log, past = _open_log(settings, stack, notices)
         policy.expose(settings.config_dir / "skills", *((Path(log.path),) if log.path else ()))

@@ -41,7 +41,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     own = {f"{home}/{name}" for name in known.run_by_themselves}
     return Profile(
         writable=() if judge.mode == "plan" else tuple(dict.fromkeys(writable)),
-        protected=tuple(sorted((protected | _inside(own, writable)) - set(written))),
+        protected=tuple(sorted((protected | _inside(own, [*judge.roots, *written])) - set(written))),
         hidden=tuple(sorted(hidden - {*written, *read})),
         exposed=tuple({*judge.places.exposed, *written, *read}),
         domains=(*domains, *(rule.pattern for rule in allowed if rule.tool == "Network")),

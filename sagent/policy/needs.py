@@ -73,7 +73,7 @@ def _rules(need: Need, commands: "CommandJudge") -> Iterator[str]:
     """The narrowest rules that grant a need; none where no rule could be told apart from a wider one."""
     match need.kind:
         case "network":
-            yield f"Network({need.target})"
+            yield from [f"Network({need.target})"] if need.target != "*" else []
         case "write":
             yield f"Edit({escape(need.target)})"
         case "read":
@@ -87,7 +87,8 @@ def _rules(need: Need, commands: "CommandJudge") -> Iterator[str]:
 def _described(need: Need) -> str:
     match need.kind:
         case "network":
-            return f"to reach {need.target}"
+            every = "every host, for the sandbox here cannot tell them apart"
+            return f"to reach {every if need.target == '*' else need.target}"
         case "write":
             return f"to write {need.target}"
         case "read":

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never, get_args
@@ -11,8 +11,9 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from sagent.sandbox.bubblewrap import Boxes
+    from sagent.sandbox.bubblewrap import Box, Boxes
     from sagent.sandbox.guard import Guard
+    from sagent.sandbox.network import Network
     from sagent.sandbox.probe import Means
     from sagent.sandbox.profile import Need, Profile
 
@@ -37,7 +38,7 @@ class Confined:
 
 
 class Sandbox:
-    """Runs commands within profiles. One serves all agents of a session; `close` ends what still runs in it.
+    """Runs commands within profiles. One serves all agents of a session; `aclose` ends what still runs in it.
 
     `wanted`: "auto" takes what there is, "required" raises UsageError where there is nothing, "off" is nothing. What
     was found to work is kept in the directory `cache`. `memory` bounds the data of each process, in bytes; by default
@@ -51,6 +52,8 @@ class Sandbox:
         self._means: Means | None = None
         self._scratch: Path | None = None
         self._boxes: Boxes | None = None
+        self._network: Network | None = None
+        self._passes: dict[tuple[str, ...], str] = {}
         self._stays = False
         if wanted == "required" and not self.stands:
             raise UsageError(
@@ -74,7 +77,20 @@ class Sandbox:
 
     def holds(self, profile: "Profile") -> bool:
         """Whether all of a profile is held."""
-        return self.stands
+        if self.means.name != "landlock":
+            return self.stands
+        from sagent.sandbox.guard import can_guard
+        from sagent.sandbox.landlock import gaps
+
+        unguarded = tuple(path for path in profile.protected if not can_guard(path))
+        return not gaps(replace(profile, protected=unguarded, domains=()))
+
+    def asked(self, needs: "Iterable[Need]") -> "tuple[Need, ...]":
+        """What a command gets where these are granted: Landlock cannot tell one host from another."""
+        from sagent.sandbox.profile import Need
+
+        is_blunt = self.means.name == "landlock"
+        return tuple(Need("network", "*") if is_blunt and need.kind == "network" else need for need in needs)
 
     @property
     def temporary(self) -> Mapping[str, Path]:
@@ -88,28 +104,69 @@ class Sandbox:
         from sagent.sandbox.guard import Guard
 
         needs = tuple(needs)
-        if any(need.kind == "all" for need in needs):
+        name = self.means.name
+        if name == "none" or any(need.kind == "all" for need in needs):
             return Confined(argv)
         profile = profile.widened(needs)
-        aside = self.scratch / "taken-back"
-        guard = Guard(profile.protected, aside)
-        environment = self._environment()
-        match self.means.name:
-            case "none":
-                return Confined(argv)
+        environment, token = self._environment(), ""
+        match name:
             case "bubblewrap":
                 box = await self._open_boxes().box(profile)
+                if profile.domains:
+                    token, found, _ = await self._reach(profile.domains, box)
+                    environment |= found
                 argv = box.entering(argv, str(cwd), memory=self._memory)
+            case "landlock":
+                from sagent.sandbox.landlock import wrap
+
+                network = any(need.kind == "network" for need in needs)
+                argv = wrap(argv, profile, network=network, scratch=self.scratch, memory=self._memory)
             case "seatbelt":
-                from sagent.sandbox.seatbelt import wrap
+                from sagent.sandbox.seatbelt import wrap as wrap_seatbelt
 
-                argv = wrap(argv, profile, str(self.scratch))
+                port = 0
+                if profile.domains:
+                    token, found, port = await self._reach(profile.domains, None)
+                    environment |= found
+                argv = wrap_seatbelt(argv, profile, str(self.scratch), port)
             case _:
-                assert_never(self.means.name)
-        return Confined(argv, environment, profile, self._let_go, partial(_taken_back, guard, aside))
+                assert_never(name)
+        aside = self.scratch / "put-back"
+        guard = Guard(profile.protected, aside, mounted=name == "bubblewrap")
+        return Confined(argv, environment, profile, self._let_go, partial(self._finish, guard, aside, token))
 
-    def close(self) -> None:
+    async def _reach(self, domains: tuple[str, ...], box: "Box | None") -> tuple[str, Mapping[str, str], int]:
+        """A pass for hosts, the variables that programs need for it, and the proxy's port."""
+        if self._network is None:
+            from sagent.sandbox.network import Network
+
+            self._network = Network(self.scratch / "proxy")
+        token = self._passes.get(domains) or self._network.admit(domains)
+        self._passes[domains] = token
+        return token, *await self._network.environment(token, box)
+
+    def _finish(self, guard: "Guard", aside: Path, token: str) -> Sequence[str]:
+        """What is to be said of a command that has ended."""
+        said: list[str] = []
+        if changed := guard.put_back():
+            said.append(
+                f"the sandbox undid what was done to {', '.join(changed)}, for such files run by themselves; it is in"
+                f" {aside}"
+            )
+        guard.close()
+        if self._network is not None and token and (refused := self._network.refused(token)):
+            named = ", ".join(f'"network:{host}"' for host in refused)
+            said.append(
+                f"it was kept from hosts that are not allowed: call again with `needs` {named} and a `reason`, and"
+                " the person will be asked"
+            )
+        return said
+
+    async def aclose(self) -> None:
         """End what still runs inside, but for what was let go, and remove what commands had for temporary files."""
+        if self._network is not None:
+            await self._network.aclose()
+            self._network = None
         if self._boxes is not None:
             self._boxes.close()
             self._boxes = None
@@ -145,9 +202,3 @@ class Sandbox:
         own = "/tmp" if self.means.name == "bubblewrap" else str(self.scratch)  # noqa: S108 -- it has its own there
         cache = {} if Path("~/.cache").expanduser().is_dir() else {"XDG_CACHE_HOME": f"{own}/cache"}
         return {"TMPDIR": own, **cache}
-
-
-def _taken_back(guard: "Guard", aside: Path) -> Sequence[str]:
-    if not (made := guard.take_back()):
-        return ()
-    return (f"The sandbox took back {', '.join(made)}: such a file may run by itself. It is in {aside}.",)

@@ -12,6 +12,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -26,6 +27,7 @@ MOST_PROCESSES = 4096  # in one box
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 -- a box has its own there
 _MOST_SHOWN = 20  # entries of the host's /tmp that can be read in a box
 
+INSIDE = "/run/sagent"  # where a box has the directory of the proxy's socket
 _NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     "--as-pid-1",
@@ -61,6 +63,7 @@ class Box:
         """Raises OSError where they are gone already."""
         self._process = process
         self._pid = pid
+        self._stays = False
         with Path(f"/proc/{pid}/ns/pid").open("rb") as namespace:
             self._user = fcntl.ioctl(namespace, _NS_GET_USERNS)
 
@@ -91,6 +94,7 @@ class Box:
 
     def let_go(self) -> None:
         """It may outlive us, until nothing runs in it any more."""
+        self._stays = True
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(b"stay\n")
@@ -103,8 +107,10 @@ class Box:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
-        if self._process.poll() is None:
-            self._process.returncode = 0  # else a warning: nobody waits for one that was let go
+        try:
+            self._process.wait(0 if self._stays else PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.returncode = 0  # nobody waits for one that goes on without us
 
 
 def refusal() -> str:
@@ -143,6 +149,8 @@ class Boxes:
         self.private = {place: scratch / place.strip("/").replace("/", "-") for place in TEMPORARY if _is_plain(place)}
         for directory in self.private.values():
             directory.mkdir(mode=0o700, exist_ok=True)
+        self._proxy = scratch / "proxy"
+        self._proxy.mkdir(mode=0o700, exist_ok=True)
         self._empty = scratch / "empty"  # in place of a hidden file: programs are content with one that says nothing
         self._empty.touch(0o444)
 
@@ -218,6 +226,7 @@ class Boxes:
             yield from ("--ro-bind", "/dev/null", place)
         for place in filter(_exists, _KEPT_OF_RUN):
             yield from ("--ro-bind", place, place)
+        yield from ("--ro-bind", str(self._proxy), INSIDE)
         for device in chain.from_iterable(map(glob.iglob, _DEVICES)):
             yield from ("--dev-bind", device, device)
         for place, directory in self.private.items():
@@ -254,15 +263,16 @@ class Boxes:
 
 def _shown(place: str, scratch: Path) -> Iterator[str]:
     """What can be read in a box of the host's temporary files: the newest, without sockets and what leads to them."""
-    sockets = set(_sockets(place))
-    try:
-        entries = [entry for entry in os.scandir(place) if entry.path not in sockets and not entry.is_symlink()]
-        newest = sorted(entries, key=lambda entry: -entry.stat().st_mtime_ns)[:_MOST_SHOWN]
-    except OSError:
-        return
-    for entry in newest:
-        if os.access(entry.path, os.R_OK) and not scratch.is_relative_to(entry.path):
-            yield entry.path
+    sockets, entries = set(_sockets(place)), list[tuple[int, str]]()
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(place):
+            with contextlib.suppress(OSError):
+                if entry.path not in sockets and not entry.is_symlink() and os.access(entry.path, os.R_OK):
+                    entries.append((-entry.stat().st_mtime_ns, entry.path))
+    newest = [path for _, path in sorted(entries)[:_MOST_SHOWN] if not path.startswith(f"{place}/{scratch.name[:11]}")]
+    needed = {os.path.realpath(path) for path in (*os.get_exec_path(), Path.home(), sys.prefix, sys.base_prefix)}
+    further = {path for path in needed if is_below(path, [place]) and not is_below(path, newest) and path != place}
+    yield from (*newest, *sorted(path for path in further if _exists(path)))
 
 
 def _sockets(place: str) -> Iterator[str]:

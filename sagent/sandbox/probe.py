@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from sagent.lib.atomic import atomic_write
 
-Name: TypeAlias = Literal["bubblewrap", "seatbelt", "none"]
+Name: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 
 class Means(NamedTuple):
@@ -69,5 +69,9 @@ def _try_all() -> Means:
         return Means("none", f"there is none for {sys.platform}")
     from sagent.sandbox.bubblewrap import refusal
 
-    why = refusal()
-    return Means("none", why) if why else Means("bubblewrap")
+    if not (why := refusal()):
+        return Means("bubblewrap")
+    from sagent.sandbox.landlock import available
+
+    why_not = available()
+    return Means("none", f"{why}; {why_not}") if why_not else Means("landlock", why)

@@ -1,5 +1,6 @@
 """What a command may touch, and what more one may ask for, as values."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal, TypeAlias
@@ -7,6 +8,8 @@ from typing import Literal, TypeAlias
 from sagent.lib.dataclass import dataclass
 
 Kind: TypeAlias = Literal["network", "write", "read", "all"]
+
+_HOST = r"((\*\.)?[\w-]+(\.[\w-]+)*|\[[0-9a-fA-F:.]+\])(:\d{1,5})?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Need:
         kind, _, target = text.strip().partition(":")
         if kind == "all" and not target:
             return cls("all")
-        if kind == "network" and _is_host(target):
+        if kind == "network" and re.fullmatch(_HOST, target):
             return cls("network", target.lower())
         if kind in ("write", "read") and target.strip("/") and "\0" not in target:
             return cls(kind, target)
@@ -85,12 +88,3 @@ class Profile:
 def is_below(path: str, directories: Iterable[str]) -> bool:
     """Whether an absolute path is one of the directories, or lies below one."""
     return any(path == each or path.startswith(each.rstrip("/") + "/") for each in directories)
-
-
-def _is_host(text: str) -> bool:
-    from sagent.sandbox.hosts import Entry
-
-    try:
-        return bool(Entry.parse(text))
-    except ValueError:
-        return False

@@ -7,7 +7,6 @@ was judged. What goes through a CONNECT is not looked into: a name that is allow
 
 import asyncio
 import contextlib
-import resource
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -25,7 +24,7 @@ from sagent.sandbox.exchange import CHUNK, HEAD, Refusal, Side, forward, read_he
 from sagent.sandbox.hosts import Address, Endpoint, Entry, reach
 
 MOST_AT_ONCE = 100  # connections of one pass
-MOST_OF_ALL = 250  # connections; each takes two descriptors, and no more than half of the process's are taken
+MOST_OF_ALL = 250  # connections: each takes two of the process's descriptors, which are 1024 as a rule
 MOST_REFUSED = 100  # that are remembered of one pass
 PATIENCE = 30.0  # seconds for a request's head, for a look-up, and for a connection to be made
 _FAREWELL = 5.0  # seconds for a client to read its answer while it still sends: a reset would take the answer away
@@ -44,8 +43,6 @@ class Proxy:
         self._servers: list[asyncio.Server] = []
         self._sockets: list[Path] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._most = MOST_OF_ALL if files == resource.RLIM_INFINITY else min(MOST_OF_ALL, files // 4)
 
     async def __aenter__(self) -> Self:
         return self
@@ -113,7 +110,7 @@ class Proxy:
         self._resolver.shutdown(wait=False, cancel_futures=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= self._most or not all(server.is_serving() for server in self._servers):
+        if len(self._tasks) >= MOST_OF_ALL or not all(server.is_serving() for server in self._servers):
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -124,15 +121,14 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, which carries one request."""
         with contextlib.suppress(OSError, h11.ProtocolError):  # TimeoutError is an OSError
-            try:
-                async with asyncio.timeout(PATIENCE) as patience:
-                    client = Side(reader, writer, h11.SERVER, patience)
+            async with asyncio.timeout(PATIENCE) as patience:
+                client = Side(reader, writer, h11.SERVER, patience)
+                try:
                     await self._answer(client, await read_head(client))
-            except Refusal as refusal:
-                writer.write(refusal.answer)
-            async with asyncio.timeout(_FAREWELL):
-                await writer.drain()
+                except Refusal as refusal:
+                    await client.write(refusal.answer)
                 writer.write_eof()
+                patience.reschedule(asyncio.get_running_loop().time() + _FAREWELL)
                 while await reader.read(CHUNK):
                     pass
 

@@ -129,7 +129,7 @@ class Bash:
         command, sandbox = _command(arguments), self._sandbox
         if sandbox is None or workspace.profile is None or not sandbox.stands:
             return Effect("execute", command=command)
-        needs = tuple(_needs(arguments, workspace))
+        needs = sandbox.asked(_needs(arguments, workspace))
         holds = not any(need.kind == "all" for need in needs) and sandbox.holds(workspace.profile(workspace))
         return Effect("execute", command=command, confined=holds, needs=needs, reason=str(arguments.get("reason", "")))
 

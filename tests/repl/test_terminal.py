@@ -99,7 +99,7 @@ def test_approvals_once_no_and_always(console: Console) -> None:
         return Turn(calls=(Call("Bash", {"command": f"touch {name}.txt"}, id=f"call_{name}"),))
 
     server = console.serve([call("a"), call("b"), call("c"), call("c"), Turn(text="All told.")])
-    console.start()
+    console.start("--sandbox", "off")
     console.type("go")
     console.until("touch a.txt", "Yes, once")
     console.keys("y")
@@ -120,7 +120,7 @@ def test_approvals_once_no_and_always(console: Console) -> None:
 
 def test_whoever_writes_a_message_allows_nothing_by_its_first_letter(console: Console) -> None:
     server = console.serve([Turn(calls=(Call("Bash", {"command": "touch a.txt"}),)), Turn(text="Understood.")])
-    console.start()
+    console.start("--sandbox", "off")
     console.type("go")
     console.until("Yes, once")
     console.type("yes but call it b.txt")

@@ -74,7 +74,7 @@ def family(request: Received) -> Turn:
 
 def test_agents_are_a_tree_and_their_questions_bear_their_names(console: Console) -> None:
     console.serve(family)
-    console.start(width=100)
+    console.start("--sandbox", "off", width=100)
     console.type("go on, both")
     console.until("? root/slow wants to call Bash", "touch made.txt", "Yes, once")
     console.keys("y")

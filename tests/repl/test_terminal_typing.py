@@ -182,7 +182,7 @@ def test_a_question_rings_too_and_a_list_stays_open_when_the_terminal_is_left(co
     from sagent.testing.server import Call
 
     console.serve([Turn(calls=(Call("Bash", {"command": "touch a"}),)), Turn(text="Done.")])
-    console.start()
+    console.start("--sandbox", "off")
     console.record(tmp_path / "bytes")
     console.raw(OUT)
     console.type("go")

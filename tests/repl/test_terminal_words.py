@@ -113,8 +113,8 @@ def test_a_task_that_is_stuck_is_looked_at_and_stopped(console: Console) -> None
     console.until("claude-sonnet", gone="◌ job:1")
 
 
-def test_a_task_that_is_let_go_outlives_the_session(console: Console, tmp_path: Path) -> None:
-    mark = tmp_path / "outlived"
+def test_a_task_that_is_let_go_outlives_the_session(console: Console) -> None:
+    mark = console.cwd / "outlived"
 
     def step(request: Received) -> Turn:
         last = newest(request)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.sandbox.hosts import Endpoint, Entry, reach
-from sagent.sandbox.profile import Need
 
 
 def covered(entry: str, asked: str) -> bool:
@@ -160,11 +159,3 @@ def test_nothing_passes_that_is_not_on_the_list(host: str, port: str, entries: l
 )
 def test_where_an_address_leads(address: str, expected: str) -> None:
     assert reach(ip_address(address)) == expected
-
-
-def test_a_need_that_no_entry_could_meet_is_not_asked_for() -> None:
-    assert Need.parse("network:Example.org:8080") == Need("network", "example.org:8080")
-    assert Need.parse("network:[::1]:80") == Need("network", "[::1]:80")
-    for target in ("2130706433", "0x7f.1", "a.example:99999", "*", "http://a.example"):
-        with pytest.raises(ValueError, match="is not a need"):
-            Need.parse(f"network:{target}")

@@ -1,0 +1,91 @@
+"""The wall of Linux where bubblewrap cannot stand: Landlock and seccomp, raised by a small program for each command.
+
+What it cannot hold of a profile is said, so that somebody is asked instead.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sagent.sandbox.profile import Profile, is_below
+
+_PLACE = Path(__file__).parent
+# Imported rather than run, so that Python has it compiled. What comes before lies in Python's own directories.
+_START = "import sys; sys.path.append(sys.argv.pop(1)); import confine; confine.main()"
+_PATIENCE = 20.0  # seconds for a command that does nothing
+
+
+def available() -> str:
+    """Why it does not work here; "" where it does. Tried for real, which takes some 20 ms."""
+    if sys.platform != "linux":
+        return f"there is no Landlock for {sys.platform}"
+    try:
+        tried = subprocess.run(
+            wrap(["true"], Profile(), network=False),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"Landlock could not be tried: {error}"
+    if not tried.returncode:
+        return ""
+    return tried.stderr.decode(errors="replace").strip() or f"a command within Landlock ended with {tried.returncode}"
+
+
+def wrap(
+    argv: Sequence[str],
+    profile: Profile,
+    *,
+    network: bool,
+    scratch: str | os.PathLike[str] | None = None,
+    memory: int | None = None,
+    processes: int | None = None,
+) -> list[str]:
+    """The command line that runs another within a profile. With `network` any host may be reached, else none.
+
+    `scratch` may be written too. `memory` bounds the data of each process, in bytes; `processes` bounds how many the
+    user may have, those outside included. Exits with 126 and a sentence on standard error where the wall cannot be
+    raised; nothing has run then. Inherited descriptors, the directory, the environment and signals stay as they are.
+    """
+    writable = (*profile.writable, *([os.fspath(scratch)] if scratch else ()))
+    return [
+        *(os.path.realpath(sys.executable), "-X", "utf8", "-I", "-S", "-c", _START, str(_PLACE)),
+        *(f"write={path}" for path in writable),
+        *(f"hide={path}" for path in profile.hidden if not is_below(path, writable)),
+        *(f"show={path}" for path in profile.exposed),
+        *(["network"] if network else ()),
+        *([] if memory is None else [f"data={memory}"]),
+        *([] if processes is None else [f"processes={processes}"]),
+        *("--", *argv),
+    ]
+
+
+def gaps(profile: Profile) -> tuple[str, ...]:
+    """What is not held of a profile, as phrases."""
+    return tuple(_gaps(profile))
+
+
+def _gaps(profile: Profile) -> Iterator[str]:
+    from sagent.sandbox.confine import Kernel
+
+    for path in profile.hidden:
+        if is_below(path, profile.writable) and os.path.lexists(path):
+            yield f"{path} can be read"
+    for path in profile.protected:
+        if is_below(path, profile.writable):
+            yield f"{path} can be written"
+    for path in (os.path.realpath(sys.executable), os.path.realpath(os.__file__), os.path.realpath(_PLACE)):
+        if is_below(path, profile.writable):
+            yield f"{path}, by which commands are held, can be written"
+    if profile.domains:
+        yield f"every host can be reached, not only {', '.join(profile.domains)}"
+    abi = Kernel().abi()
+    if abi < 3:
+        yield "files outside can be emptied: that is refused from Linux 6.2 on"
+    if abi < 6:
+        yield "your other processes can be sent signals: that is refused from Linux 6.12 on"

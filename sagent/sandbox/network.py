@@ -1,0 +1,87 @@
+"""The way from sandboxes to the hosts that are allowed: one proxy for all, and a relay to it in each box."""
+
+import asyncio
+import contextlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.errors import ToolError
+from sagent.sandbox.bubblewrap import INSIDE
+from sagent.sandbox.proxy import Proxy
+
+if TYPE_CHECKING:
+    from sagent.sandbox.bubblewrap import Box
+
+_MEMORY = 1 << 30  # bytes for a relay
+
+
+class Network:
+    """`directory` is where the proxy's socket lies, which a box has at INSIDE."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._proxy = Proxy()
+        self._listening = asyncio.Lock()
+        self._open = False
+        self._loopback = 0
+        self._ports: dict[Box, int] = {}
+
+    def admit(self, domains: Iterable[str]) -> str:
+        """A pass for hosts. Raises ToolError for what is none."""
+        try:
+            return self._proxy.admit(domains)
+        except ValueError as error:
+            raise ToolError(f"The command was not run: {error}.") from error
+
+    def refused(self, token: str) -> tuple[str, ...]:
+        """What a pass was not good for, as the hosts to ask for."""
+        return self._proxy.refused(token)
+
+    def dismiss(self, token: str) -> None:
+        self._proxy.dismiss(token)
+
+    async def environment(self, token: str, box: "Box | None") -> tuple[Mapping[str, str], int]:
+        """The variables by which programs find the proxy, and the port: of a box's own loopback, or of this machine's.
+
+        Raises ToolError.
+        """
+        async with self._listening:
+            try:
+                port = await self._loopback_port() if box is None else await self._port_in(box)
+            except (OSError, ValueError) as error:
+                raise ToolError(f"The command was not run: the sandbox's proxy does not work: {error}.") from error
+        return self._proxy.environment(token, port), port
+
+    async def aclose(self) -> None:
+        await self._proxy.aclose()
+
+    async def _loopback_port(self) -> int:
+        self._loopback = self._loopback or await self._proxy.listen_on_loopback()
+        return self._loopback
+
+    async def _port_in(self, box: "Box") -> int:
+        if not self._open:
+            await self._proxy.listen(self._directory)
+            shutil.copy(Path(__file__).with_name("relay.py"), self._directory)  # where boxes see it, wherever we lie
+            self._open = True
+        if box not in self._ports:
+            self._ports[box] = await asyncio.to_thread(_start_relay, box)
+        return self._ports[box]
+
+
+def _start_relay(box: "Box") -> int:
+    """The port on which a relay listens in a box; it ends with the box. Raises OSError or ValueError."""
+    argv = [sys.executable, "-I", "-S", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", "0"]
+    null = subprocess.DEVNULL
+    relay = subprocess.Popen(
+        box.entering(argv, "/", memory=_MEMORY), stdin=null, stdout=subprocess.PIPE, stderr=null, start_new_session=True
+    )
+    assert relay.stdout is not None
+    with contextlib.closing(relay.stdout) as output:
+        port = int(output.readline() or b"no port was named")
+    relay.returncode = 0  # nobody waits for it
+    return port
