@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 SandboxMode: TypeAlias = Literal["required", "auto", "off"]
 SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the strictest to the freest
 
+# What loaders and C libraries obey in any program, and ignore in those that have more rights than who runs them.
+_STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "MUSL_", "MALLOC_")
+
 
 @dataclass(frozen=True, slots=True)
 class Confined:
-    """A command line that runs another within a profile, and what its environment gets in addition. Without a profile
-    it runs as it is.
+    """A command line that is run within a profile, and what its environment gets in addition. Without a profile it
+    runs as it is. `wall` is the command line that comes before it.
 
     `let_go` is called before the command may outlive us, and `finish` when it has ended, which returns sentences for
     the model: what of its work was taken back.
@@ -35,6 +38,20 @@ class Confined:
     profile: "Profile | None" = None
     let_go: Callable[[], None] = lambda: None
     finish: Callable[[], Sequence[str]] = tuple
+    wall: Sequence[str] = ()
+
+    def launched(self, environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+        """What is to be started, with which environment, for the command to have this one and its own.
+
+        Variables that have a program run code which is not its own come into force behind the wall: a command may have
+        exported them for the next one.
+        """
+        if not self.wall:
+            return [*self.argv], {**environment, **self.environment}
+        outside = {name: value for name, value in environment.items() if not name.startswith(_STEERING)}
+        inside = [f"{name}={value}" for name, value in environment.items() if name not in outside]
+        env = ["/usr/bin/env", *inside] if inside else []
+        return [*self.wall, *env, *self.argv], {**outside, **self.environment}
 
 
 class Sandbox:
@@ -115,12 +132,12 @@ class Sandbox:
                 if profile.domains:
                     token, found, _ = await self._reach(profile.domains, box)
                     environment |= found
-                argv = box.entering(argv, str(cwd), memory=self._memory)
+                wall = box.entering((), str(cwd), memory=self._memory)
             case "landlock":
                 from sagent.sandbox.landlock import wrap
 
                 network = any(need.kind == "network" for need in needs)
-                argv = wrap(argv, profile, network=network, scratch=self.scratch, memory=self._memory)
+                wall = wrap((), profile, network=network, scratch=self.scratch, memory=self._memory)
             case "seatbelt":
                 from sagent.sandbox.seatbelt import wrap as wrap_seatbelt
 
@@ -128,12 +145,12 @@ class Sandbox:
                 if profile.domains:
                     token, found, port = await self._reach(profile.domains, None)
                     environment |= found
-                argv = wrap_seatbelt(argv, profile, str(self.scratch), port)
+                wall = wrap_seatbelt((), profile, str(self.scratch), port)
             case _:
                 assert_never(name)
         aside = self.scratch / "put-back"
         guard = Guard(profile.protected, aside, mounted=name == "bubblewrap")
-        return Confined(argv, environment, profile, self._let_go, partial(self._finish, guard, aside, token))
+        return Confined(argv, environment, profile, self._let_go, partial(self._finish, guard, aside, token), wall)
 
     async def _reach(self, domains: tuple[str, ...], box: "Box | None") -> tuple[str, Mapping[str, str], int]:
         """A pass for hosts, the variables that programs need for it, and the proxy's port."""

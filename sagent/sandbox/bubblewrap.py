@@ -28,6 +28,7 @@ TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 -- a box has its own there
 _MOST_SHOWN = 20  # entries of the host's /tmp that can be read in a box
 
 INSIDE = "/run/sagent"  # where a box has the directory of the proxy's socket
+_SYSTEMS = ("/usr/", "/bin", "/sbin", "/nix/", "/run/current-system/")  # where programs are the system's
 _NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     "--as-pid-1",
@@ -74,22 +75,25 @@ class Box:
     def entering(self, argv: Sequence[str], cwd: str, *, memory: int) -> list[str]:
         """The command line that runs another in the box, with `memory` bytes of data at most for each process.
 
-        The directory is entered there by its name: one that was opened outside would lead out.
+        The directory is entered there by its name: one that was opened outside would lead out. The programs that do it
+        run outside of the wall, or within it with more rights than the command: no PATH of a command finds them.
         """
         uid, gid = os.geteuid(), os.getegid()
         own = () if uid == 0 else ("--user", f"--map-user={uid}", f"--map-group={gid}")
+        nsenter, unshare, setpriv, prlimit = map(_program, ("nsenter", "unshare", "setpriv", "prlimit"))
         return [
-            *("nsenter", f"--target={self._pid}", f"--user=/proc/{os.getpid()}/fd/{self._user}", "--mount", "--pid"),
-            *("--net", "--ipc", "--uts", "--preserve-credentials", "--", "unshare", *own, f"--wd={cwd}", "--"),
-            *("setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--"),
-            *("prlimit", f"--data={memory}", f"--nproc={MOST_PROCESSES}", "--core=0", "--", *argv),
+            *(nsenter, f"--target={self._pid}", f"--user=/proc/{os.getpid()}/fd/{self._user}", "--mount", "--pid"),
+            *("--net", "--ipc", "--uts", "--preserve-credentials", "--", unshare, *own, f"--wd={cwd}", "--"),
+            *(setpriv, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--"),
+            *(prlimit, f"--data={memory}", f"--nproc={MOST_PROCESSES}", "--core=0", "--", *argv),
         ]
 
     def limit_processes(self) -> None:
         """Bound how many there may be, for root too, which no resource limit holds. Linux 6.14 and newer."""
         write = f"echo {MOST_PROCESSES} > /proc/sys/kernel/pid_max"
         user = f"--user=/proc/{os.getpid()}/fd/{self._user}"
-        argv = ["nsenter", f"--target={self._pid}", user, "--pid", "--preserve-credentials", "--", "sh", "-c", write]
+        nsenter, sh = _program("nsenter"), _program("sh")
+        argv = [nsenter, f"--target={self._pid}", user, "--pid", "--preserve-credentials", "--", sh, "-c", write]
         subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, capture_output=True)
 
     def let_go(self) -> None:
@@ -115,7 +119,7 @@ class Box:
 
 def refusal() -> str:
     """Why no box can be made here; "" where one was made just now and a program ran in it."""
-    if missing := [name for name in PROGRAMS if not shutil.which(name)]:
+    if missing := [name for name in PROGRAMS if _program(name) == name]:
         return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
     with tempfile.TemporaryDirectory(prefix="sagent-tmp-") as scratch:
         boxes = Boxes(Path(scratch))
@@ -185,7 +189,8 @@ class Boxes:
     def open(self, mounts: Sequence[str]) -> Box | str:
         """A new box, or what bubblewrap says."""
         reading, writing = os.pipe()
-        argv = ["bwrap", *_NAMESPACES, *self._base(), *mounts, "--info-fd", str(writing), "--", "bash", "-c", _FIRST]
+        first = (_program("bash"), "-c", _FIRST)
+        argv = [_program("bwrap"), *_NAMESPACES, *self._base(), *mounts, "--info-fd", str(writing), "--", *first]
         pipe = subprocess.PIPE
         try:
             process = subprocess.Popen(
@@ -282,6 +287,13 @@ def _sockets(place: str) -> Iterator[str]:
             _, slash, path = line.partition(f" {place}/")
             if slash:
                 yield f"{place}/{path.partition('/')[0]}"
+
+
+def _program(name: str) -> str:
+    """Where a program of the wall is: the system's, for other directories of PATH (a project's .venv) may be writable
+    for commands."""
+    directories = sorted(os.get_exec_path(), key=lambda directory: not directory.startswith(_SYSTEMS))
+    return shutil.which(name, path=os.pathsep.join(directories)) or name
 
 
 def _can_be_held(place: str) -> bool:

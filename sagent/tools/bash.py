@@ -147,7 +147,7 @@ class Bash:
             argv = self._shell_line(command, run, held)
             confined = await self._confined(argv, arguments, run)
             start.update(confined.environment)
-            capture, process = self._launch(confined.argv, run, start, notices, held)
+            capture, process = self._launch(confined, run, start, notices, held)
             shell = asyncio.create_task(process.ended())
             run.offer_detach(lambda: self._let_go(shell, capture, process, confined))
             try:
@@ -227,7 +227,7 @@ class Bash:
 
     def _launch(
         self,
-        argv: Sequence[str],
+        confined: Confined,
         run: RunContext,
         start: dict[str, str],
         notices: list[str],
@@ -236,13 +236,15 @@ class Bash:
         try:
             capture = held.enter_context(contextlib.closing(Capture(run.blobs, limit=OUTPUT_LIMIT)))
             try:
-                process = self._group.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
+                argv, environment = confined.launched(start)
+                process = self._group.start(argv, env=environment, cwd=run.workspace.cwd, output=capture.sink)
             except OSError as error:
                 if error.errno != errno.E2BIG:
                     raise
                 _shrink(start, _SMALLEST_ENVIRONMENT, notices)
                 run.workspace.environment = dict(start)
-                process = self._group.start(argv, env=start, cwd=run.workspace.cwd, output=capture.sink)
+                argv, environment = confined.launched(start)
+                process = self._group.start(argv, env=environment, cwd=run.workspace.cwd, output=capture.sink)
         except (OSError, ValueError) as error:  # no such directory, no more processes, a NUL in a variable
             raise ToolError(f"The command was not run: {error}") from error
         held.callback(process.close)

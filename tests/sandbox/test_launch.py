@@ -1,0 +1,81 @@
+"""The programs that lead into the sandbox: nothing that a command sets or writes has a say in them."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sagent.lib.json import json_freeze_object
+from sagent.sandbox import Sandbox
+from sagent.sandbox.profile import Profile
+from sagent.tool import RunContext, ToolOutput, Workspace
+from sagent.tools.bash import Bash
+from tests.tools.conftest import Folder
+
+pytestmark = pytest.mark.needs("bwrap")
+WALL = ("bwrap", "nsenter", "unshare", "setpriv", "prlimit", "env", "bash", "sh")
+
+
+class Boxed:
+    """A Bash tool whose commands write in one directory only."""
+
+    def __init__(self, place: Path, sandbox: Sandbox) -> None:
+        self.work, self.outside = place / "work", place / "outside"
+        self.work.mkdir()
+        self.outside.mkdir()
+        self.workspace = Workspace(self.work)
+        self.workspace.profile = lambda workspace: Profile(writable=(str(self.work),))
+        self.blobs = Folder(place / "blobs")
+        self.tool = Bash(sandbox=sandbox)
+
+    def plant(self, directory: Path) -> None:
+        """Programs by the names of the wall's, which leave a trace where no command may write."""
+        directory.mkdir()
+        for name in WALL:
+            program = directory / name
+            trace = f"touch {self.outside}/{name} 2>/dev/null"
+            program.write_text(f'#!/bin/sh\n{trace}\nPATH={os.environ["PATH"]} exec {name} "$@"\n')
+            program.chmod(0o755)
+
+    async def run(self, command: str) -> str:
+        context = RunContext("root", "call", self.workspace, self.blobs, lambda text: None)
+        output = await self.tool(json_freeze_object({"command": command}), context)
+        assert isinstance(output, ToolOutput)
+        return "".join(getattr(part, "text", "") for part in output.content)
+
+
+@pytest.fixture
+async def boxed(tmp_path: Path) -> AsyncIterator[Boxed]:
+    sandbox = Sandbox()
+    if sandbox.means.name != "bubblewrap":
+        pytest.skip(sandbox.means.why)
+    rig = Boxed(tmp_path.resolve(), sandbox)
+    try:
+        yield rig
+    finally:
+        await rig.tool.aclose()
+        await sandbox.aclose()
+
+
+async def test_a_path_that_a_command_exports_finds_no_program_of_the_wall(boxed: Boxed) -> None:
+    boxed.plant(boxed.work / "bin")
+    await boxed.run("export PATH=$PWD/bin:$PATH")
+    assert await boxed.run("printf fine") == "fine"
+    assert not list(boxed.outside.iterdir())
+
+
+async def test_a_directory_of_our_own_path_that_commands_may_write_has_no_program_of_the_wall(
+    boxed: Boxed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boxed.plant(boxed.work / "bin")
+    monkeypatch.setenv("PATH", f"{boxed.work}/bin:{os.environ['PATH']}")
+    assert await boxed.run("printf fine") == "fine"
+    assert not list(boxed.outside.iterdir())
+
+
+async def test_what_steers_a_loader_comes_into_force_behind_the_wall(boxed: Boxed) -> None:
+    await boxed.run("export LD_PRELOAD=/of/no/avail.so")
+    said = await boxed.run('printf "%s" "$LD_PRELOAD"')
+    assert said.endswith("/of/no/avail.so")
+    assert said.count("ld.so") <= 1  # of the shell: nsenter and the others say nothing
