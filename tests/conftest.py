@@ -31,6 +31,13 @@ def _has_bubblewrap() -> bool:
     return bool(shutil.which("bwrap")) and not subprocess.run(argv, capture_output=True, check=False).returncode
 
 
+def _has_landlock() -> bool:
+    """Whether the kernel has all of it that is used, whatever we make of it."""
+    import ctypes
+
+    return sys.platform == "linux" and ctypes.CDLL(None).syscall(444, None, 0, 1) >= 6
+
+
 FACILITIES: dict[str, Callable[[], bool]] = {
     "rg": lambda: bool(shutil.which("rg")),
     "git": lambda: bool(shutil.which("git")),
@@ -42,6 +49,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "ssh-keygen": lambda: bool(shutil.which("ssh-keygen")),
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome-stable"))),
     "linux": lambda: sys.platform == "linux",
+    "landlock": _has_landlock,
     "netns": _has_network_namespaces,
     "recordings": lambda: (RECORDINGS / "dev").is_dir(),
     "not-root": lambda: os.geteuid() != 0,
@@ -56,6 +64,7 @@ MAY_BE_MISSING = {
     "chromium",
     "netns",
     "bwrap",
+    "landlock",
     "ip",
     "linux",
     "not-root",
