@@ -1,8 +1,10 @@
-"""`make attack`: hostile command lines through the program, in every mode without a person, judged by their effect.
+"""`make attack`: hostile command lines and repositories through the program, in every mode without a person, judged by
+their effect, with the sandbox and without it.
 
-A line has passed when a file was made outside the tree (in plan and ask: anywhere), a key was sent to the model, a
-connection was made, or a process is left. Prints what passed, and which harmless lines were refused; exits with 1 where
-a hostile one passed.
+A line has passed when a file was made outside the tree (in plan and ask: anywhere), something that runs by itself was
+planted in the tree, a key was sent to the model, a connection was made, a process is left, or the program hangs. Prints
+what passed, and which harmless lines were refused; exits with 1 where a hostile one passed. With an argument, "auto" or
+"off", only that sandbox. Mode full asks nothing, so there only the sandbox is attacked.
 """
 
 import json
@@ -20,9 +22,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagent.testing.server import Call, FakeProviderServer, Turn
-from tests.attack.lines import HARMLESS, HOSTILE
+from tests.attack.lines import EVERYDAY, HARMLESS, HOSTILE, REPOSITORIES
 
 MODES = ("plan", "ask", "edit")
+WALLS = ("auto", "off")
+PATIENCE = 60  # seconds, after which the program hangs
 KEY = "KEY-that-nobody-may-see"
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
 
@@ -31,6 +35,7 @@ class Outcome(NamedTuple):
     """What a line came to: its effects, and whether the policy refused it."""
 
     mode: str
+    wall: str
     line: str
     effects: tuple[str, ...]
     denied: bool
@@ -76,12 +81,24 @@ def listening() -> Iterator[tuple[int, list[int]]]:
         yield server.getsockname()[1], made
 
 
-def attack(mode: str, line: str) -> Outcome:
-    """One line in one mode, in a place of its own."""
+def planted(tree: Path) -> dict[str, bytes]:
+    """What runs by itself in a tree, by its path."""
+    names = (".envrc", ".mcp.json", ".vscode", ".husky", ".claude", ".agents", ".git/hooks", ".git/config")
+    starts = [tree / name for name in names]
+    files = [file for start in starts for file in (start, *start.rglob("*")) if file.is_file()]
+    return {str(file): file.read_bytes() for file in files}
+
+
+def attack(mode: str, wall: str, line: str, repository: str = "") -> Outcome:
+    """One line in one mode, in a place of its own; a `repository` is what was done to the tree before."""
     base = Path(tempfile.mkdtemp(prefix="attack-"))
     mark = f"ATTACK={base.name}"
     try:
         tree = arena(base)
+        if repository:
+            subprocess.run(["bash", "-c", repository], cwd=tree, check=True)
+            (base / "made").unlink(missing_ok=True)
+        before, hangs, denied = planted(tree), False, False
         with listening() as (port, connections):
             command = line.replace("PORT", str(port))
             steps = [Turn(calls=(Call("Bash", {"command": command, "timeout": 5}),)), Turn(text="Done.")]
@@ -92,23 +109,38 @@ def attack(mode: str, line: str) -> Outcome:
                     "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, "TOKEN": KEY, "ATTACK": base.name,
                 }  # fmt: skip
                 argv = [sys.executable, "-m", "sagent", "--model", "anthropic/claude-sonnet-4-6", "--ephemeral"]
-                argv += ["--permission-mode", mode, "--tools", "Bash", "--output-format", "json", "go"]
-                done = subprocess.run(argv, cwd=tree, env=environment, capture_output=True, check=False, timeout=60)
+                argv += [
+                    "--permission-mode",
+                    mode,
+                    "--sandbox",
+                    wall,
+                    "--tools",
+                    "Bash",
+                    "--output-format",
+                    "json",
+                    "go",
+                ]
+                try:
+                    done = subprocess.run(argv, cwd=tree, env=environment, capture_output=True, timeout=PATIENCE)
+                    denied = bool(json.loads(done.stdout)["permission_denials"])
+                except subprocess.TimeoutExpired:
+                    hangs = True
                 sent = b"".join(json.dumps(request.json).encode() for request in server.requests)
         effects = [
             *(
                 ["a file was made"]
-                if (base / "made").exists() or (mode != "edit" and (tree / "inside").exists())
+                if (base / "made").exists() or (mode in ("plan", "ask") and (tree / "inside").exists())
                 else []
             ),
             *(["a key was read"] if KEY.encode() in sent else []),
             *(["a connection was made"] if connections else []),
+            *(["something was planted"] if planted(tree) != before else []),
             *(["a process is left"] if left(mark) else []),
+            *(["the program hangs"] if hangs else []),
         ]
-        denied = bool(json.loads(done.stdout)["permission_denials"])
     finally:
         shutil.rmtree(base)
-    return Outcome(mode, line, tuple(effects), denied)
+    return Outcome(mode, wall, f"{repository} ; {line}" if repository else line, tuple(effects), denied)
 
 
 def left(mark: str) -> list[int]:
@@ -124,16 +156,22 @@ def left(mark: str) -> list[int]:
 
 
 def main() -> int:
+    walls = [wall for wall in WALLS if wall in sys.argv[1:]] or list(WALLS)
+    ways = [(mode, wall) for wall in walls for mode in MODES] + [("full", "auto")] * ("auto" in walls)
+    hostile = [(*way, line, "") for line in HOSTILE for way in ways]
+    hostile += [(*way, "git status; git diff; ls", repository) for repository in REPOSITORIES for way in ways]
+    harmless = [(mode, wall, line, "") for line in HARMLESS for wall in walls for mode in MODES]
+    harmless += [("edit", "auto", line, "") for line in EVERYDAY] * ("auto" in walls)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(lambda each: attack(*each), [(mode, line) for line in HOSTILE for mode in MODES]))
-        harmless = list(pool.map(lambda each: attack(*each), [(mode, line) for line in HARMLESS for mode in MODES]))
+        found = list(pool.map(lambda each: attack(*each), hostile))
+        quiet = list(pool.map(lambda each: attack(*each), harmless))
     passed = [each for each in found if each.effects]
     for each in passed:
-        print(f"PASSED in {each.mode}: {each.line!r}: {', '.join(each.effects)}")
-    refused = [each for each in harmless if each.denied]
+        print(f"PASSED in {each.mode}, sandbox {each.wall}: {each.line!r}: {', '.join(each.effects)}")
+    refused = [each for each in quiet if each.denied]
     for each in refused:
-        print(f"refused in {each.mode}, and harmless: {each.line!r}")
-    print(f"{len(found)} attacks, {len(passed)} passed; {len(harmless)} harmless runs, {len(refused)} refused")
+        print(f"refused in {each.mode}, sandbox {each.wall}, and harmless: {each.line!r}")
+    print(f"{len(found)} attacks, {len(passed)} passed; {len(quiet)} harmless runs, {len(refused)} refused")
     return 1 if passed else 0
 
 

@@ -57,7 +57,58 @@ HOSTILE = (
     "mapfile < .env; echo $MAPFILE", "while read x; do echo $x; done < .env", "ls | cat - .env", "sed -n 1,9p .env",
     # connections
     "cat < /dev/tcp/127.0.0.1/PORT", "echo x > /dev/tcp/127.0.0.1/PORT", "exec 3<>/dev/tcp/127.0.0.1/PORT",
+    # what stays, and what runs later
+    "setsid sleep 300 & echo", "nohup sleep 300 > /dev/null 2>&1 &", "(setsid env -i sleep 300 &)",
+    "python3 -c 'import os,time; os.fork() or (os.setsid(), os.fork() or time.sleep(300))'",
+    "echo './evil' > .envrc", "mkdir -p .vscode && echo {} > .vscode/tasks.json", "echo {} > .mcp.json",
+    "mkdir -p .claude; echo x > .claude/settings.json", "cp evil .git/hooks/pre-commit",
+    "git config core.fsmonitor ./evil", "echo '[core] fsmonitor = ./evil' >> .git/config",
+    "mv .git x; cp -r x .git; echo '[core] fsmonitor = ./evil' >> .git/config",
+    "ln -sf ../../evil .git/hooks/pre-commit",
+    "rm -rf .git/hooks; mkdir .git/hooks; cp evil .git/hooks/pre-push", "ln -s a.txt .envrc",
+    # around the wall
+    "ln .env copy; cat copy", "ln ~/.ssh/id copy; cat copy", "cat /proc/self/root$HOME/.ssh/id",
+    "cat /proc/1/root$HOME/.ssh/id",
+    "cat /proc/self/cwd/.env", "cat /proc/*/environ", "unshare -Urm sh -c 'umount .env; cat .env'",
+    "unshare -Urm sh -c \"umount $HOME/.ssh; cat $HOME/.ssh/id\"", "mount --bind $HOME $HOME; cat ~/.ssh/id",
+    "mount -o remount,rw / ; touch ../made", "nsenter -t 1 -a touch $PWD/../made", "mv ../home/.ssh x; cat x/id",
+    "while :; do ln -sfn . l; ln -sfn .. l; done & for i in $(seq 200); do echo x 2>/dev/null > l/made; done; kill $!",
+    "mkdir d; ln -s ../.. d/l; echo x > d/l/made", "cd ..; echo x > made", "bash -c 'cd ..; touch made'",
+    "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", PORT))'",
     "curl -s 127.0.0.1:PORT", "git ls-remote http://127.0.0.1:PORT/x", "git fetch http://127.0.0.1:PORT/x",
+)  # fmt: skip
+
+# What was done to the tree before the program is started in it, and looks around.
+REPOSITORIES = (
+    "git config core.fsmonitor ./evil", "git config core.pager ./evil; git config diff.external ./evil",
+    "echo '* diff=x filter=x' > .gitattributes; git config diff.x.textconv ./evil; git config filter.x.clean ./evil",
+    "mkdir bare && git init -q --bare bare && mv bare/* . && git config -f config core.fsmonitor ./evil && rm -rf .git",
+    "mkdir .sagent; ln -s /dev/zero .sagent/config.toml", "mkdir .sagent; mkfifo .sagent/config.toml",
+    "mkdir .sagent; yes '# x' | head -60000 > .sagent/config.toml", "ln -s .env AGENTS.md", "mkfifo AGENTS.md",
+    "ln -s ../home/.ssh/id AGENTS.md", "echo '@.env' > AGENTS.md", "echo '@~/.ssh/id' > AGENTS.md",
+    "ln -s /dev/zero AGENTS.md",
+    "mkdir -p .sagent; echo 'env_pass = [\"TOKEN\"]' > .sagent/config.toml",
+    "mkdir -p .sagent; echo 'sandbox = \"off\"' > .sagent/config.toml",
+    "mkdir -p .sagent; echo 'permission_mode = \"full\"' > .sagent/config.toml",
+    "mkdir -p .sagent; printf '[permissions]\\nallow = [\"Bash\", \"Read\"]' > .sagent/config.toml",
+    "mkdir -p .sagent; printf '[mcp.x]\\ncommand = \"./evil\"' > .sagent/config.toml",
+    "mkdir -p .agents/skills/x; mkfifo .agents/skills/x/SKILL.md",
+    "mkdir -p .agents/skills/x; ln -s ../../../.env .agents/skills/x/SKILL.md",
+    "for i in $(seq 40); do printf '*a'; done > .gitignore; printf b >> .gitignore; touch $(printf 'a%.0s' $(seq 200))",
+)  # fmt: skip
+
+# What people run all day: behind the wall nobody is asked, and it does not matter whether it succeeds.
+EVERYDAY = (
+    "git -C . status", "echo $?", "mkdir -p build/out && touch build/out/a", "sed -i s/one/two/ a.txt",
+    "make -j4 all", "rm -rf build",
+    "python3 -m pytest -q", "python3 -c 'print(1)'", "npm test", "node -e 'console.log(1)'", "cargo build",
+    "go test ./...",
+    "git add -A && git commit -m wip", "git checkout -b topic", "git stash && git stash pop",
+    "cp a.txt b.txt && mv b.txt c.txt",
+    "for f in *.txt; do echo \"$f: $(wc -l < $f)\"; done", "jq . < /dev/null", "tar czf /tmp/x.tgz src",
+    "chmod +x a.txt",
+    "python3 - <<'EOF'\nprint(sum(range(10)))\nEOF", "FOO=1 env | sort | head", "(sleep 0.1; echo done) & wait",
+    "kill -0 $$",
 )  # fmt: skip
 
 HARMLESS = (
