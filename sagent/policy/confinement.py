@@ -43,7 +43,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
         writable=() if judge.mode == "plan" else tuple(dict.fromkeys(writable)),
         protected=tuple(sorted((protected | _inside(own, [*judge.roots, *written])) - set(written))),
         hidden=tuple(sorted(hidden - {*written, *read})),
-        exposed=tuple({*judge.places.exposed, *written, *read}),
+        exposed=tuple({*judge.roots, *judge.places.exposed, *written, *read}),
         domains=(*domains, *(rule.pattern for rule in allowed if rule.tool == "Network")),
     )
 

@@ -240,28 +240,24 @@ class Boxes:
                 yield from ("--ro-bind", entry, entry)
 
     def _mounts(self, profile: Profile) -> Iterator[str]:
-        """How the host's files are mounted; later mounts lie on earlier ones."""
-        hidden = [place for place in profile.hidden if _exists(place) and not is_below(place, ["/run"])]
-        above = [place for place in profile.writable if place != "/" and _exists(place)]
-        inner = [place for place in above if is_below(place, hidden)]
-        for place in sorted(set(above) - set(inner)):
-            yield from ("--bind", place, place)
-        held = [place for place in sorted(set(profile.protected)) if _can_be_held(place) and is_below(place, above)]
-        for parent in sorted({str(Path(place).parent) for place in held} - set(above)):
-            if is_below(parent, above):
-                yield from ("--bind", parent, parent)  # else it is renamed, mounts and all, and made anew
-        for place in held:
-            yield from ("--ro-bind", place, place)
-        exposed = [place for place in profile.exposed if _exists(place) and is_below(place, hidden)]
+        """How the host's files are mounted: later mounts lie on earlier ones, so the deeper come later."""
+        held = [place for place in profile.protected if _can_be_held(place)]
+        parents = [str(Path(place).parent) for place in held]  # else one is renamed, mounts and all, and made anew
+        bound = [place for place in (*profile.writable, *parents, *held, *profile.exposed) if profile.can_read(place)]
+        writable = [place for place in bound if profile.can_write(place)]
+        shown = [*writable, *(place for place in bound if is_below(place, (*writable, *profile.hidden)))]
+        hidden = [place for place in profile.hidden if not profile.can_read(place) and not is_below(place, ["/run"])]
         emptied: list[str] = []
-        for place in sorted(set(hidden)):
-            if Path(place).is_dir():
+        for place in sorted({*shown, *hidden} - {"/"}, key=lambda place: (len(place), place)):
+            if not _exists(place):
+                continue
+            if profile.can_read(place):
+                yield from ("--bind" if profile.can_write(place) else "--ro-bind", place, place)
+            elif Path(place).is_dir():
                 emptied.append(place)
                 yield from ("--perms", "0555", "--tmpfs", place)
             else:
                 yield from ("--ro-bind", str(self._empty), place)
-        for place in sorted({*inner, *exposed}):
-            yield from ("--bind" if place in inner else "--ro-bind", place, place)
         for place in emptied:
             yield from ("--remount-ro", place)
 

@@ -42,9 +42,10 @@ class Need:
 class Profile:
     """What commands may touch. Paths are absolute and free of symlinks; a directory stands for all that is below it.
 
-    Everything may be read but `hidden`. Nothing may be written but `writable`, and in there not what is `protected`,
-    which need not exist. `exposed` paths may be read although they lie below a hidden one. `domains` are the hosts that
-    may be reached: "example.org", "*.example.org", each with an optional ":PORT"; without one 80 and 443.
+    Everything may be read but `hidden`, and nothing may be written but `writable`. In there not what is `protected`,
+    which need not exist; `exposed` paths may be read although they lie below a hidden one. Where a path lies below
+    several of these the deepest holds, and of two that are the same `protected` and `exposed`. `domains` are the hosts
+    that may be reached: "example.org", "*.example.org", each with an optional ":PORT"; without one 80 and 443.
     """
 
     writable: tuple[str, ...] = ()
@@ -53,9 +54,17 @@ class Profile:
     exposed: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
 
-    def widened(self, needs: Iterable[Need]) -> "Profile":
+    def can_write(self, path: str) -> bool:
+        return _depth(path, self.writable) > _depth(path, self.protected)
+
+    def can_read(self, path: str) -> bool:
+        return _depth(path, self.hidden) <= _depth(path, self.exposed)
+
+    def widened(self, needs: "Iterable[Need]") -> "Profile":
         """With what was granted in addition; "all" is not a matter of profiles."""
-        given = {kind: [need.target for need in needs if need.kind == kind] for kind in ("network", "write", "read")}
+        given = {
+            kind: tuple(need.target for need in needs if need.kind == kind) for kind in ("network", "write", "read")
+        }
         paths = (*given["write"], *given["read"])
         return replace(
             self,
@@ -69,20 +78,20 @@ class Profile:
     def within(self, other: "Profile") -> "Profile":
         """What both allow."""
         pairs = ((self, other), (other, self))
+        writable = {path: None for one, two in pairs for path in one.writable if two.can_write(path)}
+        exposed = {path: None for one, two in pairs for path in one.exposed if two.can_read(path)}
         return Profile(
-            writable=tuple({path: 0 for one, two in pairs for path in one.writable if is_below(path, two.writable)}),
-            protected=tuple({*self.protected, *other.protected}),
-            hidden=tuple({*self.hidden, *other.hidden}),
-            exposed=tuple(
-                {
-                    path: 0
-                    for one, two in pairs
-                    for path in one.exposed
-                    if path in two.exposed or not is_below(path, two.hidden)
-                }
-            ),
-            domains=tuple(domain for domain in self.domains if domain in other.domains),
+            tuple(writable),
+            tuple({**dict.fromkeys(self.protected), **dict.fromkeys(other.protected)}),
+            tuple({**dict.fromkeys(self.hidden), **dict.fromkeys(other.hidden)}),
+            tuple(exposed),
+            tuple(domain for domain in self.domains if domain in other.domains),
         )
+
+
+def _depth(path: str, directories: Iterable[str]) -> int:
+    """The length of the longest of the directories that a path is, or lies below; -1 for none."""
+    return max((len(each) for each in directories if is_below(path, (each,))), default=-1)
 
 
 def is_below(path: str, directories: Iterable[str]) -> bool:

@@ -33,14 +33,14 @@ def profile_text(profile: Profile, scratch: str, port: int = 0) -> str:
 def _rules(profile: Profile, scratch: str, port: int) -> Iterator[str]:
     if port:
         yield f'(allow network-outbound (remote ip "localhost:{port}"))'
-    for path in (scratch, *profile.writable):
-        yield f"(allow file-write* {_below(path)})"
-    for path in profile.protected:
-        yield f"(deny file-write* {_below(path)})"
-    for path in profile.hidden:
-        yield f"(deny file-read* file-write* {_below(path)})"
-    for path in profile.exposed:
-        yield f"(allow file-read* {_below(path)})"
+    yield f"(allow file-write* {_below(scratch)})"
+    for path in sorted({*profile.writable, *profile.protected}, key=len):
+        yield f"({'allow' if profile.can_write(path) else 'deny'} file-write* {_below(path)})"
+    for path in sorted({*profile.hidden, *profile.exposed}, key=len):
+        if profile.can_read(path):
+            yield f"(allow file-read* {_below(path)})"
+        else:
+            yield f"(deny file-read* file-write* {_below(path)})"
 
 
 def _below(path: str) -> str:
