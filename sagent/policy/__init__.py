@@ -25,12 +25,12 @@ class Deny:
 class Ask:
     """Let the person decide; where no person can be asked it is a denial that names `remedy` (a flag, a rule).
 
-    `agent` is the path of the one that wants to make the call.
-    """
+    `agent` is the path of the one that wants to make the call. `wants` is what it asks for beyond a sandbox."""
 
     reason: str
     remedy: str = ""
     agent: str = ""
+    wants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

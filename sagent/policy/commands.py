@@ -167,18 +167,25 @@ class CommandJudge:
         return Obstacle(f"Running `{_shown(part.words)}` needs permission.", self._paths.remedy(_suggested(words)))
 
     def unsandboxed_rules(self) -> list[str]:
-        """The rules that let it run outside of a sandbox, one for each part; none where what it does is not certain."""
-        if self._script.doubt or any(part.redirects or part.script for part in self._parts):
-            return []
-        return [f"Unsandboxed({_raw(part.words)})" for part in self._parts if part.words]
+        """The rules that let it run outside of a sandbox, one for each part; none where what it does is not certain,
+        and none for a word that another time stands for something else."""
+        commands = self._certain()
+        literal = all(word.kind == "literal" for words in commands for word in words)
+        return [f"Unsandboxed({_raw(words)})" for words in commands] if literal else []
 
     def is_unsandboxed(self) -> bool:
         """Whether rules let each part of it run outside of a sandbox."""
         rules = [rule for rule in self._paths.rules.allow if rule.tool == "Unsandboxed"]
         if any(not rule.pattern for rule in rules):
             return True
-        words = [part.words for part in self._parts if part.words] if self.unsandboxed_rules() else []
-        return bool(words) and all(any(rule.allows_command(each) for rule in rules) for each in words)
+        commands = self._certain()
+        return bool(commands) and all(any(rule.allows_command(each) for rule in rules) for each in commands)
+
+    def _certain(self) -> list[tuple[Word, ...]]:
+        """Its commands; none where there may be others, or files that it opens besides."""
+        if self._script.doubt or any(part.redirects or part.script for part in self._parts):
+            return []
+        return [part.words for part in self._parts if part.words]
 
     def _rule_allows(self, words: tuple[Word, ...]) -> bool:
         if not words or self._paths.mode == "plan":
@@ -196,7 +203,7 @@ class CommandJudge:
             unknown = f"Which file a redirection to {target.raw} opens is only known when it runs."
             return Obstacle(unknown, "Name the file.")
         if target.text.startswith("/dev/"):
-            return Obstacle(f"Opening {target.text} needs permission.", self._paths.remedy("Bash"))
+            return Obstacle(f"Opening {target.text} needs permission.", "Allowed with --permission-mode full.")
         hinder = self._paths.write_obstacle if redirect.writes else self._paths.read_obstacle
         return next(filter(None, map(hinder, paths)), None)
 

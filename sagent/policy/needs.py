@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, assert_never
 
+from sagent.lib.names import quote_path
 from sagent.policy import Deny
 from sagent.policy.paths import Obstacle, PathJudge, quoted
 from sagent.policy.rules import EDITS, Rule, escape
@@ -39,15 +40,16 @@ def need_obstacle(effect: Effect, judge: PathJudge, commands: "CommandJudge") ->
     lacking = [need for need in effect.needs if not _is_granted(need, judge, commands)]
     if not lacking:
         return None
-    wants = " and ".join(map(_described, lacking))
+    wants = tuple(map(_described, lacking))
     reason = " ".join(effect.reason.split())
     said = f" Its reason: {reason}" if reason else " It gives no reason."
     rules = [rule for need in lacking for rule in _rules(need, commands)]
     remedy = " ".join(f"--allow {quoted(rule)}" for rule in rules)
     whole = len(rules) >= len(lacking)
     return Obstacle(
-        f"`{effect.command}` wants more than the sandbox gives: {wants}.{said}",
+        f"`{effect.command}` wants more than the sandbox gives: {' and '.join(wants)}.{said}",
         f"Allowed with {remedy}." if whole else "Allowed with --permission-mode full.",
+        wants,
     )
 
 
@@ -90,9 +92,9 @@ def _described(need: Need) -> str:
             every = "every host, for the sandbox here cannot tell them apart"
             return f"to reach {every if need.target == '*' else need.target}"
         case "write":
-            return f"to write {need.target}"
+            return f"to write {quote_path(need.target)}"
         case "read":
-            return f"to read {need.target}"
+            return f"to read {quote_path(need.target)}"
         case "all":
             return "to run without the sandbox"
         case _:

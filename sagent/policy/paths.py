@@ -16,10 +16,11 @@ MODES: tuple[Mode, ...] = get_args(Mode)  # from the strictest to the freest
 
 
 class Obstacle(NamedTuple):
-    """Why something is not simply allowed, and what would allow it."""
+    """Why something is not simply allowed, and what would allow it. `wants` is what it asks for beyond a sandbox."""
 
     reason: str
     remedy: str = ""
+    wants: tuple[str, ...] = ()
 
 
 class PathJudge:

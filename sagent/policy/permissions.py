@@ -129,4 +129,4 @@ class PermissionPolicy(Policy):
             return Allow()
         if self.mode == "plan" and effect.kind != "read":
             return Deny(f"{obstacle.reason} In plan mode nothing is written, and only commands that look are run.")
-        return Ask(obstacle.reason, obstacle.remedy)
+        return Ask(obstacle.reason, obstacle.remedy, wants=obstacle.wants)

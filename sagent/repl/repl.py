@@ -53,7 +53,9 @@ class Repl(CommandContext):
         self._painter = painter = Painter(screen.surface, screen.redraw)
         self._tasks = tasks = Tasks(painter.write)
         presence = Presence(screen, lambda: session.notify)
-        self._questions = questions = Questions(screen, presence, cwd=lambda: session.cwd, allow=self._allow)
+        self._questions = questions = Questions(
+            screen, presence, cwd=lambda: session.cwd, allow=self._allow, write=self.write
+        )
         self._status = status = StatusDisplay(screen, painter, questions, lambda: session.outbox.queued)
         self._session = session = SessionLoop(opening, painter, status, presence, tasks)
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
@@ -115,18 +117,17 @@ class Repl(CommandContext):
         self._status.show(replace(self._status.figures, branch=branch))
         self._files = await list_files(settings.cwd)
 
-    def _allow(self, rule: str, always: bool) -> None:  # noqa: FBT001 -- a callback of two values
-        """Take a rule that the person allows; into the settings too, where it is for always."""
+    def _allow(self, rules: Sequence[str], always: bool) -> None:  # noqa: FBT001 -- a callback of two values
+        """Take rules that the person allows; into the settings too, where it is for always."""
         policy = self.opened.policy
-        policy.rules = replace(policy.rules, allow=(*policy.rules.allow, Rule.parse(rule)))
-        if not always:
-            return
+        policy.rules = replace(policy.rules, allow=(*policy.rules.allow, *map(Rule.parse, rules)))
         path = self.settings.config_dir / "config.toml"
-        try:
-            add_rule(path, rule)
-            self.say(f"{rule} is allowed from now on, also in {path}")
-        except (OSError, SagentError) as error:
-            self._painter.write(Report(f"{rule} is allowed for this session only: {error}", "warning"))
+        for rule in rules if always else ():
+            try:
+                add_rule(path, rule)
+                self.say(f"{rule} is allowed from now on, also in {path}")
+            except (OSError, SagentError) as error:
+                self._painter.write(Report(f"{rule} is allowed for this session only: {error}", "warning"))
 
     # -- what slash commands work with
 

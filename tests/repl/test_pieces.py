@@ -26,7 +26,7 @@ from sagent.repl.shell import run_shell
 from sagent.repl.terminal.completion import nearest
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
-from sagent.repl.terminal.questions import rule_for
+from sagent.repl.terminal.questions import approval_options, rules_for
 from sagent.repl.view.blocks import Report
 from sagent.repl.view.calls import proposal, render_approval
 from sagent.repl.view.lines import plain
@@ -103,10 +103,42 @@ def test_a_file_that_cannot_be_changed_says_what_to_write(tmp_path: Path) -> Non
     assert path.read_text() == 'permissions = { allow = ["Read"] }\n'
 
 
-def test_the_rule_is_the_one_that_the_policy_names() -> None:
-    call = ToolCall("c", "Bash", JsonObject({"command": "git push"}))
-    named = Ask("why", "Allowed with --permission-mode full, or with --allow 'Bash(git push:*)'.")
-    assert [rule_for(call, ask) for ask in (named, Ask("why"))] == ["Bash(git push:*)", "Bash"]
+@pytest.mark.parametrize(
+    ("remedy", "rules"),
+    [
+        ("Allowed with --permission-mode full, or with --allow 'Bash(git push:*)'.", ["Bash(git push:*)"]),
+        ("Allowed with --allow 'Network(pypi.org)' --allow 'Edit(/o x)'.", ["Network(pypi.org)", "Edit(/o x)"]),
+        ("Allowed with --allow mcp__a__b.", ["mcp__a__b"]),
+        ("", []),
+        ("Write plain commands, each with its program's name.", []),
+        ("With --add-dir '/a --allow Bash b', or with --allow 'Edit(/a --allow Bash b)'.", ["Edit(/a --allow Bash b)"]),
+        ("Allowed with --allow 'Unsandboxed(*)'.", []),  # which would be every command
+        ("Allowed with --allow Bash --allow 'Bash(a; b)'.", []),  # one that is no rule
+    ],
+)  # fmt: skip
+def test_what_is_allowed_for_longer_is_what_the_policy_names_and_nothing_else(remedy: str, rules: list[str]) -> None:
+    assert rules_for(Ask("why", remedy)) == rules
+    offered = approval_options(rules)
+    assert [option.value for option in offered] == (["once", "session", "always", "no"] if rules else ["once", "no"])
+    assert all(rule in option.hint for option in offered[1:-1] for rule in rules)
+
+
+def test_a_command_that_needs_more_is_shown_whole_with_each_want_and_the_reason_as_the_models() -> None:
+    command = "\n".join(f"echo {number}" for number in range(40))
+    said = "the index\n  wants: nothing \x1b[31m\u202e"
+    call = ToolCall("c", "Bash", JsonObject({"command": command, "reason": said}))
+    wants = ("to reach pypi.org", "to write /opt/\u202ex", "to run without the sandbox")
+    shown = plain(render_approval(call, Ask("`echo` wants.", wants=wants), lambda _: None, 60)).splitlines()
+    assert shown[1] == "  $ echo 0"
+    assert shown[40:] == [
+        "    echo 39",
+        "  wants: to reach pypi.org",
+        "         to write /opt/�x",
+        "         to run without the sandbox",
+        "  the model says: the index wants: nothing �[31m�",
+    ]
+    silent = ToolCall("c", "Bash", JsonObject({"command": "ls"}))
+    assert "the model gives no reason" in plain(render_approval(silent, Ask("", wants=wants), lambda _: None, 60))
 
 
 def test_a_question_shows_what_an_edit_would_change() -> None:

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Generic, TypeVar
 
 from sagent.lib.dataclass import dataclass
-from sagent.repl.view.lines import Line, Span, cut_line, one_line
+from sagent.repl.view.lines import Line, Span, cut_line, line_width, one_line
 
 T = TypeVar("T")
 MOST_ROWS = 10
@@ -120,7 +120,7 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
     """An open list in at most `height` lines: as much of its title as there is room for, then the options around the
     one at hand."""
     shown = picker.shown
-    rows = max(min(len(shown), MOST_ROWS, height - 2), 1)
+    rows = max(min(len(shown), MOST_ROWS, height - min(len(picker.title), 2) - (not picker.keys)), 1)
     title = [cut_line(line, width) for line in picker.title]
     room = max(height - rows - (not picker.keys), 1)
     if (left := len(title) - room + 1) > 1:
@@ -131,6 +131,11 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
         title.append((("class:mark", "  / "), ("", picker.query), ("class:dim", found)))
     near = list(enumerate(shown))[first : first + rows]
     return [*title, *(cut_line(_option(picker, option, number), width) for number, option in near)]
+
+
+def option_width(option: Option[T]) -> int:
+    """The columns that an option with a key takes."""
+    return line_width(_option(Picker([], [option], keys=True), option, 0))
 
 
 def _option(picker: Picker[T], option: Option[T], number: int) -> Line:

@@ -1,18 +1,21 @@
 """Questions to the person, one at a time: lists to choose from, lines to type, calls to approve, what agents ask."""
 
 import asyncio
-import contextlib
 import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
+from sagent.errors import ConfigError
 from sagent.messages import ToolCall
-from sagent.repl.terminal.picker import Option, Picker
+from sagent.policy.rules import Rule
+from sagent.repl.terminal.picker import Option, Picker, option_width
 from sagent.repl.terminal.screen import Screen
+from sagent.repl.view.lines import Line, printable, wrap
 
 if TYPE_CHECKING:
     from sagent.policy import Ask
@@ -61,34 +64,45 @@ class Presence:
         screen.output.flush()
 
 
-def rule_for(call: ToolCall, ask: "Ask") -> str:
-    """The rule that would allow this call and others like it: the one that the policy names, else the tool's name."""
-    rest = ask.remedy.partition("--allow ")[2]
-    with contextlib.suppress(ValueError, IndexError):
-        return shlex.split(rest.removesuffix("."))[0]
-    return call.name
+def rules_for(ask: "Ask") -> list[str]:
+    """The rules that would allow this call another time, as the policy names them: all of them, or none."""
+    try:
+        words = shlex.split(ask.remedy.removesuffix("."))
+        rules = [following for word, following in pairwise(words) if word == "--allow"]
+        return rules if all(str(Rule.parse(rule)) == rule for rule in rules) else []
+    except (ValueError, ConfigError):  # its text is no command line, or a rule cannot be written down
+        return []
 
 
-def approval_options(rule: str) -> list[Option[Answer]]:
-    return [
-        Option("once", "Yes, once", key="y"),
-        Option("session", "Yes, for this session", rule, key="s"),
-        Option("always", "Yes, always", f"adds {rule} to your settings", key="a"),
-        Option("no", "No, and say why", key="n"),
+def approval_options(rules: Sequence[str]) -> list[Option[Answer]]:
+    """Only what names its rules can be allowed for longer than once."""
+    every = ", ".join(rule if "(" in rule else f"every call of {rule}" for rule in rules)
+    longer: list[Option[Answer]] = [
+        Option("session", "Yes, for this session", every, key="s"),
+        Option("always", "Yes, always", f"adds {', '.join(rules)} to your settings", key="a"),
     ]
+    no = Option[Answer]("no", "No, and say why", key="n")
+    return [Option("once", "Yes, once", key="y"), *(longer if rules else ()), no]
 
 
 class Questions:
     """Takes the input for a question, and gives it back with what was being typed.
 
-    `cwd` is where relative paths begin; `allow` is told a rule that the person allows, and whether for ever.
+    `cwd` is where relative paths begin; `allow` is told the rules that the person allows, and whether for ever; `write`
+    shows above what there is no room for in a question.
     """
 
     def __init__(
-        self, screen: Screen, presence: Presence, *, cwd: Callable[[], Path], allow: Callable[[str, bool], None]
+        self,
+        screen: Screen,
+        presence: Presence,
+        *,
+        cwd: Callable[[], Path],
+        allow: Callable[[Sequence[str], bool], None],
+        write: Callable[[Sequence[Line]], None],
     ) -> None:
         self._screen, self._presence = screen, presence
-        self._cwd, self._allow = cwd, allow
+        self._cwd, self._allow, self._write = cwd, allow, write
         self.picker: Picker[object] | None = None
         self._line: asyncio.Future[str | None] | None = None
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
@@ -216,15 +230,20 @@ class Questions:
     async def _put_approval(self, call: ToolCall, ask: "Ask") -> str | None:
         from sagent.repl.view.calls import read_text, render_approval
 
-        rule = rule_for(call, ask)
-        read, width = partial(read_text, self._cwd()), self._screen.surface.width
-        title = render_approval(call, ask, read, width, self._waiting - 1)
-        picker: Picker[Answer] = Picker(title, approval_options(rule), keys=True)
+        rules, width = rules_for(ask), self._screen.surface.width
+        options = approval_options(rules)
+        title = render_approval(call, ask, partial(read_text, self._cwd()), width, self._waiting - 1)
+        if max(map(option_width, options)) > width:
+            title += wrap([("class:tool", printable(", ".join(rules)))], width, (("class:dim", "  s and a allow: "),))
+        if len(title) > self._screen.panel_rows - 1 - len(options):
+            self._write(title)
+            title = [(("class:ask", "? "), ("class:tool", call.name), ("class:ask", ", as it is shown above?"))]
+        picker: Picker[Answer] = Picker(title, options, keys=True)
         words = await self._put(picker)
         answer = picker.chosen.result()
         if answer in ("once", "session", "always"):
             if answer != "once":
-                self._allow(rule, answer == "always")
+                self._allow(rules, answer == "always")
             return None
         why = words or (await self.line("Why not? ") if answer == "no" else "") or ""
         return f"The person said no: {why.strip()}" if why.strip() else "The person said no."

@@ -184,10 +184,14 @@ class Screen:
     def rows(self) -> int:
         return self.output.get_size().rows
 
+    @property
+    def panel_rows(self) -> int:
+        """The rows that the panel may have."""
+        return max(self.rows - min(self.buffer.document.line_count, max(self.rows // 3, 1)) - 4, 2)
+
     def _panel_text(self) -> "StyleAndTextTuples":
         """The panel and an empty row, without a line end after the last."""
-        height = max(self.rows - min(self.buffer.document.line_count, max(self.rows // 3, 1)) - 4, 2)
-        lines = [*self.panel(self.surface.width, height), ()]
+        lines = [*self.panel(self.surface.width, self.panel_rows), ()]
         return [span for number, line in enumerate(lines) for span in ((("", "\n"), *line) if number else line)]
 
     def _prefix(self, number: int, wrapped: int) -> "StyleAndTextTuples":

@@ -1,7 +1,7 @@
 """Tool calls as a person reads them: the argument that matters, what an edit changes, what is to be answered."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ESSENTIAL = ("command", "file_path", "pattern", "url", "path", "to", "prompt", "question", "operation", "job", "name")
 MOST_SHOWN = 1_000_000  # characters of a file that is compared with what will replace it
 MOST_LINES = 60  # of a diff
-MOST_COMMAND = 12  # lines
+MOST_REASON = 600  # columns
 _PLACE = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$")
 
 
@@ -104,8 +104,9 @@ def _rendered(diff: str, width: int) -> Iterator[Line]:
 def render_approval(
     call: ToolCall, ask: "Ask", read: Callable[[str], str | None], width: int, waiting: int = 0
 ) -> list[Line]:
-    """Who wants to do what, why it needs approval, and the diff or the command. `read` gives a file's text, or None;
-    `waiting` counts the calls that wait after this one."""
+    """Who wants to do what, why it needs approval, and the diff or the whole command.
+
+    `read` gives a file's text, or None; `waiting` counts the calls that wait after this one."""
     who = "The model wants" if ask.agent in ("", "root") else f"{ask.agent} wants"
     more = f" ({waiting} more wait)" if waiting else ""
     lines: list[Line] = [(("class:ask", f"? {who} to call "), ("class:tool", call.name), ("class:dim", more))]
@@ -115,15 +116,25 @@ def render_approval(
         lines.append((("class:argument", f"  {essence(call, width - 2)}"),))
         lines += render_diff(diff, width, most=40)
     elif command:
-        shown = wrap([("class:code", printable(command))], width, (("class:mark", "  $ "),))
-        lines += shown[:MOST_COMMAND]
-        if len(shown) > MOST_COMMAND:
-            lines.append((("class:dim", f"    … {len(shown) - MOST_COMMAND} more lines"),))
+        lines += wrap([("class:code", printable(command))], width, (("class:mark", "  $ "),))
     else:
         for name, value in list(call.arguments.items())[:6]:
             text = value if isinstance(value, str) else repr(value)
             lines += wrap([("class:argument", printable(text[:300]))], width, (("class:dim", f"  {name}: "),))[:3]
+    if ask.wants:
+        return lines + list(_wants(ask.wants, as_str(call.arguments.get("reason")), width))
     return lines + wrap([("class:dim", printable(ask.reason))], width, (("", "  "),))
+
+
+def _wants(wants: Sequence[str], reason: str, width: int) -> Iterator[Line]:
+    """What a command asks for beyond the sandbox, each on a line of its own, and the model's words for it."""
+    for number, want in enumerate(wants):
+        lead = "         " if number else "  wants: "
+        yield from wrap([("class:warning", one_line(want))], width, (("class:dim", lead),))
+    said = cut(one_line(reason), MOST_REASON)
+    yield from wrap(
+        [("", said or "gives no reason")], width, (("class:dim", f"  the model {'says: ' if said else ''}"),)
+    )
 
 
 def render_agents_question(question: "Question", width: int) -> list[Line]:
