@@ -63,8 +63,7 @@ class AdvisorTally:
     """What an advisor came to in a session. `usd` is None where a call of it has no known price.
 
     `followed`, `rejected` and `contradicted` are what the executor did with its advice; `rated` is the sum of a
-    person's ratings, each 1 or -1.
-    """
+    person's ratings, each 1 or -1."""
 
     calls: int = 0
     answered: int = 0  # those cut at their length limit included
@@ -86,8 +85,8 @@ class Result:
     `stop_reason` is the last reply's stop reason, or "max_turns", "max_tool_call_rounds", "budget", "interrupted",
     "advisor_stop", "error". `turns` counts model calls; `duration` is in seconds; `head` is the id of the log's last
     entry. `data` is what the answer says, as the type it was asked for as (`run(..., output=)`); None where it says no
-    such thing. `advisors` are the session's, by name; their tokens are not part of `usage`.
-    """
+    such thing. `advisors` are the session's, by name; their tokens are not part of `usage`. `sandbox` is what held
+    its commands: a means by its name, "none" or "off"; "" where nothing says."""
 
     content: str
     parts: tuple[Part, ...]
@@ -105,6 +104,7 @@ class Result:
     data: object = None
     advisors: Mapping[str, AdvisorTally] = field(default_factory=dict[str, AdvisorTally])
     saving: Saving = field(default_factory=Saving)
+    sandbox: str = ""
 
     @property
     def is_error(self) -> bool:

@@ -29,7 +29,7 @@ class Resources:
     resolve: Callable[[str], Model] | None = None  # "provider/id" -> Model, for Switch
     model_limits: Callable[[Model], ModelLimits] | None = None  # what is known of sizes beyond the model
     fallbacks: Sequence[Model] = ()  # take over, one after the other, when the model cannot be reached
-    finish: Callable[[], Awaitable[None]] | None = None  # awaited when a run ends, before its result is reported
+    finish: Callable[[], Awaitable[str]] | None = None  # awaited before a run's result; says what held its commands
     tree: Tree | None = None
     catalog: Callable[[], str] | None = None  # the models that can be switched to, in words
     advisory: ExtensionFactory | None = None  # gives it advisors

@@ -41,7 +41,7 @@ class Runner:
     `contained`: whatever goes wrong is in the result, and nothing is raised but a cancellation.
     """
 
-    def __init__(self, state: AgentState, tree: Tree, finish: Callable[[], Awaitable[None]] | None) -> None:
+    def __init__(self, state: AgentState, tree: Tree, finish: Callable[[], Awaitable[str]] | None) -> None:
         self._state, self._tree, self._finishing = state, tree, finish
         self.last: Result | None = None
         self.contained = False
@@ -164,8 +164,7 @@ class Runner:
     async def _finish(self, reason: str, failure: Failure | None, data: object = None) -> Result:
         """Close the books of a run: make the log durable, report the result."""
         state = self._state
-        if self._finishing is not None:
-            await self._finishing()
+        held = "" if self._finishing is None else await self._finishing()
         if failure is not None:
             state.journal.record(FailedEntry(failure.kind, failure.message))
         await state.journal.make_durable()
@@ -189,6 +188,7 @@ class Runner:
             data=data,
             saving=_saving(state),
             advisors=report.tallies,
+            sandbox=held,
         )
         for text in () if self._remarked else report.remarks:
             state.journal.notify("warning", text)

@@ -52,6 +52,7 @@ class Past:
     model: str = ""  # that answered last
     last_model: str = ""  # the same, or one that was switched to since
     agents: tuple[str, ...] = ()
+    sandbox: str = ""  # what held commands
     resumed: bool = False
 
 
@@ -62,12 +63,13 @@ async def open_agent(
     ask: Asker | None = None,
     policy: PermissionPolicy | None = None,
     more: Sequence[Tool] = (),
+    sandbox: Sandbox | None = None,
 ) -> AsyncGenerator[Agent]:
     """An agent as the settings describe it, its session open and its events passed to `listener`.
 
     What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
-    tools in addition to those of the settings. All of it is closed in the end. Raises UsageError, and SessionBusy or
-    SessionCorrupt for the session.
+    tools in addition to those of the settings, `sandbox` one that is known elsewhere too. All of it is closed in the
+    end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
     """
     notices = list(settings.warnings)
     workspace = Workspace(settings.cwd, (settings.cwd, *settings.add_dirs))
@@ -76,7 +78,7 @@ async def open_agent(
     async with AsyncExitStack() as stack:
         stack.enter_context(_reporting(notices, listener))
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
-        sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
+        sandbox = sandbox or Sandbox(settings.sandbox, cache=settings.state_dir)
         stack.push_async_callback(sandbox.aclose)
         offered = [*choose_tools(settings, sandbox), *more]
         log, past = _open_log(settings, stack, notices)
@@ -84,7 +86,9 @@ async def open_agent(
         choice = await choose_model(settings, past.model)
         stack.push_async_callback(choice.aclose)
         ledger = _open_ledger(settings, choice, past, notices)
-        aside = Aside(log, settings.cwd, new=not past.messages)
+        aside = Aside(log, settings.cwd, sandbox, past)
+        if any(tool.name == "Bash" for tool in offered):
+            aside.warn = lambda text: listener(Notice("root", "warning", text))
         stack.push_async_callback(aside.aclose)
         if settings.mcp:
             from sagent.bridges.mcp import open_servers
@@ -294,6 +298,7 @@ def _read_past(log: FileLog, session: Path) -> Past:
         charges=chain(charges(contents), (charge for file in others for charge in charges(read_log(file)))),
         agents=tuple(agent_of(session, file) for file in others),
         resumed=True,
+        sandbox=next((name for name in map(_sandbox_in, contents.latest("environment")) if name), ""),
         system=prompt.content.system if prompt and isinstance(prompt.content, PromptEntry) else None,
         model=next((name for name in map(_model_in, contents.latest("message")) if name), ""),
         last_model=next((name for name in map(_model_in, contents.latest("message", "switched")) if name), ""),
@@ -311,6 +316,10 @@ def _model_in(entry: Entry) -> str:
             return ""
 
 
+def _sandbox_in(entry: Entry) -> str:
+    return entry.content.sandbox if isinstance(entry.content, Environment) else ""
+
+
 def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices: list[str]) -> str:
     """Fixed when the session starts: a resumed one keeps its own, unless another is asked for."""
     if past.system is not None and settings.system is None and not settings.append_system:
@@ -323,21 +332,25 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
 
 
 class Aside:
-    """Work that may not delay the first request: the state of the git repository, a model's listing.
+    """Work that may not delay the first request: the state of the git repository, what can hold commands, a model's
+    listing.
 
-    git starts at once, in a process of its own; `study` may ask for a listing when the agent has been quiet for a
-    moment, as it is while a model thinks.
+    git starts at once, in a process of its own; the sandbox is tried, and `study` may ask for a listing, when the agent
+    has been quiet for a moment, as it is while a model thinks. `warn` is told once where there is no sandbox.
     """
 
     QUIET = 0.1  # seconds
 
-    def __init__(self, log: Log, cwd: Path, *, new: bool) -> None:
-        self._log = log
-        self._git = start_git_status(cwd) if new else None
+    def __init__(self, log: Log, cwd: Path, sandbox: Sandbox, past: Past) -> None:
+        self._log, self._sandbox = log, sandbox
+        self._git = None if past.messages else start_git_status(cwd)
+        self._logged = past.sandbox
+        self._held = ""
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._studying: asyncio.Task[None] | None = None
         self.study: Callable[[], Coroutine[None, None, None] | None] = lambda: None
+        self.warn: Callable[[str], None] = lambda _: None
 
     def on_event(self, event: Event) -> None:
         loop = asyncio.get_running_loop()
@@ -350,16 +363,33 @@ class Aside:
         if loop.time() - self._last < self.QUIET:
             self._timer = loop.call_later(self.QUIET, self._check)
             return
-        if (work := self.study()) is not None:
-            self._studying = loop.create_task(work)
+        self._studying = loop.create_task(self._look())
 
-    async def finish(self) -> None:
-        """Log what git said; it had the whole run to say it."""
-        if self._git is None:
-            return
-        state, self._git = await asyncio.to_thread(read_git_status, self._git), None
-        with suppress(OSError):
-            self._log.append(Environment(state))
+    async def _look(self) -> None:
+        await self._find_sandbox()
+        if (work := self.study()) is not None:
+            await work
+
+    async def _find_sandbox(self) -> str:
+        from sagent.sandbox.report import held_by, shortfall
+
+        held = await asyncio.to_thread(held_by, self._sandbox)
+        if not self._held and (missing := shortfall(self._sandbox)):
+            self.warn(missing)
+        self._held = held
+        return held
+
+    async def finish(self) -> str:
+        """Log what git said, which had the whole run to say it, and what holds commands, where that is new."""
+        state: dict[str, object] = {}
+        if self._git is not None:
+            state, self._git = await asyncio.to_thread(read_git_status, self._git), None
+        if (held := self._held or await self._find_sandbox()) != self._logged:
+            state, self._logged = {**state, "sandbox": held}, held
+        if state:
+            with suppress(OSError):
+                self._log.append(Environment(state))
+        return held
 
     async def aclose(self) -> None:
         if self._timer is not None:

@@ -175,8 +175,10 @@ async def _without_command(text: str, settings: "Settings", agent: Agent) -> str
     from sagent.app import policy_of
     from sagent.repl.headless_command import run_headless_command
     from sagent.repl.opening import Opened
+    from sagent.sandbox import Sandbox
 
-    return await run_headless_command(text, settings, Opened(agent, policy_of(settings)), sys.stderr.write)
+    opened = Opened(agent, policy_of(settings), Sandbox(settings.sandbox, cache=settings.state_dir))
+    return await run_headless_command(text, settings, opened, sys.stderr.write)
 
 
 async def _answer(agent: Agent, message: Message) -> Result:

@@ -36,11 +36,13 @@ async def open_session(
     policy = await asyncio.to_thread(_load_policy, settings)
     from sagent.app import open_agent
     from sagent.repl.opening import Opened
+    from sagent.sandbox import Sandbox
     from sagent.tools.ask import AskUser
 
     more = (AskUser(answer),) if settings.tools is None else ()
-    async with open_agent(settings, listener, ask, policy, more) as agent:
-        yield Opened(agent, policy)
+    sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
+    async with open_agent(settings, listener, ask, policy, more, sandbox) as agent:
+        yield Opened(agent, policy, sandbox)
 
 
 def _load_policy(settings: "Settings") -> "PermissionPolicy":

@@ -33,6 +33,7 @@ class Side:
     cwd: str
     commit: str
     dirty: bool
+    sandbox: str
     recorded_by: str
     models: tuple[str, ...]
     turns: int
@@ -128,6 +129,7 @@ def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
         cwd=root.origin.cwd,
         commit=git[0].commit if git else "",
         dirty=bool(git and git[0].dirty),
+        sandbox=next((each.sandbox for each in reversed(git) if each.sandbox), ""),
         recorded_by=root.origin.recorded_by,
         models=tuple(dict.fromkeys(model for each in logs.values() for model in models_of(each))),
         turns=len(replies),
@@ -248,7 +250,7 @@ def figures(diff: SessionDiff) -> Iterator[tuple[str, str, str]]:
     sides = diff.left, diff.right
     buckets = [bucket for bucket in BUCKETS if any(getattr(side.cost.usage, bucket) for side in sides)]
     roles = sorted({role for side in sides for role in side.cost_by_role})
-    names = ("session", "models", "commit", "turns", "tool calls", "errors", "denials", "seconds")
+    names = ("session", "models", "commit", "sandbox", "turns", "tool calls", "errors", "denials", "seconds")
     names += (*(f"tokens: {bucket.replace('_', ' ')}" for bucket in buckets), *(f"cost: {role}" for role in roles))
     yield from zip((*names, "cost"), *(_figures(side, buckets, roles) for side in sides), strict=True)
     if diff.left.outcome is not None and diff.right.outcome is not None:
@@ -259,6 +261,7 @@ def _figures(side: Side, buckets: Sequence[str], roles: Sequence[str]) -> Iterat
     yield side.session
     yield ", ".join(side.models)
     yield f"{side.commit[:12]}{' and changes' if side.dirty else ''}" if side.commit else "unknown"
+    yield side.sandbox or "unknown"
     yield from map(str, (side.turns, side.tool_calls, side.errors, side.denials))
     yield f"{side.seconds:.1f}"
     yield from (str(getattr(side.cost.usage, bucket)) for bucket in buckets)

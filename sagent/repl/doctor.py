@@ -28,7 +28,9 @@ class Finding(NamedTuple):
 async def examine(settings: "Settings") -> list[Finding]:
     """Check everything, the providers at the same time. Never raises."""
     network = await asyncio.gather(*(_reach(name, url) for name, url in _addresses(settings)))
-    local = await asyncio.to_thread(lambda: [*_keys(settings), *_programs(), *_terminal(), *_places(settings)])
+    local = await asyncio.to_thread(
+        lambda: [*_keys(settings), *_programs(), _sandbox(settings), *_terminal(), *_places(settings)]
+    )
     return [*local, *network]
 
 
@@ -83,9 +85,23 @@ def _programs() -> Iterable[Finding]:
     for name, use in (("git", "branch, @files"), ("rg", "searches are slower without it"), ("bash", "the Bash tool")):
         path = shutil.which(name)
         yield Finding("good" if path else "poor", name, path or f"not installed: {use}")
-    if sys.platform == "linux":
-        path = shutil.which("bwrap")
-        yield Finding("good" if path else "poor", "sandbox", path or "bubblewrap is not installed")
+
+
+def _sandbox(settings: "Settings") -> Finding:
+    """What holds commands, tried anew: what was found out earlier may be the trouble."""
+    from sagent.sandbox import Sandbox
+    from sagent.sandbox.probe import forget
+    from sagent.sandbox.report import advice
+
+    if settings.sandbox == "off":
+        return Finding("poor", "sandbox", "off: nothing holds the commands of the model")
+    forget(settings.state_dir)
+    means = Sandbox("auto", cache=settings.state_dir).means
+    if means.name == "none":
+        needed = settings.sandbox == "required"
+        return Finding("bad" if needed else "poor", "sandbox", f"none, for {means.why}. {advice(means)}".rstrip())
+    why = f", for {means.why}. {advice(means)}".rstrip() if means.why else ""
+    return Finding("poor" if why else "good", "sandbox", f"{means.name} holds commands{why}")
 
 
 def _terminal() -> Iterable[Finding]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sagent.messages import ToolCall
     from sagent.policy import Ask
     from sagent.policy.permissions import PermissionPolicy
+    from sagent.sandbox import Sandbox
     from sagent.tools.ask import Answerer
 
 Listener: TypeAlias = "Callable[[Event], None]"
@@ -27,10 +28,12 @@ what its policy leaves to a person, and the answerer what its agents want to kno
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A session that is open. `policy` is the one that judges its agents' calls: its mode and rules may be changed."""
+    """A session that is open. `policy` is the one that judges its agents' calls: its mode and rules may be changed.
+    `sandbox` is what holds their commands, where that is known."""
 
     agent: "Agent"
     policy: "PermissionPolicy"
+    sandbox: "Sandbox | None" = None
 
 
 class Current:

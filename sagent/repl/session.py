@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sagent.repl.opening import Asker, Opened, Opening
     from sagent.tools.ask import Answerer
 
+UNHURRIED = 0.3  # seconds before work that nobody waits for
 _STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figure
 _STEPS = (
     ("/login", "a key: tested, kept for you alone, used"),
@@ -182,12 +183,20 @@ class SessionLoop(Current):
         self._resumable = agent if agent.messages else None
         self._painter.write(*past_blocks(agent.messages, agent.path))
         self._status.update(opened)
+        self._tasks.spawn(self._try_sandbox(opened))
         if any(wait.early for wait in self.outbox.queued):
             self.outbox.release()
         while not self._other_wanted.is_set():
             message = await self.outbox.prompts.get()
             if message is not None:
                 await self._answer(opened, message)
+
+    async def _try_sandbox(self, opened: "Opened") -> None:
+        """Find out what holds commands, when whoever types has had the first keys."""
+        await asyncio.sleep(UNHURRIED)
+        if (sandbox := opened.sandbox) is not None and self._opened is opened:
+            await asyncio.to_thread(lambda: sandbox.means)
+            self._status.update(opened)
 
     # -- turns
 

@@ -42,7 +42,8 @@ class StatusDisplay:
         status = agent.status()
         figures = Figures(status.model, status.effort, short_advisors(status.advisors), status.context_tokens)
         figures = replace(figures, window=status.window, cost=agent.cost(), jobs=len(status.jobs))
-        self.show(replace(figures, mode=opened.policy.mode, branch=self.figures.branch))
+        held = opened.sandbox.known if opened.sandbox else None
+        self.show(replace(figures, mode=opened.policy.mode, sandboxed=held, branch=self.figures.branch))
 
     def update_cost(self, agent: "Agent") -> None:
         """Show only what was spent, which costs less to find out."""

@@ -88,6 +88,11 @@ class Sandbox:
         return self._means
 
     @property
+    def known(self) -> "bool | None":
+        """Whether commands are held at all; None where that was not tried yet."""
+        return False if self.wanted == "off" else None if self._means is None else self.stands
+
+    @property
     def stands(self) -> bool:
         """Whether commands are held at all."""
         return self.means.name != "none"

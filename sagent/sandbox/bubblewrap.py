@@ -237,7 +237,7 @@ class Boxes:
         for place, directory in self.private.items():
             yield from ("--bind", str(directory), place, "--bind", str(directory), str(directory))
             for entry in _shown(place, self._scratch):
-                yield from ("--ro-bind", entry, entry)
+                yield from ("--ro-bind-try", entry, entry)  # they come and go
 
     def _mounts(self, profile: Profile) -> Iterator[str]:
         """How the host's files are mounted: later mounts lie on earlier ones, so the deeper come later."""

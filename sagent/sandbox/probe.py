@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from sagent.lib.atomic import atomic_write
 
+_FILE = "sandbox.json"
 Name: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 
@@ -24,26 +25,30 @@ class Means(NamedTuple):
 
 def probe(cache: Path | None) -> Means:
     """What works here, tried for real. The answer is kept in the directory `cache` for as long as nothing it depends on
-    has changed."""
-    key = list(_dependencies())
-    file = cache / "sandbox.json" if cache else None
-    if file is not None:
+    has changed; one that a busy moment may have brought about is not."""
+    if cache is not None:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            kept = json.loads(file.read_bytes())
-            if kept["key"] == key:
+            kept = json.loads((cache / _FILE).read_bytes())
+            if kept["key"] == list(_dependencies()):
                 return Means(kept["name"], kept["why"])
     found = _try_all()
-    if file is not None:
-        with contextlib.suppress(OSError), atomic_write(file) as out:
-            out.write(json.dumps({"key": key, "name": found.name, "why": found.why}).encode())
+    if cache is not None and (not found.why or "not installed" in found.why):
+        with contextlib.suppress(OSError):
+            keep(cache, found)
     return found
+
+
+def keep(cache: Path, means: Means) -> None:
+    """Have this found from now on. Raises OSError."""
+    with atomic_write(cache / _FILE) as out:
+        out.write(json.dumps({"key": list(_dependencies()), "name": means.name, "why": means.why}).encode())
 
 
 def forget(cache: Path | None) -> None:
     """Have it found out again: what was found does not work any more."""
     if cache is not None:
         with contextlib.suppress(OSError):
-            (cache / "sandbox.json").unlink()
+            (cache / _FILE).unlink()
 
 
 def _dependencies() -> Iterator[str]:

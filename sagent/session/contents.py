@@ -34,7 +34,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What git said of the working directory."""
+    """What git said of the working directory, and what held commands."""
 
     facts: Mapping[str, object]
 
@@ -48,6 +48,11 @@ class Environment:
         """Whether there were changes that no commit has; None where git did not say."""
         dirty = self.facts.get("git_dirty")
         return dirty if isinstance(dirty, bool) else None
+
+    @property
+    def sandbox(self) -> str:
+        """What held commands: a means by its name, "none" or "off"; "" where that was not logged."""
+        return as_str(self.facts.get("sandbox"))
 
 
 class StoredTool(NamedTuple):

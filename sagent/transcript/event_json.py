@@ -56,6 +56,7 @@ def encode_result(result: Result) -> dict[str, Any]:
         "duration_ms": round(result.duration * 1000),
         "usage": show_usage(usage),
         "cost_usd": _show_cost(result.cost),
+        **({"sandbox": result.sandbox} if result.sandbox else {}),
         "permission_denials": [asdict(denial) for denial in result.denials],
         **(
             {"advisors": {name: _show_tally(tally) for name, tally in result.advisors.items()}}

@@ -26,7 +26,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """What git said of the working directory."""
+    """What git said of the working directory, and what held commands."""
 
     agent: str
     facts: Mapping[str, object]

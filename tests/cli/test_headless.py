@@ -52,7 +52,7 @@ def test_json_is_one_object(shell: Shell) -> None:
     assert done.err == ""
     assert set(found) == {
         "result", "is_error", "error", "stop_reason", "session_id", "session_path", "head", "model", "num_turns",
-        "duration_ms", "usage", "cost_usd", "permission_denials",
+        "duration_ms", "usage", "cost_usd", "permission_denials", "sandbox",
     }  # fmt: skip
     assert found["result"] == "It says hello."
     assert found["is_error"] is False

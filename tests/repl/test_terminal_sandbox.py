@@ -49,7 +49,13 @@ def test_in_a_small_terminal_all_of_it_is_above_the_question(console: Console, t
     console.type("go")
     screen = console.until("? Bash, as it is shown above?", "❯ y Yes, once", "s Yes, for this session")
     flat = "".join(line.strip() for line in screen.splitlines())
-    shown = ("echo line 0echo line 1", "echo line 29", "wants: to write", "the model says:", f"s and a allow: Edit({tmp_path})")
+    shown = (
+        "echo line 0echo line 1",
+        "echo line 29",
+        "wants: to write",
+        "the model says:",
+        f"s and a allow: Edit({tmp_path})",
+    )
     for told in (*shown, f"Edit({tmp_path})"):
         assert told.replace(" ", "") in flat.replace(" ", "")
     console.keys("n")
@@ -73,4 +79,4 @@ def test_what_no_rule_can_name_is_allowed_once_or_not_at_all(console: Console, t
 
 def test_where_there_is_no_sandbox_the_status_line_says_so(console: Console) -> None:
     console.serve([Turn(text="Hello.")])
-    console.start("--sandbox", "off", width=40, height=10, ready="no sandbox")
+    console.start("--sandbox", "off", width=60, height=10, ready="edit · no sandbox")

@@ -79,7 +79,8 @@ async def rename(context: CommandContext, text: str) -> None:
 
 @command()
 async def status(context: CommandContext) -> None:
-    """Show model, limits, session and permissions."""
+    """Show model, limits, session, permissions and sandbox."""
+    from sagent.repl.commands.setup import sandbox_rows
     from sagent.version import __version__
 
     agent, settings = context.opened.agent, context.settings
@@ -94,6 +95,7 @@ async def status(context: CommandContext) -> None:
         ("limits", ", ".join(f"{name} {value}" for name, value in now.limits.items()) or "none"),
         ("jobs", ", ".join(f"{job.name} {job.tool} {job.what}" for job in now.jobs) or "none"),
         ("permissions", context.opened.policy.mode),
+        *await sandbox_rows(context),
         ("directory", ", ".join(map(str, dict.fromkeys((settings.cwd, *settings.add_dirs))))),
         ("session", f"{agent.log.session_id}  {agent.log.path or 'in memory only'}"),
     ]

@@ -14,7 +14,7 @@ from sagent.repl.view.theme import THEMES
 _MODES = {
     "plan": "look only, change nothing",
     "ask": "ask before writing or running",
-    "edit": "edit in the project freely, ask before running",
+    "edit": "edit in the project freely, run in the sandbox, ask for more",
     "full": "ask nothing",
 }
 
@@ -25,7 +25,7 @@ _MARKS = {"good": ("class:done", "✓"), "poor": ("class:warning", "!"), "bad": 
 async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edit", "full", ""] = "") -> None:
     """Show or change the permission mode.
 
-    The rules are shown too. A change is for this session.
+    The rules and the sandbox are shown too. A change is for this session.
     """
     policy = context.opened.policy
     for known in MODES:
@@ -36,7 +36,21 @@ async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edi
     rows: list[Line] = [(("", "Mode "), ("class:mode", policy.mode), ("class:dim", f": {_MODES[policy.mode]}"))]
     rows += [(("class:done", "  allow "), ("", str(rule))) for rule in policy.rules.allow]
     rows += [(("class:failed", "  deny  "), ("", str(rule))) for rule in policy.rules.deny]
-    context.write(rows)
+    context.write([*rows, *table([("class:dim", name), ("", text)] for name, text in await sandbox_rows(context))])
+
+
+async def sandbox_rows(context: CommandContext) -> list[tuple[str, str]]:
+    """What holds commands, and what they may touch in it."""
+    opened = context.opened
+    if (sandbox := opened.sandbox) is None:
+        return []
+    from sagent.sandbox.report import described, held_by
+
+    held = await asyncio.to_thread(held_by, sandbox)
+    if not sandbox.known:
+        return [("sandbox", f"{held}: {sandbox.means.why}")]
+    profile = await asyncio.to_thread(opened.policy.profile, opened.agent.state.workspace)
+    return [("sandbox", held), *((f"  {name}", text) for name, text in described(profile))]
 
 
 @command(name="tools")

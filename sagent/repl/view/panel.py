@@ -40,6 +40,7 @@ class Figures:
     mode: str = ""
     branch: str = ""
     note: str = ""  # instead of a model, while there is none
+    sandboxed: bool | None = None
 
 
 def render_panel(
@@ -196,9 +197,16 @@ def _segments(figures: Figures) -> Iterator[tuple[int, Line]]:
     if figures.jobs:
         yield 3, (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
     if figures.mode:
-        yield 5, (("class:mode", figures.mode),)
+        yield 5, (("class:mode", figures.mode), *_held(figures))
     if figures.branch:
         yield 7, (("class:dim", f"⎇ {figures.branch}"),)
+
+
+def _held(figures: Figures) -> Line:
+    """Whether a sandbox holds commands, where that is known."""
+    if figures.sandboxed is None:
+        return ()
+    return (("class:dim", " · "), ("class:mode", "sandboxed") if figures.sandboxed else ("class:warning", "no sandbox"))
 
 
 def _context(figures: Figures) -> Line:

@@ -1,0 +1,47 @@
+"""What a person is told of the sandbox: what holds commands, what is missing, and what to do about it."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from sagent.sandbox import Sandbox
+from sagent.sandbox.places import known_places
+from sagent.sandbox.probe import Means
+from sagent.sandbox.profile import Profile
+
+
+def held_by(sandbox: Sandbox) -> str:
+    """What holds commands: a means by its name, "none", or "off". It is tried where it is not known yet."""
+    return "off" if sandbox.wanted == "off" else sandbox.means.name
+
+
+def shortfall(sandbox: Sandbox) -> str:
+    """What to warn of where a sandbox is wanted and there is none; else ""."""
+    if sandbox.wanted == "off" or sandbox.stands:
+        return ""
+    means = sandbox.means
+    return f"No sandbox holds commands, for {means.why}: what they do is asked about instead. {advice(means)}".rstrip()
+
+
+def advice(means: Means) -> str:
+    """What would bring the best means there is; "" where nothing is known to."""
+    if "not installed" not in means.why:
+        return ""
+    if "bwrap" in means.why:
+        return "To have one: apt install bubblewrap, or what this system calls it."
+    return "They are in the package util-linux."
+
+
+def described(profile: Profile) -> Sequence[tuple[str, str]]:
+    """What commands in a sandbox may reach and write, in words; hidden and protected places are counted."""
+    home = os.path.realpath(Path("~").expanduser())
+    caches = {f"{home}/{name}" for name in known_places().caches}
+    written = [path for path in profile.writable if path not in caches]
+    there = sum(map(os.path.exists, caches.intersection(profile.writable)))
+    places = [*written, *([f"{there} caches"] if there else []), "temporary files"]
+    hidden = sum(map(os.path.exists, profile.hidden))
+    return (
+        ("hosts", ", ".join(profile.domains) or "none"),
+        ("writable", ", ".join(places)),
+        ("not readable", f"{hidden} places that may hold keys"),
+    )

@@ -1,0 +1,105 @@
+"""What the program says of the sandbox: in its result, in the log, and where there is none."""
+
+# Parts of JSON are read as what they must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportIndexIssue=false
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from program import Shell
+
+from sagent.sandbox.probe import Means, keep
+from sagent.session.contents import Environment
+from sagent.session.log import read_log
+from sagent.testing.server import Call, Turn
+
+MAKES = Turn(calls=(Call("Bash", {"command": "echo made > made.txt; echo out > ../outside.txt"}),))
+
+
+@pytest.fixture
+def nothing(shell: Shell) -> Callable[[], None]:
+    """Make this a machine on which nothing can hold commands."""
+
+    def find_nothing() -> None:
+        state = Path(shell.environment["HOME"]) / ".local" / "state" / "sagent"
+        state.mkdir(parents=True, exist_ok=True)
+        keep(state, Means("none", "bwrap is not installed"))
+
+    return find_nothing
+
+
+def logged(shell: Shell) -> list[str]:
+    (root,) = Path(shell.environment["HOME"]).rglob("root.jsonl")
+    return [entry.content.sandbox for entry in read_log(root) if isinstance(entry.content, Environment)]
+
+
+@pytest.mark.needs("bwrap")
+def test_the_result_and_the_log_say_what_held_the_commands(shell: Shell) -> None:
+    shell.serve([MAKES, Turn(text="one"), Turn(text="two"), Turn(text="three")])
+    done = shell.run("--output-format", "json", "go")
+    assert done.json["sandbox"] == "bubblewrap"
+    assert (shell.cwd / "made.txt").read_text() == "made\n"
+    assert not (shell.cwd.parent / "outside.txt").exists()
+    assert done.err == ""
+    assert shell.run("--output-format", "stream-json", "--continue", "on").lines[-1]["sandbox"] == "bubblewrap"
+    assert logged(shell) == ["bubblewrap"]
+    shell.run("--continue", "--sandbox", "off", "on")
+    assert logged(shell) == ["bubblewrap", "off"]
+    (session,) = {path.parent for path in Path(shell.environment["HOME"]).rglob("root.jsonl")}
+    assert "sandbox" in shell.run("compare", str(session), str(session), model="").out
+    compared = json.loads(shell.run("compare", "--output-format", "json", str(session), str(session), model="").out)
+    assert compared["a"]["sandbox"] == "off"
+
+
+def test_switched_off_it_is_off_and_nobody_is_warned(shell: Shell) -> None:
+    shell.serve([MAKES, Turn(text="done")])
+    done = shell.run("--sandbox", "off", "--output-format", "json", "go")
+    assert done.json["sandbox"] == "off"
+    assert done.err == ""
+    assert [denial["tool"] for denial in done.json["permission_denials"]] == ["Bash"]
+
+
+def test_where_there_is_none_it_is_said_once_and_commands_are_asked_about(
+    shell: Shell, nothing: Callable[[], None]
+) -> None:
+    nothing()
+    shell.serve([MAKES, Turn(text="one"), Turn(text="two"), Turn(text="alone")])
+    told = (
+        "No sandbox holds commands, for bwrap is not installed: what they do is asked about instead. "
+        "To have one: apt install bubblewrap, or what this system calls it."
+    )
+    prompts = "\n".join(json.dumps(text) for text in ("go", "on"))
+    done = shell.run("--output-format", "stream-json", "--input-format", "stream-json", stdin=prompts)
+    notices = [event["text"] for event in done.lines if event["type"] == "notice"]
+    assert [text for text in notices if "sandbox" in str(text)] == [told]
+    first, second = (event for event in done.lines if event["type"] == "result")
+    assert (first["sandbox"], second["sandbox"]) == ("none", "none")
+    assert [denial["tool"] for denial in first["permission_denials"]] == ["Bash"]
+    assert not (shell.cwd / "made.txt").exists()
+    assert "sandbox" not in shell.run("--tools", "Read", "--ephemeral", "hi").err
+
+
+def test_where_it_is_required_and_there_is_none_nothing_is_begun(shell: Shell, nothing: Callable[[], None]) -> None:
+    nothing()
+    server = shell.serve([Turn(text="never")])
+    done = shell.run("--sandbox", "required", "go")
+    assert (done.code, done.out, server.requests) == (2, "", [])
+    (line,) = done.err.splitlines()
+    assert "--sandbox required: there is none here, for bwrap is not installed" in line
+    assert "--sandbox" in shell.run("--help").out
+
+
+def test_a_log_of_before_says_nothing_of_it() -> None:
+    assert Environment({"git_commit": "abc", "git_dirty": False}).sandbox == ""
+
+
+def test_the_doctor_says_what_holds_commands(shell: Shell) -> None:
+    def line() -> str:
+        return next(line for line in shell.run("doctor", model="").out.splitlines() if " sandbox " in line)
+
+    assert "holds commands" in line() or "none, for" in line()
+    shell.environment["SAGENT_SANDBOX"] = "off"
+    assert "! sandbox " in line()
+    assert "off: nothing holds the commands of the model" in line()
