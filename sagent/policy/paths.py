@@ -30,6 +30,7 @@ class PathJudge:
         self.places = places
         self.cwd = str(workspace.cwd)
         self._spelled_roots = workspace.roots
+        self._temporary = tuple(map(os.path.realpath, workspace.temporary.values()))
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
@@ -37,9 +38,9 @@ class PathJudge:
         return tuple(os.path.realpath(root) for root in self._spelled_roots)
 
     def in_roots(self, path: str) -> bool:
-        """Whether a path really leads into one of the roots."""
+        """Whether a path really leads into one of the roots, or to what commands have for temporary files."""
         real = os.path.realpath(path)
-        return any(is_inside(real, root) for root in self.roots)
+        return any(is_inside(real, root) for root in (*self.roots, *self._temporary))
 
     def denying(self, path: str, tools: Sequence[str]) -> Rule | None:
         """The deny rule for any of these tools that a path falls under, as spelled or as it really is."""

@@ -178,8 +178,7 @@ class Bash:
                 notices.append(stopped or _outcome("exit code", process.code))
             notices += confined.finish()
             shown = end_line(await capture.excerpt())
-            if confined.profile is not None and (lacked := _lacked(shown, confined.profile, failed=process.code != 0)):
-                notices.append(lacked)
+            notices += _lacked(shown, confined.profile, run.workspace.roots, failed=process.code != 0)
             if process.code and (names := ", ".join(self._kept_back(command + shown, start))):
                 notices.append(f"kept from commands: {names}. The person lets a variable through with env.pass")
             content = shown + "".join(f"[{notice}]\n" for notice in notices)
@@ -369,14 +368,15 @@ def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
     return tuple(dict.fromkeys(found))
 
 
-def _lacked(shown: str, profile: "Profile", *, failed: bool) -> str:
-    """What to do about a command that the sandbox may have kept from something; "" where nothing says so."""
-    cut_off = _CUT_OFF.search(shown) is not None
-    if not cut_off and not (failed and _HELD_BACK.search(shown)):
-        return ""
+def _lacked(shown: str, profile: "Profile | None", roots: Sequence[Path], *, failed: bool) -> Iterator[str]:
+    """What to do about a command that the sandbox may have kept from something."""
+    held_back = _CUT_OFF.search(shown) or (failed and _HELD_BACK.search(shown))
+    if profile is None or not held_back:
+        return
     reached = f"only {', '.join(profile.domains)} can be reached" if profile.domains else "there is no network"
-    written = ", ".join((*profile.writable[:4], "/tmp")) or "nothing"  # noqa: S108 -- as it is called
-    return (
+    own = (str(root) for root in roots if profile.can_write(os.path.realpath(root)))
+    written = ", ".join((*own, "/tmp"))  # noqa: S108 -- as it is called
+    yield (
         f"it ran in a sandbox: {reached}, and only {written} can be written. If that is why it failed, call again with"
         " `needs` and `reason`: the person will be asked"
     )

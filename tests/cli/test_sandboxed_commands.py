@@ -1,0 +1,189 @@
+"""Commands in the sandbox, through the program: who is asked, what is refused, and what a need lets through."""
+
+# JSON is read as what it must be; a wrong one fails the test.
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportIndexIssue=false, reportOptionalSubscript=false
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from program import Outcome, Shell
+
+from sagent.testing.server import Call, Turn
+
+pytestmark = pytest.mark.needs("bwrap")
+
+
+def bash(shell: Shell, command: str, *flags: str, **arguments: object) -> tuple[str, Outcome]:
+    """What the model reads of one command, and how the program ended."""
+    server = shell.serve([Turn(calls=(Call("Bash", {"command": command, **arguments}),)), Turn(text="Done.")])
+    done = shell.run("--output-format", "json", *flags, "go")
+    assert done.code == 0, done.err
+    return json.dumps(server.requests[1].json["messages"][-1]), done
+
+
+def denied(done: Outcome) -> bool:
+    return bool(done.json["permission_denials"])
+
+
+@pytest.fixture
+def page() -> Iterator[int]:
+    """The port of a server on the machine's own loopback."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"the-page")
+
+        def log_message(self, format: str, *_: object) -> None:  # noqa: A002 -- as there
+            del format
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def test_in_edit_mode_nobody_is_asked_and_nothing_outside_is_touched(shell: Shell) -> None:
+    home = Path(shell.environment["HOME"])
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/id").write_text("secret-of-mine")
+    (home / "notes").write_text("a note")
+    (shell.cwd / ".env").write_text("KEY=secret-of-mine")
+    said, done = bash(shell, f"echo made > inside; echo out > {home}/out; cat ~/notes ~/.ssh/id .env; echo end")
+    assert not denied(done)
+    assert (shell.cwd / "inside").read_text() == "made\n"
+    assert not (home / "out").exists()
+    assert "a note" in said
+    assert "secret-of-mine" not in said
+    assert "end" in said
+
+
+def test_in_plan_mode_a_command_runs_and_writes_nothing_and_gets_nothing_more(shell: Shell) -> None:
+    said, done = bash(shell, "touch inside; echo ran", "--permission-mode", "plan")
+    assert not denied(done)
+    assert "ran" in said
+    assert not (shell.cwd / "inside").exists()
+    _, done = bash(shell, "touch inside", "--permission-mode", "plan", needs=[f"write:{shell.cwd}"], reason="x")
+    assert denied(done)
+    assert not (shell.cwd / "inside").exists()
+
+
+def test_in_ask_mode_and_without_a_sandbox_it_is_asked_as_before(shell: Shell) -> None:
+    for flags in (("--permission-mode", "ask"), ("--sandbox", "off")):
+        _, done = bash(shell, "touch inside", *flags)
+        assert denied(done)
+    assert not (shell.cwd / "inside").exists()
+
+
+@pytest.mark.parametrize(
+    ("need", "rule"),
+    [
+        ("write:{out}", "Edit({out})"),
+        ("read:{key}", "Read({key})"),
+        ("all", "Unsandboxed(cat {key})"),
+    ],
+)
+def test_a_need_is_asked_about_and_the_rule_that_is_named_grants_it(
+    shell: Shell, tmp_path: Path, need: str, rule: str
+) -> None:
+    home = Path(shell.environment["HOME"])
+    (home / ".ssh").mkdir(parents=True)
+    out, key = tmp_path / "out", home / ".ssh/id"
+    out.mkdir()
+    key.write_text("the-key")
+    need, rule = (text.format(out=out, key=key) for text in (need, rule))
+    command = f"cp /etc/hostname {out}/made" if need.startswith("write") else f"cat {key}"
+    said, done = bash(shell, command, needs=[need], reason="because")
+    (denial,) = done.json["permission_denials"]
+    assert "because" in denial["reason"]
+    assert f"--allow '{rule}'" in denial["reason"]
+    assert "the-key" not in said
+    said, done = bash(shell, command, "--allow", rule, needs=[need], reason="because")
+    assert not denied(done)
+    assert (out / "made").exists() if need.startswith("write") else "the-key" in said
+
+
+def test_in_full_mode_a_need_is_granted_unasked_and_else_the_sandbox_holds(shell: Shell, tmp_path: Path) -> None:
+    _, done = bash(shell, f"touch {tmp_path}/made", "--permission-mode", "full")
+    assert not denied(done)
+    assert not (tmp_path / "made").exists()
+    _, done = bash(shell, f"touch {tmp_path}/made", "--permission-mode", "full", needs=["all"], reason="x")
+    assert not denied(done)
+    assert (tmp_path / "made").exists()
+
+
+def test_a_host_is_reached_where_it_is_allowed_and_nowhere_else(shell: Shell, page: int) -> None:
+    command = f"curl -sS http://localhost:{page}/; curl -sS http://blocked.example/"
+    said, _ = bash(shell, command)
+    assert "the-page" not in said
+    assert "no network" in said  # what it lacked
+    said, done = bash(shell, command, "--allow-domains", f"localhost:{page}")
+    assert not denied(done)
+    assert "the-page" in said
+    assert "network:blocked.example" in said
+    said, done = bash(shell, command, needs=[f"network:localhost:{page}"], reason="x")
+    assert denied(done)
+    said, done = bash(
+        shell, command, "--allow", f"Network(localhost:{page})", needs=[f"network:localhost:{page}"], reason="x"
+    )
+    assert "the-page" in said
+
+
+def test_a_deny_rule_for_a_path_is_a_wall(shell: Shell) -> None:
+    (shell.cwd / "secrets").mkdir()
+    (shell.cwd / "secrets/k").write_text("the-key")
+    (shell.cwd / "kept.lock").write_text("old")
+    rules = ("--deny", "Read(secrets/**)", "--deny", "Edit(*.lock)")
+    read = (
+        "python3 -c \"import glob; print(open(glob.glob('sec*/k')[0]).read())\"; grep -r key . ; tar cf - . | strings"
+    )
+    said, _ = bash(shell, read, *rules)
+    assert "the-key" not in said
+    bash(shell, "find . -name '*.lock' | while read f; do echo new > $f; done; rm -rf kept.lock", *rules)
+    assert (shell.cwd / "kept.lock").read_text() == "old"
+
+
+def test_commands_and_file_tools_see_one_tmp(shell: Shell) -> None:
+    turns = [
+        Turn(calls=(Call("Bash", {"command": "echo from-bash > /tmp/sagent-test-a"}),)),
+        Turn(calls=(Call("Read", {"file_path": "/tmp/sagent-test-a"}),)),
+        Turn(calls=(Call("Write", {"file_path": "/tmp/sagent-test-b", "content": "from-write"}),)),
+        Turn(calls=(Call("Bash", {"command": "cat /tmp/sagent-test-b; cd /tmp && mkdir -p d && cd d"}),)),
+        Turn(calls=(Call("Bash", {"command": "pwd"}),)),
+        Turn(text="Done."),
+    ]
+    server = shell.serve(turns)
+    done = shell.run("--output-format", "json", "go")
+    assert not denied(done)
+    said = [json.dumps(request.json["messages"][-1]) for request in server.requests]
+    assert "from-bash" in said[2]
+    assert "from-write" in said[4]
+    assert "/tmp/d" in said[5]
+    assert not Path("/tmp/sagent-test-a").exists()
+    assert not Path("/tmp/sagent-test-b").exists()
+
+
+def test_a_server_is_reached_and_ended_by_the_next_command(shell: Shell) -> None:
+    turns = [
+        Turn(calls=(Call("Bash", {"command": "python3 -m http.server 8123 >/dev/null 2>&1 & echo $! > pid"}),)),
+        Turn(
+            calls=(
+                Call(
+                    "Bash",
+                    {"command": "curl -s --retry 20 --retry-connrefused -o x -w 'code %{http_code}' localhost:8123"},
+                ),
+            )
+        ),
+        Turn(calls=(Call("Bash", {"command": "kill $(cat pid) && echo ended"}),)),
+        Turn(text="Done."),
+    ]
+    server = shell.serve(turns)
+    assert shell.run("go").code == 0
+    said = [json.dumps(request.json["messages"][-1]) for request in server.requests]
+    assert "code 200" in said[2]
+    assert "ended" in said[3]
