@@ -1,7 +1,7 @@
 """The policy of the command line: a mode and rules.
 
-It guards against what a model does by mistake or is talked into. It is no sandbox: a program that is allowed to run
-may do whatever the person may.
+It guards against what a model does by mistake or is talked into. What a program then does that may run, it does not
+see: a sandbox holds it to what is said here, where there is one.
 """
 
 from collections.abc import Sequence

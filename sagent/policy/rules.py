@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sagent.policy.shell import Word
 
 COMMAND_RULES = ("Bash", "Unsandboxed")
+BEYOND_THE_SANDBOX = ("Network", "Unsandboxed")  # what is called so is no tool
 PATH_TOOLS = ("Read", "Edit", "Write", "Grep", "Glob", "List")
 EDITS = ("Edit", "Write")
 Match: TypeAlias = Literal["yes", "maybe", "no"]

@@ -67,9 +67,9 @@ _SCRIPT = (
     "{{ __sagent_code=$?; {plain} set +exu; __sagent_keep; }} 2>/dev/null; {plain} exit $__sagent_code"
 )
 _COMMAND = {"type": "string"}
-_TIMEOUT = {"type": "number", "description": "Seconds, default 120 in the foreground, at most 3600"}
-_DESCRIPTION = {"type": "string", "description": "What it does, in 5-10 words"}
-_NEEDS = "What the sandbox refused and the person is to allow: network:HOST, write:PATH, read:PATH, all"
+_TIMEOUT = {"type": "number", "description": "Seconds, default 120 in the foreground, max 3600"}
+_DESCRIPTION = {"type": "string", "description": "In 5-10 words"}
+_NEEDS = "Beyond the sandbox, if the person allows it: network:HOST, write:PATH, read:PATH, all"
 _PARAMETERS = arguments_schema("command", command=_COMMAND, timeout=_TIMEOUT, description=_DESCRIPTION)
 _SANDBOXED_PARAMETERS = arguments_schema(
     "command",
@@ -77,7 +77,7 @@ _SANDBOXED_PARAMETERS = arguments_schema(
     timeout=_TIMEOUT,
     description=_DESCRIPTION,
     needs={"type": "array", "items": {"type": "string"}, "description": _NEEDS},
-    reason={"type": "string", "description": "Why it needs that"},
+    reason={"type": "string"},
 )
 # What programs say where the sandbox has kept them from something.
 _HELD_BACK = re.compile(
@@ -99,10 +99,10 @@ class Bash:
 
     name = "Bash"
     description = (
-        "Run a shell command (bash). Working directory and exported variables carry over to the next call. No terminal,"
-        " no stdin: use non-interactive flags. Returns stdout and stderr merged; of long output head and tail, and the"
-        " file with the whole. Start servers with `&`: they go on, and later output goes to a file. Everything but"
-        " detached jobs is killed when the session ends. Prefer Read, Grep, Glob and Edit to cat, grep, find and sed."
+        "Run a bash command. Working directory and exports carry over. No terminal, no stdin: use non-interactive"
+        " flags. Returns stdout and stderr merged; of long output head, tail and the file with the whole. Servers"
+        " started with `&` go on; later output goes to a file. All but detached jobs end with the session. Prefer Read,"
+        " Grep, Glob and Edit to cat, grep, find and sed."
     )
     parameters = _PARAMETERS
 
@@ -120,7 +120,7 @@ class Bash:
         self._is_kept_back = is_kept_back
         self._sandbox = sandbox
         if sandbox is not None and sandbox.wanted != "off":
-            self.description = f"{self.description} Sandboxed: no network, writes only in the workspace and /tmp."
+            self.description = f"{self.description} Sandboxed: no network, writes only in workspace and /tmp."
             self.parameters = _SANDBOXED_PARAMETERS
         self._group = ProcessGroup()
         self._shell = ""

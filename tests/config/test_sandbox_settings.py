@@ -58,3 +58,10 @@ def test_a_project_lets_no_host_through(settings):
 def test_what_is_no_value_is_told_with_what_is(given, says, settings):
     with pytest.raises(ConfigError, match=says):
         settings(**given)
+
+
+def test_rules_about_hosts_and_about_commands_outside_are_no_tools_and_no_mistakes(settings):
+    rules = ("Network(pypi.org)", "Unsandboxed(make deploy)", "Network")
+    assert settings(allow=rules, deny=("Unsandboxed",)).warnings == ()
+    (warning,) = settings(allow=("Unsandbox",)).warnings
+    assert "Did you mean Unsandboxed?" in warning
