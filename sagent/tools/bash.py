@@ -127,10 +127,10 @@ class Bash:
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         command, sandbox = _command(arguments), self._sandbox
-        if sandbox is None or workspace.profile is None or not sandbox.stands:
+        if sandbox is None or not sandbox.stands:
             return Effect("execute", command=command)
         needs = sandbox.asked(_needs(arguments, workspace))
-        holds = not any(need.kind == "all" for need in needs) and sandbox.holds(workspace.profile(workspace))
+        holds = not any(need.kind == "all" for need in needs) and sandbox.holds(_profile(workspace))
         return Effect("execute", command=command, confined=holds, needs=needs, reason=str(arguments.get("reason", "")))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
@@ -216,10 +216,12 @@ class Bash:
     async def _confined(self, argv: Sequence[str], arguments: JsonObject, run: RunContext) -> Confined:
         """The command line as it is run: within what the policy says of this workspace and has granted to this call."""
         workspace, sandbox = run.workspace, self._sandbox
-        if sandbox is None or workspace.profile is None:
+        if sandbox is None:
             return Confined(argv)
-        profile = workspace.profile(workspace)
-        profile = replace(profile, exposed=(*profile.exposed, os.path.realpath(run.blobs.scratch().parent)))
+        profile = _profile(workspace)
+        with contextlib.suppress(OSError):  # then what is too long for the reply cannot be looked at inside
+            own = os.path.realpath(run.blobs.scratch().parent)
+            profile = replace(profile, exposed=(*profile.exposed, own))
         confined = await sandbox.confine(argv, profile, workspace.cwd, _needs(arguments, workspace))
         workspace.temporary = sandbox.temporary
         return confined
@@ -348,6 +350,15 @@ def _command(arguments: JsonObject) -> str:
     if "\0" in command:
         raise ToolError("`command` holds a NUL character, which no shell can be given. Let `printf '\\0'` make it.")
     return command
+
+
+def _profile(workspace: Workspace) -> "Profile":
+    """What commands may touch: where no policy says so, what the program's own says in mode edit."""
+    if workspace.profile is not None:
+        return workspace.profile(workspace)
+    from sagent.policy.permissions import PermissionPolicy
+
+    return PermissionPolicy("edit").profile(workspace)
 
 
 def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":

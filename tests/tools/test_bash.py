@@ -21,6 +21,7 @@ from sagent.errors import ToolError
 from sagent.lib.json import json_dump, json_freeze_object
 from sagent.lib.secrets import is_key
 from sagent.providers.rows import built_in
+from sagent.sandbox import Sandbox
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools import bash as bash_module
 from sagent.tools.bash import Bash, parse_exports
@@ -63,12 +64,13 @@ class FullDisk(Shelf):
 class Rig:
     """A Bash tool with a workspace, as an agent would use it."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, sandbox: Sandbox) -> None:
         self.shelf = Shelf(tmp_path / "blobs")
         self.shelf.directory.mkdir()
         (tmp_path / "work").mkdir()
         self.workspace = Workspace(tmp_path / "work")
-        self.tool = Bash()
+        self.sandbox = sandbox
+        self.tool = Bash(sandbox=sandbox)
         self.seen: list[str] = []
 
     async def call(self, command: str, **more: float) -> ToolOutput:
@@ -84,11 +86,13 @@ class Rig:
         return sorted(self.shelf.directory.iterdir())
 
 
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    rig = Rig(tmp_path)
+@pytest.fixture(params=["off", pytest.param("auto", marks=pytest.mark.needs("bwrap"))])
+async def rig(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    """Without a sandbox and with one: but for what is refused there, nothing is another."""
+    rig = Rig(tmp_path, Sandbox(request.param))
     yield rig
     await rig.tool.aclose()
+    await rig.sandbox.aclose()
 
 
 def living(marker: str) -> list[str]:
@@ -112,7 +116,9 @@ def a_marker() -> str:
 def test_what_the_model_reads_is_small_and_the_effect_is_to_execute(rig: Rig) -> None:
     tool = rig.tool
     assert tool.name == "Bash"
-    assert len((tool.name + tool.description + json_dump(tool.parameters)).encode()) <= 900
+    assert len((tool.name + tool.description + json_dump(tool.parameters)).encode()) <= (
+        900 if rig.sandbox.wanted == "off" else 1000
+    )
     effect = tool.effect(json_freeze_object({"command": "git status"}), rig.workspace)
     assert (effect.kind, effect.command) == ("execute", "git status")
     with pytest.raises(ToolError, match="command"):
@@ -557,9 +563,10 @@ def test_much_output_takes_little_memory(tmp_path: Path) -> None:
 import asyncio, resource, sys
 from pathlib import Path
 sys.path[:0] = [{str(Path(__file__).parents[2])!r}, {str(Path(__file__).parent)!r}]
+from sagent.sandbox import Sandbox
 from test_bash import Rig
 async def main():
-    rig = Rig(Path({str(tmp_path)!r}))
+    rig = Rig(Path({str(tmp_path)!r}), Sandbox("off"))
     await rig.text("seq 1 100000")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     output = await rig.call("yes | head -c 150000000")
