@@ -164,7 +164,14 @@ class CommandJudge:
             return None
         if only_looks(words) and not self._script.computes_input:
             return self._look_obstacle(words, places)
-        return Obstacle(f"Running `{_shown(part.words)}` needs permission.", self._paths.remedy(_suggested(words)))
+        return Obstacle(f"Running `{_shown(part.words)}` needs permission.", self._remedy(words))
+
+    def _remedy(self, words: tuple[Word, ...]) -> str:
+        """What allows a command. No rule is named that would be read as one for more than this."""
+        rule = _suggested(words)
+        if any(word.kind == "glob" for word in words) and not rule.endswith(":*)"):
+            return "Allowed with --permission-mode full."
+        return self._paths.remedy(rule)
 
     def unsandboxed_rules(self) -> list[str]:
         """The rules that let it run outside of a sandbox, one for each part; none where what it does is not certain,
@@ -209,7 +216,7 @@ class CommandJudge:
 
     def _look_obstacle(self, words: tuple[Word, ...], places: "_Directories") -> Obstacle | None:
         """A command that only looks is free, but not at keys, and not as git in a planted repository."""
-        shown, remedy = f"`{_shown(words)}`", self._paths.remedy(_suggested(words))
+        shown, remedy = f"`{_shown(words)}`", self._remedy(words)
         if places.known is None:
             return Obstacle(f"Where {shown} would run is not certain.", remedy)
         if words[0].text == "git" and not all(map(is_plain_repository, places.known)):

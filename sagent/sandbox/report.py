@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from sagent.lib.text import count
 from sagent.sandbox import Sandbox
 from sagent.sandbox.places import known_places
 from sagent.sandbox.probe import Means
@@ -28,8 +29,8 @@ def advice(means: Means) -> str:
     if "not installed" not in means.why:
         return ""
     if "bwrap" in means.why:
-        return "To have one: apt install bubblewrap, or what this system calls it."
-    return "They are in the package util-linux."
+        return "Install bubblewrap (apt install bubblewrap, or as this system has it)."
+    return "Install util-linux, where that comes from."
 
 
 def described(profile: Profile) -> Sequence[tuple[str, str]]:
@@ -38,10 +39,10 @@ def described(profile: Profile) -> Sequence[tuple[str, str]]:
     caches = {f"{home}/{name}" for name in known_places().caches}
     written = [path for path in profile.writable if path not in caches]
     there = sum(map(os.path.exists, caches.intersection(profile.writable)))
-    places = [*written, *([f"{there} caches"] if there else []), "temporary files"]
+    places = [*written, *([count(there, "cache")] if there else []), "temporary files"]
     hidden = sum(map(os.path.exists, profile.hidden))
     return (
         ("hosts", ", ".join(profile.domains) or "none"),
         ("writable", ", ".join(places)),
-        ("not readable", f"{hidden} places that may hold keys"),
+        ("not readable", f"{count(hidden, 'place')} that may hold keys"),
     )

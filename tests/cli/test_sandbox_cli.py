@@ -68,7 +68,7 @@ def test_where_there_is_none_it_is_said_once_and_commands_are_asked_about(
     shell.serve([MAKES, Turn(text="one"), Turn(text="two"), Turn(text="alone")])
     told = (
         "No sandbox holds commands, for bwrap is not installed: what they do is asked about instead. "
-        "To have one: apt install bubblewrap, or what this system calls it."
+        "Install bubblewrap (apt install bubblewrap, or as this system has it)."
     )
     prompts = "\n".join(json.dumps(text) for text in ("go", "on"))
     done = shell.run("--output-format", "stream-json", "--input-format", "stream-json", stdin=prompts)

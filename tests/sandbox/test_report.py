@@ -1,0 +1,87 @@
+"""What a person is told of the sandbox."""
+
+from pathlib import Path
+
+import pytest
+
+from sagent.config import load
+from sagent.repl.doctor import examine
+from sagent.sandbox import Sandbox, SandboxMode, probe
+from sagent.sandbox.probe import Means, keep
+from sagent.sandbox.profile import Profile
+from sagent.sandbox.report import advice, described, held_by, shortfall
+
+
+def found(state: Path, means: Means, wanted: SandboxMode = "auto") -> Sandbox:
+    keep(state, means)
+    return Sandbox(wanted, cache=state)
+
+
+def test_only_where_nothing_holds_and_something_should_is_it_warned_of(tmp_path: Path) -> None:
+    missing = Means("none", "bwrap is not installed; there is no Landlock")
+    assert "apt install bubblewrap" in shortfall(found(tmp_path, missing))
+    assert shortfall(found(tmp_path, missing, "off")) == ""
+    assert shortfall(found(tmp_path, Means("landlock", "bwrap is not installed"))) == ""
+    assert shortfall(found(tmp_path, Means("bubblewrap"))) == ""
+    assert held_by(found(tmp_path, missing)) == "none"
+    assert held_by(found(tmp_path, missing, "off")) == "off"
+
+
+def test_it_is_not_tried_before_somebody_asks(tmp_path: Path) -> None:
+    sandbox = found(tmp_path, Means("bubblewrap"))
+    assert sandbox.known is None
+    assert sandbox.stands
+    assert sandbox.known is True
+    assert Sandbox("off").known is False
+
+
+def test_advice_names_the_package() -> None:
+    assert "bubblewrap" in advice(Means("landlock", "bwrap, setpriv are not installed"))
+    assert "util-linux" in advice(Means("none", "setpriv is not installed"))
+    assert advice(Means("none", "there is none for sunos")) == ""
+
+
+@pytest.mark.parametrize(
+    ("means", "state", "says"),
+    [
+        (Means("bubblewrap"), "good", "bubblewrap holds commands"),
+        (
+            Means("landlock", "bwrap is not installed"),
+            "poor",
+            "landlock holds commands, for bwrap is not installed. Install",
+        ),
+        (Means("none", "bwrap is not installed"), "poor", "none, for bwrap is not installed. Install bubblewrap"),
+        (Means("none", "there is none for sunos"), "poor", "none, for there is none for sunos"),
+    ],
+)
+async def test_the_doctor_tries_it_anew(
+    means: Means, state: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_try_all", lambda: means)
+    settings = load({"cwd": str(tmp_path)}, {"HOME": str(tmp_path)}, tmp_path)
+    settings.state_dir.mkdir(parents=True)
+    keep(settings.state_dir, Means("seatbelt"))  # what was found once
+    (finding,) = [each for each in await examine(settings) if each.what == "sandbox"]
+    assert finding.state == state
+    assert finding.detail.startswith(says)
+
+
+def test_what_a_busy_moment_brings_about_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_try_all", lambda: Means("none", "bubblewrap did not come to an end"))
+    assert Sandbox(cache=tmp_path).means.name == "none"
+    monkeypatch.setattr(probe, "_try_all", lambda: Means("bubblewrap"))
+    assert Sandbox(cache=tmp_path).means.name == "bubblewrap"
+    monkeypatch.setattr(probe, "_try_all", lambda: Means("none", "it is kept"))
+    assert Sandbox(cache=tmp_path).means.name == "bubblewrap"
+
+
+def test_caches_are_counted_and_the_rest_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cache = tmp_path / ".cache" / "pip"
+    cache.mkdir(parents=True)
+    profile = Profile(("/work", str(cache), f"{tmp_path}/.cache/uv"), hidden=("/", "/gone"), domains=("pypi.org",))
+    assert dict(described(profile)) == {
+        "hosts": "pypi.org",
+        "writable": "/work, 1 cache, temporary files",
+        "not readable": "1 place that may hold keys",
+    }
