@@ -91,9 +91,10 @@ async def open_agent(
             aside.warn = lambda text: listener(Notice("root", "warning", text))
         stack.push_async_callback(aside.aclose)
         if settings.mcp:
-            from sagent.bridges.mcp import open_servers
+            from sagent.bridges.mcp import confining, open_servers
 
-            offered += await stack.enter_async_context(open_servers(settings.mcp, notices))
+            confine = confining(sandbox, lambda: policy.profile(workspace), settings.cwd)
+            offered += await stack.enter_async_context(open_servers(settings.mcp, notices, confine))
         resources = _resources(settings, choice, ledger, notices)
         agent = Agent(
             choice.model,

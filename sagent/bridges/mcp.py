@@ -1,22 +1,29 @@
 """Tools of MCP servers (modelcontextprotocol.io), as tools like any other. Needs sagent[mcp].
 
 Each server lives in a task of its own, for as long as the session; one that has ended is started by the next call.
+Programs run in the sandbox.
 """
 
 import asyncio
 import base64
 import logging
+import os
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, TextIO, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast
 
+from sagent.bridges.pipes import Program
 from sagent.config import McpServer
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, json_dump, json_freeze_object, json_thaw
+from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line, printable
 from sagent.messages import Document, Image, Text
+from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Media, RunContext, ToolOutput
 
 if TYPE_CHECKING:
@@ -24,18 +31,25 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult
     from mcp.types import Tool as McpToolInfo
 
-START = 10.0  # seconds that the session waits for all servers together
-PATIENCE = 20.0  # seconds that a server may take to be ready for a call
+    from sagent.sandbox.profile import Need, Profile
+
+Confine: TypeAlias = Callable[[Sequence[str], "Sequence[Need]"], Awaitable[Confined]]
+"""How a server's command line is run, with what was granted to it."""
+
+PATIENCE = 20.0  # seconds that a server may take to be ready for a call, where it has no more to start
+_ENDING = 3.0  # seconds for a connection to end
 MOST_TOOLS = 128  # of one server
 MOST_SCHEMAS = 200_000  # characters of descriptions and schemas of one server: every request carries them
 MOST_RESULT = 10_000_000  # characters of one text, or bytes of one image or document, in a result
 
 
 @asynccontextmanager
-async def open_servers(servers: Mapping[str, McpServer], notices: list[str]) -> AsyncGenerator[tuple["McpTool", ...]]:
+async def open_servers(
+    servers: Mapping[str, McpServer], notices: list[str], confine: Confine | None = None
+) -> AsyncGenerator[tuple["McpTool", ...]]:
     """The tools of all servers that could be reached; what could not be is said in the notices.
 
-    All servers are started together, and stopped in the end.
+    All servers are started together, and stopped in the end. Without `confine` their programs run in no sandbox.
     """
     if not servers:
         yield ()
@@ -49,28 +63,63 @@ async def open_servers(servers: Mapping[str, McpServer], notices: list[str]) -> 
         notices.append(f"MCP servers need a package that is not installed: {hint}. Without it: {', '.join(servers)}.")
         yield ()
         return
-    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # else each line that is no message is said on stderr
-    links = [Link(name, server) for name, server in servers.items()]
+    processes = ProcessGroup()
+    links = [Link(name, server, processes, confine or _unconfined) for name, server in servers.items()]
+    with _unsaid("mcp", "client"):
+        try:
+            found = await asyncio.gather(*(_tools_of(link, notices) for link in links))
+            offered = tuple(tool for tools in found for tool in tools)
+            _number(offered, notices)
+            yield offered
+        finally:
+            await asyncio.gather(*(link.aclose() for link in links), return_exceptions=True)
+            await processes.aclose()
+
+
+def confining(sandbox: Sandbox, profile: "Callable[[], Profile]", cwd: Path) -> Confine:
+    """Programs run in a directory and in a sandbox, within the profile that there is when one is started."""
+    from sagent.sandbox.profile import Need
+
+    async def confine(argv: Sequence[str], needs: Sequence[Need]) -> Confined:
+        if not sandbox.stands:
+            return Confined(argv)
+        real = [Need(need.kind, os.path.realpath(need.target)) if need.target[:1] == "/" else need for need in needs]
+        return await sandbox.confine(argv, profile(), cwd, real, lasting=True)
+
+    return confine
+
+
+@contextmanager
+def _unsaid(*loggers: str) -> Generator[None]:
+    """Keep what the SDK logs off stderr, where it goes if nobody has set logging up; who has gets it as ever."""
+    handler = logging.NullHandler()
+    for name in loggers:
+        logging.getLogger(name).addHandler(handler)
     try:
-        found = await asyncio.gather(*(_tools_of(link, notices) for link in links))
-        offered = tuple(tool for tools in found for tool in tools)
-        _number(offered, notices)
-        yield offered
+        yield
     finally:
-        await asyncio.gather(*(link.aclose() for link in links), return_exceptions=True)
+        for name in loggers:
+            logging.getLogger(name).removeHandler(handler)
+
+
+async def _unconfined(argv: Sequence[str], needs: "Sequence[Need]") -> Confined:
+    return Confined(argv)
 
 
 async def _tools_of(link: "Link", notices: list[str]) -> Sequence["McpTool"]:
     """What a server offers, in time and in bounds."""
-    waited = asyncio.timeout(START)
+    patience = link.server.start_timeout
+    waited = asyncio.timeout(patience)
     try:
         async with waited:
             listed = (await (await link.client()).list_tools()).tools
         tools = [McpTool(link, info) for info in listed]
     except Exception as error:
         link.lost()
-        late = f"has not listed its tools within {START:g} s" if waited.expired() else f"is not there: {_reason(error)}"
-        notices.append(f"The MCP server {link.name} {late}. This session goes on without its tools.")
+        late = f"has not listed its tools within {patience:g} s (its start_timeout)"
+        said = late if waited.expired() else f"is not there: {(await link.reason(error)).rstrip('.')}"
+        hint = link.hint().replace("it ran", "It ran", 1)
+        notices.append(f"The MCP server {link.name} {said}. This session goes on without its tools. {hint}".rstrip())
         return ()
     left = MOST_SCHEMAS
     kept: list[McpTool] = []
@@ -103,9 +152,12 @@ def _number(tools: Sequence["McpTool"], notices: list[str]) -> None:
 class Link:
     """One server: started when it is needed."""
 
-    def __init__(self, name: str, server: McpServer) -> None:
+    def __init__(self, name: str, server: McpServer, processes: ProcessGroup, confine: Confine) -> None:
         self.name = name
-        self._server = server
+        self.server = server
+        self._processes, self._confine = processes, confine
+        self._program = Program(processes)
+        self._profile: Profile | None = None  # that it runs within
         self._task: asyncio.Task[None] | None = None
         self._lives: set[asyncio.Task[None]] = set()  # of this connection, and of lost ones that have not ended yet
         self._stop = asyncio.Event()
@@ -120,7 +172,7 @@ class Link:
             self._lives.add(self._task)
             self._task.add_done_callback(self._lives.discard)
         assert self._ready is not None
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(max(PATIENCE, self.server.start_timeout)):
             return await asyncio.shield(self._ready)
 
     def lost(self) -> None:
@@ -132,11 +184,10 @@ class Link:
     async def _live(self, ready: "asyncio.Future[Client]", stop: asyncio.Event) -> None:
         """The whole life of a connection, in one task: its cancel scopes may not be left in another."""
         try:
-            with open("/dev/null", "w") as quiet:  # noqa: PTH123,ASYNC230 -- what a server says on stderr is not ours to show
-                async with _connect(self._server, quiet) as client:
-                    if not ready.done():
-                        ready.set_result(client)
-                    await stop.wait()
+            async with self._connect() as client:
+                if not ready.done():
+                    ready.set_result(client)
+                await stop.wait()
         except Exception as error:
             if not ready.done():
                 ready.set_exception(error)
@@ -146,10 +197,50 @@ class Link:
                 ready.set_exception(ConnectionError("it was given up before it was ready"))
                 ready.exception()
 
+    @asynccontextmanager
+    async def _connect(self) -> "AsyncGenerator[Client]":
+        from mcp import Client
+
+        server = self.server
+        if server.url and server.headers:
+            import httpx2
+            from mcp.client.streamable_http import streamable_http_client
+
+            async with httpx2.AsyncClient(headers=dict(server.headers), timeout=server.timeout) as http:
+                where = streamable_http_client(server.url, http_client=http)
+                async with Client(where, read_timeout_seconds=server.timeout) as client:
+                    yield client
+        elif server.url:
+            async with Client(server.url, read_timeout_seconds=server.timeout) as client:
+                yield client
+        else:
+            from mcp.client.stdio import get_default_environment
+
+            confined = await self._confine([server.command, *server.args], server.needs)
+            self._profile, self._program = confined.profile, Program(self._processes)
+            streams = self._program.streams(*confined.launched({**get_default_environment(), **server.env}))
+            async with Client(streams, read_timeout_seconds=server.timeout) as client:
+                yield client
+
+    async def reason(self, error: BaseException) -> str:
+        """What went wrong with the connection, which is lost."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=_ENDING)
+        return self._program.fault or _reason(error)
+
+    def hint(self, said: str | None = None) -> str:
+        """Which setting gives it more, where what it has said, or that it does not run, may come from its sandbox."""
+        from sagent.sandbox.signs import was_held_back, within
+
+        if self._profile is None or not (said is None or was_held_back(said, failed=True)):
+            return ""
+        told = within(self._profile, map(Path, self._profile.writable[:4]))
+        return f"{told}. `[mcp.{self.name}] needs = [...]` in the person's config gives it more."
+
     async def aclose(self) -> None:
         self._stop.set()
         if self._lives:
-            _, left = await asyncio.wait(self._lives, timeout=3)
+            _, left = await asyncio.wait(self._lives, timeout=_ENDING)
             for task in left:
                 task.cancel()
             if left:
@@ -179,31 +270,15 @@ class McpTool:
             result = await client.call_tool(self.own, thawed, progress_callback=report)
         except Exception as error:
             self._link.lost()
-            raise ToolError(f"The MCP server {self.server} failed: {_reason(error)}") from error
-        return _output(result, self.server)
-
-
-@asynccontextmanager
-async def _connect(server: McpServer, errors: TextIO) -> "AsyncGenerator[Client]":
-    from mcp import Client, StdioServerParameters
-    from mcp.client.stdio import stdio_client
-
-    patience = server.timeout
-    if server.url and server.headers:
-        import httpx2
-        from mcp.client.streamable_http import streamable_http_client
-
-        async with httpx2.AsyncClient(headers=dict(server.headers), timeout=patience) as http:
-            where = streamable_http_client(server.url, http_client=http)
-            async with Client(where, read_timeout_seconds=patience) as client:
-                yield client
-    elif server.url:
-        async with Client(server.url, read_timeout_seconds=patience) as client:
-            yield client
-    else:
-        how = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env) or None)
-        async with Client(stdio_client(how, errors), read_timeout_seconds=patience) as client:
-            yield client
+            reason = await self._link.reason(error)
+            hint = self._link.hint(reason)
+            raise ToolError(
+                f"The MCP server {self.server} failed: {reason}" + (f" ({hint})" if hint else "")
+            ) from error
+        output = _output(result, self.server)
+        if output.is_error and (hint := self._link.hint(_words(output.content))):
+            return replace(output, content=(*output.content, Text(f"({hint})")))
+        return output
 
 
 def _output(result: "CallToolResult", server: str) -> ToolOutput:
@@ -211,9 +286,12 @@ def _output(result: "CallToolResult", server: str) -> ToolOutput:
     if not content and result.structured_content is not None:
         content.append(Text(json_dump(result.structured_content)))
     content = [_bounded(part, server) for part in content]
-    words = next((part.text[:1_000] for part in content if isinstance(part, Text)), "")
-    summary = " ".join(words.split())[:80] or "done"
+    summary = " ".join(_words(content).split())[:80] or "done"
     return ToolOutput(tuple(content) or (Text("(nothing)"),), is_error=bool(result.is_error), summary=summary)
+
+
+def _words(content: Sequence[Media]) -> str:
+    return next((part.text[:1_000] for part in content if isinstance(part, Text)), "")
 
 
 def _shown(block: object) -> Sequence[Media]:

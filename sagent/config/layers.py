@@ -451,7 +451,7 @@ class _SettingsBuilder:
 
         rows = file.table((key,), value)
         tables = {name: self._filled(file, (key, name), file.table((key, name), row)) for name, row in rows.items()}
-        self.values[key] = READERS[key](file, tables)
+        self.values[key] = READERS[key](file, tables, PathBase(file.path.parent, self.home))
         self.origins[key] = str(file.path)
 
 

@@ -18,6 +18,7 @@ from sagent.sandbox import SANDBOX_MODES, SandboxMode
 if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor
     from sagent.advisor.rules import Rules
+    from sagent.sandbox.profile import Need
 
 Auth: TypeAlias = Literal["key", "bearer", "credentials"]
 """How we say who we are; "credentials" is what the provider's own tools have stored, or its cloud's login."""
@@ -54,7 +55,8 @@ class CustomProvider:
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """A server of tools: a command that is run, or a URL. `timeout` is in seconds, for one call."""
+    """A server of tools: a command that is run, or a URL. `timeout` is in seconds, for one call, `start_timeout` for
+    all that comes before. A command runs in the sandbox, and `needs` is what it gets there in addition."""
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -62,6 +64,8 @@ class McpServer:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     timeout: float = 600.0
+    start_timeout: float = 10.0
+    needs: "tuple[Need, ...]" = ()
 
 
 def _setting(default: T, read: Reader, project: Project = "no", *, flag: str = "", adds: bool = False) -> T:

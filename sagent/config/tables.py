@@ -4,21 +4,26 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from decimal import Decimal
-from typing import cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.config.files import File
 from sagent.config.keyring import IN_KEYRING, kept_key
 from sagent.config.settings import CustomProvider, McpServer
-from sagent.config.values import RefusedError, choice, decimal, text_of, url
+from sagent.config.values import PathBase, RefusedError, choice, decimal, text_of, url
 from sagent.errors import ConfigError
 from sagent.providers.rows import Quirks, Row, built_in, read_rows
+
+if TYPE_CHECKING:
+    from sagent.sandbox.profile import Need
+
+Table: TypeAlias = Mapping[str, Mapping[str, object]]
 
 _ROW = tuple(each.name for each in fields(Row) if each.name not in ("name", "quirks"))
 _QUIRKS = tuple(each.name for each in fields(Quirks))
 _KEYS = ("base_url", "api_key", *(name for name in (*_ROW, *_QUIRKS) if name != "base_url"))
 
 
-def read_providers(file: File, table: Mapping[str, Mapping[str, object]]) -> Mapping[str, CustomProvider]:
+def read_providers(file: File, table: Table, _: PathBase) -> Mapping[str, CustomProvider]:
     """`[providers.NAME]`: any member of a row of providers.toml, and `api_key`. Raises ConfigError with file and line.
 
     One by the name of a provider of ours is that one, with what is given changed.
@@ -89,7 +94,7 @@ def _text(file: File, name: str, key: str, value: object) -> str:
         raise file.error(("providers", name, key), f"{key}{shown} is not accepted: {error}") from None
 
 
-def read_prices(file: File, table: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping[str, object]]:
+def read_prices(file: File, table: Table, _: PathBase) -> Mapping[str, Mapping[str, object]]:
     """`[prices."provider/model"]`, USD per million tokens. Raises ConfigError with file and line."""
     from sagent.cost.tariff import read_tariff
 
@@ -105,18 +110,19 @@ def read_prices(file: File, table: Mapping[str, Mapping[str, object]]) -> Mappin
     return table
 
 
-_MCP = ("command", "args", "env", "url", "headers", "timeout")
+_MCP = ("command", "args", "env", "url", "headers", "timeout", "start_timeout", "needs")
 
 
-def read_mcp(file: File, table: Mapping[str, Mapping[str, object]]) -> Mapping[str, McpServer]:
-    """`[mcp.NAME]`: a `command` with `args` and `env`, or a `url` with `headers`; `timeout` of a call in seconds.
+def read_mcp(file: File, table: Table, base: PathBase) -> Mapping[str, McpServer]:
+    """`[mcp.NAME]`: a `command` with `args`, `env` and `needs`, or a `url` with `headers`; `timeout` of a call and
+    `start_timeout` in seconds.
 
     Raises ConfigError with file and line.
     """
-    return {name: _mcp_server(file, name, given) for name, given in table.items()}
+    return {name: _mcp_server(file, name, given, base) for name, given in table.items()}
 
 
-def _mcp_server(file: File, name: str, given: Mapping[str, object]) -> McpServer:
+def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBase) -> McpServer:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name):
         raise file.error(("mcp", name), f"{name!r} is no server's name: use letters, digits, _ and -, at most 32")
     if strangers := [key for key in given if key not in _MCP]:
@@ -124,6 +130,8 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object]) -> McpServer
     command, url = given.get("command", ""), given.get("url", "")
     if not (isinstance(command, str) and isinstance(url, str) and bool(command) != bool(url)):
         raise file.error(("mcp", name), f"mcp.{name} needs a command or a url, and not both")
+    if url and "needs" in given:
+        raise file.error(("mcp", name, "needs"), f"mcp.{name}.needs is for a command: a url is not in the sandbox")
     try:
         return McpServer(
             command,
@@ -132,9 +140,24 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object]) -> McpServer
             url,
             _pairs(given.get("headers", {}), "headers"),
             float(decimal(given.get("timeout", 600), "timeout: give seconds as a number")),
+            float(decimal(given.get("start_timeout", 10), "start_timeout: give seconds as a number")),
+            tuple(_need(text, base) for text in _texts(given.get("needs", []), "needs")),
         )
     except RefusedError as error:
         raise file.error(("mcp", name), f"mcp.{name}: {error}") from None
+
+
+def _need(text: str, base: PathBase) -> "Need":
+    """What a command is granted; paths are relative to the file."""
+    from sagent.sandbox.profile import Need
+
+    try:
+        need = Need.parse(text)
+    except ValueError as error:
+        raise RefusedError(f"needs: {error}") from None
+    if need.kind in ("read", "write"):
+        return Need(need.kind, str(base.path(need.target)))
+    return need
 
 
 def _texts(value: object, what: str) -> list[str]:
@@ -150,7 +173,7 @@ def _pairs(value: object, what: str) -> Mapping[str, str]:
     raise RefusedError(f"{what}: give a table of texts")
 
 
-READERS: Mapping[str, Callable[[File, Mapping[str, Mapping[str, object]]], object]] = {
+READERS: Mapping[str, Callable[[File, Table, PathBase], object]] = {
     "providers": read_providers,
     "prices": read_prices,
     "mcp": read_mcp,

@@ -120,9 +120,18 @@ class Sandbox:
         return self._boxes.private if self._boxes else {}
 
     async def confine(
-        self, argv: Sequence[str], profile: "Profile", cwd: Path, needs: "Iterable[Need]" = ()
+        self,
+        argv: Sequence[str],
+        profile: "Profile",
+        cwd: Path,
+        needs: "Iterable[Need]" = (),
+        *,
+        lasting: bool = False,
     ) -> Confined:
-        """How a command line is run within a profile, widened by what was granted for it. Raises ToolError."""
+        """How a command line is run within a profile, widened by what was granted for it. Raises ToolError.
+
+        `lasting`: it runs beside others for long, so that what has changed meanwhile is not undone as its doing.
+        """
         from sagent.sandbox.guard import Guard
 
         needs = tuple(needs)
@@ -154,7 +163,7 @@ class Sandbox:
             case _:
                 assert_never(name)
         aside = self.scratch / "put-back"
-        guard = Guard(profile.protected, aside, mounted=name == "bubblewrap")
+        guard = Guard(() if lasting else profile.protected, aside, mounted=name == "bubblewrap")
         return Confined(argv, environment, profile, self._let_go, partial(self._finish, guard, aside, token), wall)
 
     async def _reach(self, domains: tuple[str, ...], box: "Box | None") -> tuple[str, Mapping[str, str], int]:

@@ -79,14 +79,6 @@ _SANDBOXED_PARAMETERS = arguments_schema(
     needs={"type": "array", "items": {"type": "string"}, "description": _NEEDS},
     reason={"type": "string"},
 )
-# What programs say where the sandbox has kept them from something.
-_HELD_BACK = re.compile(
-    r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|EROFS|EACCES|EPERM|EBUSY"
-)
-_CUT_OFF = re.compile(
-    r"[Cc]ould not resolve|name resolution|Name or service not known|EAI_AGAIN|ENOTFOUND|Network is unreachable|"
-    r"nodename nor servname|No address associated|X-Sagent-Sandbox|blocked by the sandbox"
-)
 
 
 class Bash:
@@ -381,16 +373,11 @@ def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
 
 def _lacked(shown: str, profile: "Profile | None", roots: Sequence[Path], *, failed: bool) -> Iterator[str]:
     """What to do about a command that the sandbox may have kept from something."""
-    held_back = _CUT_OFF.search(shown) or (failed and _HELD_BACK.search(shown))
-    if profile is None or not held_back:
-        return
-    reached = f"only {', '.join(profile.domains)} can be reached" if profile.domains else "there is no network"
-    own = (str(root) for root in roots if profile.can_write(os.path.realpath(root)))
-    written = ", ".join((*own, "/tmp"))  # noqa: S108 -- as it is called
-    yield (
-        f"it ran in a sandbox: {reached}, and only {written} can be written. If that is why it failed, call again with"
-        " `needs` and `reason`: the person will be asked"
-    )
+    from sagent.sandbox.signs import was_held_back, within
+
+    if profile is not None and was_held_back(shown, failed=failed):
+        asked = "call again with `needs` and `reason`: the person will be asked"
+        yield f"{within(profile, roots)}. If that is why it failed, {asked}"
 
 
 def _timeout(arguments: JsonObject) -> float | None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -213,11 +214,14 @@ async def test_tools_that_map_to_one_name_are_numbered_and_said(odd: Path) -> No
 
 
 async def test_a_server_that_does_not_list_its_tools_is_gone_without_after_a_short_wait(
-    odd: Path, script: Path, monkeypatch: pytest.MonkeyPatch
+    odd: Path, script: Path
 ) -> None:
-    monkeypatch.setattr("sagent.bridges.mcp.START", 8.0)
     notices: list[str] = []
-    servers = {"mute": oddly(odd, "mute"), "dies": oddly(odd, "dies"), "things": over_stdio(script)}
+    servers = {
+        "mute": replace(oddly(odd, "mute"), start_timeout=8),
+        "dies": oddly(odd, "dies"),
+        "things": over_stdio(script),
+    }
     async with asyncio.timeout(30):
         async with open_servers(servers, notices) as tools:
             assert {tool.server for tool in tools} == {"things"}

@@ -1,0 +1,152 @@
+"""An MCP server that is a program: started with two pipes, a message on each line, and ended with all it has started.
+
+Beside the SDK's own: lines are bounded, the program cannot outlive this process, and why it ended is known.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from sagent.lib.process import Process, ProcessGroup, open_reader, open_writer
+from sagent.lib.text import one_line, printable
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
+
+LONGEST_LINE = 1 << 26  # bytes of one message
+_GRACE = 2.0  # seconds to end by itself, once its standard input has
+_LAST_WORDS = 2_000  # bytes of its standard error that are kept
+_CHUNK = 1 << 16
+
+
+class Program:
+    """One run of a server's program. `fault` says why it came to an end, where it did."""
+
+    def __init__(self, processes: ProcessGroup) -> None:
+        self._processes = processes
+        self._last_words = b""
+        self._overlong = False
+        self._process: Process | None = None
+
+    @property
+    def fault(self) -> str:
+        if self._overlong:
+            return f"it wrote a line of more than {LONGEST_LINE >> 20} MiB"
+        if self._process is None or self._process.alive:
+            return ""
+        lines = printable(self._last_words.decode("utf-8", "replace")).split("\n")
+        said = next((f": {one_line(line, 200)}" for line in reversed(lines) if line.strip()), "")
+        code = self._process.code
+        return f"it {f'was ended by signal {-code}' if code < 0 else f'ended with exit code {code}'}{said}"
+
+    @asynccontextmanager
+    async def streams(self, argv: Sequence[str], environment: Mapping[str, str]) -> AsyncGenerator["TransportStreams"]:
+        """What the SDK's client reads from and writes to. Raises OSError and ValueError where it cannot be started."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+
+        async with AsyncExitStack() as stack:
+            ends = self._start(argv, environment)
+            stack.callback(_close, ends)
+            stack.callback(self._close)
+            writer = await open_writer(ends.pop())
+            stack.callback(writer.close)
+            reader, transport = await open_reader(ends.pop(), limit=LONGEST_LINE)
+            stack.callback(transport.close)
+            words, transport = await open_reader(ends.pop())
+            stack.callback(transport.close)
+            arriving, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+            outgoing, leaving = anyio.create_memory_object_stream[SessionMessage](0)
+            for stream in (arriving, incoming, outgoing, leaving):
+                stack.callback(stream.close)
+            listening = asyncio.create_task(self._listen(words))
+            talking = (self._read(reader, arriving), _write(writer, leaving, arriving))
+            stack.push_async_callback(_cancel, listening, *map(asyncio.create_task, talking))
+            stack.push_async_callback(self._end, writer, listening)
+            stack.callback(incoming.close)
+            yield incoming, outgoing
+
+    def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> list[int]:
+        """The ends of its standard error, output and input, for somebody to close."""
+        (errors, uttered), (output, written), (given, sent) = os.pipe(), os.pipe(), os.pipe()
+        try:
+            self._process = self._processes.start(argv, env=environment, input=given, output=written, errors=uttered)
+        except BaseException:
+            _close((errors, output, sent))
+            raise
+        finally:
+            _close((uttered, written, given))
+        return [errors, output, sent]
+
+    def _close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+
+    async def _read(
+        self, reader: asyncio.StreamReader, arriving: "MemoryObjectSendStream[SessionMessage | Exception]"
+    ) -> None:
+        """Pass its messages on; lines that are none are passed over. In the end the client is told by the stream's."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+        from mcp.types import jsonrpc_message_adapter
+
+        with arriving, contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async for line in self._lines(reader):
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    continue
+                await arriving.send(SessionMessage(message))
+        while await reader.read(_CHUNK):  # one that waits for its output to be read cannot end
+            pass
+
+    async def _lines(self, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+        try:
+            while line := await reader.readline():
+                yield line
+        except ValueError:
+            self._overlong = True
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        while chunk := await reader.read(_CHUNK):
+            self._last_words = (self._last_words + chunk)[-_LAST_WORDS:]
+
+    async def _end(self, writer: asyncio.StreamWriter, listening: "asyncio.Task[None]") -> None:
+        """Ask it to end, by the end of its standard input, and then see to it."""
+        assert self._process is not None
+        writer.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE):
+                await self._process.ended()
+        await self._process.kill()
+        await asyncio.wait([listening], timeout=_GRACE)
+
+
+async def _write(
+    writer: asyncio.StreamWriter,
+    leaving: "MemoryObjectReceiveStream[SessionMessage]",
+    arriving: "MemoryObjectSendStream[SessionMessage | Exception]",
+) -> None:
+    """Pass our messages on. Where nobody reads them the client is told, for it waits for answers."""
+    try:
+        async for message in leaving:
+            writer.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            await writer.drain()
+    except OSError:
+        arriving.close()
+
+
+async def _cancel(*tasks: "asyncio.Task[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _close(ends: Iterable[int]) -> None:
+    for end in ends:
+        os.close(end)
