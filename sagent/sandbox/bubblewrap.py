@@ -9,8 +9,11 @@ import fcntl
 import glob
 import json
 import os
+import platform
+import re
 import select
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -35,6 +38,7 @@ _NAMESPACES = (
 )
 # What listens in /run (Docker, D-Bus, agents with keys) can be connected to through a read-only mount: it is left out.
 _SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
+_SHARED_MEMORY = 1 << 30  # bytes of /dev/shm: no limit of a process counts what lies there
 # What root may write there whatever namespace it is in, and what it may read of the kernel's memory and keys.
 _KERNEL_READ_ONLY = (
     "/proc/sys",
@@ -85,15 +89,21 @@ class Box:
             *(nsenter, f"--target={self._pid}", f"--user=/proc/{os.getpid()}/fd/{self._user}", "--mount", "--pid"),
             *("--net", "--ipc", "--uts", "--preserve-credentials", "--", unshare, *own, f"--wd={cwd}", "--"),
             *(setpriv, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--"),
-            *(prlimit, f"--data={memory}", f"--nproc={MOST_PROCESSES}", "--core=0", "--", *argv),
+            *(prlimit, f"--data={memory}:", f"--nproc={MOST_PROCESSES}", "--core=0", "--", *argv),
         ]
 
-    def limit_processes(self) -> None:
-        """Bound how many there may be, for root too, which no resource limit holds. Linux 6.14 and newer."""
-        write = f"echo {MOST_PROCESSES} > /proc/sys/kernel/pid_max"
+    def harden(self) -> None:
+        """What bubblewrap leaves open: what is mounted outside from now on would come in, writable; root makes user
+        namespaces, in which it mounts the very control groups that we are in; and no resource limit bounds how many
+        processes root has."""
+        steps = [f"{_program('nsenter')} --target={self._pid} --mount -- {_program('mount')} --make-rprivate /"]
+        if os.geteuid() == 0:  # else each command needs one of its own
+            steps.append("echo 0 > /proc/sys/user/max_user_namespaces")
+        if has_own_pid_limit(platform.release()):
+            steps.append(f"echo {MOST_PROCESSES} > /proc/sys/kernel/pid_max")
         user = f"--user=/proc/{os.getpid()}/fd/{self._user}"
-        nsenter, sh = _program("nsenter"), _program("sh")
-        argv = [nsenter, f"--target={self._pid}", user, "--pid", "--preserve-credentials", "--", sh, "-c", write]
+        argv = [_program("nsenter"), f"--target={self._pid}", user, "--pid", "--preserve-credentials", "--"]
+        argv += [_program("sh"), "-c", "; ".join(steps)]
         subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, capture_output=True)
 
     def let_go(self) -> None:
@@ -131,6 +141,12 @@ def refusal() -> str:
         finally:
             box.close()
         return _explained(ran.stderr.decode("utf-8", "replace").strip()) if ran.returncode else ""
+
+
+def has_own_pid_limit(release: str) -> bool:
+    """Whether a namespace has its own limit of process numbers. Before Linux 6.14 the one limit is the machine's."""
+    numbers = [int(digits) for digits in re.findall(r"\d+", release)[:2]]
+    return numbers >= [6, 14]
 
 
 def _explained(said: str) -> str:
@@ -190,9 +206,11 @@ class Boxes:
         """A new box, or what bubblewrap says."""
         reading, writing = os.pipe()
         first = (_program("bash"), "-c", _FIRST)
-        argv = [_program("bwrap"), *_NAMESPACES, *self._base(), *mounts, "--info-fd", str(writing), "--", *first]
         pipe = subprocess.PIPE
+        descriptors = {writing}
         try:
+            argv = [_program("bwrap"), *_NAMESPACES, *self._base(), *_pinned(mounts, descriptors)]
+            argv += ["--info-fd", str(writing), "--", *first]
             process = subprocess.Popen(
                 argv,
                 stdin=pipe,
@@ -200,14 +218,15 @@ class Boxes:
                 stderr=pipe,
                 env={"PATH": os.environ.get("PATH", os.defpath)},
                 cwd="/",
-                pass_fds=(writing,),
+                pass_fds=tuple(descriptors),
                 start_new_session=True,
             )
         except OSError as error:
             os.close(reading)
             return str(error)
         finally:
-            os.close(writing)
+            for descriptor in descriptors:
+                os.close(descriptor)
         assert process.stdout is not None
         assert process.stderr is not None
         with process.stderr as errors, os.fdopen(reading, "rb") as info:
@@ -215,7 +234,7 @@ class Boxes:
             if ready and process.stdout.read(5) == b"ready":
                 with contextlib.suppress(OSError, ValueError, KeyError):
                     box = Box(process, json.load(info)["child-pid"])
-                    box.limit_processes()
+                    box.harden()
                     return box
             process.kill()
             said = errors.read().decode("utf-8", "replace").strip()
@@ -238,11 +257,15 @@ class Boxes:
             yield from ("--bind", str(directory), place, "--bind", str(directory), str(directory))
             for entry in _shown(place, self._scratch):
                 yield from ("--ro-bind-try", entry, entry)  # they come and go
+        # Memory that no limit counts, and what a command must not change for the next one.
+        yield from ("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 -- its own
+        yield from ("--remount-ro", "/dev", "--remount-ro", "/run")
 
     def _mounts(self, profile: Profile) -> Iterator[str]:
         """How the host's files are mounted: later mounts lie on earlier ones, so the deeper come later."""
-        held = [place for place in profile.protected if _can_be_held(place)]
-        parents = [str(Path(place).parent) for place in held]  # else one is renamed, mounts and all, and made anew
+        held = [os.path.realpath(place) for place in profile.protected if _can_be_held(place)]
+        # else one is renamed, mounts and all, and made anew
+        parents = {str(parent) for place in held for parent in Path(place).parents if profile.can_write(str(parent))}
         bound = [place for place in (*profile.writable, *parents, *held, *profile.exposed) if profile.can_read(place)]
         writable = [place for place in bound if profile.can_write(place)]
         shown = [*writable, *(place for place in bound if is_below(place, (*writable, *profile.hidden)))]
@@ -252,6 +275,8 @@ class Boxes:
             if not _exists(place):
                 continue
             if profile.can_read(place):
+                if os.path.realpath(place) != place:
+                    continue  # what a command made a link to anywhere is not opened for it
                 yield from ("--bind" if profile.can_write(place) else "--ro-bind", place, place)
             elif Path(place).is_dir():
                 emptied.append(place)
@@ -260,6 +285,23 @@ class Boxes:
                 yield from ("--ro-bind", str(self._empty), place)
         for place in emptied:
             yield from ("--remount-ro", place)
+
+
+def _pinned(mounts: Sequence[str], opened: set[int]) -> Iterator[str]:
+    """Mounts by what lies at their sources now: a command that runs may put a symlink there at any time, and bubblewrap
+    would follow it out of the workspace. Raises OSError."""
+    words = iter(mounts)
+    for word in words:
+        yield word
+        if word not in ("--bind", "--ro-bind"):
+            continue
+        place = next(words)
+        descriptor = os.open(place, os.O_PATH | os.O_NOFOLLOW)
+        opened.add(descriptor)
+        real = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 -- of our own
+        if real != place or stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            raise OSError(f"{place} has become a link")
+        yield from (f"/proc/self/fd/{descriptor}", next(words))
 
 
 def _shown(place: str, scratch: Path) -> Iterator[str]:

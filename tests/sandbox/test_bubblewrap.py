@@ -1,0 +1,201 @@
+"""Boxes by bubblewrap, attacked: every line runs for real, as we are and as nobody, and is judged by its effect."""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from sagent.sandbox import Sandbox
+from sagent.sandbox.bubblewrap import Boxes, has_own_pid_limit
+
+PROGRAM = Path(__file__).with_name("boxed_lines.py")
+SOURCES = Path(__file__).parents[2]
+SYSTEMS_PYTHON = "/usr/bin/python3.11"  # which nobody may run, wherever ours is
+OUTSIDERS = ("self", "nobody")
+
+# Each prints "out" where it has led out.
+ESCAPES = {
+    "write beside": "echo x > ../beside/new && echo out",
+    "truncate": ": > ../beside/file && echo out",
+    "append": "echo x >> ../beside/file && echo out",
+    "rename out": "touch moved; mv -f moved ../beside/ 2>&1; [ -e ../beside/moved ] && echo out",
+    "hard link in": "ln ../beside/file linked && echo x > linked && echo out",
+    "link of a protected file": "ln .git/config linked-config && echo x > linked-config && echo out",
+    "protected file": "echo x >> .git/config && echo out",
+    "protected directory": "echo x > .git/hooks/pre-commit && echo out",
+    "parent of protected": "mv .git gone && mkdir -p .git/hooks && echo out",
+    "grandparent of protected": "mv sub gone && mkdir -p sub/inner/.git/hooks && echo out",
+    "key of home": "grep KEY ../home/.ssh/id && echo out",
+    "key through process 1": 'grep KEY "/proc/1/root$PWD/../home/.ssh/id" && echo out',
+    "key through ourselves": 'grep KEY "/proc/self/root$PWD/../home/.ssh/id" && echo out',
+    "hidden file": "grep SECRET .env && echo out",
+    "link of a hidden file": "ln .env linked-env && grep SECRET linked-env && echo out",
+    "hidden file in a renamed directory": "mv sub renamed; grep -r SECRET renamed && echo out",
+    "mounts of our own": "unshare -Urm sh -c 'umount -l .env; grep SECRET .env' && echo out",
+    "unmapped namespace": "unshare -UmC sh -c 'mount -t cgroup2 none /mnt' && echo out",
+    "remount": "mount -o remount,rw,bind / && echo out",
+    "line to process 1": "exec 7> /proc/1/fd/0 && echo out",
+    "core_pattern": "findmnt -no OPTIONS /proc/sys | grep -w rw && echo out",
+    "devices": "touch /dev/new && echo out",
+    "run": "touch /run/new && echo out",
+    "control groups": "[ -w /sys/fs/cgroup ] && touch /sys/fs/cgroup/new && echo out",
+    "mounts that come later": "grep -E 'shared:|master:' /proc/self/mountinfo && echo out",
+    "host's loopback": "exec 3<>/dev/tcp/127.0.0.1/$PORT && echo out",
+}  # fmt: skip
+
+
+@functools.cache
+def tried(who: str) -> dict[str, str]:
+    """What came of each line for one user, in one box."""
+    with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
+        place = Path(base).resolve()
+        work = lay_out(place)
+        before = contents(place)
+        profile = {
+            "writable": [str(work)],
+            "protected": [f"{work}/{name}" for name in (".git/hooks", ".git/config", "sub/inner/.git/hooks")],
+            "hidden": [str(place / "home/.ssh"), f"{work}/.env", f"{work}/sub/.env"],
+        }
+        answers = run_lines(who, place, {"profile": profile, "cwd": str(work), "lines": list(ESCAPES.values())})
+        assert contents(place) == before
+        return dict(zip(ESCAPES, (text for _, text in answers), strict=True))
+
+
+def lay_out(place: Path) -> Path:
+    work = place / "work"
+    for name in ("work/.git/hooks", "work/sub/inner/.git/hooks", "beside", "home/.ssh"):
+        (place / name).mkdir(parents=True)
+    for name, text in {
+        "work/.git/config": "[core]\n",
+        "work/.env": "SECRET",
+        "work/sub/.env": "SECRET",
+        "beside/file": "kept",
+        "home/.ssh/id": "KEY",
+    }.items():
+        (place / name).write_text(text)
+    return work
+
+
+def contents(place: Path) -> dict[str, str]:
+    kept = ("beside", "home", "work/.git", "work/sub/inner")
+    files = (file for name in kept for file in (place / name).rglob("*") if file.is_file())
+    return {str(file): file.read_text() for file in files}
+
+
+def run_lines(who: str, place: Path, given: object) -> list[tuple[int, str]]:
+    prefix: tuple[str, ...] = ()
+    if who == "nobody":
+        if os.geteuid() or not shutil.which("setpriv") or not Path(SYSTEMS_PYTHON).exists():
+            pytest.skip("needs to be root, and a Python that nobody may run")
+        prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+        for path in (place, *place.rglob("*")):
+            os.chown(path, 65534, 65534)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(SOURCES),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": str(place / "home"),
+    }
+    ended = subprocess.run(
+        [*prefix, SYSTEMS_PYTHON if who == "nobody" else sys.executable, str(PROGRAM)],
+        input=json.dumps(given),
+        env={**environment, "PORT": "9"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert not ended.returncode, ended.stderr
+    return json.loads(ended.stdout)
+
+
+@pytest.fixture(autouse=True)
+def wall() -> None:
+    if Sandbox().means.name != "bubblewrap":
+        pytest.skip("bubblewrap does not work here")
+
+
+@pytest.mark.parametrize("who", OUTSIDERS)
+@pytest.mark.parametrize("name", ESCAPES)
+def test_no_line_leads_out(who: str, name: str) -> None:
+    assert "out" not in tried(who)[name].splitlines()
+
+
+@pytest.mark.parametrize("who", OUTSIDERS)
+def test_the_everyday_works_and_commands_share_what_runs(who: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
+        place = Path(base).resolve()
+        (place / "home").mkdir()
+        work = place / "a b\nc"
+        work.mkdir()
+        git = "git -c user.name=a -c user.email=a@b.c"
+        lines = {
+            f"git init -q . && echo x > f && git add f && {git} commit -qm a && git checkout -qb new": (0, ""),
+            f"echo y > f && {git} stash -q && cat f": (0, "x\n"),
+            "sleep 300 >/dev/null 2>&1 & echo $! > /tmp/pid": (0, ""),
+            "kill $(cat /tmp/pid) && echo ended": (0, "ended\n"),
+            "pwd": (0, f"{work}\n"),
+            "touch /dev/shm/new && ls /dev/shm": (0, "new\n"),
+            "kill -TERM $$": (-15, ""),
+            "exit 7": (7, ""),
+            "head -c 3000000 /dev/zero | wc -c": (0, "3000000\n"),
+            "ulimit -d unlimited && echo lifted": (0, "lifted\n"),  # as sanitizers need it, with their shadow memory
+        }
+        given = {"profile": {"writable": [str(work)]}, "cwd": str(work), "lines": list(lines)}
+        found = {line: tuple(answer) for line, answer in zip(lines, run_lines(who, place, given), strict=True)}
+        assert found == lines
+
+
+def test_root_makes_no_namespaces_for_users() -> None:
+    if os.geteuid():
+        pytest.skip("others are given one for each command")
+    assert "No space left" in tried("self")["unmapped namespace"]
+
+
+def test_a_source_that_became_a_link_is_not_mounted(tmp_path: Path) -> None:
+    """The look at a workspace and the mount are two moments, and a command may run between them."""
+    place = tmp_path.resolve()
+    (place / "secret").mkdir()
+    (place / "work").mkdir()
+    swapped = place / "work/sub"
+    swapped.symlink_to("../secret")
+    scratch = place / "scratch"
+    scratch.mkdir()
+    opened = Boxes(scratch).open(("--bind", str(swapped), str(swapped)))
+    assert isinstance(opened, str)
+    assert "has become a link" in opened
+
+
+def test_a_place_that_a_command_made_a_link_is_not_opened() -> None:
+    """A cache below a home that is the workspace, say: the profile names it, and a command has put a link there."""
+    with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
+        place = Path(base).resolve()
+        for name in ("home", "work", "secret"):
+            (place / name).mkdir()
+        (place / "work/cache").symlink_to("../secret")
+        profile = {"writable": [f"{place}/work", f"{place}/work/cache"]}
+        lines = ["touch cache/new 2>/dev/null; touch fine && echo done"]
+        assert run_lines("self", place, {"profile": profile, "cwd": f"{place}/work", "lines": lines}) == [[0, "done\n"]]
+        assert not (place / "secret/new").exists()
+
+
+@pytest.mark.parametrize(
+    ("release", "own"),
+    [
+        ("6.13.9", False),
+        ("5.15.0-91-generic", False),
+        ("6.14.0", True),
+        ("6.14-rc1", True),
+        ("7.0.1", True),
+        ("", False),
+    ],
+)
+def test_the_limit_of_process_numbers_is_set_only_where_it_is_the_namespaces_own(release: str, own: bool) -> None:
+    """Before Linux 6.14 root would lower it for the whole machine."""
+    assert has_own_pid_limit(release) is own
