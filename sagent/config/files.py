@@ -1,7 +1,6 @@
 """Settings in files, TOML or YAML: where they lie, what they say, and on which line."""
 
 import re
-import shlex
 import stat
 import sys
 from bisect import bisect_left
@@ -65,6 +64,8 @@ class File:
         keys = next((keys for keys, text in _texts(self.data, ()) if _is_literal_key(keys, text)), None)
         if keys is None:
             return ""
+        import shlex
+
         return (
             f"{self.where(*keys)}: {'.'.join(keys)} is a key, and others may read the file (its mode is "
             f"{stat.S_IMODE(mode):04o}). Run: chmod 600 {shlex.quote(str(self.path))}"
