@@ -151,7 +151,7 @@ class Sandbox:
                 from sagent.sandbox.landlock import wrap
 
                 network = any(need.kind == "network" for need in needs)
-                wall = wrap((), profile, network=network, scratch=self.scratch, memory=self._memory)
+                wall = wrap((), profile, network=network, scratch=self._own_temporary(), memory=self._memory)
             case "seatbelt":
                 from sagent.sandbox.seatbelt import wrap as wrap_seatbelt
 
@@ -159,7 +159,7 @@ class Sandbox:
                 if profile.domains:
                     token, found, port = await self._reach(profile.domains, None)
                     environment |= found
-                wall = wrap_seatbelt((), profile, str(self.scratch), port)
+                wall = wrap_seatbelt((), profile, str(self._own_temporary()), port)
             case _:
                 assert_never(name)
         aside = self.scratch / "put-back"
@@ -182,7 +182,7 @@ class Sandbox:
         if changed := guard.put_back():
             said.append(
                 f"the sandbox undid what was done to {', '.join(changed)}, for such files run by themselves; it is in"
-                f" {aside}"
+                f" {aside}, or lies there with `.undone` in its name"
             )
         guard.close()
         if self._network is not None and token and (refused := self._network.refused(token)):
@@ -228,8 +228,14 @@ class Sandbox:
             self._scratch = Path(os.path.realpath(tempfile.mkdtemp(prefix="sagent-tmp-")))
         return self._scratch
 
+    def _own_temporary(self) -> Path:
+        """What commands have for temporary files where /tmp is that of all: nothing of ours lies in it."""
+        place = self.scratch / "tmp"
+        place.mkdir(mode=0o700, exist_ok=True)
+        return place
+
     def _environment(self) -> dict[str, str]:
         """Where temporary files and caches go."""
-        own = "/tmp" if self.means.name == "bubblewrap" else str(self.scratch)  # noqa: S108 -- it has its own there
+        own = "/tmp" if self.means.name == "bubblewrap" else str(self._own_temporary())  # noqa: S108 -- it has its own there
         cache = {} if Path("~/.cache").expanduser().is_dir() else {"XDG_CACHE_HOME": f"{own}/cache"}
         return {"TMPDIR": own, **cache}

@@ -1,8 +1,14 @@
-"""Protected paths that no mount can hold: what a command does to one is undone when it has ended."""
+"""Protected paths that no mount can hold: what a command does to one is undone when it has ended.
 
+We work outside of the wall, on what commands have made and may still be changing: no link on the way is followed.
+"""
+
+import contextlib
 import os
 import shutil
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
@@ -23,33 +29,53 @@ class Guard:
     """Looks at protected paths before a command, and when it has ended puts those back that are not as they were.
 
     With `mounted` those that lie there are held by mounts, and only what is missing or a link is looked at. What a
-    command has made is moved to `aside`, a directory, and nothing of it is lost.
+    command has made is moved to `aside`, a directory that no command may write to, and nothing of it is lost.
     """
 
     def __init__(self, protected: Iterable[str], aside: Path, *, mounted: bool) -> None:
         self._aside = aside
         self._before: dict[str, tuple[_State | None, Path | None]] = {}
         for path in protected:
+            if link := _link_above(path):
+                self._before[link] = _look(link), None
             if not os.path.lexists(Path(path).parent) or (mounted and _is_held(path)):
                 continue
-            state = _look(path)
+            real = str(Path(os.path.realpath(Path(path).parent), Path(path).name))
+            state = _look(real)
             if not _is_small(state):
                 continue
-            self._before[path] = state, self._copied(path) if state and not state.link else None
+            self._before[real] = state, self._copied(real) if state and not state.link else None
 
     def put_back(self) -> list[str]:
         """The paths that had changed; by now they are as they were."""
-        changed = [path for path, (state, _) in self._before.items() if _look(path) != state]
-        for path in changed:
-            state, copy = self._before[path]
-            if os.path.lexists(path):
-                self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-                shutil.move(path, self._aside / f"{os.urandom(4).hex()}-{Path(path).name}")
+        return [path for path, (state, copy) in self._before.items() if self._restored(path, state, copy)]
+
+    def _restored(self, path: str, state: _State | None, copy: Path | None) -> bool:
+        """Whether a path had changed. Of a directory that is gone nothing is put back."""
+        astray = _link_above(path)
+        if astray:
+            with contextlib.suppress(OSError), _anchored(astray) as place:
+                self._take_away(place)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), _anchored(path) as place:
+            if _look(str(place)) == state:
+                return bool(astray)
+            self._take_away(place)
             if state and state.link:
-                Path(path).symlink_to(state.link)
+                place.symlink_to(state.link)
             elif copy is not None:
-                _copy(copy, Path(path))
-        return changed
+                _copy(copy, place)
+            return True
+        return bool(astray)
+
+    def _take_away(self, place: Path) -> None:
+        """Aside, or where that is another disk by another name: nothing is copied, for it may be large, or a pipe."""
+        if os.path.lexists(place):
+            name = f"{place.name}.undone-{os.urandom(4).hex()}"
+            self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                place.rename(self._aside / name)
+            except OSError:
+                place.rename(place.with_name(name))
 
     def close(self) -> None:
         """Remove the copies."""
@@ -64,6 +90,29 @@ class Guard:
         return place / "copy"
 
 
+def _link_above(path: str) -> str:
+    """The first directory on the way to a path that is a link; "" where none is."""
+    return next((str(above) for above in reversed(Path(path).parents) if above.is_symlink()), "")
+
+
+@contextlib.contextmanager
+def _anchored(path: str) -> Iterator[Path]:
+    """A path that leads to the same place whatever becomes of the directories above, where the system has such. Raises
+    OSError where one is gone or a link."""
+    *above, name = Path(path).parts
+    way = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    directory = os.open(above[0], way)
+    try:
+        for each in above[1:]:
+            outer = directory
+            directory = os.open(each, way, dir_fd=outer)
+            os.close(outer)
+        own = Path(f"/proc/self/fd/{directory}")
+        yield (own if own.is_dir() else Path(path).parent) / name
+    finally:
+        os.close(directory)
+
+
 def can_guard(path: str) -> bool:
     """Whether what lies at a path is small enough to be put back."""
     return _is_small(_look(path))
@@ -71,14 +120,15 @@ def can_guard(path: str) -> bool:
 
 def _is_small(state: _State | None) -> bool:
     entries = state.entries if state else ()
-    return len(entries) < _MOST and sum(size for _, _, size, _, _ in entries) < _LARGEST
+    plain = all(stat.S_IFMT(mode) in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK) for *_, mode in entries)
+    return plain and len(entries) < _MOST and sum(size for _, _, size, _, _ in entries) < _LARGEST
 
 
 def _copy(source: Path, target: Path) -> None:
     if source.is_dir():
         shutil.copytree(source, target, symlinks=True)
     else:
-        shutil.copy2(source, target)
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _is_held(path: str) -> bool:
@@ -94,13 +144,14 @@ def _look(path: str) -> _State | None:
         return _State(str(place.readlink()))
     if not os.path.lexists(place):
         return None
-    found = [place, *(Path(base, name) for base, below, files in os.walk(place) for name in (*below, *files))]
-    return _State(entries=tuple(map(_entry, found[:_MOST])))
+    below = (Path(base, name) for base, inner, files in os.walk(place) for name in (*inner, *files))
+    return _State(entries=tuple(_entry(each, path) for each in islice(chain([place], below), _MOST)))
 
 
-def _entry(place: Path) -> tuple[str, int, int, int, int]:
+def _entry(place: Path, start: str) -> tuple[str, int, int, int, int]:
+    name = str(place).removeprefix(start)
     try:
-        stat = place.lstat()
+        found = place.lstat()
     except OSError:
-        return str(place), 0, 0, 0, 0
-    return str(place), stat.st_ino, stat.st_size, stat.st_ctime_ns, stat.st_mode
+        return name, 0, 0, 0, 0
+    return name, found.st_ino, found.st_size, found.st_ctime_ns, found.st_mode

@@ -145,6 +145,7 @@ class Bash:
             try:
                 in_time = await _attend(shell, capture, timeout, run)
                 if process.released:
+                    confined.finish()
                     return ToolOutput.of("detached", summary="detached")
                 if in_time:
                     shell.result()  # should anybody but us have cancelled it
@@ -152,7 +153,10 @@ class Bash:
                     await process.kill()
                 await capture.settle(_GRACE)
             except asyncio.CancelledError:
-                await process.kill()
+                try:
+                    await process.kill()
+                finally:
+                    confined.finish()
                 if capture.size and not process.released:
                     run.progress(capture.recent())
                 raise

@@ -1,5 +1,6 @@
 """The programs that lead into the sandbox: nothing that a command sets or writes has a say in them."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from sagent.lib.json import json_freeze_object
 from sagent.sandbox import Sandbox
+from sagent.sandbox.probe import Means
 from sagent.sandbox.profile import Profile
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools.bash import Bash
@@ -65,6 +67,18 @@ async def test_a_path_that_a_command_exports_finds_no_program_of_the_wall(boxed:
     assert not list(boxed.outside.iterdir())
 
 
+async def test_what_a_cancelled_command_planted_does_not_stay(boxed: Boxed) -> None:
+    planted = boxed.work / ".vscode"
+    boxed.workspace.profile = lambda workspace: Profile((str(boxed.work),), (str(planted),))
+    running = asyncio.create_task(boxed.run("mkdir .vscode; touch made; sleep 60"))
+    while not (boxed.work / "made").exists():
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not planted.exists()
+
+
 async def test_a_directory_of_our_own_path_that_commands_may_write_has_no_program_of_the_wall(
     boxed: Boxed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,3 +93,17 @@ async def test_what_steers_a_loader_comes_into_force_behind_the_wall(boxed: Boxe
     said = await boxed.run('printf "%s" "$LD_PRELOAD"')
     assert said.endswith("/of/no/avail.so")
     assert said.count("ld.so") <= 1  # of the shell: nsenter and the others say nothing
+
+
+async def test_where_nothing_is_mounted_a_command_cannot_alter_what_is_put_back(
+    boxed: Boxed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (boxed.work / ".envrc").write_text("old")
+    boxed.workspace.profile = lambda workspace: Profile((str(boxed.work),), (f"{boxed.work}/.envrc",))
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    sandbox = Sandbox()
+    monkeypatch.setattr(boxed, "tool", Bash(sandbox=sandbox))
+    await boxed.run('for copy in "$TMPDIR"/*/*/copy "$TMPDIR"/../*/*/copy; do echo evil > "$copy"; done; echo > .envrc')
+    assert (boxed.work / ".envrc").read_text() == "old"
+    await boxed.tool.aclose()
+    await sandbox.aclose()

@@ -76,6 +76,44 @@ def test_protected_paths_are_put_back_and_what_was_made_is_kept(tmp_path: Path) 
     guard.close()
 
 
+@pytest.mark.parametrize("mounted", [True, False])
+def test_what_is_put_back_is_put_nowhere_else(tmp_path: Path, *, mounted: bool) -> None:
+    other, own = tmp_path / "other/.git", tmp_path / "tree/.git"
+    (other / "hooks").mkdir(parents=True)
+    (other / "config").write_text("other")
+    own.mkdir(parents=True)
+    (own / "hooks").symlink_to(tmp_path / "tree/evil")
+    guard = Guard([f"{own}/hooks", f"{own}/config"], tmp_path / "aside", mounted=mounted)
+    own.rename(tmp_path / "tree/renamed")
+    own.symlink_to(other)
+    assert guard.put_back()
+    assert (other / "hooks").is_dir()
+    assert not (other / "hooks").is_symlink()
+    assert (other / "config").read_text() == "other"
+    assert not own.exists()
+
+
+def test_a_link_on_the_way_to_what_is_protected_is_put_back(tmp_path: Path) -> None:
+    for name in ("real", "evil"):
+        (tmp_path / name / "hooks").mkdir(parents=True)
+    (tmp_path / ".git").symlink_to("real")
+    guard = Guard([f"{tmp_path}/.git/hooks"], tmp_path / "aside", mounted=True)
+    (tmp_path / ".git").unlink()
+    (tmp_path / ".git").symlink_to("evil")
+    assert guard.put_back() == [f"{tmp_path}/.git"]
+    assert os.readlink(tmp_path / ".git") == "real"
+
+
+def test_what_cannot_be_copied_does_not_stay_where_it_runs(tmp_path: Path) -> None:
+    guard = Guard([f"{tmp_path}/.vscode"], tmp_path / "aside", mounted=True)
+    (tmp_path / ".vscode").mkdir(0o000)
+    os.mkfifo(tmp_path / ".vscode/pipe") if os.geteuid() == 0 else None
+    assert guard.put_back() == [f"{tmp_path}/.vscode"]
+    assert not (tmp_path / ".vscode").exists()
+    os.mkfifo(tmp_path / "pipe")
+    assert not can_guard(str(tmp_path / "pipe"))
+
+
 def test_what_mounts_hold_is_left_to_them_and_what_is_large_is_not_guarded(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("old")
     (tmp_path / "large").write_bytes(bytes(5 << 20))
