@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from itertools import chain, islice
 from pathlib import Path
 
@@ -96,7 +96,7 @@ def _link_above(path: str) -> str:
 
 
 @contextlib.contextmanager
-def _anchored(path: str) -> Iterator[Path]:
+def _anchored(path: str) -> Generator[Path]:
     """A path that leads to the same place whatever becomes of the directories above, where the system has such. Raises
     OSError where one is gone or a link."""
     *above, name = Path(path).parts

@@ -61,7 +61,8 @@ class Profile:
         return _depth(path, self.hidden) <= _depth(path, self.exposed)
 
     def widened(self, needs: "Iterable[Need]") -> "Profile":
-        """With what was granted in addition; "all" is not a matter of profiles."""
+        """With what was granted in addition; "all" is not a matter of profiles. Who was granted a directory was not
+        granted what is protected or hidden in it: that needs its own name."""
         given = {
             kind: tuple(need.target for need in needs if need.kind == kind) for kind in ("network", "write", "read")
         }
@@ -69,8 +70,8 @@ class Profile:
         return replace(
             self,
             writable=(*self.writable, *given["write"]),
-            protected=tuple(path for path in self.protected if not is_below(path, given["write"])),
-            hidden=tuple(path for path in self.hidden if not is_below(path, paths)),
+            protected=tuple(path for path in self.protected if path not in given["write"]),
+            hidden=tuple(path for path in self.hidden if path not in paths),
             exposed=(*self.exposed, *paths),
             domains=(*self.domains, *given["network"]),
         )

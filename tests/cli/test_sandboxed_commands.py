@@ -48,6 +48,19 @@ def page() -> Iterator[int]:
         server.shutdown()
 
 
+@pytest.mark.parametrize("need", ["write:.", "read:.", "read:~", "write:src/..", "write:./"])
+def test_a_need_for_a_directory_opens_neither_the_keys_in_it_nor_what_runs_by_itself(shell: Shell, need: str) -> None:
+    home = Path(shell.environment["HOME"])
+    (home / ".ssh").mkdir(parents=True)
+    for place in (home / ".ssh/id", shell.cwd / ".env"):
+        place.write_text("secret-of-mine")
+    for place in (shell.cwd / ".vscode", shell.cwd / "src"):
+        place.mkdir()
+    said, _ = bash(shell, "cat .env ~/.ssh/id; echo evil > .vscode/tasks.json", needs=[need], reason="I want it")
+    assert "secret-of-mine" not in said
+    assert not (shell.cwd / ".vscode/tasks.json").exists()
+
+
 def test_in_edit_mode_nobody_is_asked_and_nothing_outside_is_touched(shell: Shell) -> None:
     home = Path(shell.environment["HOME"])
     (home / ".ssh").mkdir(parents=True)
