@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from sagent.lib.process import system_path
 from sagent.lib.regular import read_regular
 
 _INERT = (
@@ -17,7 +18,7 @@ _INERT = (
     *("diff.ignoreSubmodules=all", "submodule.recurse=false", "safe.bareRepository=explicit"),
 )
 """What every call sets, whatever the repository says; a submodule has a configuration of its own."""
-_FROM_OUTSIDE = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR")
+_FROM_OUTSIDE = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
 _ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "file",
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -51,7 +52,8 @@ def git_call(directory: str | os.PathLike[str], *arguments: str) -> GitCall | No
         return None
     settings = (word for setting in _INERT for word in ("-c", setting))
     kept = {name: os.environ[name] for name in _FROM_OUTSIDE if name in os.environ}
-    return GitCall(["git", *settings, "-C", os.fspath(directory), *arguments], kept | _ENVIRONMENT)
+    environment = {**kept, "PATH": system_path(), **_ENVIRONMENT}
+    return GitCall(["git", *settings, "-C", os.fspath(directory), *arguments], environment)
 
 
 def programs_named(directory: str | os.PathLike[str]) -> frozenset[str]:

@@ -401,6 +401,14 @@ def _start_reaper(mark: str) -> tuple[subprocess.Popen[bytes], int]:
         os.close(reading)
 
 
+def system_path() -> str:
+    """PATH for programs of our own, with the system's directories first: into others, a project's .venv/bin among them,
+    the commands of an agent may have put programs of the same names."""
+    system = ("/usr/", "/bin", "/sbin", "/nix/", "/run/current-system/")
+    given = [directory for directory in os.get_exec_path() if directory.startswith("/")]
+    return os.pathsep.join([*sorted(given, key=lambda directory: not directory.startswith(system)), os.defpath])
+
+
 def _spawn_aside(argv: list[str], stdin: int, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     """A helper that shares nothing with us: no group, no directory, no stream, no environment, so no mark either."""
     return subprocess.Popen(
@@ -409,7 +417,7 @@ def _spawn_aside(argv: list[str], stdin: int, stderr: int = subprocess.DEVNULL) 
         stdout=subprocess.DEVNULL,
         stderr=stderr,
         cwd="/",
-        env={"PATH": os.environ.get("PATH", os.defpath) + os.pathsep + os.defpath},
+        env={"PATH": system_path()},
         start_new_session=True,
     )
 

@@ -19,10 +19,10 @@ from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
 from sagent.messages import Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.capture import Capture, end_line
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need, Profile
+    from sagent.tools.capture import Capture
 
 DEFAULT_TIMEOUT = 120.0
 LONGEST_TIMEOUT = 3600.0
@@ -173,6 +173,8 @@ class Bash:
             if stopped or process.code:
                 notices.append(stopped or _outcome("exit code", process.code))
             notices += confined.finish()
+            from sagent.tools.capture import end_line
+
             shown = end_line(await capture.excerpt())
             notices += _lacked(shown, confined.profile, run.workspace.roots, failed=process.code != 0)
             if process.code and (names := ", ".join(self._kept_back(command + shown, start))):
@@ -229,8 +231,10 @@ class Bash:
         start: dict[str, str],
         notices: list[str],
         held: contextlib.ExitStack,
-    ) -> tuple[Capture, Process]:
+    ) -> "tuple[Capture, Process]":
         try:
+            from sagent.tools.capture import Capture
+
             capture = held.enter_context(contextlib.closing(Capture(run.blobs, limit=OUTPUT_LIMIT)))
             try:
                 argv, environment = confined.launched(start)
@@ -258,7 +262,7 @@ class Bash:
         """The variables that a text names and that a command did not get."""
         return (name for name in os.environ if name in text and name not in environment)
 
-    def _follow(self, capture: Capture, run: RunContext) -> str:
+    def _follow(self, capture: "Capture", run: RunContext) -> str:
         """Something in the background holds the pipe: let it print into a file from here on."""
         try:
             path = run.blobs.scratch()
@@ -274,7 +278,7 @@ class Bash:
             whereto = f"ends it: {error}"
         return f"still running in the background; what it prints from now on {whereto}"
 
-    def _let_go(self, shell: asyncio.Task[None], capture: Capture, process: Process, confined: Confined) -> str:
+    def _let_go(self, shell: asyncio.Task[None], capture: "Capture", process: Process, confined: Confined) -> str:
         """Let a command outlive this process; says where its output goes. Raises ToolError: it goes on as before."""
         if shell.done() or shell.cancelling() or capture.flooded:
             raise ToolError("its command is just ending; the result comes by itself")
@@ -301,7 +305,7 @@ class Bash:
         return f"all it has printed and will print goes to {path} ({most}). To end it: kill -- -{process.pid}"
 
 
-async def _attend(shell: asyncio.Task[None], capture: Capture, timeout: float | None, run: RunContext) -> bool:
+async def _attend(shell: asyncio.Task[None], capture: "Capture", timeout: float | None, run: RunContext) -> bool:
     """Wait for the shell, showing its last lines now and then; False when the time is up. Then `shell` is over too."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + (DEFAULT_TIMEOUT if timeout is None else timeout)
@@ -323,7 +327,7 @@ async def _attend(shell: asyncio.Task[None], capture: Capture, timeout: float | 
         await asyncio.wait([shell])
 
 
-def _recent(capture: Capture, run: RunContext) -> str:
+def _recent(capture: "Capture", run: RunContext) -> str:
     """The last lines so far; more of them, and where all of it is, where they answer a question about a job."""
     if not run.in_background():
         return capture.recent()

@@ -42,7 +42,7 @@ class Glob:
             if root.exists():
                 raise ToolError(f"{root} is not a directory.")
             raise missing(root, run.workspace)
-        files = await list_files(str(root), run.workspace.environment)
+        files = await list_files(str(root))
         hidden = run.workspace.hidden and run.workspace.hidden(self.name, root)
         return await asyncio.to_thread(_select, files, pattern, prefix(root, run.workspace), hidden)
 

@@ -86,10 +86,10 @@ async def _query(arguments: JsonObject, dialect: "Dialect", workspace: Workspace
         options = ["--multiline", "--multiline-dotall"] if multiline else []
         options.append("--ignore-case" if ignore_case else "--case-sensitive")
         likely = names or ([glob] if glob and not set(glob) & set("!/,\\") else [])
-        files = await files_matching(dialect.rust, options, likely, str(path), workspace.environment)
+        files = await files_matching(dialect.rust, options, likely, str(path))
     if not single and workspace.hidden is not None:
         # they are counted whatever is in them: the count must not show whether the pattern matches there
-        everything = await list_files(str(path), workspace.environment)
+        everything = await list_files(str(path))
         hidden, is_wanted = workspace.hidden("Grep", path), name_filter(glob, names)
 
         def choose() -> tuple[list[str], int]:

@@ -200,3 +200,25 @@ def test_a_server_is_reached_and_ended_by_the_next_command(shell: Shell) -> None
     said = [json.dumps(request.json["messages"][-1]) for request in server.requests]
     assert "code 200" in said[2]
     assert "ended" in said[3]
+
+
+def test_what_a_command_plants_in_path_or_exports_is_not_run_outside(shell: Shell, tmp_path: Path) -> None:
+    """Our own programs, git and ripgrep, run outside of the sandbox, and so do those that raise it."""
+    own = shell.cwd / ".venv/bin"
+    own.mkdir(parents=True)
+    shell.environment["PATH"] = f"{own}:{shell.environment['PATH']}"
+    program = f'#!/bin/sh\n: > "{tmp_path}/made-${{0##*/}}"\n'
+    plant = "for p in rg git sh cat grep ls ps sleep nsenter unshare setpriv prlimit bwrap; do "
+    plant += f"printf '%s' '{program}' > .venv/bin/$p; chmod +x .venv/bin/$p; done"
+    export = "export PATH=$PWD/.venv/bin:$PATH RIPGREP_CONFIG_PATH=$PWD/x"
+    searches = (Call("Grep", {"pattern": "made"}), Call("Glob", {"pattern": "**"}))
+    turns = [
+        Turn(calls=(Call("Bash", {"command": f"{plant}; {export}"}),)),
+        Turn(calls=(*searches, Call("Bash", {"command": "true"}))),
+        Turn(text="Done."),
+    ]
+    shell.serve(turns)
+    assert shell.run("go").code == 0
+    shell.serve([Turn(text="Again.")])
+    assert shell.run("again").code == 0
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith("made")] == []

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,15 @@ from sagent.tools.dialect import PatternError, translate
 from tests.waiting import until, wait_until
 
 SOURCE = str(Path(sagent.__file__).parents[1])
-NO_PROGRAMS = {"PATH": "/nonexistent"}
+
+
+@contextmanager
+def searching(engine: str) -> Iterator[None]:
+    """Searches go by ripgrep or without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if engine == "python":
+            patch.setattr("sagent.tools.listing.system_path", lambda: "/nonexistent")
+        yield
 
 
 def text_of(output):
@@ -28,10 +38,10 @@ def text_of(output):
 
 
 @pytest.fixture(params=["python", pytest.param("rg", marks=pytest.mark.needs("rg"))])
-def engine(request, workspace) -> str:
+def engine(request) -> Iterator[str]:
     """Both ways of searching; every promise holds for either."""
-    workspace.environment = NO_PROGRAMS if request.param == "python" else None
-    return request.param
+    with searching(request.param):
+        yield request.param
 
 
 def make(root, files: dict[str, str | bytes]) -> None:
@@ -342,9 +352,9 @@ async def test_both_engines_see_the_same_files(call, workspace, tmp_path_factory
         if not any((root / parent).is_file() for parent in _parents(name)):
             make(root, {name: content})
     results = []
-    for environment in (NO_PROGRAMS, None):
-        workspace.environment = environment
-        results.append(text_of(await call(Glob(), pattern="**", path=start)))
+    for engine in ("python", "rg"):
+        with searching(engine):
+            results.append(text_of(await call(Glob(), pattern="**", path=start)))
     assert results[0] == results[1], (ignores, sorted(names), start)
 
 
@@ -360,7 +370,7 @@ async def test_what_git_ignores_is_ignored(call, workspace, tmp_path_factory, li
     root = tmp_path_factory.mktemp("repo").resolve()
     subprocess.run(["git", "init", "-q", root], check=True)
     (root / ".git" / "info" / "exclude").write_text("")
-    workspace.cwd, workspace.environment = root, NO_PROGRAMS
+    workspace.cwd = root
     make(root, {".gitignore": "\n".join(lines) + "\n"})
     for name in sorted(names):
         if not any((root / parent).is_file() for parent in _parents(name)) and not (root / name).is_dir():
@@ -368,7 +378,8 @@ async def test_what_git_ignores_is_ignored(call, workspace, tmp_path_factory, li
     git = subprocess.run(
         ["git", "-C", root, "ls-files", "--others", "--exclude-standard"], capture_output=True, text=True, check=True
     )
-    found = text_of(await call(Glob(), pattern="**"))
+    with searching("python"):
+        found = text_of(await call(Glob(), pattern="**"))
     assert sorted(git.stdout.split("\n")[:-1]) == ([] if found.startswith("No files") else found.split("\n"))
 
 
@@ -397,9 +408,9 @@ async def test_both_engines_find_the_same(call, root, workspace, parts, contents
         (root / f"f{index}").unlink(missing_ok=True)
     make(root, {f"f{index}": end.join(lines) for index, lines in enumerate(contents)})
     results = []
-    for environment in (NO_PROGRAMS, None):
-        workspace.environment = environment
-        output = await call(Grep(), pattern=pattern, multiline=multiline, ignore_case=ignore_case, context=1)
+    for engine in ("python", "rg"):
+        with searching(engine):
+            output = await call(Grep(), pattern=pattern, multiline=multiline, ignore_case=ignore_case, context=1)
         results.append(text_of(output))
     assert results[0] == results[1]
 
