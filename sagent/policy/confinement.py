@@ -4,6 +4,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from sagent.policy.paths import PathJudge
 from sagent.policy.places import is_env
@@ -21,13 +22,19 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     known = known_places()
     hidden = set(judge.places.secrets)
     protected = {f"{root}/{name}" for root in judge.roots for name in known.protected}
+    git = [name.removeprefix(".git/") for name in known.protected if name.startswith(".git/")]
+    repositories = list(_git_directories(judge.roots))
+    for repository in repositories:
+        trees = (repository, *(str(file.parent) for file in Path(repository, "worktrees").glob("*/gitdir")))
+        protected |= {f"{tree}/{name}" for tree in trees for name in (*git, "gitdir")}
+    protected |= {f"{root}/.git" for root in judge.roots if Path(root, ".git").is_file()}
     denied = [(rule, _pattern(rule, judge)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
     for root in judge.roots:
         for path in _walk(root):
-            name = path.rpartition("/")[2]
-            if name == ".git" and path != f"{root}/.git":
-                protected |= {f"{path}{known_name[4:]}" for known_name in known.protected if known_name[:5] == ".git/"}
-            elif is_env(name):
+            last = path.rpartition("/")[2]
+            if last == ".git" and path != f"{root}/.git":
+                protected |= {f"{path}/{name}" for name in git}
+            elif is_env(last):
                 hidden.add(path)
             for rule, pattern in denied:
                 if pattern.fullmatch(path):
@@ -37,7 +44,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     allowed = [rule for rule in rules.allow if rule.pattern]
     written = [path for rule in allowed if rule.tool in EDITS for path in _literal(rule, judge)]
     read = [path for rule in allowed if rule.tool == "Read" for path in _literal(rule, judge)]
-    writable = [*judge.roots, *_git_directories(judge.roots), *(f"{home}/{name}" for name in known.caches), *written]
+    writable = [*judge.roots, *repositories, *(f"{home}/{name}" for name in known.caches), *written]
     own = {f"{home}/{name}" for name in known.run_by_themselves}
     return Profile(
         writable=() if judge.mode == "plan" else tuple(dict.fromkeys(writable)),

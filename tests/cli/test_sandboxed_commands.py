@@ -5,6 +5,7 @@
 
 import http.server
 import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,3 +223,23 @@ def test_what_a_command_plants_in_path_or_exports_is_not_run_outside(shell: Shel
     shell.serve([Turn(text="Again.")])
     assert shell.run("again").code == 0
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("made")] == []
+
+
+def test_in_a_git_worktree_commits_are_made_and_what_git_runs_is_out_of_reach(shell: Shell, tmp_path: Path) -> None:
+    main, tree = tmp_path / "main", tmp_path / "tree"
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run([*git, "init", "-q", main], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], cwd=main, check=True)
+    subprocess.run([*git, "worktree", "add", "-q", "-b", "topic", tree], cwd=main, check=True)
+    shell.cwd = tree
+    before = (main / ".git/config").read_bytes(), (tree / ".git").read_bytes()
+    plants = ["echo x >> ../main/.git/config", "echo x > ../main/.git/hooks/pre-commit", "echo 'gitdir: x' > .git"]
+    plants += ["echo x > $(git rev-parse --git-dir)/commondir", "echo x > $(git rev-parse --git-dir)/config.worktree"]
+    commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m two"
+    bash(shell, f"{commit}; {'; '.join(plants)}; true")
+    log = subprocess.run(["git", "log", "--format=%s", "topic"], cwd=main, capture_output=True, text=True, check=True)
+    assert log.stdout.split() == ["two", "one"]
+    assert before == ((main / ".git/config").read_bytes(), (tree / ".git").read_bytes())
+    assert not (main / ".git/hooks/pre-commit").exists()
+    assert (main / ".git/worktrees/tree/commondir").read_text() == "../..\n"
+    assert not (main / ".git/worktrees/tree/config.worktree").exists()
