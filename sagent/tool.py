@@ -155,6 +155,7 @@ class RunContext:
     `in_background` tells whether the call is a job by now: nobody waits for it. By `offer_detach` a call that can go on
     without this process says how it is let go: the function given is called at most once, while the call runs, returns
     where its output goes, or raises ToolError and nothing has changed; the call itself should then end at once.
+    `effect` is what was judged, where somebody did: what a path leads to may have changed since.
     """
 
     agent: str
@@ -165,6 +166,7 @@ class RunContext:
     caller: Caller | None = None
     in_background: Callable[[], bool] = lambda: False
     offer_detach: Callable[[Callable[[], str]], None] = lambda _: None
+    effect: Effect | None = None
 
 
 class Tool(Protocol):

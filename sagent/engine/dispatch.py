@@ -276,16 +276,8 @@ async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], o
     def offer_detach(let_go: Callable[[], str]) -> None:
         ongoing.let_go = let_go
 
-    context = RunContext(
-        state.path,
-        call.id,
-        state.workspace,
-        state.log.blobs,
-        progress,
-        state.caller,
-        in_background=lambda: state.jobs.of(running) is not None,
-        offer_detach=offer_detach,
-    )
+    own = (state.path, call.id, state.workspace, state.log.blobs, progress, state.caller)
+    context = RunContext(*own, lambda: state.jobs.of(running) is not None, offer_detach, item.effect)
     try:
         if item.effect.kind in ("none", "read"):
             output = await item.tool(item.arguments, context)

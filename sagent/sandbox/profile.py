@@ -63,6 +63,7 @@ class Profile:
     def widened(self, needs: "Iterable[Need]") -> "Profile":
         """With what was granted in addition; "all" is not a matter of profiles. Who was granted a directory was not
         granted what is protected or hidden in it: that needs its own name."""
+        needs = [need for need in needs if not self._has(need)]  # what need not be mounted cannot be swapped before
         given = {
             kind: tuple(need.target for need in needs if need.kind == kind) for kind in ("network", "write", "read")
         }
@@ -75,6 +76,11 @@ class Profile:
             exposed=(*self.exposed, *paths),
             domains=(*self.domains, *given["network"]),
         )
+
+    def _has(self, need: Need) -> bool:
+        if need.kind not in ("write", "read") or not self.can_read(need.target):
+            return False
+        return need.kind == "read" or self.can_write(need.target)
 
     def within(self, other: "Profile") -> "Profile":
         """What both allow."""

@@ -220,7 +220,8 @@ class Bash:
         with contextlib.suppress(OSError):  # then what is too long for the reply cannot be looked at inside
             own = os.path.realpath(run.blobs.scratch().parent)
             profile = replace(profile, exposed=(*profile.exposed, own))
-        confined = await sandbox.confine(argv, profile, workspace.cwd, _needs(arguments, workspace))
+        needs = run.effect.needs if run.effect is not None else _needs(arguments, workspace)
+        confined = await sandbox.confine(argv, profile, workspace.cwd, needs)
         workspace.temporary = sandbox.temporary
         return confined
 

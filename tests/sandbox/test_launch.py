@@ -67,6 +67,31 @@ async def test_a_path_that_a_command_exports_finds_no_program_of_the_wall(boxed:
     assert not list(boxed.outside.iterdir())
 
 
+async def test_a_path_that_was_granted_is_the_one_that_was_judged(boxed: Boxed) -> None:
+    (boxed.outside / "link").symlink_to("asked")
+    arguments = json_freeze_object({"command": "touch x/made", "needs": [f"write:{boxed.outside}/link"]})
+    for name in ("asked", "other"):
+        (boxed.outside / name).mkdir()
+    (boxed.work / "x").symlink_to(boxed.outside / "other")
+    effect = boxed.tool.effect(arguments, boxed.workspace)
+    (boxed.outside / "link").unlink()
+    (boxed.outside / "link").symlink_to("other")
+    context = RunContext("root", "call", boxed.workspace, boxed.blobs, lambda text: None, effect=effect)
+    await boxed.tool(arguments, context)
+    assert not (boxed.outside / "other/made").exists()
+
+
+async def test_a_directory_of_the_workspace_that_was_granted_and_then_made_a_link_leads_nowhere(boxed: Boxed) -> None:
+    (boxed.work / "x").mkdir()
+    arguments = json_freeze_object({"command": f"touch x/made {boxed.outside}/made", "needs": ["write:x"]})
+    effect = boxed.tool.effect(arguments, boxed.workspace)
+    (boxed.work / "x").rename(boxed.work / "y")
+    (boxed.work / "x").symlink_to(boxed.outside)
+    context = RunContext("root", "call", boxed.workspace, boxed.blobs, lambda text: None, effect=effect)
+    await boxed.tool(arguments, context)
+    assert not list(boxed.outside.iterdir())
+
+
 async def test_what_a_cancelled_command_planted_does_not_stay(boxed: Boxed) -> None:
     planted = boxed.work / ".vscode"
     boxed.workspace.profile = lambda workspace: Profile((str(boxed.work),), (str(planted),))
