@@ -1,30 +1,71 @@
 """A shell script taken apart into the commands it would run, so that each can be judged by itself.
 
-This reads bash as bash reads it where it claims to (`Script.doubt` is empty), and says so where it does not. What it
-does not model (arithmetic, `case`, functions, arrays, `[[`) is still taken apart as well as may be, for deny rules.
+The syntax is read by tree-sitter's grammar of bash, and what that says is held against bash's own rules of words,
+piece by piece, since the grammar is looser than bash. Where they differ, and where the tree has a kind of node that is
+not modelled here (arithmetic, `case`, functions, arrays, `[[`), `Script.doubt` says so. Then the script is still taken
+apart as well as may be, for deny rules.
 """
 
 import re
-from collections.abc import Iterator
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from sagent.lib.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from tree_sitter import Language, Node
 
 Kind: TypeAlias = Literal["literal", "glob", "dynamic"]
 
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish", "csh", "tcsh"})
 DEPTH = 8  # scripts inside scripts; deeper is in doubt
 
-_REDIRECTION = re.compile(r"&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<|>")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
-_NAMED_DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*(\[.*\])?\}")
-_SPLIT_OPERATOR = re.compile(r"[$<>&|(;`]\\\n")
-_STARTERS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{"})
+# The grammar's kinds of nodes that are understood.
+_STATEMENTS = frozenset(
+    {"list", "pipeline", "redirected_statement", "command", "command_name", "subshell", "compound_statement"}
+    | {"negated_command", "if_statement", "elif_clause", "else_clause", "for_statement", "while_statement", "do_group"}
+    | {"variable_assignments", "test_command", "unary_expression", "binary_expression", "declaration_command"}
+    | {"unset_command", "file_redirect", "herestring_redirect", "heredoc_redirect", "case_statement", "case_item"}
+)
+_COMPUTED = frozenset({"simple_expansion", "expansion", "command_substitution", "process_substitution"})
+_PIECES = _COMPUTED | {"string", "raw_string", "ansi_c_string"}
+_PLAIN = frozenset(
+    {
+        "word",
+        "number",
+        "concatenation",
+        "variable_assignment",
+        "variable_name",
+        "test_operator",
+        "brace_expression",
+        "extglob_pattern",
+    }
+)
+_ODD_PIECES = frozenset({"arithmetic_expansion", "translated_string", "array", "subscript", "regex"})
+_WORDS = _PIECES | _PLAIN | _ODD_PIECES
+# Its tokens.
+_SEPARATORS = frozenset({";", "&", "&&", "||", "|", "|&"})
+_REDIRECTIONS = frozenset({"<", ">", ">>", "&>", "&>>", "<&", ">&", ">|", "<<<", "<<", "<<-"})
 _ENDERS = frozenset({"fi", "done", "}"})
-_ODD = frozenset({"case", "esac", "select", "function", "coproc", "[["})
-_BLANK = " \t"
-_META = " \t\n;&|<>()"
+_ODD_KEYWORDS = frozenset({"case", "esac", "select", "function", "coproc", "[["})
+_KEYWORDS = _ENDERS | _ODD_KEYWORDS | {"if", "then", "elif", "else", "while", "until", "do", "for", "in", "!", "{"}
+_TOKENS = _SEPARATORS | _REDIRECTIONS | _KEYWORDS | {"(", ")", ";;", ";&", ";;&", ">&-", "<&-", "((", "))"}
+
+# What bash takes them for; \0 stands for an expansion. A dollar at a word's end is one.
+_BARE = re.compile(r"(?:[^\s'\"\\$`;&|<>()\0]|\\[^\n\0])*\$?")
+_QUOTED = re.compile(r"(?:[^\\$`\0]|\\[^\n\0]|\$(?![\w({\[*@#?$!\0-])|\0)*", re.ASCII)
+_PARAMETER = re.compile(r"\$(?:\w+|[@*#?$!-])", re.ASCII)
+_EXPANSION = re.compile(
+    r"\$\{(?:#?(?:\w+|[@*#?])|\w+(?::?[-+?]|##?|%%?|//?[#%]?|\^\^?|,,?)[^\\'\"`$\[\]@{}<>()]*)\}", re.ASCII
+)
+_GAP = re.compile(r"(?:[ \t\n]|(?<=[ \t\n])\\\n)*")
+_DELIMITER = re.compile(r"(['\"]?)(\w[\w.-]*)\1|\\(\w[\w.-]*)", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_ELEMENT = re.compile(r"[A-Za-z_]\w*\[", re.ASCII)
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_NOT_IN_SH = re.compile(r"&>|\$['\"]|\+=|<<<|[<>]\(")  # dash and bash read them differently
+_AFTER_DOLLAR = ("", " ", "\t", "\n", ";", "|")
 
 
 class Word(NamedTuple):
@@ -83,377 +124,381 @@ class Script:
                 yield from part.script.walk()
 
 
-def split(command: str, depth: int = 0) -> Script:
-    """Take a script apart. Never raises: what cannot be read is a doubt."""
+def split(command: str, depth: int = 0, *, for_sh: bool = False) -> Script:
+    """Take a script apart, one for bash or `for_sh`. Never raises: what cannot be read is a doubt."""
     reader = _Reader(command, depth)
     if depth > DEPTH:
         reader.fail("it nests too deeply")
     elif odd := next((ch for ch in command if not ch.isprintable() and ch not in "\n\t"), None):
         reader.fail(f"it holds the unprintable character {odd!a}")
-    elif _SPLIT_OPERATOR.search(command):
-        reader.fail("a line is continued inside an operator")
+    elif for_sh and _NOT_IN_SH.search(command):
+        reader.fail("sh and bash differ in how they read it")
     try:
-        reader.read_list("")
+        reader.read()
     except RecursionError:
         reader.fail("it nests too deeply")
     return Script(tuple(reader.parts), reader.doubt, reader.broken, reader.computes_input)
 
 
+@cache
+def _language() -> "Language":
+    from tree_sitter import Language
+    from tree_sitter_bash import language
+
+    return Language(language())
+
+
+def _tree(text: str) -> "Node":
+    """The syntax tree of a text. Its offsets are those of the text: what is not ASCII is part of words, as `_` is."""
+    from tree_sitter import Parser
+
+    return Parser(_language()).parse(re.sub(r"[^\x00-\x7f]", "_", text).encode()).root_node
+
+
 class _Reader:
-    """Reads one script from left to right. Words of substitutions become parts of their own, before their command."""
+    """Gathers the parts of one script. Substitutions become parts of their own, before the command they are in."""
 
     def __init__(self, text: str, depth: int) -> None:
         self.text = text
         self.depth = depth
-        self.at = 0
         self.parts: list[Part] = []
         self.doubt = ""
         self.broken = False
         self.loops = False
         self.computes_input = False
-        self.heredocs: list[tuple[str, bool, bool]] = []  # delimiter, tabs stripped, quoted
 
     def wonder(self, why: str) -> None:
         """Something here is not modelled."""
         self.doubt = self.doubt or why
 
     def fail(self, why: str) -> None:
-        """From here on the text may mean anything."""
+        """The text may mean anything."""
         self.wonder(why)
         self.broken = True
 
-    def read_list(self, closing: str) -> None:
-        """Read commands up to the closing parenthesis, or to the end."""
-        command = _Command(self)
-        open_heredocs = len(self.heredocs)
-        while self._read_element(command):
-            if command.left:
-                command.left = False
-                if closing:
-                    if len(self.heredocs) > open_heredocs:
-                        self.fail("a here-document begins inside a substitution and ends outside")
-                    return
-                self.wonder("a parenthesis closes nothing")
-        command.flush()
-        if closing:
-            self.fail("a parenthesis is not closed")
-        if self.heredocs:
-            self.fail("a here-document has no body")
+    def read(self) -> None:
+        tree = _tree(self.text)
+        if tree.has_error:
+            self.fail("its syntax is wrong or unusual")
+        _List(self, 0).read(_tokens(tree, self), len(self.text))
 
-    def _read_element(self, command: "_Command") -> bool:
-        """Read on by one step; False at the end of the text."""
-        ch = self.text[self.at : self.at + 1]
-        if ch == "":
-            return False
-        if ch in _BLANK:
-            self.at += 1
-        elif self.text.startswith("\\\n", self.at):
-            self.at += 2
-        elif ch == "#":
-            end = self.text.find("\n", self.at)
-            self.at = len(self.text) if end < 0 else end
-        elif ch == "\n":
-            command.flush()
-            self.at += 1
-            self._read_heredocs()
-        elif ch in "<>" or self.text.startswith("&>", self.at):
-            self._read_redirection(command)
-        elif ch in ";&|":
-            self._read_operator(command)
-        elif ch == "(":
-            self._read_group(command)
-        elif ch == ")":
-            command.flush()
-            command.left = True
-            self.at += 1
-        else:
-            self._read_plain(command)
-        return True
+    def source(self, node: "Node") -> str:
+        return self.text[node.start_byte : node.end_byte]
 
-    def _read_operator(self, command: "_Command") -> None:
-        command.flush()
-        if self.text.startswith((";;", ";&"), self.at):
-            self.wonder("a case statement")
-        while self.at < len(self.text) and self.text[self.at] in ";&|" and not self.text.startswith("&>", self.at):
-            self.at += 1
+    def word(self, node: "Node") -> Word:
+        raw, out, bare, at, computed = self.source(node), list[str](), "", node.start_byte, False
+        for piece in [*_outermost(node, _PIECES | _ODD_PIECES), None]:
+            between = self.text[at : piece.start_byte if piece else node.end_byte]
+            ends = piece is None and self.text[node.end_byte : node.end_byte + 1] in _AFTER_DOLLAR
+            if not _BARE.fullmatch(between) or (between.endswith("$") and not ends):
+                self.fail("a word is written in an unusual way")
+            out.append(re.sub(r"\\(.)", r"\1", between))
+            bare += re.sub(r"\\.", "", between)
+            if piece:
+                text = self._piece(piece)
+                computed |= text is None
+                out.append(text or "")
+                at = piece.end_byte
+        if raw.startswith("#"):
+            self.fail("a comment begins in an unusual place")
+        computed |= "{" in bare and ("," in bare or ".." in bare)
+        computed |= raw.startswith("~") and raw != "~" and not raw.startswith("~/")
+        computed |= "~" in bare and _ASSIGNMENT.match(raw) is not None
+        if computed:
+            return Word(raw, "dynamic", raw)
+        is_glob = raw not in ("[", "[[") and re.search(r"[*?[]", bare) is not None
+        return Word("".join(out), "glob" if is_glob else "literal", raw)
 
-    def _read_group(self, command: "_Command") -> None:
-        if command.words or command.closed:
-            self.wonder("a function or an array")
-            command.flush()
-        if self.text.startswith("((", self.at):
-            self.wonder("arithmetic")
-        self.at += 1
-        self.read_list(")")
-        command.closed = True
-
-    def _read_plain(self, command: "_Command") -> None:
-        word = self.read_word()
-        if word.raw.isascii() and word.raw.isdigit() and self.text[self.at : self.at + 1] in ("<", ">"):
-            return  # the number of a file descriptor
-        if _NAMED_DESCRIPTOR.fullmatch(word.raw) and self.text[self.at : self.at + 1] in ("<", ">"):
-            self.wonder("a redirection sets a variable")
-        command.add(word)
-
-    def _read_redirection(self, command: "_Command") -> None:
-        if self._at_process():
-            command.add(self._process_substitution())
-            return
-        match = _REDIRECTION.match(self.text, self.at)
-        assert match is not None  # the caller saw its first character
-        operator = match.group()
-        self.at = match.end()
-        while self.text[self.at : self.at + 1] in (" ", "\t"):
-            self.at += 1
-        target = self._process_substitution() if self._at_process() else self.read_word()
-        if not target.raw:
-            self.fail("a redirection names no file")
-        if operator in ("<<", "<<-"):
-            if target.kind == "dynamic":
-                self.fail("a here-document's delimiter is computed")
-            self.heredocs.append((target.text, operator == "<<-", any(ch in target.raw for ch in "'\"\\")))
-        elif operator in (">&", "<&") and re.fullmatch(r"[0-9]+-?|-", target.raw):
-            pass  # a copy of a descriptor
-        elif operator == "<<<":
-            self.computes_input |= target.kind == "dynamic"
-        else:
-            command.redirects.append(Redirect(target, operator not in ("<", "<&")))
-
-    def _at_process(self) -> bool:
-        return self.text.startswith(("<(", ">("), self.at)
-
-    def _process_substitution(self) -> Word:
-        start = self.at
-        self.at += 2
-        self.read_list(")")
-        raw = self.text[start : self.at]
-        return Word(raw, "dynamic", raw)
-
-    def _read_heredocs(self) -> None:
-        for delimiter, tabs, quoted in self.heredocs:
-            body: list[str] = []
-            while True:
-                if self.at >= len(self.text):
-                    self.fail("a here-document does not end")
-                    break
-                end = self.text.find("\n", self.at)
-                line = self.text[self.at : end if end >= 0 else len(self.text)]
-                self.at += len(line) + 1
-                if (line.lstrip("\t") if tabs else line) == delimiter:
-                    break
-                body.append(line)
-            if not quoted:
-                self._read_heredoc_body("\n".join(body))
-        self.heredocs = []
-
-    def _read_heredoc_body(self, body: str) -> None:
-        if "\\\n" in body:
-            self.fail("a here-document continues a line")
-        inner = _Reader(body, self.depth)
-        while inner.at < len(body):
-            self.computes_input |= inner.read_expansion([]) == "dynamic"
-        self._take(inner)
-
-    def _take(self, inner: "_Reader") -> None:
-        self.parts += inner.parts
-        self.doubt = self.doubt or inner.doubt
-        self.broken |= inner.broken
-        self.loops |= inner.loops
-        self.computes_input |= inner.computes_input
-
-    def read_word(self) -> Word:
-        """The word that begins here; empty where none does."""
-        start, out, kind = self.at, list[str](), "literal"
-        while self.at < len(self.text) and (ch := self.text[self.at]) not in _META:
-            if ch == "'":
-                end = self.text.find("'", self.at + 1)
-                if end < 0:
-                    self.fail("a quote is not closed")
-                    end = len(self.text)
-                out.append(self.text[self.at + 1 : end])
-                self.at = end + 1
-            elif ch == '"':
-                kind = self._stronger(kind, self._read_double(out))
-            elif ch in "\\$`":
-                if ch == "\\" and self.at + 1 == len(self.text):
-                    self.fail("the script ends in a backslash")
-                kind = self._stronger(kind, self.read_expansion(out, quoted=False))
-            else:
-                if ch in "*?[":
-                    kind = self._stronger(kind, "glob")
-                out.append(ch)
-                self.at += 1
-        raw = self.text[start : self.at].replace("\\\n", "")
-        if raw in ("[", "[["):
-            kind = "literal"
-        if _has_braces(raw) or (raw.startswith("~") and raw != "~" and not raw.startswith("~/")):
-            kind = "dynamic"
-        return Word(raw if kind == "dynamic" else "".join(out), kind, raw)
-
-    @staticmethod
-    def _stronger(first: Kind, second: Kind) -> Kind:
-        return "dynamic" if "dynamic" in (first, second) else "glob" if "glob" in (first, second) else "literal"
-
-    def _read_double(self, out: list[str]) -> Kind:
-        kind: Kind = "literal"
-        self.at += 1
-        while self.at < len(self.text):
-            if self.text[self.at] == '"':
-                self.at += 1
-                return kind
-            kind = self._stronger(kind, self.read_expansion(out))
-        self.fail("a quote is not closed")
-        return kind
-
-    def read_expansion(self, out: list[str], *, quoted: bool = True) -> Kind:
-        """One character, one escape or one expansion; `quoted` as inside double quotes."""
-        ch = self.text[self.at]
-        following = self.text[self.at + 1 : self.at + 2]
-        if ch == "\\":
-            if following != "\n":
-                out.append(following if not quoted or following in '$`"\\' else ch + following)
-            self.at += 2
-            return "literal"
-        if ch == "`":
-            self._read_backtick(quoted=quoted)
-            return "dynamic"
-        if ch == "$":
-            return self._read_dollar(out, following, quoted=quoted)
-        out.append(ch)
-        self.at += 1
-        return "literal"
-
-    def _read_dollar(self, out: list[str], following: str, *, quoted: bool) -> Kind:
-        if following == "(":
-            if self.text.startswith("((", self.at + 1):
-                self.wonder("arithmetic")
-            self.at += 2
-            self.read_list(")")
-        elif following == "{":
-            self._read_parameter()
-        elif following == "[":
-            self.fail("arithmetic in brackets")
-            self.at += 2
-        elif following == "'" and not quoted:
-            end = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL).match(self.text, self.at + 2)
-            if end is None or (self.depth and "\\'" in end.group()):  # sh does not know these quotes
+    def _piece(self, node: "Node") -> str | None:
+        """The text of a part of a word that is quoted or expanded; None where only the shell knows it."""
+        source = self.source(node)
+        if node.type == "raw_string":
+            if not re.fullmatch(r"'[^']*'", source):
                 self.fail("a quote is not closed")
-            self.at = end.end() if end else len(self.text)
-        elif following == '"' and not quoted:
-            self.at += 1
-            self._read_double([])
-        elif name := _NAME.match(self.text, self.at + 1):
-            self.at = name.end()
+            return source[1:-1]
+        if node.type == "string":
+            if self.quoted(node, node.start_byte + 1, node.end_byte - 1):
+                return None
+            if not re.fullmatch(r'"(?:[^"\\]|\\.)*"', source, re.DOTALL):
+                self.fail("a quote is not closed")
+            return re.sub(r'\\([$`"\\])', r"\1", source[1:-1])
+        if node.type != "ansi_c_string":
+            self._expand(node)
+        elif not re.fullmatch(r"\$'(?:[^'\\]|\\.)*'", source, re.DOTALL):
+            self.fail("a quote is not closed")
+        return None
+
+    def quoted(self, node: "Node | None", start: int, end: int) -> bool:
+        """Read what stands between double quotes, or in a here-document; whether something is computed there."""
+        holes = [hole for child in (node.children if node else ()) for hole in _outermost(child, _COMPUTED)]
+        if not _QUOTED.fullmatch(self._skeleton(holes, start, end)):
+            self.fail("a quoted text is written in an unusual way")
+        for hole in holes:
+            self._expand(hole)
+        return bool(holes)
+
+    def _skeleton(self, holes: "Iterable[Node]", start: int, end: int) -> str:
+        """A text with \\0 in the place of what is computed."""
+        out: list[str] = []
+        for hole in holes:
+            out.append(self.text[start : hole.start_byte])
+            start = hole.end_byte
+        return "\0".join([*out, self.text[start:end]])
+
+    def _expand(self, node: "Node") -> None:
+        source = self.source(node)
+        if node.type in ("command_substitution", "process_substitution"):
+            self._substitute(node, source)
+            return
+        holes = [hole for child in node.children for hole in _outermost(child, _COMPUTED)]
+        if node.type == "simple_expansion":
+            if not _PARAMETER.fullmatch(source):
+                self.fail("an expansion is written in an unusual way")
+        elif node.type == "expansion":
+            skeleton = self._skeleton(holes, node.start_byte, node.end_byte)
+            if not _EXPANSION.fullmatch(skeleton):
+                (self.fail if re.search(r"[\\'\"`]", skeleton) else self.wonder)("an expansion of an unusual kind")
         else:
-            out.append("$")
-            self.at += 1
-            return "literal"
-        return "dynamic"
+            self.wonder(f"{node.type.replace('_', ' ')}")
+        for hole in holes:
+            self._expand(hole)
 
-    def _read_parameter(self) -> None:
-        """`${...}`. Quotes inside follow rules of their own, indirection and subscripts evaluate text: doubtful."""
-        self.at += 2
-        if _NAME.match(self.text, self.at) is None or self.text.startswith("!", self.at):
-            self.fail("an expansion of an unusual kind")
-        if name := _NAME.match(self.text, self.at):
-            self.at = name.end()
-            if re.compile(":(?![-=?+])").match(self.text, self.at):
-                self.wonder("an offset, which is computed")
-        while self.at < len(self.text):
-            ch = self.text[self.at]
-            if ch == "}":
-                self.at += 1
-                return
-            if ch in "\\'\"":
-                self.fail("quotes inside an expansion")
-                self.at += 1
-            elif ch in "$`":
-                self.read_expansion([])
-            else:
-                if ch in "@[":
-                    self.wonder("an expansion of an unusual kind")
-                self.at += 1
-        self.fail("a brace is not closed")
-
-    def _read_backtick(self, *, quoted: bool) -> None:
-        match = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL).match(self.text, self.at)
-        if match is None:
-            self.fail("a backtick is not closed")
-            self.at = len(self.text)
+    def _substitute(self, node: "Node", source: str) -> None:
+        tokens = list(_tokens(node, self))
+        if source.startswith("`"):
+            if re.search(r"[\\\"#]|<<", source):
+                self.fail("backticks around more than plain words")
+        elif source.startswith("$(("):
+            self.wonder("arithmetic")
+        elif not source.startswith(("$(", "<(", ">(")):
+            self.fail("a substitution is written in an unusual way")
+        if len(tokens) < 2 or self.source(tokens[-1]) not in (")", "`"):
+            self.fail("a substitution is not closed")
             return
-        self.at = match.end()
-        escaped = r"\\([$`\\\"])" if quoted else r"\\([$`\\])"
-        inner = _Reader(re.sub(escaped, r"\1", match.group(1)), self.depth + 1)
-        if inner.depth > DEPTH:
-            self.fail("it nests too deeply")
-            return
-        inner.read_list("")
-        self._take(inner)
+        _List(self, tokens[0].end_byte).read(iter(tokens[1:-1]), tokens[-1].start_byte)
 
 
-class _Command:
-    def __init__(self, reader: _Reader) -> None:
+def _tokens(node: "Node", reader: _Reader) -> Iterator["Node"]:
+    """What commands are written with, in order: words, operators, keywords, comments, here-documents."""
+    for child in node.children:
+        if child.type in _WORDS or child.type == "heredoc_body" or not child.children:
+            yield child
+            continue
+        if child.type not in _STATEMENTS:
+            reader.wonder(f"{child.type.replace('_', ' ')}")
+        yield from _tokens(child, reader)
+
+
+def _outermost(node: "Node", kinds: frozenset[str]) -> Iterator["Node"]:
+    """The nodes of some kinds that are in no other one: the node itself, or those below it."""
+    if node.type in kinds:
+        yield node
+        return
+    for child in node.children:
+        yield from _outermost(child, kinds)
+
+
+class _List:
+    """Puts tokens together to commands, in a script or a substitution.
+
+    Which word belongs to which command goes by the operators and line ends between them, as in bash, and not by the
+    tree, which puts redirections and here-documents in odd places.
+    """
+
+    def __init__(self, reader: _Reader, start: int) -> None:
         self.reader = reader
+        self.at = start  # where the last token ended
+        self.before = ""  # that token, where nothing stands behind it
+        self.was_word = False  # so was that token
         self.words: list[Word] = []
         self.redirects: list[Redirect] = []
+        self.redirection = ""  # an operator that waits for its file
+        self.heredoc: tuple[str, bool, bool] | None = None  # delimiter, tabs stripped, quoted
         self.closed = False  # a group ended here; only redirections may follow
-        self.left = False  # a parenthesis was closed
+        self.header = False  # of a loop: its words are not run
 
-    def add(self, word: Word) -> None:
-        """The next word: a reserved one, or one of the command."""
-        if not word.raw:
-            self.reader.fail("an unexpected character")
-            self.reader.at += 1
+    def read(self, tokens: Iterator["Node"], end: int) -> None:
+        """Read tokens of the text up to an offset."""
+        for token in tokens:
+            source = self.reader.source(token)
+            if not source.strip() and token.type != "heredoc_body":
+                continue  # a line end, which is part of the gap
+            if self.at and token.end_byte <= self.at:
+                continue  # the last line of a here-document
+            if not self._cross_gap(token.start_byte, token):
+                self._add(token, source)
+                self.at = token.end_byte
+        self._cross_gap(end, None)
+        self._flush()
+        if self.heredoc:
+            self.reader.fail("a here-document has no body")
+
+    def _cross_gap(self, end: int, token: "Node | None") -> bool:
+        """Look at what stands between two tokens; whether the next one is a here-document, which is read then."""
+        gap = self.reader.text[self.at : end]
+        if re.fullmatch(r"[ \t]+-[ \t]+", gap):  # the grammar leaves it out before a here-document
+            self._add_word(Word("-", "literal", "-"))
+            gap = " "
+        if end < self.at or not _GAP.fullmatch(gap):
+            self.reader.fail("something is not part of any command")
+        if gap:
+            self.before = ""
+        if line_end := re.search(r"(?<!\\)\n", gap):
+            self._flush()
+            if self.heredoc:
+                return self._read_heredoc(self.at + line_end.end(), self.heredoc, token)
+        return False
+
+    def _read_heredoc(self, start: int, heredoc: tuple[str, bool, bool], token: "Node | None") -> bool:
+        delimiter, tabs, quoted = heredoc
+        self.heredoc = None
+        tab = "\t*" if tabs else ""
+        last_line = re.compile(rf"^{tab}{re.escape(delimiter)}$", re.MULTILINE)
+        last = last_line.search(self.reader.text, start)
+        if (
+            last is None
+            or token is None
+            or token.type not in ("heredoc_body", "heredoc_end")
+            or not start <= token.start_byte <= token.end_byte <= last.end()
+        ):
+            self.reader.fail("a here-document is written in an unusual way")
+            return False
+        if not quoted:
+            self.reader.computes_input |= self.reader.quoted(token, start, last.start())
+        self.at = last.end()
+        return True
+
+    def _add(self, token: "Node", source: str) -> None:
+        reader = self.reader
+        self._check_boundary(token, source)
+        if self.heredoc and "\n" in source:
+            reader.fail("a here-document begins before a text of several lines")
+        if token.type == "comment":
+            if "\n" in source or reader.text[token.end_byte : token.end_byte + 1] not in ("", "\n"):
+                reader.fail("a comment ends in an unusual way")
+        elif token.type == "heredoc_start":
+            self._start_heredoc(source)
+        elif token.type == "file_descriptor":
+            pass  # checked where tokens touch
+        elif token.is_named or source not in _TOKENS or (source == "!" and self.words):
+            self._add_word(reader.word(token))
+        elif self.redirection:
+            reader.fail("a redirection names no file")
+        elif source in _REDIRECTIONS:
+            self.redirection = source
+        elif source in _KEYWORDS:
+            self._add_keyword(source)
+        else:
+            self._add_operator(source)
+
+    def _check_boundary(self, token: "Node", source: str) -> None:
+        """Where nothing stands between two tokens, bash must see two as well."""
+        before, was_word, is_word = self.before, self.was_word, token.is_named or source not in _TOKENS - _KEYWORDS
+        self.before = source
+        self.was_word = is_word or source in (">&-", "<&-")
+        if token.type == "file_descriptor":
+            self.before = ""
+            if self.reader.text[token.end_byte : token.end_byte + 1] not in ("<", ">") or not source.isdigit():
+                self.reader.fail("a redirection of an unusual kind")
+        if not before:
+            return
+        if was_word and is_word:
+            self.reader.fail("two words touch each other")
+        elif was_word and source[0] in "<>" and re.fullmatch(r"[0-9]+|\{.*\}", before):
+            self.reader.fail("a redirection of an unusual kind")
+        elif not (was_word or is_word) and {before[-1], source[0]} <= set(";&|<>"):
+            self.reader.fail("two operators touch each other")
+        elif before == source == "(":
+            self.reader.wonder("arithmetic")
+
+    def _start_heredoc(self, source: str) -> None:
+        match = _DELIMITER.fullmatch(source)
+        if match is None or self.heredoc or self.redirection not in ("<<", "<<-"):
+            self.reader.fail("a here-document begins in an unusual way")
+        else:
+            self.heredoc = (match[2] or match[3], self.redirection == "<<-", match[2] != source)
+        self.redirection = ""
+
+    def _add_word(self, word: Word) -> None:
+        if self.redirection:
+            self._redirect(self.redirection, word)
             return
         if self.closed:
-            self.reader.wonder("a word follows a closed group")
-        if not self.words and not self.redirects:
-            if word.raw in _STARTERS:
-                self.reader.loops |= word.raw in ("while", "until")
-                return
-            if word.raw in _ENDERS:
-                self.closed = True
-                return
-            if word.raw in _ODD:
+            self.reader.fail("a word follows a closed group")
+        if all(each.is_assignment for each in self.words):
+            if word.raw in _KEYWORDS and not self.header:
                 self.reader.wonder(f"the keyword {word.raw}")
+            if _ELEMENT.match(word.raw):
+                self.reader.wonder("an array")
         self.words.append(word)
 
-    def flush(self) -> None:
-        words, redirects = tuple(self.words), tuple(self.redirects)
-        self.words, self.redirects, self.closed = [], [], False
-        if words and words[0].raw == "for":
-            words = self._loop(words)
+    def _redirect(self, operator: str, target: Word) -> None:
+        self.redirection = ""
+        if operator == "<<<":
+            self.reader.computes_input |= target.kind == "dynamic"
+        elif operator in ("<<", "<<-"):
+            self.reader.fail("a here-document begins in an unusual way")
+        elif operator not in (">&", "<&") or not re.fullmatch(r"[0-9]+-?|-", target.raw):
+            if operator == ">&" and target.raw != target.text:  # bash removes quotes twice here
+                self.reader.fail("a redirection of an unusual kind")
+            self.redirects.append(Redirect(target, operator not in ("<", "<&")))
+
+    def _add_keyword(self, source: str) -> None:
+        if source == "in" and self.header:
+            return
+        if self.words or self.redirects or self.closed:
+            self.reader.wonder(f"the keyword {source} in an unusual place")
+            self._flush()
+        self.reader.loops |= source in ("while", "until")
+        self.header = source == "for"
+        self.closed = source in _ENDERS
+        if source in _ODD_KEYWORDS:
+            self.reader.wonder(f"the keyword {source}")
+            self.words.append(Word(source, "literal", source))
+
+    def _add_operator(self, source: str) -> None:
+        if source == "(" and (self.words or self.closed):
+            self.reader.wonder("a function or an array")
+        elif source not in _SEPARATORS and source not in ("(", ")"):
+            self.reader.wonder(f"the operator {source}")
+        self._flush()
+        self.closed = source == ")"
+
+    def _flush(self) -> None:
+        """The command that was read is complete."""
+        reader, words, redirects = self.reader, tuple(self.words), tuple(self.redirects)
+        if self.redirection:
+            reader.fail("a redirection names no file")
+        if self.header:  # it sets a variable, and runs nothing by itself
+            name = words[0].raw if words else ""
+            if not _NAME.fullmatch(name):
+                reader.wonder("a loop of an unusual kind")
+            reader.loops = True
+            words = (Word(f"{name}=", "literal", f"{name}="),)
+        self.words, self.redirects, self.redirection, self.closed, self.header = [], [], "", False, False
         if words or redirects:
-            script = self._script(words)
+            script = _inner_script(words, reader.depth)
             if script is not None and script.doubt:
-                self.reader.wonder(script.doubt)
-                self.reader.broken |= script.broken
-            self.reader.computes_input |= script is not None and script.computes_input
-            self.reader.parts.append(Part(words, redirects, script, self.reader.loops))
+                reader.wonder(script.doubt)
+                reader.broken |= script.broken
+            reader.computes_input |= script is not None and script.computes_input
+            reader.parts.append(Part(words, redirects, script, reader.loops))
 
-    def _loop(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
-        """`for NAME in ...` sets a variable and runs nothing by itself."""
-        self.reader.loops = True
-        name = words[1].raw if len(words) > 1 else ""
-        if not name.isidentifier() or not name.isascii() or (len(words) > 2 and words[2].raw != "in"):
-            self.reader.wonder("a loop of an unusual kind")
-            return words
-        return (Word(f"{name}=", "literal", f"{name}="),)
 
-    def _script(self, words: tuple[Word, ...]) -> Script | None:
-        """The script inside `bash -c '...'` or `eval ...`, when every letter of it is known."""
-        words = unwrap(words)
-        if not words or words[0].kind != "literal":
-            return None
-        if words[0].text == "eval":
-            texts = words[1:]
-        elif words[0].text in ("bash", "sh", "dash"):
-            texts = _shell_script(words)
-        else:
-            return None
-        if not texts or any(word.kind != "literal" for word in texts):
-            return None
-        return split(" ".join(word.text for word in texts), self.reader.depth + 1)
+def _inner_script(words: tuple[Word, ...], depth: int) -> Script | None:
+    """The script inside `bash -c '...'` or `eval ...`, when every letter of it is known."""
+    words = unwrap(words)
+    if not words or words[0].kind != "literal":
+        return None
+    if words[0].text == "eval":
+        texts = words[1:]
+    elif words[0].text in ("bash", "sh", "dash"):
+        texts = _shell_script(words)
+    else:
+        return None
+    if not texts or any(word.kind != "literal" for word in texts):
+        return None
+    return split(" ".join(word.text for word in texts), depth + 1, for_sh=words[0].text != "bash")
 
 
 def unwrap(words: tuple[Word, ...]) -> tuple[Word, ...]:
@@ -510,11 +555,3 @@ def _shell_script(words: tuple[Word, ...]) -> tuple[Word, ...]:
 def program(word: Word) -> str:
     """The name of the program a word stands for, its directory left out; "" where it is computed."""
     return word.text.rpartition("/")[2] if word.kind == "literal" else ""
-
-
-def _has_braces(raw: str) -> bool:
-    """Whether braces may multiply the word: `{a,b}`, `{1..3}`."""
-    if "{" not in raw:
-        return False
-    bare = re.sub(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", "", raw, flags=re.DOTALL)
-    return "{" in bare and ("," in bare or ".." in bare)
