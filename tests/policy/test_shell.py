@@ -1,6 +1,7 @@
 """What is said of a script without a doubt is what a real bash does with it: every argument, every file opened."""
 
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -151,9 +152,9 @@ def test_what_is_understood_is_what_bash_does(script: str, tmp_path: Path) -> No
     if said.doubt or "while" in script:
         return
     (tmp_path / "recorder").write_text(RECORDER)
-    place, trace = tmp_path / "place", tmp_path / "trace"
-    place.mkdir(exist_ok=True)
-    trace.unlink(missing_ok=True)
+    own = Path(tempfile.mkdtemp(dir=tmp_path))  # what an earlier script left in the background writes elsewhere
+    place, trace = own / "place", own / "trace"
+    place.mkdir()
     environment = {
         "PATH": str(tmp_path / "none"), "BASH_ENV": str(tmp_path / "recorder"),
         "TRACE": str(trace), "HOME": "/nowhere", "x": "p q",
@@ -164,8 +165,6 @@ def test_what_is_understood_is_what_bash_does(script: str, tmp_path: Path) -> No
         ran = [argument.replace("\2", "\n") for argument in line.split("\1")[1:]]
         assert any(could_be(words, ran) for part in parts for words in commands_of(part)), ran
     made = {path.name for path in place.iterdir()}
-    for path in place.iterdir():
-        path.unlink()
     targets = [each.target for part in parts for each in part.redirects if each.writes]
     if all(target.kind == "literal" for target in targets):
         assert made <= {target.text for target in targets}
