@@ -138,14 +138,17 @@ def could_be(words: Sequence[Word], arguments: Sequence[str]) -> bool:
 
 
 def commands_of(part: Part) -> list[tuple[Word, ...]]:
-    words = part.words
-    while words and (words[0].is_assignment or words[0].text in ("time", "-p")):
-        words = words[1:]
-    return [words]
+    """What a part may run: `time` is a word of the shell's where a pipeline begins, and elsewhere a program."""
+    found = [part.words]
+    while found[-1] and (found[-1][0].is_assignment or found[-1][0].text in ("time", "-p")):
+        found.append(found[-1][1:])
+    return found
 
 
 @pytest.mark.needs("bash")
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=600, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(script=scripts())
 def test_what_is_understood_is_what_bash_does(script: str, tmp_path: Path) -> None:
     said = split(script)
