@@ -51,6 +51,7 @@ class Effect:
     confined: bool = False
     needs: "tuple[Need, ...]" = ()
     reason: str = ""
+    real: Path | None = None  # where the one path led when this was foreseen, for a call that goes there or nowhere
 
 
 @dataclass(frozen=True, slots=True)

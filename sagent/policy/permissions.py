@@ -86,7 +86,8 @@ class PermissionPolicy(Policy):
         """A call that reads or writes files; `searches`: of a directory it may show everything."""
         writes = effect.kind == "write"
         tools = EDITS if writes else ("Read", call.name)
-        for path in map(str, effect.paths):
+        places = [*map(str, effect.paths), *([str(effect.real)] if effect.real else ())]
+        for path in places:
             if rule := judge.denying(path, tools):
                 return Deny(f"The rule {rule} denies {call.name} on {path}.")
         if searches and call.name not in _FLAT:
@@ -96,7 +97,7 @@ class PermissionPolicy(Policy):
         if self.mode == "full":
             return Allow()
         hinder = judge.write_obstacle if writes else judge.read_obstacle
-        found = (hinder(str(path), call.name) for path in effect.paths)
+        found = (hinder(path, call.name) for path in places)
         return self._verdict(effect, next(filter(None, found), None))
 
     def _command(self, call: ToolCall, effect: Effect, judge: PathJudge) -> Verdict:

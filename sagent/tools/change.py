@@ -23,13 +23,13 @@ Hunk = tuple[int, int, int, int, list[tuple[str, str]]]
 """Start and length before, start and length after (from 0), and its lines: (" ", "-" or "+", text)."""
 
 
-def write_file(path: Path, content: str, workspace: Workspace) -> ToolOutput:
+def write_file(path: Path, content: str, workspace: Workspace, real: Path | None = None) -> ToolOutput:
     """Create or replace a file. Raises ToolError for one that was not read, or has changed since."""
     name = short(path, workspace)
     with explained(path):
         before, data, note = _as_before(path, content)
         workspace.check_unchanged(path)
-        write_atomic(path, data)
+        write_atomic(path, data, real)
         workspace.saw(path, data)
     done = "Created" if before is None else "Wrote"
     compared = "" if before is None else f", before {_count(before)}"
@@ -37,7 +37,9 @@ def write_file(path: Path, content: str, workspace: Workspace) -> ToolOutput:
     return ToolOutput.of(said, summary=said, diff=_unified_diff(before or "", content, name))
 
 
-def edit_file(path: Path, replacements: Sequence[Replacement], workspace: Workspace) -> ToolOutput:
+def edit_file(
+    path: Path, replacements: Sequence[Replacement], workspace: Workspace, real: Path | None = None
+) -> ToolOutput:
     """Make replacements in order, all or none. Raises ToolError when one cannot be made."""
     name = short(path, workspace)
     with explained(path):
@@ -51,7 +53,7 @@ def edit_file(path: Path, replacements: Sequence[Replacement], workspace: Worksp
                 raise ToolError(f"{which}{error} {name} was not changed.") from None
             count += done
         data = encoding.encode(after)
-        write_atomic(path, data)
+        write_atomic(path, data, real)
         workspace.saw(path, data)
     said = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
     shown = _changed_lines(before, after)

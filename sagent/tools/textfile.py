@@ -110,12 +110,15 @@ def line_end(text: str) -> str:
     return "\r\n" if crlf * 2 > text.count("\n") else "\n"
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes, real: Path | None = None) -> None:
     """Replace a file's content in one step, or create it and its directories. Mode and symlinks stay as they are.
 
-    Readers see the old bytes or the new ones, never a part. Raises ToolError and OSError.
+    Readers see the old bytes or the new ones, never a part. Where `real` is given the path must lead there still: else
+    somebody has made a link of it since that was looked at. Raises ToolError and OSError.
     """
     target = path.resolve()
+    if real not in (None, target):
+        raise ToolError(f"{path} leads elsewhere than a moment ago. Nothing was written.")
     try:
         existing = target.stat()
     except FileNotFoundError:
@@ -126,6 +129,8 @@ def write_atomic(path: Path, data: bytes) -> None:
     draft = target.parent / f".sagent-{os.urandom(6).hex()}.tmp"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
+        if draft.resolve() != draft:
+            raise ToolError(f"{path} leads elsewhere than a moment ago. Nothing was written.")
         with os.fdopen(descriptor, "wb") as file:
             if existing is not None:
                 if (existing.st_uid, existing.st_gid) != (os.geteuid(), os.getegid()):

@@ -1,6 +1,8 @@
 """The Write tool: a whole file, replaced in one step."""
 
 import asyncio
+import os
+from pathlib import Path
 
 from sagent.lib.json import JsonObject, as_str, valid_text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
@@ -22,14 +24,16 @@ class Write:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        return Effect("write", (workspace.resolve(as_str(arguments["file_path"])),))
+        path = workspace.resolve(as_str(arguments["file_path"]))
+        return Effect("write", (path,), real=Path(os.path.realpath(path)))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Write it. Raises ToolError for a file that was not read, or has changed since."""
         from sagent.tools.change import write_file
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))
+        real = run.effect.real if run.effect else None
         content = valid_text(as_str(arguments["content"]))
         if len(content) > _LARGE:
-            return await asyncio.to_thread(write_file, path, content, run.workspace)
-        return write_file(path, content, run.workspace)
+            return await asyncio.to_thread(write_file, path, content, run.workspace, real)
+        return write_file(path, content, run.workspace, real)

@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sagent.errors import ToolError
+from sagent.lib.json import json_freeze_object
+from sagent.session.blobs import BlobDirectory
+from sagent.tool import RunContext
 from sagent.tools import Edit, Read, Write
 from sagent.tools.replacement import Replacement, replace
 from sagent.tools.textfile import Text, decode
@@ -259,3 +262,20 @@ def test_replacing_all_with_a_word_leaves_none_and_keeps_the_rest(text: str, old
     assert len(new) <= len(text) - count * (len(old) - 1)
     for piece in new.split("Z"):
         assert piece in text
+
+
+async def test_a_directory_that_becomes_a_link_after_it_was_judged_leads_nowhere(workspace, root, tmp_path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (root / "x").mkdir()
+    write: dict[object, object] = {"file_path": "x/f", "content": "new"}
+    edit: dict[object, object] = {"file_path": "x/f", "old_string": "", "new_string": "new"}
+    calls = [(tool, json_freeze_object(said)) for tool, said in ((Write(), write), (Edit(), edit))]
+    judged = [tool.effect(asked, workspace) for tool, asked in calls]
+    (root / "x").rmdir()
+    (root / "x").symlink_to(outside)
+    for (tool, asked), effect in zip(calls, judged, strict=True):
+        run = RunContext("root", "call-1", workspace, BlobDirectory(tmp_path / "b"), lambda text: None, effect=effect)
+        with pytest.raises(ToolError, match="elsewhere"):
+            await tool(asked, run)
+    assert not list(outside.iterdir())
