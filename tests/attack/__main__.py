@@ -126,6 +126,7 @@ def attack(mode: str, wall: str, line: str, repository: str = "") -> Outcome:
                 except subprocess.TimeoutExpired:
                     hangs = True
                 sent = b"".join(json.dumps(request.json).encode() for request in server.requests)
+        denied |= b"was not run: " in sent  # what cannot be judged would pass for harmless else
         effects = [
             *(
                 ["a file was made"]
