@@ -23,6 +23,8 @@ SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the stric
 # What loaders and C libraries obey in any program, and ignore in those that have more rights than who runs them.
 _STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "MUSL_", "MALLOC_")
 
+_ASIDE = "put-back"  # where in its own directory the guard puts what it takes away
+
 
 @dataclass(frozen=True, slots=True)
 class Confined:
@@ -162,7 +164,7 @@ class Sandbox:
                 wall = wrap_seatbelt((), profile, str(self._own_temporary()), port)
             case _:
                 assert_never(name)
-        aside = self.scratch / "put-back"
+        aside = self.scratch / _ASIDE
         guard = Guard(() if lasting else profile.protected, aside, mounted=name == "bubblewrap")
         return Confined(argv, environment, profile, self._let_go, partial(self._finish, guard, aside, token), wall)
 
@@ -204,7 +206,12 @@ class Sandbox:
         if self._scratch is not None and not self._stays:
             import shutil
 
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            kept = next((self._scratch / _ASIDE).glob("*.undone-*"), None)  # was said to lie there
+            for place in self._scratch.iterdir() if kept else [self._scratch]:
+                if place.is_file():
+                    place.unlink()
+                elif place.name != _ASIDE:
+                    shutil.rmtree(place, ignore_errors=True)
         self._scratch = None
 
     def _let_go(self) -> None:

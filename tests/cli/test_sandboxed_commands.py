@@ -5,6 +5,8 @@
 
 import http.server
 import json
+import re
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -243,3 +245,14 @@ def test_in_a_git_worktree_commits_are_made_and_what_git_runs_is_out_of_reach(sh
     assert not (main / ".git/hooks/pre-commit").exists()
     assert (main / ".git/worktrees/tree/commondir").read_text() == "../..\n"
     assert not (main / ".git/worktrees/tree/config.worktree").exists()
+
+
+def test_what_was_undone_is_where_it_was_said_to_be(shell: Shell) -> None:
+    said, _ = bash(shell, "echo mine > .envrc")
+    assert not (shell.cwd / ".envrc").exists()
+    found = re.search(r"it is in (\S+?),", said)
+    assert found
+    (kept,) = Path(found[1]).glob(".envrc.undone-*")
+    assert kept.read_text() == "mine\n"
+    assert [place.name for place in Path(found[1]).parent.iterdir()] == ["put-back"]
+    shutil.rmtree(Path(found[1]).parent)
