@@ -204,13 +204,13 @@ class Boxes:
 
     def open(self, mounts: Sequence[str]) -> Box | str:
         """A new box, or what bubblewrap says."""
-        reading, writing = os.pipe()
+        info = os.memfd_create("info")  # no pipe: killed by SIGPIPE when we end, bubblewrap leaves a child that waits
         first = (_program("bash"), "-c", _FIRST)
         pipe = subprocess.PIPE
-        descriptors = {writing}
+        descriptors = {info}
         try:
             argv = [_program("bwrap"), *_NAMESPACES, *self._base(), *_pinned(mounts, descriptors)]
-            argv += ["--info-fd", str(writing), "--", *first]
+            argv += ["--info-fd", str(info), "--", *first]
             process = subprocess.Popen(
                 argv,
                 stdin=pipe,
@@ -222,18 +222,19 @@ class Boxes:
                 start_new_session=True,
             )
         except OSError as error:
-            os.close(reading)
+            os.close(info)
             return str(error)
         finally:
-            for descriptor in descriptors:
+            for descriptor in descriptors - {info}:
                 os.close(descriptor)
         assert process.stdout is not None
         assert process.stderr is not None
-        with process.stderr as errors, os.fdopen(reading, "rb") as info:
+        with process.stderr as errors, os.fdopen(info, "rb") as told:
             ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
             if ready and process.stdout.read(5) == b"ready":
                 with contextlib.suppress(OSError, ValueError, KeyError):
-                    box = Box(process, json.load(info)["child-pid"])
+                    told.seek(0)
+                    box = Box(process, json.load(told)["child-pid"])
                     box.harden()
                     return box
             process.kill()
