@@ -269,7 +269,7 @@ class Boxes:
         parents = {str(parent) for place in held for parent in Path(place).parents if profile.can_write(str(parent))}
         bound = [place for place in (*profile.writable, *parents, *held, *profile.exposed) if profile.can_read(place)]
         writable = [place for place in bound if profile.can_write(place)]
-        shown = [*writable, *(place for place in bound if is_below(place, (*writable, *profile.hidden)))]
+        shown = [*writable, *(place for place in bound if is_below(place, (*writable, *profile.hidden, *self.private)))]
         hidden = [place for place in profile.hidden if not profile.can_read(place) and not is_below(place, ["/run"])]
         emptied: list[str] = []
         for place in sorted({*shown, *hidden} - {"/"}, key=lambda place: (len(place), place)):
