@@ -13,6 +13,7 @@ import pytest
 
 from sagent.sandbox import Sandbox
 from sagent.sandbox.bubblewrap import Boxes, has_own_pid_limit
+from sagent.sandbox.profile import Profile
 
 PROGRAM = Path(__file__).with_name("boxed_lines.py")
 SOURCES = Path(__file__).parents[2]
@@ -199,3 +200,17 @@ def test_a_place_that_a_command_made_a_link_is_not_opened() -> None:
 def test_the_limit_of_process_numbers_is_set_only_where_it_is_the_namespaces_own(release: str, own: bool) -> None:
     """Before Linux 6.14 root would lower it for the whole machine."""
     assert has_own_pid_limit(release) is own
+
+
+async def test_what_is_exposed_is_there_however_full_the_host_s_tmp_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.sandbox.bubblewrap._MOST_SHOWN", 0)
+    (tmp_path / "blob").write_text("kept")
+    sandbox = Sandbox()
+    try:
+        profile = Profile(exposed=(os.path.realpath(tmp_path),))
+        confined = await sandbox.confine(["cat", str(tmp_path / "blob")], profile, Path("/"))
+        assert subprocess.run([*confined.wall, *confined.argv], capture_output=True, check=False).stdout == b"kept"
+    finally:
+        await sandbox.aclose()
