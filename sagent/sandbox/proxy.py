@@ -97,6 +97,12 @@ class Proxy:
 
     async def aclose(self) -> None:
         """Stop, and end all connections."""
+        loop = asyncio.get_running_loop()
+        for listener in (listener for server in self._servers for listener in server.sockets):
+            loop.remove_reader(listener.fileno())
+        await asyncio.sleep(
+            0
+        )  # what was accepted by now is attached: after the close asyncio would drop it, still open
         for server in self._servers:
             server.close()
         self._passes.clear()

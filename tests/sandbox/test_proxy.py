@@ -1,6 +1,7 @@
 """The proxy and the relay: who may reach what, and that bytes come through whole."""
 
 import asyncio
+import gc
 import hashlib
 import json
 import os
@@ -422,6 +423,24 @@ async def test_closing_ends_everything_and_leaves_nothing(tmp_path: Path) -> Non
             assert len(asyncio.all_tasks()) <= 2  # this one, and the origin's
             tunnel[1].close()
             early[1].close()
+
+
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_connection_that_is_made_while_it_closes_ends(tmp_path: Path, steps: int) -> None:
+    gc.disable()  # which would end, some time, what nobody closes
+    try:
+        out = Proxy(no_names)
+        path = await out.listen(tmp_path / "way-out")
+        (reader, writer), (other, second) = [await asyncio.open_unix_connection(path) for _ in range(2)]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await out.aclose()
+        async with asyncio.timeout(10):
+            assert [await rest(reader), await rest(other)] == [b"", b""]
+        writer.close()
+        second.close()
+    finally:
+        gc.enable()
 
 
 async def test_an_entry_that_cannot_be_read_admits_nobody() -> None:
