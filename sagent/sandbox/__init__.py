@@ -140,13 +140,13 @@ class Sandbox:
         name = self.means.name
         if name == "none" or any(need.kind == "all" for need in needs):
             return Confined(argv)
-        profile = profile.widened(needs)
+        profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
         environment, token = self._environment(), ""
         match name:
             case "bubblewrap":
                 box = await self._open_boxes().box(profile)
                 if profile.domains:
-                    token, found, _ = await self._reach(profile.domains, box)
+                    token, found, _ = await self._reach(profile.domains, box, once=once)
                     environment |= found
                 wall = box.entering((), str(cwd), memory=self._memory)
             case "landlock":
@@ -159,7 +159,7 @@ class Sandbox:
 
                 port = 0
                 if profile.domains:
-                    token, found, port = await self._reach(profile.domains, None)
+                    token, found, port = await self._reach(profile.domains, None, once=once)
                     environment |= found
                 wall = wrap_seatbelt((), profile, str(self._own_temporary()), port)
             case _:
@@ -168,14 +168,18 @@ class Sandbox:
         guard = Guard(() if lasting else profile.protected, aside, mounted=name == "bubblewrap")
         return Confined(argv, environment, profile, self._let_go, partial(self._finish, guard, aside, token), wall)
 
-    async def _reach(self, domains: tuple[str, ...], box: "Box | None") -> tuple[str, Mapping[str, str], int]:
-        """A pass for hosts, the variables that programs need for it, and the proxy's port."""
+    async def _reach(
+        self, domains: tuple[str, ...], box: "Box | None", *, once: bool
+    ) -> tuple[str, Mapping[str, str], int]:
+        """A pass for hosts, the variables that programs need for it, and the proxy's port. What was granted to one
+        command `once` ends with it, for another might use what it has kept of it."""
         if self._network is None:
             from sagent.sandbox.network import Network
 
             self._network = Network(self.scratch / "proxy")
         token = self._passes.get(domains) or self._network.admit(domains)
-        self._passes[domains] = token
+        if not once:
+            self._passes[domains] = token
         return token, *await self._network.environment(token, box)
 
     def _finish(self, guard: "Guard", aside: Path, token: str) -> Sequence[str]:
@@ -193,6 +197,8 @@ class Sandbox:
                 f"it was kept from hosts that are not allowed: call again with `needs` {named} and a `reason`, and"
                 " the person will be asked"
             )
+        if self._network is not None and token not in self._passes.values():
+            self._network.dismiss(token)
         return said
 
     async def aclose(self) -> None:

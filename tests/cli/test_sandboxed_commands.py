@@ -256,3 +256,20 @@ def test_what_was_undone_is_where_it_was_said_to_be(shell: Shell) -> None:
     assert kept.read_text() == "mine\n"
     assert [place.name for place in Path(found[1]).parent.iterdir()] == ["put-back"]
     shutil.rmtree(Path(found[1]).parent)
+
+
+def test_what_one_command_was_granted_another_cannot_use(shell: Shell, page: int) -> None:
+    need = f"network:localhost:{page}"
+    turns = [
+        Turn(
+            calls=(Call("Bash", {"command": f"echo $HTTP_PROXY > kept; curl -sS localhost:{page}", "needs": [need]}),)
+        ),
+        Turn(calls=(Call("Bash", {"command": f"curl -sS -x $(cat kept) localhost:{page}; echo tried"}),)),
+        Turn(text="Done."),
+    ]
+    server = shell.serve(turns)
+    assert shell.run("--permission-mode", "full", "go").code == 0
+    said = [json.dumps(request.json["messages"][-1]) for request in server.requests]
+    assert "the-page" in said[1]
+    assert "tried" in said[2]
+    assert "the-page" not in said[2]
