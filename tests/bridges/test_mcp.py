@@ -218,7 +218,7 @@ async def test_a_server_that_does_not_list_its_tools_is_gone_without_after_a_sho
 ) -> None:
     notices: list[str] = []
     servers = {
-        "mute": replace(oddly(odd, "mute"), start_timeout=8),
+        "mute": replace(oddly(odd, "mute"), start_timeout=1),
         "dies": oddly(odd, "dies"),
         "things": over_stdio(script),
     }
@@ -226,7 +226,7 @@ async def test_a_server_that_does_not_list_its_tools_is_gone_without_after_a_sho
         async with open_servers(servers, notices) as tools:
             assert {tool.server for tool in tools} == {"things"}
             late, died = sorted(notices, reverse=True)
-            assert "mute has not listed its tools within 8 s" in late
+            assert "mute has not listed its tools within 1 s" in late
             assert "dies is not there" in died
     assert not _running(odd)
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sagent.policy.shell import Part, Word, split
+from tests.depth import deep
 
 # Bash calls this for every program, as none can be found: what it was told, in a line of its own.
 RECORDER = r"""
@@ -147,7 +148,10 @@ def commands_of(part: Part) -> list[tuple[Word, ...]]:
 
 @pytest.mark.needs("bash")
 @settings(
-    max_examples=600, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=deep(150, 3000),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(script=scripts())
 def test_what_is_understood_is_what_bash_does(script: str, tmp_path: Path) -> None:
