@@ -2,17 +2,15 @@
 
 import os
 import re
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sagent.policy.paths import PathJudge
-from sagent.policy.places import is_env
-from sagent.policy.rules import EDITS, Rule, is_inside
+from sagent.policy.places import is_env, walk
+from sagent.policy.rules import EDITS, Rule
 from sagent.sandbox.places import known_places
-from sagent.sandbox.profile import Profile
+from sagent.sandbox.profile import Profile, is_below
 
-_MOST_DIRECTORIES = 300  # of a workspace that are looked into for keys and repositories before a command
 _PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
 
 
@@ -30,7 +28,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     protected |= {f"{root}/.git" for root in judge.roots if Path(root, ".git").is_file()}
     denied = [(rule, _pattern(rule, judge)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
     for root in judge.roots:
-        for path in _walk(root):
+        for path in walk(root, _PASSED_OVER):
             last = path.rpartition("/")[2]
             if last == ".git" and path != f"{root}/.git":
                 protected |= {f"{path}/{name}" for name in git}
@@ -45,10 +43,11 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     written = [path for rule in allowed if rule.tool in EDITS for path in _literal(rule, judge)]
     read = [path for rule in allowed if rule.tool == "Read" for path in _literal(rule, judge)]
     writable = [*judge.roots, *repositories, *(f"{home}/{name}" for name in known.caches), *written]
-    own = {f"{home}/{name}" for name in known.run_by_themselves}
+    starts = (f"{home}/{name}" for name in known.run_by_themselves)
+    own = {path for path in starts if is_below(path, [*judge.roots, *written])}
     return Profile(
         writable=() if judge.mode == "plan" else tuple(dict.fromkeys(writable)),
-        protected=tuple(sorted((protected | _inside(own, [*judge.roots, *written])) - set(written))),
+        protected=tuple(sorted((protected | own) - set(written))),
         hidden=tuple(sorted(hidden - {*written, *read})),
         exposed=tuple({*judge.roots, *judge.places.exposed, *written, *read}),
         domains=(*domains, *(rule.pattern for rule in allowed if rule.tool == "Network")),
@@ -66,10 +65,6 @@ def _pattern(rule: Rule, judge: PathJudge) -> re.Pattern[str]:
     return re.compile("|".join(rule.regexes(judge.roots, judge.places.home, anywhere=True)), re.DOTALL)
 
 
-def _inside(paths: set[str], roots: Sequence[str]) -> set[str]:
-    return {path for path in paths if any(is_inside(path, root) for root in roots)}
-
-
 def _git_directories(roots: Sequence[str]) -> Iterator[str]:
     """Where the repositories of work trees lie that are not in them (`git worktree`), where both say so."""
     for root in roots:
@@ -83,19 +78,3 @@ def _git_directories(roots: Sequence[str]) -> Iterator[str]:
             continue
         if answers and "/.git/worktrees/" in directory:
             yield directory.partition("/worktrees/")[0]
-
-
-def _walk(root: str) -> Iterator[str]:
-    """What lies below a directory, the nearest first, links not followed. It looks into some hundred directories."""
-    waiting = deque([root])
-    for _ in range(_MOST_DIRECTORIES):
-        if not waiting:
-            return
-        try:
-            entries = list(os.scandir(waiting.popleft()))
-        except OSError:
-            continue
-        for entry in entries:
-            yield entry.path
-            if entry.name != ".git" and entry.name not in _PASSED_OVER and entry.is_dir(follow_symlinks=False):
-                waiting.append(entry.path)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING, assert_never
 
 from sagent.lib.names import quote_path
@@ -43,12 +44,11 @@ def need_obstacle(effect: Effect, judge: PathJudge, commands: "CommandJudge") ->
     wants = tuple(map(_described, lacking))
     reason = " ".join(effect.reason.split())
     said = f" Its reason: {reason}" if reason else " It gives no reason."
-    rules = [rule for need in lacking for rule in _rules(need, commands)]
-    remedy = " ".join(f"--allow {quoted(rule)}" for rule in rules)
-    whole = len(rules) >= len(lacking)
+    rules = [tuple(_rules(need, commands)) for need in lacking]
+    remedy = " ".join(f"--allow {quoted(rule)}" for rule in chain.from_iterable(rules))
     return Obstacle(
         f"`{effect.command}` wants more than the sandbox gives: {' and '.join(wants)}.{said}",
-        f"Allowed with {remedy}." if whole else "Allowed with --permission-mode full.",
+        f"Allowed with {remedy}." if all(rules) else "Allowed with --permission-mode full.",
         wants,
     )
 

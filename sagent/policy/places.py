@@ -3,14 +3,14 @@
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
 from sagent.policy.rules import is_inside
 
-_MOST_DIRECTORIES = 300  # to look into for .env files: some 10 ms
+_MOST_DIRECTORIES = 300  # to look into for .env files and repositories: some 10 ms
 _ENV_EXAMPLES = frozenset({".env.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults"})
 
 
@@ -98,7 +98,13 @@ def is_env(name: str) -> bool:
 
 
 def env_files(directory: str) -> Iterator[str]:
-    """Such files below a directory, the nearest first. It looks into some hundred directories at most."""
+    """Such files below a directory, the nearest first."""
+    return (path for path in walk(directory) if is_env(path.rpartition("/")[2]))
+
+
+def walk(directory: str, passed_over: Collection[str] = ("node_modules",)) -> Iterator[str]:
+    """What lies below a directory, the nearest first, links not followed. It looks into some hundred directories at
+    most, and into none of `passed_over` or of git's own."""
     waiting = deque([directory])
     for _ in range(_MOST_DIRECTORIES):
         if not waiting:
@@ -107,9 +113,7 @@ def env_files(directory: str) -> Iterator[str]:
             entries = list(os.scandir(waiting.popleft()))
         except OSError:
             continue
-        yield from (entry.path for entry in entries if is_env(entry.name))
-        waiting.extend(
-            entry.path
-            for entry in entries
-            if entry.name not in (".git", "node_modules") and entry.is_dir(follow_symlinks=False)
-        )
+        for entry in entries:
+            yield entry.path
+            if entry.name != ".git" and entry.name not in passed_over and entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)

@@ -22,6 +22,7 @@ from itertools import chain
 from pathlib import Path
 
 from sagent.errors import ToolError
+from sagent.lib.process import system_path
 from sagent.sandbox.profile import Profile, is_below
 
 PROGRAMS = ("bwrap", "nsenter", "unshare", "setpriv", "prlimit", "bash")
@@ -31,7 +32,6 @@ TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 -- a box has its own there
 _MOST_SHOWN = 20  # entries of the host's /tmp that can be read in a box
 
 INSIDE = "/run/sagent"  # where a box has the directory of the proxy's socket
-_SYSTEMS = ("/usr/", "/bin", "/sbin", "/nix/", "/run/current-system/")  # where programs are the system's
 _NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     "--as-pid-1",
@@ -331,8 +331,7 @@ def _sockets(place: str) -> Iterator[str]:
 def _program(name: str) -> str:
     """Where a program of the wall is: the system's, for other directories of PATH (a project's .venv) may be writable
     for commands."""
-    directories = sorted(os.get_exec_path(), key=lambda directory: not directory.startswith(_SYSTEMS))
-    return shutil.which(name, path=os.pathsep.join(directories)) or name
+    return shutil.which(name, path=system_path()) or name
 
 
 def _can_be_held(place: str) -> bool:
