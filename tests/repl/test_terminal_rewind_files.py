@@ -52,7 +52,7 @@ def test_both_are_wound_back_and_forth(console: Console) -> None:
     console.until("conversation and files", "files only", "cancel")
     console.until("created old.txt +1 -0", "deleted log.txt +0 -2", "deleted file1.txt", "left alone file2.txt")
     console.keys("Enter")
-    console.until("back before: change 1", "1 left alone")
+    console.until("files back before: change 1", "1 left alone")
     assert (console.cwd / "old.txt").read_text() == "old\n"
     assert not (console.cwd / "log.txt").exists()
     assert not (console.cwd / "file1.txt").exists()
@@ -63,7 +63,7 @@ def test_both_are_wound_back_and_forth(console: Console) -> None:
     console.keys("Enter")
     console.until("conversation and files", "cancel")
     console.keys("Enter")
-    console.until("as it was before the last /rewind")
+    console.until("files as it was before the last /rewind")
     assert (console.cwd / "log.txt").read_text() == "1\n2\n"
     assert (console.cwd / "file1.txt").exists()
     assert not (console.cwd / "old.txt").exists()
