@@ -57,8 +57,9 @@ _BARE = re.compile(r"(?:[^\s'\"\\$`;&|<>()\0]|\\[^\n\0])*\$?")
 _QUOTED = re.compile(r"(?:[^\\$`\0]|\\[^\n\0]|\$(?![\w({\[*@#?$!\0-])|\0)*", re.ASCII)
 _PARAMETER = re.compile(r"\$(?:\w+|[@*#?$!-])", re.ASCII)
 _EXPANSION = re.compile(
-    r"\$\{(?:#?(?:\w+|[@*#?])|\w+(?::?[-+?]|##?|%%?|//?[#%]?|\^\^?|,,?)[^\\'\"`$\[\]@{}<>()]*)\}", re.ASCII
+    r"\$\{(?:#?(?:\w+|[@*#?])|\w+(?::?[-+?=]|##?|%%?|//?[#%]?|\^\^?|,,?)[^\\'\"`$\[\]@{}<>()]*)\}", re.ASCII
 )
+_DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?=", re.ASCII)  # it sets the variable
 _GAP = re.compile(r"(?:[ \t\n]|(?<=[ \t\n])\\\n)*")
 _DELIMITER = re.compile(r"(['\"]?)(\w[\w.-]*)\1|\\(\w[\w.-]*)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -178,7 +179,7 @@ class _Reader:
 
     def read(self) -> None:
         tree = _tree(self.text)
-        if tree.has_error:
+        if _is_torn(tree):
             self.fail("its syntax is wrong or unusual")
         _List(self, 0).read(_tokens(tree, self), len(self.text))
 
@@ -256,6 +257,8 @@ class _Reader:
                 self.fail("an expansion is written in an unusual way")
         elif node.type == "expansion":
             skeleton = self._skeleton(holes, node.start_byte, node.end_byte)
+            if sets := _DEFAULT.match(skeleton):
+                self.parts.append(Part((Word(f"{sets[1]}=", "literal", f"{sets[1]}="),)))
             if not _EXPANSION.fullmatch(skeleton):
                 (self.fail if re.search(r"[\\'\"`]", skeleton) else self.wonder)("an expansion of an unusual kind")
         else:
@@ -278,13 +281,28 @@ class _Reader:
         _List(self, tokens[0].end_byte).read(iter(tokens[1:-1]), tokens[-1].start_byte)
 
 
+def _is_torn(node: "Node") -> bool:
+    """Whether the grammar met what it does not know."""
+    if not node.has_error:
+        return False
+    return node.is_missing or (node.type == "ERROR" and not _is_late(node)) or any(map(_is_torn, node.children))
+
+
+def _is_late(node: "Node") -> bool:
+    """Whether an error is `|` or `;` after `<<EOF 2>&1`: for the grammar the line is words of that redirection then."""
+    above = node.parent
+    inside = above is not None and above.parent is not None and above.parent.type == "heredoc_redirect"
+    return inside and [child.type in _SEPARATORS for child in node.children] == [True]
+
+
 def _tokens(node: "Node", reader: _Reader) -> Iterator["Node"]:
     """What commands are written with, in order: words, operators, keywords, comments, here-documents."""
     for child in node.children:
-        if child.type in _WORDS or child.type == "heredoc_body" or not child.children:
+        is_number = child.type == "unary_expression" and child.children[0].type == "-"  # in `[ x -gt -1 ]`
+        if child.type in _WORDS or is_number or child.type == "heredoc_body" or not child.children:
             yield child
             continue
-        if child.type not in _STATEMENTS:
+        if child.type not in _STATEMENTS and not (child.type == "ERROR" and _is_late(child)):
             reader.wonder(f"{child.type.replace('_', ' ')}")
         yield from _tokens(child, reader)
 

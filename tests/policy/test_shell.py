@@ -59,7 +59,23 @@ WORDS = (
         "\\ ",
         "\\;",
     ),
-    *("\\'", "\\#", "$x", "${x:-q}", "${#x}", "${x%.py}", "$?", "$10", "$(bb $x)", "`bb`", '"$(aa "c d")"', "*", "[a]"),
+    *(
+        "\\'",
+        "\\#",
+        "$x",
+        "${x:-q}",
+        "${x:=q}",
+        "${y=$(bb)}",
+        "${#x}",
+        "${x%.py}",
+        "$?",
+        "$10",
+        "$(bb $x)",
+        "`bb`",
+        '"$(aa "c d")"',
+        "*",
+        "[a]",
+    ),
     *("{a,b}", "{1..3}", "{a", "{'a',b}", "$'a b'", "$'\\''", "<(aa)", ">(bb)", "$((1))", "a[1]", "$[1]", '$"a"'),
 )
 ENDS = ("; ", ";", "\n", " && ", " || ", " | ", " |& ", " & ", "& ", "|\n", " && \\\n", " #c\n", " # it's $(bb)\n")
@@ -115,7 +131,7 @@ def scripts() -> st.SearchStrategy[str]:
         st.builds(
             lambda start, mark, tail, text: f"{start} <<{mark}{tail}\n{text}\nEOF\naa",
             commands(), st.sampled_from(("EOF", "'EOF'", '"EOF"', "\\EOF", "-EOF", "E'O'F")),
-            st.sampled_from(("", " | bb", " > f9", " && cc", " -n", " - ", " # c")), body,
+            st.sampled_from(("", " | bb", " > f9", " && cc", " -n", " - ", " # c", " 2>&1 | bb", " 2>f9; bb")), body,
         ),
     )  # fmt: skip
     whole = st.one_of(plain, plain, compound)
@@ -203,6 +219,9 @@ def run_in(place: Path, script: str, environment: dict[str, str]) -> None:
         "echo \"Größe: 5 €\" > über.txt # what it costs\nls",
         "docker run \\\n  -it \\\n  ubuntu",
         "bash -c 'npm test &> log'",
+        "python3 - <<'EOF' 2>&1 | tail -5; ls\nprint(`1`)\nEOF\nls", "cat <<EOF 2>&1 >f | wc -l\n$x\nEOF",
+        "git commit -m \"$(cat <<'EOF'\nUse `x`, not \\$y\nEOF\n)\"", "[ $x -gt -1 ] && [ -1 -lt \"$y\" ]",
+        ": ${x:=y} ${z=a b}",
     ],
 )  # fmt: skip
 def test_what_people_write_all_day_is_understood(script):
@@ -216,7 +235,7 @@ def test_what_people_write_all_day_is_understood(script):
         "sh -c 'ls &>f evil'", "cat <<E'O'F\n$(evil)\nEOF", "cat <<A <<B\n1\nA\n2\nB", "cat <<EOF\n`evil`\nEOF",
         "echo @(a)", "coproc evil", "echo $((a[1]))", "echo ${x:y}", "x[0]=1 ls", "a=(1 2)", "echo ${x:-<(evil)}",
         "if", "ls >", "ls > f <<< x", "echo $[1]", "ls >& f'1'", "x=1 if", "> f if true", "`echo \\`evil\\``",
-        "echo ${!x}", "echo ${x@P}", "echo ${PATH:=x}", "`ls # c`; evil`", "aa>(evil)bb",
+        "echo ${!x}", "echo ${x@P}", "cat <<EOF 2>&1 | (ls)\nEOF", "[ x -gt - 1 ]", "`ls # c`; evil`", "aa>(evil)bb",
     ],
 )  # fmt: skip
 def test_what_the_grammar_and_bash_may_read_differently_is_a_doubt(script):
