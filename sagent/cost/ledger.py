@@ -51,6 +51,14 @@ class Reservation:
     max_output: int | None
     held: Decimal
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    entry: str = ""  # of the log, by which it was reserved
+
+    @property
+    def worst(self) -> Charge:
+        """The charge that counts where nothing becomes known of the call."""
+        ask = self.ask
+        unknown = Charge(ask.model, Usage(), usd=ZERO, estimated=True, at_most=self.held)
+        return replace(unknown, role=ask.role, provider=ask.provider, agent=ask.agent)
 
     def settle(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
         """Record what the call cost, even if it is more than was held, and free the rest. Never raises for odd numbers.

@@ -170,8 +170,7 @@ def _accept(
     state: AgentState, reply: Reply, reservation: Reservation, max_input: int, roles: Mapping[str, str]
 ) -> Message:
     """Take a whole reply into history, log and ledger."""
-    digest = reply.digest
-    state.journal.record(RequestSent(digest.sha256, digest.size, digest.model, digest.parameters))
+    state.journal.record(RequestSent.of(reply.digest))
     context, message = state.context, _distinct_calls(reply.message)
     context.proven = None
     context.saved += context.removed

@@ -15,7 +15,7 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
 from sagent.model import Billed, Model, Reply, Request, TextPart, ThinkingPart, full_name
-from sagent.session.contents import ChargeEntry, RequestSent
+from sagent.session.contents import ChargeEntry, Released, RequestSent, Reserved
 from sagent.usage import Charge, Sum, Usage
 
 LEAST_WAIT, MOST_WAIT = 0.5, 30.0  # seconds
@@ -53,6 +53,11 @@ class Attempt:
     asked: int | None = None  # tokens of output that were asked for
 
     @property
+    def heard(self) -> bool:
+        """Whether anything of a reply, or of its bill, has come."""
+        return bool(self.pieces or self.thought or self.charges)
+
+    @property
     def text(self) -> str:
         """The visible text received."""
         return "".join(self.pieces)
@@ -83,14 +88,13 @@ class Attempt:
     def bill(self, model: Model, likely: int, error: BaseException) -> tuple[Charge, ...]:
         """The bill of a call that did not end well; `likely` is how many tokens its input likely had.
 
-        A provider that answers with an error, or cannot be reached, bills nothing. One that had begun bills its input
-        and what it wrote. What it did not state is estimated, and then the charge says so: the ledger counts the whole
-        reservation towards the cap, for the true bill may be anything below it.
+        A provider that answers with an error, or cannot be reached, bills nothing. One that was sent the request bills
+        its input and what it wrote. What it did not state is estimated, and then the charge says so: the ledger counts
+        the whole reservation towards the cap, for the true bill may be anything below it.
         """
-        received = len(self.text.encode("utf-8", "replace")) + self.thought
-        refused = isinstance(error, ModelError) and error.kind not in ("cut", "stalled")
-        if refused and not self.charges and not received:
+        if isinstance(error, ModelError) and not (error.sent or self.heard):
             return ()
+        received = len(self.text.encode("utf-8", "replace")) + self.thought
         stated = sum((charge.usage for charge in self.charges), Usage())
         guess = Usage(input=0 if stated.total_input else likely, output=max(0, received // 4 - stated.output))
         charges = (*self.charges, Charge(model.id, guess)) if guess != Usage() else self.charges
@@ -118,14 +122,14 @@ async def sending(
         extra_usd=outgoing.extra_usd,
     )
     with reservation:
+        if reservation.held:
+            reservation.entry = state.journal.record(Reserved(reservation.worst))
         attempt.asked = reservation.max_output
         limits = [limit for limit in (request.max_output, reservation.max_output) if limit is not None]
         try:
             reply = await attempt.stream(model, replace(request, max_output=min(limits, default=None)), hear)
-        except (ModelError, asyncio.CancelledError) as error:
-            attempt.charges = attempt.bill(model, outgoing.likely, error)
-            if attempt.charges:
-                settle(state, reservation, attempt.charges)
+        except BaseException as error:
+            settle(state, reservation, attempt.bill(model, outgoing.likely, error))
             raise
         yield reply, reservation
 
@@ -136,10 +140,12 @@ def settle(state: AgentState, reservation: Reservation, charges: tuple[Charge, .
         for charge in charges:
             if not charge.role:
                 state.run.usage += charge.usage
-    found = Sum()
-    for charge in reservation.settle(charges):
-        state.journal.record(ChargeEntry(charge))
+    found, settled = Sum(), reservation.settle(charges)
+    for charge in settled:
+        state.journal.record(ChargeEntry(charge, reservation.entry if charge is settled[-1] else ""))
         found.add(charge)
+    if reservation.entry and not settled:
+        state.journal.record(Released(reservation.entry))
     return found.price
 
 
@@ -169,8 +175,8 @@ async def make_side_call(
     """Call a model with a request of its own, billed to a role: its reply, and the price, None where that is not known.
     The conversation, its meter and usage are untouched.
 
-    Raises ModelError and BudgetExceeded. A call that is cancelled is billed for what it had come to; one that was
-    billed and failed is not made again, so that it never costs more than its worst case.
+    Raises ModelError and BudgetExceeded. A call that is cancelled is billed for what it had come to; one that had begun
+    to answer and failed is not made again.
     """
     limits = replace(
         state.limits,
@@ -183,17 +189,15 @@ async def make_side_call(
         outgoing = Outgoing(model, request, role, max_input, max_input // BYTES)
         try:
             async with sending(state, outgoing, attempt, hear) as (reply, reservation):
-                digest = reply.digest
-                sent = RequestSent(digest.sha256, digest.size, digest.model, digest.parameters, role)
-                state.journal.record(sent)
+                state.journal.record(RequestSent.of(reply.digest, role))
                 return reply, settle(state, reservation, reply.charges)
         except ModelError as error:
             most = error.most_output
-            if most is not None and LEAST_OUTPUT <= most < (request.max_output or most + 1) and not attempt.charges:
+            if most is not None and LEAST_OUTPUT <= most < (request.max_output or most + 1) and not attempt.heard:
                 request = replace(request, max_output=most)  # the data were wrong
                 continue
             wait = wait_before_retry(limits, error, tries)
-            if wait is None or attempt.charges:
+            if wait is None or attempt.heard:
                 raise
             tries += 1
             state.journal.notify("info", f"{role}, {full_name(model)}: {error}; trying again in {wait:.1f} s")

@@ -9,7 +9,7 @@ from sagent.codec import VERSION
 from sagent.events import Advice, Failure
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_str, json_dump, json_load
-from sagent.model import ToolSpec
+from sagent.model import RequestDigest, ToolSpec
 from sagent.session.stored import StoredMessage, StoredResult
 from sagent.session.touches import Touched
 from sagent.usage import Charge
@@ -102,6 +102,10 @@ class RequestSent:
     parameters: Mapping[str, object] = field(default_factory=dict[str, object])
     role: str = ""
 
+    @classmethod
+    def of(cls, digest: RequestDigest, role: str = "") -> "RequestSent":
+        return cls(digest.sha256, digest.size, digest.model, digest.parameters, role)
+
 
 @dataclass(frozen=True, slots=True)
 class ResultEntry:
@@ -125,10 +129,25 @@ class SwitchedEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class ChargeEntry:
-    """One settled charge."""
+class Reserved:
+    """A call is about to be made under a cap: its worst case, as the charge that it is where nothing follows."""
 
     charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Nothing was billed for the call `of` an entry."""
+
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeEntry:
+    """One settled charge; the last one of a call under a cap names the entry by which it was `reserved`."""
+
+    charge: Charge
+    reserved: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +366,8 @@ Content: TypeAlias = (
     | RequestSent
     | ResultEntry
     | SwitchedEntry
+    | Reserved
+    | Released
     | ChargeEntry
     | AdviceContent
     | Spawned

@@ -21,6 +21,8 @@ from sagent.session.contents import (
     MessagePosted,
     MessageReceived,
     Opened,
+    Released,
+    Reserved,
     ResultEntry,
 )
 from sagent.session.entries import Entry, unreadable
@@ -352,8 +354,21 @@ def _reading(entry: Entry, read: Callable[[_A], _T], given: _A) -> _T:
 
 
 def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
-    """Every charge, those of abandoned branches too: they were paid."""
-    return (_is(entry, ChargeEntry).charge for entry in _every(entries, "spent"))
+    """Every charge, those of abandoned branches too: they were paid. A call that was reserved and of which no more is
+    known (its process was killed, or makes it now) counts with its worst case."""
+    reserved: dict[str, Charge] = {}
+    for entry in _every(entries, "reserved", "spent"):
+        match entry.content:
+            case Reserved(charge):
+                reserved[entry.id] = charge
+            case Released(of):
+                reserved.pop(of, None)
+            case ChargeEntry(charge, of):
+                reserved.pop(of, None)
+                yield charge
+            case _:
+                pass
+    yield from reserved.values()
 
 
 def spend(entries: Iterable[Entry]) -> Totals:

@@ -310,6 +310,7 @@ class _Touched(_Form[Touched]):
         return decode_touched(as_object(body))
 
 
+_CHARGE = _Form("", Charge, at_most=_USD._replace(optional=True)).flat()
 _WHOLE_MESSAGE = _BY_TYPE[StoredMessage]._replace(flat=True)
 _TABLE: "tuple[_Form[contents.Content], ...]" = (
     _Form("opened", contents.Opened),
@@ -319,7 +320,9 @@ _TABLE: "tuple[_Form[contents.Content], ...]" = (
     _Form("request", contents.RequestSent, role=_STR_IF_ANY),
     _Form("result", contents.ResultEntry, diff=_STR_IF_ANY),
     _Switched("switched", contents.SwitchedEntry, effort=_STR_OR_NULL, advisor=_STR_IF_ANY, reason=_STR_IF_ANY),
-    _Form("spent", contents.ChargeEntry, charge=_Form("", Charge, at_most=_USD._replace(optional=True)).flat()),
+    _Form("reserved", contents.Released, "of"),
+    _Form("reserved", contents.Reserved, charge=_CHARGE),
+    _Form("spent", contents.ChargeEntry, charge=_CHARGE, reserved=_STR_IF_ANY),
     _Form("advice", contents.AdviceRated, "by"),
     _Form("advice", contents.AdviceOutcome, "outcome"),
     _Form(

@@ -20,8 +20,10 @@ ROW = {"input": 3, "output": 15, "cache_read": Decimal("0.3"), "cache_write": De
 
 
 def step(request: Received) -> Step:
-    """Tool turns, and now and then a stream that is cut."""
+    """Tool turns, and now and then a stream that is cut, or a request that is taken and never answered."""
     turn = Turn(text="Looking.", calls=(Call("Glob", {"pattern": "*.nothing"}),))
+    if len(request.body) % 5 == 0:
+        return Cut(turn, after_events=-1)
     return Cut(turn, after_events=5) if len(request.body) % 7 == 0 else turn
 
 

@@ -5,6 +5,7 @@ import datetime as dt
 import gzip
 import ipaddress
 import ssl
+import time
 import zlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -122,12 +123,44 @@ async def test_a_connection_is_used_again_and_a_broken_one_is_not(raw_server, tr
             assert server.connections == expected
 
 
+@pytest.mark.parametrize("kept", [False, True])
+async def test_a_body_is_sent_once_whatever_becomes_of_it(raw_server, transport, kept) -> None:
+    """The server has had it, and may bill it: another try is for whoever reserves money for it."""
+    answers = ([OK], [None]) if kept else ([None],)
+    async with raw_server(*answers, [OK]) as server:
+        if kept:
+            await fetch(transport, server.url)
+        with pytest.raises(Disrupted) as caught:
+            await fetch(transport, server.url)
+        assert (caught.value.kind, caught.value.sent) == ("network", True)
+        assert len(server.requests) == len(answers)
+
+
 async def test_a_kept_connection_that_the_server_closed_is_replaced_unseen(raw_server, transport) -> None:
-    async with raw_server([OK], [None], [OK]) as server:
+    async with raw_server([OK, None], [OK]) as server:
         await fetch(transport, server.url)
-        assert await fetch(transport, server.url) == (200, b"ok")  # the second request was closed unanswered
-        assert server.connections == 2
-        assert len(server.requests) == 3
+        time.sleep(0.05)  # the end is at the socket, and the loop has not looked at it
+        assert await fetch(transport, server.url) == (200, b"ok")
+        assert (server.connections, len(server.requests)) == (2, 2)
+
+
+async def test_a_connection_is_kept_for_as_long_as_the_server_says(raw_server, transport) -> None:
+    def saying(keep_alive: bytes) -> list[bytes]:
+        return [b"HTTP/1.1 200 OK\r\nkeep-alive: %s\r\ncontent-length: 2\r\n\r\nok" % keep_alive]
+
+    async with raw_server(saying(b"timeout=1, max=9"), saying(b"max=9, timeout=60"), [OK]) as server:
+        for connections in (1, 2, 2):  # one second, less one, is over
+            await fetch(transport, server.url)
+            assert server.connections == connections
+
+
+async def test_what_never_left_is_not_sent(transport, unused_tcp_port) -> None:
+    with pytest.raises(Disrupted) as caught:
+        await fetch(transport, f"http://127.0.0.1:{unused_tcp_port}")
+    assert not caught.value.sent
+    with pytest.raises(Disrupted) as caught:
+        await transport.post(f"http://127.0.0.1:{unused_tcp_port}/ \n", {}, ())
+    assert not caught.value.sent
 
 
 async def test_an_answer_left_early_frees_its_connection_and_the_next_call_has_a_new_one(raw_server, transport) -> None:
@@ -172,7 +205,13 @@ async def test_through_an_sdk_that_is_told_the_same(raw_server, unused_tcp_port)
     never = SdkTransport("openai", "", Access("acme", f"http://localhost:{unused_tcp_port}", "k"))
     with pytest.raises(Disrupted, match=f"localhost:{unused_tcp_port}.*Start the server there") as caught:
         await never.post(f"http://localhost:{unused_tcp_port}/v1/x", {}, [b"{}"])
-    assert (caught.value.kind, caught.value.final) == ("network", True)
+    assert (caught.value.kind, caught.value.final, caught.value.sent) == ("network", True, False)
+    async with raw_server([None], [OK]) as server:
+        lost = SdkTransport("openai", "", Access("acme", server.url, "k"))
+        with pytest.raises(Disrupted) as caught:
+            await lost.post(f"{server.url}/v1/x", {}, [b"{}"])
+        assert (caught.value.kind, caught.value.sent, len(server.requests)) == ("network", True, 1)
+        await lost.aclose()
     await never.aclose()
     async with raw_server([OK]) as server:
         once = SdkTransport("openai", "", Access("acme", server.url, "k"))

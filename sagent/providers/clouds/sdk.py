@@ -122,6 +122,8 @@ def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
     """
     import httpx2
 
+    lost = httpx2.ReadError, httpx2.WriteError, httpx2.CloseError, httpx2.RemoteProtocolError
+    silence = httpx2.ReadTimeout, httpx2.WriteTimeout
     if isinstance(error, Disrupted):
         return error
     causes: list[BaseException] = [error]
@@ -137,6 +139,7 @@ def _disrupted(error: Exception, url: str, *, silent: bool) -> Disrupted:
                 found = match(r"(\d{3}) ", str(cause))
                 return refused_by_proxy(failed.reason, int(found[1]) if found else 0)
             refused = isinstance(cause, httpx2.ConnectError) and not failed.final
+            failed.sent = isinstance(cause, (*lost, *silence))
             return not_running(failed, url) if silent and refused else failed
     return Disrupted("auth", f"the SDK could not make the request: {_words(error)}")
 

@@ -78,6 +78,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
                 watch.touch()  # the time our caller took is not the provider's silence
         yield _reply(call)
     except Disrupted as error:
+        error.sent = error.sent or answer is not None
         raise call.origin.disrupted(error) from error
     finally:
         watch.stop()

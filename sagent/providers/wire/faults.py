@@ -73,6 +73,7 @@ _STATUSES: Mapping[ModelErrorKind, tuple[int, ...]] = {
     "server": (408, 409, 424, 425, 499),  # 424 from TGI and Bedrock: the model failed
     "overloaded": (529,),
 }
+_LOST = (502, 504, 520, 524)  # a gateway's: no answer has come of a server that may have had the request
 _BY_STATUS: Mapping[int, ModelErrorKind] = {code: kind for kind, codes in _STATUSES.items() for code in codes}
 _REMEDIES: Mapping[ModelErrorKind, str] = {
     "payment": "Add credit there, or choose another model.",
@@ -116,7 +117,7 @@ class Origin:
     def disrupted(self, failure: Disrupted) -> ModelError:
         """What failed below HTTP, as a ModelError."""
         error = self.error(failure.kind, failure.reason)
-        error.final = failure.final
+        error.final, error.sent = failure.final, failure.sent
         return error
 
 
@@ -176,6 +177,7 @@ def _answered(
     OpenAI say so to their own clients, and a proxy that wants a password goes on wanting it."""
     error = origin.error(kind, words, status=status, retry_after=_retry_after(kind, headers, wait))
     error.final = headers.get("x-should-retry") == "false" or status == 407
+    error.sent = status in _LOST
     return error
 
 

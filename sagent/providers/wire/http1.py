@@ -18,6 +18,7 @@ _STEADY = 40  # small pieces in a row after which those of a short while are rea
 _SMALL = 2_048  # bytes
 _GATHERED = 65_536  # bytes: less than this, read after a wait, is small pieces still
 _TOGETHER = 0.025  # seconds: to be woken for each piece costs more than to read it, and no eye is quicker
+_ROUNDS = 4  # of the loop, from bytes at a socket to connection_lost
 _CLOSED = "the server closed the connection"
 
 
@@ -36,13 +37,21 @@ class Connection(asyncio.Protocol):
         self._small = 0  # small pieces that came in a row
         self._rest: asyncio.TimerHandle | None = None  # until the next reading
         self._rested = False  # what is read next has come in such a while
-        self.used = False  # a request has been answered on it
-        self.idle_since = 0.0  # loop time; 0 while a request is under way
+        self.kept_until = 0.0  # loop time; 0 while a request is under way
 
     @property
-    def alive(self) -> bool:
+    def _alive(self) -> bool:
         """Whether it can carry another request: open, and silent since the last answer."""
         return self._ended is None and not self._buffer and self._transport is not None
+
+    async def is_usable(self) -> bool:
+        """Whether one that was kept can carry another request: what the server has done to it meanwhile is known once
+        the loop has looked at the socket and has told us, which takes it a few rounds."""
+        in_time, self.kept_until = self._loop.time() < self.kept_until, 0.0
+        self._go_on()
+        for _ in range(_ROUNDS if in_time else 0):
+            await asyncio.sleep(0)
+        return in_time and self._alive
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio's: the connection stands."""
@@ -149,15 +158,16 @@ class Connection(asyncio.Protocol):
             if event is not h11.NEED_DATA or (not await self._more() and self._may_end()):
                 return
 
-    def renew(self) -> bool:
-        """Get ready for another request; false when the last exchange, or the server, does not allow one."""
-        if not self.alive or self._exchange.trailing_data[0]:
+    def renew(self, seconds: float) -> bool:
+        """Get ready for another request within a time; false when the last exchange, or the server, does not allow
+        one."""
+        if not self._alive or self._exchange.trailing_data[0]:
             return False
         try:
             self._exchange.start_next_cycle()
         except h11.LocalProtocolError:  # closing was agreed on, or the exchange is not complete
             return False
-        self.used, self.idle_since = True, self._loop.time()
+        self.kept_until = self._loop.time() + seconds
         return True
 
     def begin_tunnel(self) -> None:

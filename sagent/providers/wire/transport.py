@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     import ssl
 
 _PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
-_IDLE_SECONDS = 90.0  # an unused connection is kept this long: longer than most tool calls take
+# How long an unused connection is kept where the server does not say: many of this machine close it after 5 s (uvicorn,
+# Node, cpp-httplib), balancers in front of others after 60 s (AWS; nginx 75 s).
+_IDLE_SECONDS = {"http": 4.0, "https": 55.0}
+_LONGEST_IDLE = 300.0
 _IDLE_CONNECTIONS = 256  # are kept for one server: as many as agents may work at a time
 _PORTS = {"http": 80, "https": 443}
 NOT_RUNNING = ". Start the server there, or name another address with --base-url"
@@ -42,7 +45,8 @@ class Transport(Protocol):
     """Posts and gets. Every method raises Disrupted, and nothing else, when it fails."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
-        """Send a body, given in parts; returns when the response's headers are there."""
+        """Send a body, given in parts, once; returns when the response's headers are there. What fails when the first
+        byte of it may have left is raised as `sent`."""
         ...
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
@@ -100,53 +104,50 @@ class DirectTransport:
         parts = urlsplit(url)
         way = _way(parts, _proxy_for(parts) if self._proxied else "")
         target, fields = _request_head(parts, headers, way)
-        while True:
-            connection = self._reuse(way) or await self._open(way)
-            try:
-                connection.send(method, target, fields, body)
-                status, found = await connection.head()
-                if loopback(url):
-                    self._answered.add((way.host, way.port))
-                break
-            except Disrupted as error:
-                connection.abort()
-                if connection.used and error.kind == "network":
-                    continue  # a kept connection that the server had just closed: another one, in the end a new one
-                raise Disrupted(error.kind, f"{way.scheme}://{parts.netloc}: {error.reason}") from error
-            except BaseException:
-                connection.abort()
-                raise
-        stream = self._body(connection, way)
+        connection, sent = await self._reuse(way) or await self._open(way), False
+        try:
+            connection.send(method, target, fields, body)
+            sent = True
+            status, found = await connection.head()
+        except BaseException as error:
+            connection.abort()
+            if isinstance(error, Disrupted):
+                reason = f"{way.scheme}://{parts.netloc}: {error.reason}"
+                raise Disrupted(error.kind, reason, final=error.final, sent=sent) from error
+            raise
+        if loopback(url):
+            self._answered.add((way.host, way.port))
+        stream = self._body(connection, way, _kept(found, way.scheme))
         chunks = _inflate(stream, found.get("content-encoding", ""))
 
         async def close() -> None:
             await chunks.aclose()
             await stream.aclose()
-            if not connection.idle_since:
+            if not connection.kept_until:
                 connection.abort()
 
         return Answer(status, found, chunks, close)
 
-    async def _body(self, connection: Connection, way: _Way) -> AsyncGenerator[bytes]:
-        connection.idle_since = 0.0
+    async def _body(self, connection: Connection, way: _Way, kept: float) -> AsyncGenerator[bytes]:
         async with aclosing(connection.body()) as chunks:
             async for chunk in chunks:
                 yield chunk
         idle = self._idle.setdefault(way, [])
-        if len(idle) < _IDLE_CONNECTIONS and connection.renew():
+        if len(idle) < _IDLE_CONNECTIONS and connection.renew(kept):
             idle.append(connection)
         else:
             connection.abort()
 
-    def _reuse(self, way: _Way) -> Connection | None:
+    async def _reuse(self, way: _Way) -> Connection | None:
         """The connection used last, if it still lives."""
-        idle = self._idle.get(way, [])
-        while idle:
-            connection = idle.pop()
-            if connection.alive and asyncio.get_running_loop().time() - connection.idle_since < _IDLE_SECONDS:
-                connection.idle_since = 0.0
-                return connection
-            connection.abort()
+        while idle := self._idle.get(way):
+            connection, usable = idle.pop(), False
+            try:
+                if usable := await connection.is_usable():
+                    return connection
+            finally:
+                if not usable:
+                    connection.abort()
         return None
 
     async def _open(self, way: _Way) -> Connection:
@@ -192,6 +193,15 @@ class DirectTransport:
             if not 200 <= status < 300:
                 raise refused_by_proxy(f"the proxy {proxy.hostname} answered {status} to CONNECT {target}", status)
             connection.begin_tunnel()
+
+
+def _kept(headers: Mapping[str, str], scheme: str) -> float:
+    """Seconds to keep an unused connection: one less than the server says, where it does (RFC 2068 19.7.1)."""
+    for item in headers.get("keep-alive", "").split(","):
+        name, _, value = item.partition("=")
+        if name.strip().lower() == "timeout" and value.strip().isdecimal():
+            return min(int(value) - 1.0, _LONGEST_IDLE)
+    return _IDLE_SECONDS[scheme]
 
 
 def _way(url: SplitResult, proxy: str) -> _Way:

@@ -1,0 +1,51 @@
+"""The cap is the session's: over any number of processes, lost lines, kills and interruptions."""
+
+import json
+import signal
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+from program import Shell
+
+from sagent.cost.prices import PriceBook
+from sagent.testing.server import Cut, FakeProviderServer, Received, Stall, Step, Turn
+
+CAP = Decimal("1.50")
+
+
+def billed(server: FakeProviderServer) -> Decimal:
+    """What the provider will ask for, for every request that it has had."""
+    prices = (PriceBook().price("anthropic", "claude-sonnet-4-6", usage) for usage in server.billed)
+    return sum((usd or Decimal(0) for usd in prices), Decimal(0))
+
+
+def killed(_: Received) -> Step:
+    return Stall(Turn(text="Thinking."), after_events=0, seconds=60.0)
+
+
+def lost(_: Received) -> Step:
+    return Cut(Turn(text="Never seen."), after_events=-1, how="reset")
+
+
+@pytest.mark.parametrize(("script", "number"), [(killed, signal.SIGKILL), (killed, signal.SIGINT), (lost, None)])
+def test_what_may_have_been_billed_counts_in_every_later_process(
+    shell: Shell, script: Callable[[Received], Step], number: signal.Signals | None
+) -> None:
+    server = shell.serve(script, bill="worst")
+    for _ in range(9):
+        before = len(server.requests)
+        cap = ("--max-budget-usd", str(CAP))
+        child = shell.start("--session", "work.sagent", *cap, "--output-format", "json", "go on")
+        while number is not None and child.poll() is None and len(server.requests) == before:
+            pass
+        if number is not None and child.poll() is None:
+            child.send_signal(number)
+        out, _err = child.communicate(timeout=60)
+        if child.returncode == 3:
+            break
+    else:
+        pytest.fail("the cap was never reached")
+    assert len(server.requests) >= 2
+    assert billed(server) <= CAP
+    assert json.loads(out)["error"]["kind"] == "budget"
