@@ -219,8 +219,11 @@ class Link:
             confined = await self._confine([server.command, *server.args], server.needs)
             self._profile, self._program = confined.profile, Program(self._processes)
             streams = self._program.streams(*confined.launched({**get_default_environment(), **server.env}))
-            async with Client(streams, read_timeout_seconds=server.timeout) as client:
-                yield client
+            try:
+                async with Client(streams, read_timeout_seconds=server.timeout) as client:
+                    yield client
+            finally:
+                confined.finish()
 
     async def reason(self, error: BaseException) -> str:
         """What went wrong with the connection, which is lost."""

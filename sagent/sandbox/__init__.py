@@ -12,7 +12,7 @@ from sagent.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
     from sagent.sandbox.bubblewrap import Box, Boxes
-    from sagent.sandbox.guard import Guard
+    from sagent.sandbox.guard import Guard, Watch
     from sagent.sandbox.network import Network
     from sagent.sandbox.probe import Means
     from sagent.sandbox.profile import Need, Profile
@@ -31,8 +31,8 @@ class Confined:
     """A command line that is run within a profile, and what its environment gets in addition. Without a profile it
     runs as it is. `wall` is the command line that comes before it.
 
-    `let_go` is called before the command may outlive us, and `finish` when it has ended, which returns sentences for
-    the model: what of its work was taken back.
+    `let_go` is called before the command may outlive us, and `finish` in every case when it has ended, or was not even
+    started, which returns sentences for the model: what of its work was taken back. A second time it does nothing.
     """
 
     argv: Sequence[str]
@@ -71,6 +71,8 @@ class Sandbox:
         self._means: Means | None = None
         self._scratch: Path | None = None
         self._boxes: Boxes | None = None
+        self._guard: Guard | None = None
+        self._running: set[Watch] = set()
         self._network: Network | None = None
         self._passes: dict[tuple[str, ...], str] = {}
         self._stays = False
@@ -134,17 +136,19 @@ class Sandbox:
 
         `lasting`: it runs beside others for long, so that what has changed meanwhile is not undone as its doing.
         """
-        from sagent.sandbox.guard import Guard
-
         needs = tuple(needs)
         name = self.means.name
-        if name == "none" or any(need.kind == "all" for need in needs):
+        if name == "none":
             return Confined(argv)
+        if any(need.kind == "all" for need in needs):
+            return Confined(argv, finish=partial(self._finish, self._watch((), granted=profile.protected), ""))
+        guarded = profile.protected
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
-        environment, token = self._environment(), ""
+        environment, token, held = self._environment(), "", frozenset[str]()
         match name:
             case "bubblewrap":
                 box = await self._open_boxes().box(profile)
+                held = box.held
                 if profile.domains:
                     token, found, _ = await self._reach(profile.domains, box, once=once)
                     environment |= found
@@ -164,9 +168,8 @@ class Sandbox:
                 wall = wrap_seatbelt((), profile, str(self._own_temporary()), port)
             case _:
                 assert_never(name)
-        aside = self.scratch / _ASIDE
-        guard = Guard(() if lasting else profile.protected, aside, mounted=name == "bubblewrap")
-        return Confined(argv, environment, profile, self._let_go, partial(self._finish, guard, aside, token), wall)
+        watch = self._watch(() if lasting else profile.protected, held, {*guarded} - {*profile.protected})
+        return Confined(argv, environment, profile, self._let_go, partial(self._finish, watch, token), wall)
 
     async def _reach(
         self, domains: tuple[str, ...], box: "Box | None", *, once: bool
@@ -182,15 +185,29 @@ class Sandbox:
             self._passes[domains] = token
         return token, *await self._network.environment(token, box)
 
-    def _finish(self, guard: "Guard", aside: Path, token: str) -> Sequence[str]:
-        """What is to be said of a command that has ended."""
+    def _watch(
+        self, protected: Iterable[str], held: frozenset[str] = frozenset(), granted: Iterable[str] = ()
+    ) -> "Watch":
+        """Have an eye on protected paths for one command, until `_finish`."""
+        if self._guard is None:
+            from sagent.sandbox.guard import Guard
+
+            self._guard = Guard(self.scratch / _ASIDE)
+        watch = self._guard.begin(protected, held, granted)
+        self._running.add(watch)
+        return watch
+
+    def _finish(self, watch: "Watch", token: str) -> Sequence[str]:
+        """What is to be said of a command that has ended; nothing the second time."""
+        if watch not in self._running:
+            return ()
+        self._running.remove(watch)
         said: list[str] = []
-        if changed := guard.put_back():
+        if self._guard is not None and (changed := self._guard.end(watch)):
             said.append(
                 f"the sandbox undid what was done to {', '.join(changed)}, for such files run by themselves; it is in"
-                f" {aside}, or lies there with `.undone` in its name"
+                f" {self.scratch / _ASIDE}, or lies there with `.undone` in its name"
             )
-        guard.close()
         if self._network is not None and token and (refused := self._network.refused(token)):
             named = ", ".join(f'"network:{host}"' for host in refused)
             said.append(
@@ -209,6 +226,8 @@ class Sandbox:
         if self._boxes is not None:
             self._boxes.close()
             self._boxes = None
+        self._guard = None
+        self._running.clear()
         if self._scratch is not None and not self._stays:
             import shutil
 

@@ -64,8 +64,9 @@ _NS_GET_USERNS = 0xB701  # ioctl_ns(2)
 class Box:
     """Namespaces of their own, and in them a process that keeps them."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", pid: int) -> None:
-        """Raises OSError where they are gone already."""
+    def __init__(self, process: "subprocess.Popen[bytes]", pid: int, held: frozenset[str]) -> None:
+        """`held` are the places that no command can replace. Raises OSError where it is gone already."""
+        self.held = held
         self._process = process
         self._pid = pid
         self._stays = False
@@ -234,7 +235,7 @@ class Boxes:
             if ready and process.stdout.read(5) == b"ready":
                 with contextlib.suppress(OSError, ValueError, KeyError):
                     told.seek(0)
-                    box = Box(process, json.load(told)["child-pid"])
+                    box = Box(process, json.load(told)["child-pid"], frozenset(mounts))
                     box.harden()
                     return box
             process.kill()
@@ -269,7 +270,8 @@ class Boxes:
         parents = {str(parent) for place in held for parent in Path(place).parents if profile.can_write(str(parent))}
         bound = [place for place in (*profile.writable, *parents, *held, *profile.exposed) if profile.can_read(place)]
         writable = [place for place in bound if profile.can_write(place)]
-        shown = [*writable, *(place for place in bound if is_below(place, (*writable, *profile.hidden, *self.private)))]
+        covered = Profile(writable=(*writable, *profile.hidden, *self.private))  # what lies there is mounted anew
+        shown = [*writable, *filter(covered.can_write, bound)]
         hidden = [place for place in profile.hidden if not profile.can_read(place) and not is_below(place, ["/run"])]
         emptied: list[str] = []
         for place in sorted({*shown, *hidden} - {"/"}, key=lambda place: (len(place), place)):

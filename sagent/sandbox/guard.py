@@ -7,7 +7,8 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Generator, Iterable
+from collections import Counter
+from collections.abc import Container, Generator, Iterable
 from itertools import chain, islice
 from pathlib import Path
 
@@ -25,39 +26,91 @@ class _State:
     entries: tuple[tuple[str, int, int, int, int], ...] = ()  # name, inode, size, time of change, mode
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Watch:
+    """What is looked at for one command: the protected paths, and what was granted to it."""
+
+    paths: tuple[str, ...]
+    granted: tuple[str, ...] = ()
+
+
 class Guard:
     """Looks at protected paths before a command, and when it has ended puts those back that are not as they were.
 
-    With `mounted` those that lie there are held by mounts, and only what is missing or a link is looked at. What a
-    command has made is moved to `aside`, a directory that no command may write to, and nothing of it is lost.
+    Who changed something cannot be told where several run at the same time: what was there before the first of them
+    began is what is put back, and one that has ended is told, once. What a command has made is moved to `aside`, a
+    directory that no command may write to, and nothing of it is lost.
     """
 
-    def __init__(self, protected: Iterable[str], aside: Path, *, mounted: bool) -> None:
+    def __init__(self, aside: Path) -> None:
         self._aside = aside
-        self._before: dict[str, tuple[_State | None, Path | None]] = {}
-        for path in protected:
-            if link := _link_above(path):
-                self._before[link] = _look(link), None
-            if not os.path.lexists(Path(path).parent) or (mounted and _is_held(path)):
-                continue
-            real = str(Path(os.path.realpath(Path(path).parent), Path(path).name))
-            state = _look(real)
-            if not _is_small(state):
-                continue
-            self._before[real] = state, self._copied(real) if state and not state.link else None
+        self._watched: Counter[str] = Counter()  # protected paths, by how many commands they are looked at for
+        self._granted: Counter[str] = Counter()
+        self._before: dict[str, dict[str, tuple[_State | None, Path | None]]] = {}
+        self._undone: list[str] = []
+
+    def begin(self, protected: Iterable[str], held: Container[str] = frozenset(), granted: Iterable[str] = ()) -> Watch:
+        """Before a command. What really lies at one of the paths `held` is held by a mount, and only a link on the way
+        to it is looked at. What is `granted` it may change, and that stays."""
+        watch, links = Watch(tuple(protected), tuple(granted)), dict[str, bool]()
+        self._granted.update(watch.granted)
+        self._watched.update(watch.paths)
+        for path in watch.paths:
+            if not self._before.get(path):
+                self._before[path] = self._noted(path, held, links)
+        return watch
 
     def put_back(self) -> list[str]:
         """The paths that had changed; by now they are as they were."""
-        return [path for path, (state, copy) in self._before.items() if self._restored(path, state, copy)]
+        links = dict[str, bool]()
+        watched = (noted for path, noted in self._before.items() if path not in self._granted)
+        found = {real: before for noted in watched for real, before in noted.items()}
+        changed = [real for real, (state, copy) in found.items() if self._restored(real, state, copy, links)]
+        self._undone += changed
+        return changed
 
-    def _restored(self, path: str, state: _State | None, copy: Path | None) -> bool:
+    def end(self, watch: Watch) -> list[str]:
+        """When a command has ended: the paths that were put back since somebody was told."""
+        self.put_back()
+        self._granted -= Counter(watch.granted)
+        self._watched -= Counter(watch.paths)
+        for path in watch.paths:
+            if path not in self._watched:
+                self._forget(path)
+        for path in {*watch.granted} - {*self._granted}:
+            if path in self._before:
+                self._forget(path)
+                self._before[path] = self._noted(path, (), {})
+        told, self._undone = list(dict.fromkeys(self._undone)), []
+        return told
+
+    def _noted(
+        self, path: str, held: Container[str], links: dict[str, bool]
+    ) -> dict[str, tuple[_State | None, Path | None]]:
+        """What lies at a path, and at the first link on the way to it."""
+        noted: dict[str, tuple[_State | None, Path | None]] = {}
+        if link := _link_above(path, links):
+            noted[link] = _look(link), None
+        above, _, name = path.rpartition("/")
+        real = os.path.join(os.path.realpath(above), name) if link else path  # noqa: PTH118 -- hundreds, before each
+        if real in held or not os.path.lexists(above):
+            return noted
+        state = _look(real)
+        if _is_small(state):
+            noted[real] = state, self._copied(real) if state and not state.link else None
+        return noted
+
+    def _restored(self, path: str, state: _State | None, copy: Path | None, links: dict[str, bool]) -> bool:
         """Whether a path had changed. Of a directory that is gone nothing is put back."""
-        astray = _link_above(path)
+        astray = _link_above(path, links)
+        if not astray and _is_same(path, state, copy):
+            return False
         if astray:
             with contextlib.suppress(OSError), _anchored(astray) as place:
                 self._take_away(place)
+            links.clear()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), _anchored(path) as place:
-            if _look(str(place)) == state:
+            if _is_same(str(place), state, copy):
                 return bool(astray)
             self._take_away(place)
             if state and state.link:
@@ -75,11 +128,11 @@ class Guard:
             try:
                 place.rename(self._aside / name)
             except OSError:
+                place.parent.chmod(place.parent.stat().st_mode | stat.S_IRWXU)  # a command may have closed it
                 place.rename(place.with_name(name))
 
-    def close(self) -> None:
-        """Remove the copies."""
-        for _, copy in self._before.values():
+    def _forget(self, path: str) -> None:
+        for _, copy in self._before.pop(path, {}).values():
             if copy is not None:
                 shutil.rmtree(copy.parent, ignore_errors=True)
 
@@ -90,9 +143,16 @@ class Guard:
         return place / "copy"
 
 
-def _link_above(path: str) -> str:
-    """The first directory on the way to a path that is a link; "" where none is."""
-    return next((str(above) for above in reversed(Path(path).parents) if above.is_symlink()), "")
+def _link_above(path: str, known: dict[str, bool]) -> str:
+    """The first directory on the way to a path that is a link; "" where none is. `known` are answers of this moment."""
+    at, found = path.rpartition("/")[0], ""
+    while at:
+        if at not in known:
+            known[at] = os.path.islink(at)  # noqa: PTH114 -- hundreds of them, before each command
+        if known[at]:
+            found = at
+        at = at.rpartition("/")[0]
+    return found
 
 
 @contextlib.contextmanager
@@ -131,21 +191,41 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
-def _is_held(path: str) -> bool:
-    """Whether a mount can lie there."""
-    place = Path(path)
-    return os.path.lexists(place) and not place.is_symlink()
-
-
 def _look(path: str) -> _State | None:
     """What lies at a path; None for nothing."""
-    place = Path(path)
-    if place.is_symlink():
-        return _State(str(place.readlink()))
-    if not os.path.lexists(place):
+    try:
+        if stat.S_ISLNK(os.lstat(path).st_mode):
+            return _State(os.readlink(path))  # noqa: PTH115 -- hundreds of them, before each command
+    except OSError:
         return None
+    place = Path(path)
     below = (Path(base, name) for base, inner, files in os.walk(place) for name in (*inner, *files))
     return _State(entries=tuple(_entry(each, path) for each in islice(chain([place], below), _MOST)))
+
+
+def _is_same(path: str, state: _State | None, copy: Path | None) -> bool:
+    """Whether a path is as it was; what was put back from a copy is, for it has the same contents."""
+    found = _look(path)
+    if found == state or copy is None or not found or found.link or not _is_small(found):
+        return found == state
+    return _contents(path) == _contents(str(copy))
+
+
+def _contents(path: str) -> dict[str, tuple[int, bytes]]:
+    """Modes and bytes of a file, or of what is in a directory, by name."""
+    place = Path(path)
+    below = (Path(base, name) for base, inner, files in os.walk(place) for name in (*inner, *files))
+    found: dict[str, tuple[int, bytes]] = {}
+    for each in islice(chain([place], below), _MOST):
+        mode = each.lstat().st_mode
+        data = b""
+        if stat.S_ISLNK(mode):
+            data = os.fsencode(each.readlink())
+        elif stat.S_ISREG(mode):
+            with open(os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 -- a descriptor
+                data = file.read(_LARGEST)
+        found[str(each).removeprefix(path)] = mode, data
+    return found
 
 
 def _entry(place: Path, start: str) -> tuple[str, int, int, int, int]:

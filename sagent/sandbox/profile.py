@@ -1,5 +1,6 @@
 """What a command may touch, and what more one may ask for, as values."""
 
+import functools
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -96,9 +97,20 @@ class Profile:
         )
 
 
-def _depth(path: str, directories: Iterable[str]) -> int:
+def _depth(path: str, directories: tuple[str, ...]) -> int:
     """The length of the longest of the directories that a path is, or lies below; -1 for none."""
-    return max((len(each) for each in directories if is_below(path, (each,))), default=-1)
+    places = _places(directories)
+    while path not in places:
+        above = path.rpartition("/")[0] or "/"
+        if above == path:
+            return -1
+        path = above
+    return len(path)
+
+
+@functools.lru_cache(maxsize=64)  # hundreds of paths are held against each, before every command
+def _places(directories: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(directories)
 
 
 def is_below(path: str, directories: Iterable[str]) -> bool:

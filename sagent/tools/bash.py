@@ -138,6 +138,7 @@ class Bash:
         with contextlib.ExitStack() as held:
             argv = self._shell_line(command, run, held)
             confined = await self._confined(argv, arguments, run)
+            held.callback(confined.finish)
             start.update(confined.environment)
             capture, process = self._launch(confined, run, start, notices, held)
             shell = asyncio.create_task(process.ended())
@@ -145,7 +146,6 @@ class Bash:
             try:
                 in_time = await _attend(shell, capture, timeout, run)
                 if process.released:
-                    confined.finish()
                     return ToolOutput.of("detached", summary="detached")
                 if in_time:
                     shell.result()  # should anybody but us have cancelled it
@@ -153,10 +153,7 @@ class Bash:
                     await process.kill()
                 await capture.settle(_GRACE)
             except asyncio.CancelledError:
-                try:
-                    await process.kill()
-                finally:
-                    confined.finish()
+                await process.kill()
                 if capture.size and not process.released:
                     run.progress(capture.recent())
                 raise

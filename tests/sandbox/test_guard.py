@@ -1,0 +1,175 @@
+"""What is put back when commands have ended, and which of them is told."""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from sagent.sandbox import Sandbox
+from sagent.sandbox.guard import Guard, can_guard
+from sagent.sandbox.profile import Profile
+
+
+def watching(place: Path, *paths: str, held: str = "") -> Guard:
+    guard = Guard(place / "aside")
+    guard.begin(paths, {held})
+    return guard
+
+
+def test_protected_paths_are_put_back_and_what_was_made_is_kept(tmp_path: Path) -> None:
+    tree, aside = tmp_path / "tree", tmp_path / "aside"
+    (tree / "hooks").mkdir(parents=True)
+    (tree / "hooks/a").write_text("a")
+    (tree / "config").write_text("old")
+    (tree / "link").symlink_to("config")
+    names = ["hooks", "config", "link", "missing", "none/missing"]
+    guard = Guard(aside)
+    watch = guard.begin([str(tree / name) for name in names])
+    assert guard.put_back() == []
+    (tree / "hooks/b").write_text("planted")
+    (tree / "config").write_text("planted")
+    (tree / "link").unlink()
+    (tree / "link").write_text("planted")
+    (tree / "missing").mkdir()
+    assert guard.put_back() == [str(tree / name) for name in names[:4]]
+    assert sorted(os.listdir(tree / "hooks")) == ["a"]
+    assert (tree / "config").read_text() == "old"
+    assert (tree / "link").is_symlink()
+    assert not (tree / "missing").exists()
+    assert guard.end(watch) == [str(tree / name) for name in names[:4]]
+    assert sum(1 for file in aside.rglob("*") if file.is_file() and file.read_text() == "planted") == 3
+    assert all(".undone-" in name for name in os.listdir(aside))  # the copies are gone
+
+
+def test_what_is_put_back_is_put_nowhere_else(tmp_path: Path) -> None:
+    other, own = tmp_path / "other/.git", tmp_path / "tree/.git"
+    (other / "hooks").mkdir(parents=True)
+    (other / "config").write_text("other")
+    own.mkdir(parents=True)
+    (own / "hooks").symlink_to(tmp_path / "tree/evil")
+    guard = watching(tmp_path, f"{own}/hooks", f"{own}/config")
+    own.rename(tmp_path / "tree/renamed")
+    own.symlink_to(other)
+    assert guard.put_back()
+    assert (other / "hooks").is_dir()
+    assert not (other / "hooks").is_symlink()
+    assert (other / "config").read_text() == "other"
+    assert not own.exists()
+
+
+def test_a_link_on_the_way_to_what_is_protected_is_put_back(tmp_path: Path) -> None:
+    for name in ("real", "evil"):
+        (tmp_path / name / "hooks").mkdir(parents=True)
+    (tmp_path / ".git").symlink_to("real")
+    guard = watching(tmp_path, f"{tmp_path}/.git/hooks", held=f"{tmp_path}/real/hooks")
+    (tmp_path / ".git").unlink()
+    (tmp_path / ".git").symlink_to("evil")
+    assert guard.put_back() == [f"{tmp_path}/.git"]
+    assert os.readlink(tmp_path / ".git") == "real"
+
+
+def test_what_cannot_be_copied_does_not_stay_where_it_runs(tmp_path: Path) -> None:
+    guard = watching(tmp_path, f"{tmp_path}/.vscode")
+    (tmp_path / ".vscode").mkdir(0o000)
+    os.mkfifo(tmp_path / ".vscode/pipe") if os.geteuid() == 0 else None
+    assert guard.put_back() == [f"{tmp_path}/.vscode"]
+    assert not (tmp_path / ".vscode").exists()
+    os.mkfifo(tmp_path / "pipe")
+    assert not can_guard(str(tmp_path / "pipe"))
+
+
+def test_what_mounts_hold_is_left_to_them_and_what_is_large_is_not_guarded(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("old")
+    (tmp_path / "large").write_bytes(bytes(5 << 20))
+    guard = watching(tmp_path, f"{tmp_path}/config", held=f"{tmp_path}/config")
+    (tmp_path / "config").write_text("new")
+    assert guard.put_back() == []
+    assert can_guard(str(tmp_path / "config"))
+    assert not can_guard(str(tmp_path / "large"))
+
+
+@pytest.mark.parametrize("first", ["early", "late"])
+def test_what_one_of_several_did_is_put_back_as_it_was_before_them_all_and_told_once(
+    tmp_path: Path, first: str
+) -> None:
+    """The second begins when the first has planted something already: that is not what was there before."""
+    config, hook = tmp_path / "config", tmp_path / "hook"
+    config.write_text("old")
+    guard = Guard(tmp_path / "aside")
+    paths = [str(config), str(hook)]
+    early = guard.begin(paths)
+    config.write_text("planted")
+    hook.write_text("planted")
+    late = guard.begin(paths)
+    ends = [early, late] if first == "early" else [late, early]
+    assert [guard.end(watch) for watch in ends] == [paths, []]
+    assert (config.read_text(), hook.exists()) == ("old", False)
+    last = guard.begin(paths)  # what was put back is what was there
+    assert guard.end(last) == []
+    assert sorted(file.read_text() for file in (tmp_path / "aside").rglob("*")) == ["planted", "planted"]
+
+
+def test_one_that_goes_on_is_looked_at_again(tmp_path: Path) -> None:
+    hook = tmp_path / "hook"
+    guard = Guard(tmp_path / "aside")
+    long, short = guard.begin([str(hook)]), guard.begin([str(hook)])
+    assert guard.end(short) == []
+    hook.write_text("planted")
+    assert guard.end(long) == [str(hook)]
+    hook.write_text("by the person")
+    assert guard.end(guard.begin([str(hook)])) == []
+    assert hook.read_text() == "by the person"
+
+
+def test_what_was_granted_to_one_is_not_undone_as_the_doing_of_another(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("old")
+    guard = Guard(tmp_path / "aside")
+    other, granted = guard.begin([str(config)]), guard.begin([], granted=[str(config)])
+    config.write_text("granted")
+    assert guard.end(guard.begin([str(config)])) == []
+    assert guard.end(granted) == []
+    config.write_text("planted")
+    assert guard.end(other) == [str(config)]
+    assert config.read_text() == "granted"
+
+
+def test_what_lies_in_a_directory_that_a_command_has_closed_is_put_back_too() -> None:
+    root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
+        work = Path(base, "work")
+        work.mkdir()
+        try:
+            if root:  # which no mode keeps out
+                for place in (Path(base), work):
+                    os.chown(place, 65534, 65534)
+                os.seteuid(65534)
+            guard = Guard(Path(base, "aside"))
+            watch = guard.begin([f"{work}/.vscode"])
+            (work / ".vscode").mkdir()
+            work.chmod(0o500)
+            assert guard.end(watch) == [f"{work}/.vscode"]
+            assert not (work / ".vscode").exists()
+        finally:
+            if root:
+                os.seteuid(0)
+
+
+@pytest.mark.needs("bwrap")
+async def test_commands_that_run_at_the_same_time_are_told_once_between_them(tmp_path: Path) -> None:
+    work = tmp_path.resolve() / "work"
+    work.mkdir()
+    profile = Profile(writable=(str(work),), protected=(f"{work}/.vscode",))
+    sandbox = Sandbox()
+    try:
+        first = await sandbox.confine(["mkdir", ".vscode"], profile, work)
+        assert subprocess.run([*first.wall, *first.argv], cwd=work, check=False).returncode == 0
+        second = await sandbox.confine(["true"], profile, work)  # in a box of its own, which finds it there
+        assert ["undid" in text for text in second.finish()] == [True]
+        assert not (work / ".vscode").exists()
+        assert first.finish() == []
+        assert first.finish() == ()
+    finally:
+        await sandbox.aclose()
