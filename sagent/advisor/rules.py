@@ -51,8 +51,8 @@ def strength(model: str) -> Strength:
 
 
 def preset(executor: Strength) -> tuple[Trigger, ...]:
-    """What suits a class of executors, by what Anthropic measured (docs of the advisor tool, 2026): a checkpoint before
-    the first change gains small models 7.5 points at coding and costs strong ones as much as it gives."""
-    if executor == "small":
-        return ("need_advice", "failures", "stagnation", "first_write")
-    return ("need_advice",)
+    """What suits a class of executors: for all of them what they ask for and what shows that they are stuck. By what
+    Anthropic measured (docs of the advisor tool, 2026) a checkpoint before the first change gains small models 7.5
+    points at coding and costs strong ones as much as it gives."""
+    stuck: tuple[Trigger, ...] = ("need_advice", "failures", "confidence", "stagnation")
+    return (*stuck, "first_write") if executor == "small" else stuck

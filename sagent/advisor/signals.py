@@ -84,7 +84,7 @@ class Watch:
             found.append(("need_advice", f"the executor asks for advice: {self.need}".rstrip(": ")))
         if self.failed >= rules.failure_threshold:
             found.append(("failures", f"{self.failed} turns in a row had a call that failed"))
-        if self.tests and max(self.tests.values()) >= 2:
+        if self.tests and max(self.tests.values()) >= max(2, rules.failure_threshold):
             command = max(self.tests, key=lambda name: self.tests[name])
             found.append(("failures", f"the same test has failed {self.tests[command]} times: {command[:200]}"))
         if self.doubt is not None and self.doubt < rules.confidence_threshold:

@@ -64,10 +64,9 @@ class Parser(argparse.ArgumentParser):
     def add_config(self) -> None:
         self.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")
 
-    def add_executor(self, title: str) -> argparse._ArgumentGroup:
-        """A group with another name of --model, and addresses that are one model's alone."""
+    def add_addresses(self, title: str) -> argparse._ArgumentGroup:
+        """A group with addresses that are one model's alone."""
         group = self.add_argument_group(title)
-        group.add_argument("--executor", metavar="M", help="the model that does the work: another name of --model")
         group.add_argument("--executor-api-base", metavar="URL", help="where the executor's server is, for it alone")
         group.add_argument(
             "--advisor-api-base", metavar="URL", action="append", help="where the advisor's is; one for each --advisor"
@@ -84,14 +83,6 @@ class Parser(argparse.ArgumentParser):
             near = difflib.get_close_matches(wrong, known, 3, 0.6)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise UsageError(f"{message.rstrip('.')}.{meant} See {self.prog} --help.")
-
-
-def take_executor(flags: dict[str, object]) -> None:
-    """Read `--executor` as `--model`. Raises UsageError where both are given."""
-    if "executor" in flags:
-        if "model" in flags:
-            raise UsageError("--executor and --model name the same: give one of them.")
-        flags["model"] = flags.pop("executor")
 
 
 def run_parser() -> Parser:
@@ -124,6 +115,7 @@ def add_agent_flags(parser: Parser) -> None:
 def _agent_flags(parser: Parser, *, places: bool) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="M", help="provider/model, or a model whose name implies its provider")
+    group.add_argument("--executor", metavar="M", help="another name of --model")
     group.add_argument("--provider", metavar="NAME", help="anthropic, openai, moonshot, ..., openai-compatible")
     group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
     group.add_argument("--auth", metavar="HOW", help="key (default), bearer, or credentials: a login stored elsewhere")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.config import Settings, load
+from sagent.config.files import File
 from sagent.errors import SagentError, UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ def load_settings(flags: Mapping[str, object]) -> Settings:
     """The settings in force under these flags, `config` among them. Raises ConfigError."""
     file = flags.get("config")
     given = {name: value for name, value in flags.items() if name != "config"}
-    return load(given, file=None if file is None else str(file))
+    return load(given, file=file if file is None or isinstance(file, File) else str(file))
 
 
 def load_or_report(flags: Mapping[str, object]) -> Settings:

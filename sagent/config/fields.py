@@ -58,6 +58,16 @@ RULES: Mapping[str, Field] = {
 }
 """The members of sagent.advisor.rules.Rules, by name. A project's file may lower what bounds them, and no more."""
 
+THRESHOLDS = {
+    "failures": "failure_threshold",
+    "confidence": "confidence_threshold",
+    "stagnation": "stagnation_turns",
+}
+"""The members of RULES that say from when on a trigger fires."""
+
+ALIASES = {"executor": "model", "advisor": "advisors"}
+"""Other names of settings, wherever these are named: in files, variables, flags and sweeps."""
+
 TABLES = ("providers", "prices", "mcp")
 _ORDERS: Mapping[str, tuple[object, ...]] = {
     "permission_mode": MODES,

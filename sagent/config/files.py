@@ -156,6 +156,11 @@ def read_file(path: Path, within: Path | None = None) -> File | None:
         return None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}.") from error
+    return parse_file(path, raw)
+
+
+def parse_file(path: Path, raw: bytes) -> File:
+    """The settings file that these bytes are. Raises ConfigError."""
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -20,7 +20,7 @@ from sagent.config.advisors import (
     read_spec,
     read_table,
 )
-from sagent.config.fields import FIELDS, RULES, TABLES, Field, is_stricter
+from sagent.config.fields import ALIASES, FIELDS, RULES, TABLES, THRESHOLDS, Field, is_stricter
 from sagent.config.files import NAME, File, Line, directory, end_sentence, expand, find_file, read_file
 from sagent.config.servers import addresses, own_address, place_executor, provider_of, with_path
 from sagent.config.settings import Address, CustomProvider, Settings, Wanted, Wish
@@ -41,7 +41,9 @@ _GROUPS: Mapping[str, Mapping[str, Field]] = {
     "policy": {**RULES, "max_turns": _FIELDS["max_turns"]},
 }
 """Tables of a file whose members are settings; `policy` is another name of `advisor_rules`."""
-_NAMES = (*_FIELDS, "advisor", "executor", *_GROUPS, *TABLES)
+_NOT_HERE = "search"
+"""A table that files of this shape have elsewhere, for a search of the web that is not here."""
+_NAMES = (*_FIELDS, *ALIASES, *_GROUPS, *TABLES)
 _Given: TypeAlias = tuple[Field, object, str]  # a setting, its value, and where it was given
 _OWN_FLAGS = ("executor_api_base", "advisor_api_base", "trust_project")  # about what other flags and files name
 _TRUSTED = ", trusted"  # ends the origin of what a project's file set with the person's trust
@@ -53,7 +55,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     *,
-    file: str | Path | None = None,
+    file: str | Path | File | None = None,
 ) -> Settings:
     """The settings in force. `flags` by setting or flag name, as text or as typed values; None is not given.
 
@@ -88,12 +90,17 @@ def _values(settings: Settings) -> Settings:
 
 
 def _build(
-    flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path, file: str | Path | None, *, trusting: bool
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    cwd: Path,
+    file: str | Path | File | None,
+    *,
+    trusting: bool,
 ) -> "_SettingsBuilder":
     """The settings of all layers; `trusting`: with what a project's file may only set when the person trusts it."""
     builder = _SettingsBuilder(environ, cwd, Path(environ.get("HOME") or Path("~").expanduser()), trusting=trusting)
     builder.choose_file(file)
-    user = read_file(builder.user_file)
+    user = file if isinstance(file, File) else read_file(builder.user_file)
     if user is None and builder.named_by:
         raise ConfigError(f"{builder.named_by}: there is no file {builder.user_file}.")
     if user is not None:
@@ -129,16 +136,37 @@ def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> P
 def _by_field(flags: Mapping[str, object]) -> list[_Given]:
     """Flags in the order of the settings. Raises ConfigError for one that is none."""
     names = {name: field for field in FIELDS for name in (field.flag_name.replace("-", "_"), field.name)}
+    names |= {name: _FIELDS[meant] for name, meant in ALIASES.items()}
     for name in flags:
         if name not in names and name not in _OWN_FLAGS:
             raise ConfigError(f"--{name.replace('_', '-')}: there is no such setting{nearest(name, names)}")
-    found = {names[name].name: value for name, value in flags.items() if value is not None and name in names}
-    return [(field, found[field.name], f"--{field.flag_name}") for field in FIELDS if field.name in found]
+    found: dict[str, _Given] = {}
+    for name, value in flags.items():
+        if value is not None and name in names:
+            origin = f"--{name if name in ALIASES else names[name].flag_name}"
+            _take_once(found, (names[name], value, origin))
+    return [found[field.name] for field in FIELDS if field.name in found]
+
+
+def _variables() -> Mapping[str, Field]:
+    found = {field.variable: field for field in (*FIELDS, *RULES.values())}
+    return found | {f"SAGENT_{name.upper()}": _FIELDS[meant] for name, meant in ALIASES.items()}
 
 
 def _environment(environ: Mapping[str, str]) -> list[_Given]:
-    known = (*FIELDS, *RULES.values())
-    return [(field, environ[field.variable], field.variable) for field in known if environ.get(field.variable)]
+    found: dict[str, _Given] = {}
+    for variable, field in _variables().items():
+        if environ.get(variable):
+            _take_once(found, (field, environ[variable], variable))
+    return list(found.values())
+
+
+def _take_once(found: dict[str, _Given], given: _Given) -> None:
+    field, _, origin = given
+    if field.name in found:
+        both = " and ".join(sorted((origin, found[field.name][2])))
+        raise ConfigError(f"{both} name the same: give one of them.")
+    found[field.name] = given
 
 
 class _SettingsBuilder:
@@ -159,8 +187,11 @@ class _SettingsBuilder:
         self._trusting = trusting
         self._apart: tuple[str, Address] | None = None  # the executor's provider, and where others reach it
 
-    def choose_file(self, file: str | Path | None) -> None:
-        """The person's file: the one that is named, else that of their directory."""
+    def choose_file(self, file: str | Path | File | None) -> None:
+        """The person's file: the one that is named, or was read already, else that of their directory."""
+        if isinstance(file, File):
+            self.user_file, self.named_by = file.path, "--config"
+            return
         named = str(file) if file is not None else self.environ.get("SAGENT_CONFIG", "")
         if named or file is not None:
             self.named_by = "SAGENT_CONFIG" if file is None else "--config"
@@ -210,7 +241,15 @@ class _SettingsBuilder:
             from sagent.advisor.rules import Rules
 
             found["advisor_rules"] = replace(Rules(), **rules)
+            self._warn_of_thresholds(cast("tuple[str, ...] | None", rules.get("triggers")))
         return found
+
+    def _warn_of_thresholds(self, triggers: tuple[str, ...] | None) -> None:
+        """Warn of thresholds that can do nothing, because the triggers that were chosen leave out whose they are."""
+        for trigger, member in THRESHOLDS.items():
+            origin = self.origins.get(RULES[member].name)
+            if origin and triggers is not None and trigger not in triggers:
+                self.warnings.append(f"{origin}: {member} does nothing: triggers leaves out {trigger}.")
 
     def _rows(self) -> Mapping[str, CustomProvider]:
         return cast("Mapping[str, CustomProvider]", self.values.get("providers", {}))
@@ -299,7 +338,7 @@ class _SettingsBuilder:
 
     def warn_of_variables(self) -> None:
         """Warn of `SAGENT_...` variables that mean nothing."""
-        known = [*(field.variable for field in (*FIELDS, *RULES.values())), *_OTHER_VARIABLES]
+        known = [*_variables(), *_OTHER_VARIABLES]
         for name in self.environ:
             if name.startswith("SAGENT_") and name not in known:
                 self.warnings.append(f"{name}: there is no such setting{nearest(name, known)}")
@@ -321,6 +360,8 @@ class _SettingsBuilder:
             elif keys != ("executor",) or isinstance(value, str) or not trusted:
                 self._take_key(file, keys, field, value, trusted=trusted)
         for key, value in file.data.items():
+            if key == _NOT_HERE and trusted and file.table((key,), value).get("enabled"):
+                self.warnings.append(f"{file.where(key)}: {key} does nothing: there is no search of the web here.")
             if key in TABLES and not trusted:
                 self.warnings.append(f"{file.where(key)}: {key} is ignored: {_NEVER}.")
             elif key in TABLES:
@@ -465,8 +506,8 @@ def _members(file: File) -> Iterator[tuple[Line, Field, object]]:
     for key, value in file.data.items():
         if key in ("allow", "deny"):
             raise file.error((key,), f"{key} belongs into the table [permissions]")
-        if key in ("advisor", "executor"):
-            yield (key,), _FIELDS["advisors" if key == "advisor" else "model"], value
+        if key in ALIASES:
+            yield (key,), _FIELDS[ALIASES[key]], value
         elif key in _FIELDS and (key not in _GROUPS or isinstance(value, str)):
             yield (key,), _FIELDS[key], value
         elif key in _GROUPS:
@@ -474,7 +515,7 @@ def _members(file: File) -> Iterator[tuple[Line, Field, object]]:
                 if name not in _GROUPS[key]:
                     raise file.unknown((key, name), tuple(_GROUPS[key]))
                 yield (key, name), _GROUPS[key][name], item
-        elif key not in TABLES:
+        elif key not in (*TABLES, _NOT_HERE):
             raise file.unknown((key,), _NAMES)
 
 

@@ -146,13 +146,15 @@ def _read_role(file: File, top: _Table, item: object, place: int) -> tuple[Role,
     if "name" not in table.members:
         raise table.error(f"{table.name()} needs a name")
     name = table.read("name", _role_name, "")
+    if {"executor", "model"} <= table.members.keys():
+        raise table.error("executor and model are one setting: keep one of them", "executor")
     specs = table.read("advisor", lambda value, _: _texts([value] if isinstance(value, str) else value), ())
     unadvised = len(specs) == 1 and specs[0] in NO_ADVISOR
     tools = table.read("tools", _texts, None)
     role = Role(
         name=name,
         prompt=_read_prompt(table),
-        model=table.read("model", _text, ""),
+        model=table.read("executor" if "executor" in table.members else "model", _text, ""),
         effort=str(table.read("effort", choice(*EFFORTS), "")),
         tools=() if tools in (("none",), ()) else tools,
         max_turns=table.read("max_turns", _number(1), None),
@@ -218,4 +220,4 @@ def _number(least: int) -> Callable[[object, PathBase], int]:
 
 
 _TEAM = ("name", "description", "mode", "editor", "visible_handoffs", "budget_usd", "system", "roles")
-_ROLE = ("name", "prompt", "prompt_file", "model", "effort", "tools", "max_turns", "budget_usd", "advisor")
+_ROLE = ("name", "prompt", "prompt_file", "model", "executor", "effort", "tools", "max_turns", "budget_usd", "advisor")

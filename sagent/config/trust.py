@@ -7,8 +7,10 @@ folder and one wish: what asks for anything else is asked about again.
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 
+from sagent.config.files import NAMES, File, parse_file
 from sagent.config.settings import Wish
 from sagent.lib.atomic import atomic_write
 from sagent.lib.regular import read_regular
@@ -48,6 +50,49 @@ def remember(wish: Wish, state_dir: Path, *, trusted: bool) -> None:
 def answer_file(wish: Wish, state_dir: Path) -> Path:
     """Where the answer to a wish is kept. Without it the person is asked again."""
     asked = json.dumps([_wants(wish), os.fsencode(wish.folder).hex()], sort_keys=True)
+    return state_dir / "trust" / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
+
+
+def find_nearby(folder: Path) -> tuple[Path, bytes] | None:
+    """The settings file of a working directory, by its name and a key that only one of this shape has, and what is in
+    it: any project may have a config.yaml that is about something else."""
+    for name in NAMES[1:]:
+        try:
+            raw = read_regular(folder / name, folder)
+        except OSError:
+            continue
+        if re.search(rb"^(?:executor|advisor)\s*:", raw, re.MULTILINE):
+            return folder / name, raw
+    return None
+
+
+def use_nearby(folder: Path, state_dir: Path) -> tuple[File | None, str]:
+    """The settings file of a working directory, where the person trusts it as it is now; else what to say of it, "" if
+    there is none. It may name addresses, keys and commands, which would let in whoever wrote it. Raises ConfigError."""
+    if (found := find_nearby(folder)) is None:
+        return None, ""
+    path, raw = found
+    if nearby_answer(path, raw, state_dir).is_file():
+        return parse_file(path, raw), ""
+    named = visible(path)
+    return None, (
+        f"{named} is ignored: a file that comes with a folder could send what is said, and your keys, anywhere. If it "
+        f"is yours: --config {path.name} uses it for one run, sagent config trust {path.name} for all."
+    )
+
+
+def trust_nearby(path: Path, raw: bytes, state_dir: Path) -> Path:
+    """Keep that the person trusts a file with just this content; where that is kept. Raises OSError."""
+    kept = nearby_answer(path, raw, state_dir)
+    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with atomic_write(kept) as file:
+        file.write(json.dumps({"file": visible(path), "answer": "yes"}, indent=1).encode())
+    return kept
+
+
+def nearby_answer(path: Path, raw: bytes, state_dir: Path) -> Path:
+    """Where it is kept that a file is trusted as it is now."""
+    asked = json.dumps([hashlib.sha256(raw).hexdigest(), os.fsencode(path.resolve()).hex()])
     return state_dir / "trust" / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
 
 

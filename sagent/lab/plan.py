@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from sagent.config.advisors import read_advisors
-from sagent.config.fields import FIELDS, RULES, Field
+from sagent.config.fields import ALIASES, FIELDS, RULES, Field
 from sagent.config.files import File, Line, read_file
 from sagent.config.settings import Settings
 from sagent.config.teams import TeamFile, preset_names, read_preset, read_team
@@ -93,6 +93,7 @@ class _Reader:
         for each in FIELDS:
             if each.name not in _NOT_SWEPT:
                 self._fields |= {each.name: each, each.flag_name.replace("-", "_"): each}
+        self._fields |= {name: self._fields[meant] for name, meant in ALIASES.items()}
         self._fields |= {rule.name: rule for rule in RULES.values()}
         self._fields |= {_TEAM: Field(_TEAM, _read_team), _HANDOFFS: Field(_HANDOFFS, whole(0))}
 

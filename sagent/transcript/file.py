@@ -27,6 +27,7 @@ class TraceFile:
         self._warn = warn
         self._waiting = bytearray()
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise UsageError(f"The trace cannot be written to {path}: {error.strerror or error}.") from error

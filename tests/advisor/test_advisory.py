@@ -170,10 +170,10 @@ async def test_an_advisor_with_tools_keeps_its_bound_over_all_its_turns() -> Non
 
 
 async def test_the_cap_of_the_tree_holds_for_advisors_too() -> None:
-    rig = Rig(worker(*asking(1), "done"), oracle(), cap=Decimal("0.03"), limits=RunLimits(max_response_tokens=500))
+    rig = Rig(worker(*asking(1), "done"), oracle(), cap=Decimal("0.006"), limits=RunLimits(max_response_tokens=500))
     assert (await rig.run()).content == "done"
     assert rig.statuses == ["failed"]
-    assert rig.ledger.cost().total <= Decimal("0.03")
+    assert rig.ledger.cost().total <= Decimal("0.006")
 
 
 async def test_no_second_consultation_without_anything_new_however_the_question_is_put() -> None:

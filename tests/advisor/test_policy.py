@@ -226,6 +226,30 @@ async def test_a_small_executor_is_nudged_once_where_it_never_asks() -> None:
     assert rig.agent.messages[7].sender == "sagent", "after its third turn"
 
 
+@pytest.mark.parametrize("model_id", ["claude-haiku-4-5", "llama-3.1-70b", "claude-opus-4-6"])
+@pytest.mark.parametrize("kind", ["failures", "stagnation", "confidence"])
+async def test_by_default_twelve_bad_turns_bring_advice_to_every_executor(model_id: str, kind: str) -> None:
+    steps = {
+        "failures": [(act(f"c{n}", n=n, **FAIL),) for n in range(12)],
+        "stagnation": [(act(f"c{n}"),) for n in range(12)],
+        "confidence": [("[CONFIDENCE:0.2]", act(f"c{n}", n=n)) for n in range(12)],
+    }
+    rig = Rig(worker(*steps[kind], "done", model_id=model_id), oracle(*[OK] * 5), rules=Rules())
+    await rig.run()
+    assert (kind, "answered") in fired(rig)
+
+
+async def test_an_executor_with_an_advisor_is_told_how_to_ask_and_how_to_tell_its_doubt() -> None:
+    executor = worker("done", model_id="claude-opus-4-6")
+    await Rig(executor, oracle(), rules=Rules()).run()
+    (told,) = [spec.description for spec in executor.requests[0].tools if spec.name == "advisor"]
+    assert "[NEED_ADVICE: what about]" in told
+    assert "[CONFIDENCE: 0.3]" in told
+    alone = worker("done")
+    await Rig(alone, advisors=()).run()
+    assert "[NEED_ADVICE" not in repr(alone.requests[0]), "who has nobody to ask pays for no word about it"
+
+
 @pytest.mark.parametrize("model_id", ["claude-sonnet-4-6", "claude-opus-4-6"])
 async def test_larger_executors_are_not_nudged(model_id: str) -> None:
     rig = Rig(worker(*((act(f"c{n}", n=n),) for n in range(6)), "done", model_id=model_id), oracle(), rules=Rules())

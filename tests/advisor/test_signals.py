@@ -77,6 +77,17 @@ def test_the_same_test_that_fails_twice_fires_though_others_pass_between() -> No
     )
 
 
+def test_the_threshold_of_failures_is_that_of_a_test_too() -> None:
+    red = [turn("", (bash(f"t{n}", "pytest -q"), "1 failed"), (act(f"x{n}", n=n), None)) for n in range(4)]
+    green = turn("", (act("g", n=9), None))
+    rules = Rules(failure_threshold=3)
+    assert fires(red[0], green, red[1], rules=rules) is None
+    assert fires(red[0], green, red[1], green, red[2], rules=rules) == (
+        "failures",
+        "the same test has failed 3 times: pytest -q",
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "fired"),
     [

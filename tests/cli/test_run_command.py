@@ -109,3 +109,80 @@ def test_a_repository_cannot_name_an_advisor(shell: Shell) -> None:
     done = shell.run("--ephemeral", "hello")
     assert (done.code, done.out) == (0, "Fine.\n")
     assert "advisors is ignored: it would send the conversation to whomever the project names" in done.err
+
+
+SEED = """
+executor:
+  model: "anthropic/claude-haiku-4-5"
+  api_base: "{url}"
+advisor:
+  model: "openai/gpt-4o"
+  api_key: "${{OPENAI_API_KEY}}"   # env var reference
+policy:
+  max_advisor_calls: 5        # hard budget cap
+  failure_threshold: 2        # consecutive failures before calling advisor
+  confidence_threshold: 0.4   # executor self-reported confidence floor
+  stagnation_turns: 4         # turns without progress before calling advisor
+  cooldown_turns: 2           # min turns between advisor calls
+max_turns: 20
+logging:
+  level: "INFO"
+  trace_file: "traces/run.jsonl"
+search:
+  enabled: false
+"""
+
+
+def test_a_file_as_others_write_it_runs_as_it_is(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Yes.")] * 3)
+    shell.environment["OPENAI_API_KEY"] = "sk-1"
+    file = shell.cwd / "config.yaml"
+    file.write_text(SEED.format(url=server.url))
+    done = shell.run("run", "--ephemeral", "--config", "config.yaml", "hello", model="")
+    assert (done.code, done.out) == (0, "Yes.\n"), done.err
+    assert (shell.cwd / "traces" / "run.jsonl").read_text().count("\n") > 2
+    assert server.requests[0].json["model"] == "claude-haiku-4-5"
+
+
+def test_the_file_of_a_folder_is_used_once_it_is_trusted_as_it_is_and_said_to_be_ignored_before(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Yes.")] * 6)
+    shell.environment["OPENAI_API_KEY"] = "sk-1"
+    file = shell.cwd / "config.yaml"
+    file.write_text(SEED.format(url=server.url))
+
+    def run() -> tuple[object, str]:
+        done = shell.run("run", "--ephemeral", "hello", model="")
+        assert (done.code, done.out) == (0, "Yes.\n"), done.err
+        return server.requests[-1].json["model"], done.err
+
+    shell.environment["SAGENT_MODEL"] = "anthropic/claude-sonnet-4-6"
+    model, told = run()
+    assert model == "claude-sonnet-4-6"
+    assert f"{file} is ignored" in told
+    assert "sagent config trust config.yaml" in told
+    del shell.environment["SAGENT_MODEL"]
+    done = shell.run("config", "trust", "config.yaml", model="")
+    assert (done.code, "anthropic/claude-haiku-4-5" in done.out) == (0, True), done.err
+    model, told = run()
+    assert (model, "is ignored" in told) == ("claude-haiku-4-5", False)
+    file.write_text(file.read_text() + "effort: low\n")
+    shell.environment["SAGENT_MODEL"] = "anthropic/claude-sonnet-4-6"
+    assert f"{file} is ignored" in run()[1], "what was trusted is not what is there now"
+
+
+def test_a_config_of_something_else_is_not_spoken_of(shell: Shell) -> None:
+    shell.serve([Turn(text="Yes.")])
+    (shell.cwd / "config.yaml").write_text("title: my site\nmodel: [x\n")
+    done = shell.run("run", "--ephemeral", "hello", model="")
+    assert "config.yaml" not in done.err
+    done = shell.run("config", "trust", "config.yaml", model="")
+    assert (done.code, "to name an executor or an advisor" in done.err) == (2, True)
+
+
+def test_the_words_of_run_are_those_of_every_other_way_in(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Yes.")] * 2)
+    done = shell.run("--executor", "anthropic/claude-haiku-4-5", "--ephemeral", "hello", model="")
+    assert (done.code, done.out) == (0, "Yes.\n"), done.err
+    shell.environment["SAGENT_EXECUTOR"] = "anthropic/claude-haiku-4-5"
+    assert shell.run("--ephemeral", "hello", model="").code == 0
+    assert [request.json["model"] for request in server.requests] == ["claude-haiku-4-5"] * 2

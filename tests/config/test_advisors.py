@@ -200,6 +200,40 @@ def test_the_seeds_file_is_understood(user, settings):
         settings()
 
 
+def test_a_table_that_is_for_something_else_is_no_mistake_and_said_where_it_asks_for_it(user, settings):
+    user("model: a/b\nsearch:\n  enabled: false\n")
+    assert settings().warnings == ()
+    file = user("model: a/b\nsearch:\n  enabled: true\n")
+    assert settings().warnings == (f"{file}:2: search does nothing: there is no search of the web here.",)
+
+
+@pytest.mark.parametrize("table", ["policy", "advisor_rules"])
+def test_a_threshold_works_wherever_it_is_set_and_is_warned_of_where_it_cannot(table, user, settings):
+    user(f"{table}: {{failure_threshold: 3, confidence_threshold: 0.2, stagnation_turns: 5}}")
+    rules = settings().advisor_rules
+    assert {"failures", "confidence", "stagnation"} <= set(rules.fired_by("llama-3.1-70b"))
+    assert settings().warnings == ()
+    file = user(f"{table}: {{triggers: [done], failure_threshold: 3}}")
+    assert settings().warnings == (f"{file}: failure_threshold does nothing: triggers leaves out failures.",)
+    environ = {"SAGENT_ADVISOR_STAGNATION_TURNS": "6", "SAGENT_ADVISOR_TRIGGERS": "done,failures"}
+    assert settings(environ=environ).warnings == (
+        "SAGENT_ADVISOR_STAGNATION_TURNS: stagnation_turns does nothing: triggers leaves out stagnation.",
+    )
+
+
+def test_executor_and_advisor_are_names_of_model_and_advisors_everywhere(user, settings):
+    user("model: mine/own")
+    found = settings(environ={"SAGENT_EXECUTOR": "a/b", "SAGENT_ADVISOR": "c/d"})
+    assert (found.model, found.advisors) == ("a/b", (Advisor("advisor", "c/d"),))
+    assert (found.origins["model"], found.warnings) == ("SAGENT_EXECUTOR", ())
+    found = settings(executor="e/f", advisor="g/h")
+    assert (found.model, found.origins["model"], found.advisors) == ("e/f", "--executor", (Advisor("advisor", "g/h"),))
+    with pytest.raises(ConfigError, match="--executor and --model name the same"):
+        settings(model="a/b", executor="c/d")
+    with pytest.raises(ConfigError, match="SAGENT_EXECUTOR and SAGENT_MODEL name the same"):
+        settings(environ={"SAGENT_EXECUTOR": "a/b", "SAGENT_MODEL": "c/d"})
+
+
 def test_rules_by_variable(settings):
     environ = {
         "SAGENT_ADVISOR_MAX_CALLS": "9",

@@ -114,6 +114,7 @@ class Row:
 COMMANDS = (
     Row("/help [name]", "/help", "/ask-advisor", completes="quit", wrong="nonsense"),
     Row("/model [name]", "/model openai/gpt-5.5", completes="openai/gpt-5.5"),
+    Row("/executor [name]", "/executor openai/gpt-5.5", completes="openai/gpt-5.5"),
     Row("/model [name]", "/model", refuses="name it after the command: openai/gpt-5.5"),
     Row("/provider [name]", "/provider", refuses="name it after the command: openai", completes="anthropic"),
     Row("/provider [name]", "/provider openai", wrong="opneai"),

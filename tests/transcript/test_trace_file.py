@@ -34,6 +34,14 @@ def test_every_event_is_a_line_with_its_time(recorded):
     assert [event["at"] for event in events] == sorted(event["at"] for event in events)  # pyright: ignore[reportArgumentType]
 
 
+def test_its_folder_is_made_where_there_is_none(tmp_path):
+    path = tmp_path / "traces" / "of" / "run.jsonl"
+    trace = TraceFile(path, pytest.fail)
+    trace.on_event(Notice("root", "info", "one"))
+    trace.close()
+    assert len(lines(path)) == 1
+
+
 def test_it_is_the_owners_alone_and_is_added_to(tmp_path):
     path = tmp_path / "t.jsonl"
     for text in ("one", "two"):
@@ -67,7 +75,7 @@ def test_another_file_is_not_spoiled(tmp_path):
     with pytest.raises(UsageError, match="is not a trace, so nothing is added"):
         TraceFile(notes, pytest.fail)
     assert notes.read_text() == "# Notes\n"
-    for path in (tmp_path, tmp_path / "no" / "where.jsonl"):
+    for path in (tmp_path, tmp_path / "notes.md" / "where.jsonl"):
         with pytest.raises(UsageError, match="cannot be written"):
             TraceFile(path, pytest.fail)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.cli.experiments import ExperimentCommand
-from sagent.cli.flags import Parser, add_agent_flags, take_executor
+from sagent.cli.flags import Parser, add_agent_flags
 from sagent.cli.settings import load_settings, read_flag
 from sagent.cli.tables import number, show
 from sagent.errors import UsageError
@@ -31,7 +31,6 @@ def run_bench_advisor(argv: Sequence[str]) -> int:
     repeats, jobs = (read_flag(f"--{name}", flags.pop(name, None), whole(1)) or 1 for name in ("repeats", "jobs"))
     total = read_flag("--max-total-usd", flags.pop("max_total_usd", None), _total)
     out, as_json = flags.pop("out", None), flags.pop("json", False)
-    take_executor(flags)
 
     from sagent.lab.runner import Plan, Way
     from sagent.lab.trials import ARMS, read_tasks
@@ -55,7 +54,7 @@ def _parser() -> Parser:
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("tasks", metavar="TASKFILE", help="[[tasks]] in TOML, or JSON lines: name, prompt, check, ...")
-    group = parser.add_executor("benchmark")
+    group = parser.add_addresses("benchmark")
     group.add_argument("--repeats", metavar="N", help="carry each task out N times in each way (1)")
     group.add_argument("--jobs", metavar="N", help="N runs at a time (1)")
     group.add_argument("--max-total-usd", metavar="N", help="all runs together cost at most N USD; never overshot")

@@ -23,7 +23,8 @@ TESTS = [sys.executable, "-m", "unittest"]
 def run_demo(argv: Sequence[str]) -> int:
     """Copy the project, have the agent repair it, and show what came of it."""
     parser = Parser("demo", __doc__)
-    parser.add_argument("--model", help="a real model, provider/model; without it a scripted one on loopback answers")
+    real = "a real model, provider/model; without it a scripted one on loopback answers"
+    parser.add_argument("--model", "--executor", help=real)
     model: str | None = parser.parse_args(argv).model
     project = Path(tempfile.mkdtemp(prefix="sagent-demo-"))
     shutil.copytree(HERE / "demo_project", project, dirs_exist_ok=True)

@@ -75,7 +75,7 @@ def _parser() -> Parser:
 
 def add_live_flags(parser: Parser) -> None:
     group = parser.add_argument_group("asking again")
-    group.add_argument("--model", metavar="M", help="ask this model what was asked, in a new session")
+    group.add_argument("--model", "--executor", metavar="M", help="ask this model what was asked, in a new session")
     group.add_argument("--provider", metavar="NAME", help="its provider, where its name does not imply it")
     group.add_argument("--base-url", metavar="URL", help="an endpoint that speaks the provider's API")
     group.add_argument("--advisor", metavar="M", action="append", help="an advisor of its own; none for no advisor")

@@ -1,9 +1,12 @@
 """`sagent run`: one task without a terminal, in the words of those who think in executor and advisor."""
 
 import argparse
+import os
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from sagent.cli.flags import Parser, add_flags, take_executor
+from sagent.cli.flags import Parser, add_flags
 from sagent.errors import UsageError
 
 
@@ -15,7 +18,7 @@ def run_run(argv: Sequence[str]) -> int:
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("task", nargs="*", metavar="TASK", help="what to do, in quotes; piped input is its context")
-    parser.add_executor("executor and advisor")
+    parser.add_addresses("executor and advisor")
     add_flags(parser)
     flags = vars(parser.parse_args(argv))
     words: list[str] = flags.pop("task", [])
@@ -24,8 +27,26 @@ def run_run(argv: Sequence[str]) -> int:
             f'Quote the task: sagent run "{" ".join(words)}". To send all of it as it is: '
             f"sagent -- run {' '.join(words)}"
         )
-    take_executor(flags)
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_or_report
 
-    return run_headless(load_or_report(flags), words)
+    told = _take_nearby(flags)
+    settings = load_or_report(flags)
+    return run_headless(replace(settings, warnings=(*settings.warnings, *told)), words)
+
+
+def _take_nearby(flags: dict[str, object]) -> list[str]:
+    """Where no file is named, use the config.yaml of the working directory; what to say where it is not trusted."""
+    from sagent.config.files import directory
+    from sagent.config.trust import use_nearby
+
+    if "config" in flags or os.environ.get("SAGENT_CONFIG"):
+        return []
+    folder = Path(str(flags.get("cwd") or os.environ.get("SAGENT_CWD") or ".")).expanduser().absolute()
+    home = Path.home()
+    if folder == directory("config", os.environ, home):
+        return []
+    file, told = use_nearby(folder, directory("state", os.environ, home))
+    if file is not None:
+        flags["config"] = file
+    return [told] if told else []

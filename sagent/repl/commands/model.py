@@ -58,6 +58,9 @@ async def model(context: CommandContext, name: str = "") -> None:
         _take(context, chosen)
 
 
+executor = replace(model, name="executor", help="Another name of /model.")
+
+
 def _take(context: CommandContext, name: str) -> None:
     """Switch to a model; where no session could be opened, begin one with it."""
     try:
