@@ -46,7 +46,7 @@ def destroys(command: str) -> bool:
 
 def writes(command: str) -> bool:
     """Whether a command is of a kind that changes files."""
-    for part in split(command).walk():
+    for part in split(command).parts:
         if any(redirect.writes and not redirect.target.text.startswith("/dev/") for redirect in part.redirects):
             return True
     for name, line, _ in _commands(command):
@@ -63,7 +63,7 @@ def runs_tests(command: str) -> bool:
 
 def _commands(command: str) -> Iterator[tuple[str, str, str]]:
     """Each command in a script: its program, its words with quoted ones left out, and all of its words."""
-    for part in split(command).walk():
+    for part in split(command).parts:
         if words := _core(part):
             bare = [
                 word.text if word.text == word.raw or ("\n" not in word.text and " " not in word.text) else "''"

@@ -15,25 +15,24 @@ if TYPE_CHECKING:
     from sagent.policy.shell import Word
 
 _SIMPLE = frozenset(
-    {"cat", "head", "tail", "wc", "nl", "tac", "rev", "cut", "tr", "od", "cmp", "comm", "stat", "df", "du", "ls", "pwd"}
+    {"cat", "head", "tail", "nl", "tac", "rev", "cut", "tr", "od", "cmp", "comm", "stat", "df", "ls", "pwd", "grep"}
     | {"basename", "dirname", "realpath", "readlink", "echo", "true", "false", ":", "sleep", "seq", "expr", "whoami"}
-    | {"md5sum", "sha1sum", "sha256sum", "id", "uname", "which", "type", "nproc", "fold", "paste", "join"}
-    | {"grep", "egrep", "fgrep"}
+    | {"md5sum", "sha1sum", "sha256sum", "id", "uname", "which", "type", "nproc", "fold", "paste", "join", "egrep"}
+    | {"fgrep"}
 )
-# What others must not be given: letters of short options, and long ones (abbreviations count).
+_FIND_ACTS = frozenset(
+    {"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-files0-from"}
+)
+# What other programs must not be given: letters of short options, and long ones (abbreviations count).
 _PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rg": ("z", ("pre", "pre-glob", "hostname-bin", "search-zip")),
     "diff": ("l", ("paginate", "output")), "file": ("C", ("compile",)), "date": ("s", ("set",)),
     "sort": ("oT", ("output", "compress-program", "temporary-directory", "files0-from")), "printf": ("v", ()),
-    "test": ("vR", ()), "[": ("vR", ()), "tree": ("oR", ("output",)),
+    "test": ("vR", ()), "[": ("vR", ()), "tree": ("oR", ("output",)), "find": ("", ()),
+    "wc": ("", ("files0-from",)), "du": ("", ("files0-from",)),
+    "git": ("O", ("output", "ext-diff", "no-index", "show-signature", "textconv", "open-files-in-pager", "filters",
+                  "exec", "upload-pack", "contents")),
 }  # fmt: skip
-_FIND_ACTS = frozenset(
-    {"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-files0-from"}
-)
-_GIT_BARRED = (
-    *("output", "ext-diff", "no-index", "show-signature", "textconv", "open-files-in-pager", "filters", "exec"),
-    *("upload-pack", "contents"),
-)
 _GIT = frozenset({"status", "diff", "log", "show", "blame", "ls-files", "ls-tree", "rev-parse", "describe", "shortlog"})
 _GIT_LISTS = {
     "branch": {"-a", "-r", "-v", "-vv", "--list", "--all", "--remotes", "--show-current", "--verbose"},
@@ -45,7 +44,6 @@ _RUN_BY_LOOKING = frozenset(
     {"fsmonitor", "external", "command", "textconv", "clean", "smudge", "process", "program"}
     | {"include", "includeif", "unreadable"}
 )
-SEARCHES = frozenset({"grep", "egrep", "fgrep", "rg"})
 
 
 def only_looks(words: "tuple[Word, ...]") -> bool:
@@ -54,15 +52,12 @@ def only_looks(words: "tuple[Word, ...]") -> bool:
         return False
     name, arguments = words[0].text, [word.text for word in words[1:]]
     if name in _SIMPLE:
-        return name not in ("wc", "du") or not any(_is_barred(argument, "", ("files0-from",)) for argument in arguments)
+        return True
     if any(word.kind == "glob" and word.text[:1] in "-*?[" for word in words[1:]):
         return False  # it may become an option, by what a file is named
-    if name in _PROGRAMS:
-        letters, long = _PROGRAMS[name]
-        return not any(_is_barred(argument, letters, long) for argument in arguments)
+    if acts(name, arguments):
+        return False
     match name:
-        case "find":
-            return _FIND_ACTS.isdisjoint(arguments)
         case "uniq":
             return all(re.fullmatch(r"-[cdiuDz]+", argument) for argument in arguments)
         case "sed":
@@ -72,15 +67,14 @@ def only_looks(words: "tuple[Word, ...]") -> bool:
         case "command":
             return len(arguments) > 1 and arguments[0] in ("-v", "-V")
         case _:
-            return name in _TELL_VERSION and arguments in (["--version"], ["-V"])
+            return name in _PROGRAMS or (name in _TELL_VERSION and arguments in (["--version"], ["-V"]))
 
 
-def names_a_writer(words: "Sequence[Word]", given: int) -> bool:
-    """Whether an option after the first `given` words has a program that else only looks write or run something."""
-    name, further = words[0].text, [word.text for word in words[given:]]
-    letters, long = ("O", _GIT_BARRED) if name == "git" else _PROGRAMS.get(name, ("", ()))
-    return any(_is_barred(text, letters, long) for text in further) or (
-        name == "find" and not _FIND_ACTS.isdisjoint(further)
+def acts(name: str, arguments: "Sequence[str]") -> bool:
+    """Whether an option has a program that else only looks write, run something, or read what nobody named."""
+    letters, long = _PROGRAMS.get(name, ("", ()))
+    return any(_is_barred(argument, letters, long) for argument in arguments) or (
+        name == "find" and not _FIND_ACTS.isdisjoint(arguments)
     )
 
 
@@ -99,7 +93,7 @@ def _git_only_looks(arguments: list[str]) -> bool:
     name, rest = arguments[0], arguments[1:]
     if name in _GIT_LISTS:
         return _GIT_LISTS[name].issuperset(rest)
-    return name in _GIT and not any(_is_barred(argument, "O", _GIT_BARRED) for argument in rest)
+    return name in _GIT
 
 
 def _is_barred(argument: str, letters: str, long: tuple[str, ...]) -> bool:

@@ -86,11 +86,10 @@ class Rule:
         wanted, is_open = self._command()
         if len(words) < len(wanted) or (len(words) > len(wanted) and not is_open):
             return False
-        from sagent.policy.harmless import names_a_writer
+        from sagent.policy.harmless import acts
 
-        return not names_a_writer(words, len(wanted)) and all(
-            _same(want, word) for want, word in zip(wanted, words, strict=False)
-        )
+        named = all(_same(want, word) for want, word in zip(wanted, words, strict=False))
+        return named and not acts(words[0].text, [word.text for word in words[len(wanted) :]])
 
     def denies_command(self, words: "Sequence[Word]") -> Match:
         """Whether a command line is what the rule names, with whatever further arguments, or might be."""

@@ -26,31 +26,23 @@ _STATEMENTS = frozenset(
     {"list", "pipeline", "redirected_statement", "command", "command_name", "subshell", "compound_statement"}
     | {"negated_command", "if_statement", "elif_clause", "else_clause", "for_statement", "while_statement", "do_group"}
     | {"variable_assignments", "test_command", "unary_expression", "binary_expression", "declaration_command"}
-    | {"unset_command", "file_redirect", "herestring_redirect", "heredoc_redirect", "case_statement", "case_item"}
+    | {"unset_command", "file_redirect", "herestring_redirect", "heredoc_redirect"}
 )
 _COMPUTED = frozenset({"simple_expansion", "expansion", "command_substitution", "process_substitution"})
-_PIECES = _COMPUTED | {"string", "raw_string", "ansi_c_string"}
-_PLAIN = frozenset(
-    {
-        "word",
-        "number",
-        "concatenation",
-        "variable_assignment",
-        "variable_name",
-        "test_operator",
-        "brace_expression",
-        "extglob_pattern",
-    }
+_ODD = frozenset({"arithmetic_expansion", "translated_string", "array", "subscript", "regex"})  # a doubt
+_PIECES = _COMPUTED | _ODD | {"string", "raw_string", "ansi_c_string"}
+_WORDS = (
+    _PIECES
+    | {"word", "number", "concatenation", "variable_assignment", "variable_name", "test_operator"}
+    | {"brace_expression", "extglob_pattern"}
 )
-_ODD_PIECES = frozenset({"arithmetic_expansion", "translated_string", "array", "subscript", "regex"})
-_WORDS = _PIECES | _PLAIN | _ODD_PIECES
 # Its tokens.
 _SEPARATORS = frozenset({";", "&", "&&", "||", "|", "|&"})
 _REDIRECTIONS = frozenset({"<", ">", ">>", "&>", "&>>", "<&", ">&", ">|", "<<<", "<<", "<<-"})
 _ENDERS = frozenset({"fi", "done", "}"})
+_KEYWORDS = _ENDERS | {"if", "then", "elif", "else", "while", "until", "do", "for", "in", "!", "{"}
 _ODD_KEYWORDS = frozenset({"case", "esac", "select", "function", "coproc", "[["})
-_KEYWORDS = _ENDERS | _ODD_KEYWORDS | {"if", "then", "elif", "else", "while", "until", "do", "for", "in", "!", "{"}
-_TOKENS = _SEPARATORS | _REDIRECTIONS | _KEYWORDS | {"(", ")", ";;", ";&", ";;&", ">&-", "<&-", "((", "))"}
+_TOKENS = _SEPARATORS | _REDIRECTIONS | _KEYWORDS | {"(", ")", ">&-", "<&-", "((", "))"}
 
 # What bash takes them for; \0 stands for an expansion. A dollar at a word's end is one.
 _BARE = re.compile(r"(?:[^\s'\"\\$`;&|<>()\0]|\\[^\n\0])*\$?")
@@ -66,6 +58,12 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ELEMENT = re.compile(r"[A-Za-z_]\w*\[", re.ASCII)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _NOT_IN_SH = re.compile(r"&>|\$['\"]|\+=|<<<|[<>]\(")  # dash and bash read them differently
+_LONGEST_WRAPPER = 12  # words
+_WRAPPER = re.compile(
+    r"(?:nohup|command|env|time(?: -p)?|nice(?: -n -?[0-9]+)?"
+    r"|timeout(?: --foreground| --preserve-status| -v| -[ks] [A-Z0-9]+[smhd]?)* [0-9.]+[smhd]?) (?!-)"
+)
+_SHELL = re.compile(r"(?:bash|sh|dash)(?: -[euxl]+| -[euxl]*o pipefail)* -[euxl]*c ")
 _AFTER_DOLLAR = ("", " ", "\t", "\n", ";", "|")
 
 
@@ -94,35 +92,26 @@ class Redirect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One simple command. `script` is what it hands to a shell to run (`bash -c '...'`), judged in its place.
-
-    `looped`: a loop began before it.
-    """
+    """One simple command. `is_read`: what it has a shell run (`bash -c '...'`) follows as parts of their own."""
 
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...] = ()
-    script: "Script | None" = None
-    looped: bool = False
+    is_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
     """The commands a script may run. With `doubt` the list may be incomplete; when `broken` it means little.
 
-    `computes_input`: what a here-document or a here-string holds is only known when it runs.
+    `loops`: some of them more than once. `computes_input`: what a here-document or a here-string holds is only known
+    when it runs.
     """
 
     parts: tuple[Part, ...]
     doubt: str = ""
     broken: bool = False
+    loops: bool = False
     computes_input: bool = False
-
-    def walk(self) -> Iterator[Part]:
-        """Every part, those of scripts inside included."""
-        for part in self.parts:
-            yield part
-            if part.script is not None:
-                yield from part.script.walk()
 
 
 def split(command: str, depth: int = 0, *, for_sh: bool = False) -> Script:
@@ -138,7 +127,7 @@ def split(command: str, depth: int = 0, *, for_sh: bool = False) -> Script:
         reader.read()
     except RecursionError:
         reader.fail("it nests too deeply")
-    return Script(tuple(reader.parts), reader.doubt, reader.broken, reader.computes_input)
+    return Script(tuple(reader.parts), reader.doubt, reader.broken, reader.loops, reader.computes_input)
 
 
 @cache
@@ -177,6 +166,14 @@ class _Reader:
         self.wonder(why)
         self.broken = True
 
+    def take(self, script: Script) -> None:
+        """Make the commands of a script inside this one's own."""
+        self.parts += script.parts
+        self.doubt = self.doubt or script.doubt
+        self.broken |= script.broken
+        self.loops |= script.loops
+        self.computes_input |= script.computes_input
+
     def read(self) -> None:
         tree = _tree(self.text)
         if _is_torn(tree):
@@ -188,7 +185,7 @@ class _Reader:
 
     def word(self, node: "Node") -> Word:
         raw, out, bare, at, computed = self.source(node), list[str](), "", node.start_byte, False
-        for piece in [*_outermost(node, _PIECES | _ODD_PIECES), None]:
+        for piece in [*_outermost(node, _PIECES), None]:
             between = self.text[at : piece.start_byte if piece else node.end_byte]
             ends = piece is None and self.text[node.end_byte : node.end_byte + 1] in _AFTER_DOLLAR
             if not _BARE.fullmatch(between) or (between.endswith("$") and not ends):
@@ -258,7 +255,7 @@ class _Reader:
         elif node.type == "expansion":
             skeleton = self._skeleton(holes, node.start_byte, node.end_byte)
             if sets := _DEFAULT.match(skeleton):
-                self.parts.append(Part((Word(f"{sets[1]}=", "literal", f"{sets[1]}="),)))
+                self.parts.append(_assignment(sets[1]))
             if not _EXPANSION.fullmatch(skeleton):
                 (self.fail if re.search(r"[\\'\"`]", skeleton) else self.wonder)("an expansion of an unusual kind")
         else:
@@ -407,7 +404,12 @@ class _List:
         elif source in _KEYWORDS:
             self._add_keyword(source)
         else:
-            self._add_operator(source)
+            if source == "(" and (self.words or self.closed):
+                reader.wonder("a function or an array")
+            elif source not in _SEPARATORS and source not in ("(", ")"):
+                reader.wonder(f"the operator {source}")
+            self._flush()
+            self.closed = source == ")"
 
     def _check_boundary(self, token: "Node", source: str) -> None:
         """Where nothing stands between two tokens, bash must see two as well."""
@@ -444,7 +446,7 @@ class _List:
         if self.closed:
             self.reader.fail("a word follows a closed group")
         if all(each.is_assignment for each in self.words):
-            if word.raw in _KEYWORDS and not self.header:
+            if word.raw in _KEYWORDS | _ODD_KEYWORDS and not self.header:
                 self.reader.wonder(f"the keyword {word.raw}")
             if _ELEMENT.match(word.raw):
                 self.reader.wonder("an array")
@@ -470,17 +472,6 @@ class _List:
         self.reader.loops |= source in ("while", "until")
         self.header = source == "for"
         self.closed = source in _ENDERS
-        if source in _ODD_KEYWORDS:
-            self.reader.wonder(f"the keyword {source}")
-            self.words.append(Word(source, "literal", source))
-
-    def _add_operator(self, source: str) -> None:
-        if source == "(" and (self.words or self.closed):
-            self.reader.wonder("a function or an array")
-        elif source not in _SEPARATORS and source not in ("(", ")"):
-            self.reader.wonder(f"the operator {source}")
-        self._flush()
-        self.closed = source == ")"
 
     def _flush(self) -> None:
         """The command that was read is complete."""
@@ -492,31 +483,28 @@ class _List:
             if not _NAME.fullmatch(name):
                 reader.wonder("a loop of an unusual kind")
             reader.loops = True
-            words = (Word(f"{name}=", "literal", f"{name}="),)
+            words = _assignment(name).words
         self.words, self.redirects, self.redirection, self.closed, self.header = [], [], "", False, False
         if words or redirects:
-            script = _inner_script(words, reader.depth)
-            if script is not None and script.doubt:
-                reader.wonder(script.doubt)
-                reader.broken |= script.broken
-            reader.computes_input |= script is not None and script.computes_input
-            reader.parts.append(Part(words, redirects, script, reader.loops))
+            script = _nested(words, reader.depth)
+            reader.parts.append(Part(words, redirects, is_read=script is not None))
+            if script is not None:
+                reader.take(script)
 
 
-def _inner_script(words: tuple[Word, ...], depth: int) -> Script | None:
-    """The script inside `bash -c '...'` or `eval ...`, when every letter of it is known."""
+def _assignment(name: str) -> Part:
+    """What sets a variable to what is not known here."""
+    return Part((Word(f"{name}=", "literal", f"{name}="),))
+
+
+def _nested(words: tuple[Word, ...], depth: int) -> Script | None:
+    """The script that `bash -c '...'` or `eval ...` runs, when every letter of it is known."""
     words = unwrap(words)
-    if not words or words[0].kind != "literal":
-        return None
-    if words[0].text == "eval":
-        texts = words[1:]
-    elif words[0].text in ("bash", "sh", "dash"):
-        texts = _shell_script(words)
-    else:
-        return None
+    name = words[0].text if words else ""
+    texts = words[1:] if name == "eval" else _behind(_SHELL, words)[:1]
     if not texts or any(word.kind != "literal" for word in texts):
         return None
-    return split(" ".join(word.text for word in texts), depth + 1, for_sh=words[0].text != "bash")
+    return split(" ".join(word.text for word in texts), depth + 1, for_sh=name != "bash")
 
 
 def unwrap(words: tuple[Word, ...]) -> tuple[Word, ...]:
@@ -525,49 +513,17 @@ def unwrap(words: tuple[Word, ...]) -> tuple[Word, ...]:
     A wrapper used in a way that is not understood stays.
     """
     while words:
-        if words[0].is_assignment:
-            words = words[1:]
-            continue
-        if words[0].kind != "literal" or words[0].text not in ("nohup", "time", "nice", "timeout", "command", "env"):
-            return words
-        rest = _after_options(words)
-        if not rest:
-            return words
+        rest = words[1:] if words[0].is_assignment else _behind(_WRAPPER, words)
+        if not words[0].is_assignment and (not rest or rest[0].kind != "literal"):
+            break
         words = rest
     return words
 
 
-def _after_options(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """What a harmless wrapper runs; nothing where its options are unusual."""
-    name, at = words[0].text, 1
-    valued, plain = {
-        "timeout": (("-k", "-s"), ("--foreground", "-v", "--preserve-status")),
-        "nice": (("-n",), ()),
-        "time": ((), ("-p",)),
-    }.get(name, ((), ()))
-    while at < len(words) and words[at].kind == "literal" and words[at].text.startswith("-"):
-        if words[at].text not in valued and words[at].text not in plain:
-            return ()
-        at += 2 if words[at].text in valued else 1
-    if name == "timeout":
-        if at >= len(words) or not re.fullmatch(r"[0-9.]+[smhd]?", words[at].text):
-            return ()
-        at += 1
-    return words[at:] if at < len(words) and all(word.kind == "literal" for word in words[1 : at + 1]) else ()
-
-
-def _shell_script(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The script word of `bash -c SCRIPT`, also `bash -lc` and `bash -euo pipefail -c`."""
-    at = 1
-    while at < len(words) and words[at].kind == "literal" and re.fullmatch(r"-(?:[euxl]+[oc]?|[oc])", words[at].text):
-        if words[at].text.endswith("c"):
-            return words[at + 1 : at + 2]
-        if words[at].text.endswith("o"):
-            if words[at + 1 : at + 2] and words[at + 1].text != "pipefail":
-                return ()
-            at += 1
-        at += 1
-    return ()
+def _behind(pattern: re.Pattern[str], words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """The words after those that a pattern is about; none where it is not about them."""
+    match = pattern.match(" ".join(word.text.replace(" ", "_") for word in words[:_LONGEST_WRAPPER]))
+    return words[match[0].count(" ") :] if match else ()
 
 
 def program(word: Word) -> str:

@@ -1,125 +1,70 @@
-"""Commands that show what is in every file below a directory, whatever those are: `grep -r`, `rg`, `find -exec`."""
+"""Commands that go through whole directories, and so through what nobody named: `grep -r`, `rg`, `git clean`."""
 
+import re
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
+from sagent.policy.harmless import only_looks
 from sagent.policy.shell import Word, program
 
-# Letters that make it go into directories (none: it always does), and letters of the options that take a value.
-_SEARCHERS = {
-    "grep": ("rR", "ABCDdefm"), "egrep": ("rR", "ABCDdefm"), "fgrep": ("rR", "ABCDdefm"), "rgrep": ("", "ABCDdefm"),
-    "zgrep": ("rR", "ABCDdefm"), "rg": ("", "ABCEMTdefgjmrt"), "ag": ("", "ABCGgmp"), "ack": ("", "ABCgm"),
-}  # fmt: skip
-_COPIERS = {"cp": "rRa", "scp": "r", "diff": "r", "zip": "r", "tar": "", "rsync": ""}
-_CHANGERS = {"rm": "rR", "mv": "", "chmod": "R", "chown": "R", "chgrp": "R", "rsync": "", "shred": "", "setfacl": "R"}
-_GIT_CHANGES = frozenset(
-    {"clean", "checkout", "restore", "reset", "stash", "apply", "am", "merge", "pull", "rebase", "switch", "rm", "mv"}
-)
-_FINDERS = frozenset({"find", "fd", "fdfind"})
-_FEEDERS = frozenset({"xargs", "parallel"})  # they run programs on whatever files they are given
-_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
+_GREPS = frozenset({"grep", "egrep", "fgrep", "zgrep"})
+_RECURSES = re.compile(r"-[^-]*[rR]|--[rd]|.*recurse$", re.DOTALL)
+_SHOWS_HIDDEN = re.compile(r"-[^-]*[ug.]|--(hid|unr|glob|iglob)")  # options of rg
+
+_GIT = frozenset({"add", "commit", "push", "fetch", "tag", "branch", "remote", "config", "init"})  # leave files alone
 
 
-class Trees(NamedTuple):
-    """The directories that a command reads: those among `places`, and where it runs if `here`.
-
-    `hidden`: hidden files too.
-    """
-
-    places: tuple[Word, ...]
-    here: bool
-    hidden: bool = True
+def searches(words: tuple[Word, ...]) -> bool:
+    """Whether a command that only looks shows what is below the directories that it names."""
+    name = program(words[0])
+    if name == "git":  # of two places outside a repository it compares all below them
+        plain = [word.text for word in words[1:] if not word.text.startswith("-")]
+        return plain[:1] == ["diff"] and len(plain) == 3
+    return name in ("rg", "diff") or (name in _GREPS and any(map(_may_recurse, words[1:])))
 
 
-def trees(words: tuple[Word, ...]) -> Trees | None:
-    """What a command line reads to its depths; None where it reads no more than the files it names."""
-    name, rest = program(words[0]), words[1:]
-    texts = [word.text for word in rest]
-    if name in _SEARCHERS:
-        return _searched(name, rest)
-    if name in _COPIERS:
-        letters = _COPIERS[name]
-        plain = tuple(word for word in rest if not word.text.startswith("-"))
-        return Trees(plain, here=False) if not letters or _has_option(rest, letters) else None
-    if name in _FINDERS and not _RUNS.isdisjoint(texts):
-        end = next((at for at, text in enumerate(texts) if text.startswith(("-", "(", "!"))), len(rest))
-        starts = rest[:end] if name == "find" else ()
-        return Trees(starts, here=not starts)
-    if name == "git" and texts[:1] == ["diff"]:  # of two places outside a repository it compares all below them
-        plain = tuple(word for word in rest[1:] if not word.text.startswith("-"))
-        return Trees(plain, here=False) if len(plain) == 2 else None
-    if name in _FEEDERS or (name == "git" and "grep" in texts):
-        return Trees((), here=True)
-    return None
-
-
-def changed_trees(words: tuple[Word, ...]) -> Trees | None:
-    """What a command line may change or remove to its depths; None where it changes no more than it names."""
-    name, rest = program(words[0]), words[1:]
-    plain = tuple(word for word in rest if not word.text.startswith("-"))
+def starts_here(words: tuple[Word, ...]) -> bool:
+    """Whether a command may go through the directory where it runs without being told to."""
+    name = program(words[0])
+    if name == "rg" or name in _GREPS:
+        return searches(words) and not _names_places(words, "ABCEMTdefgjmrt" if name == "rg" else "ABCDdefm")
+    if name == "find":
+        return any(word.text.startswith("-") for word in words[1:2]) and not only_looks(words)
     if name == "git":
-        return Trees((), here=True) if not _GIT_CHANGES.isdisjoint(word.text for word in rest) else None
-    if name == "find" and any(word.text == "-delete" for word in rest):
-        return Trees((), here=True) if rest[0].text.startswith("-") else Trees(rest[:1], here=False)
-    letters = _CHANGERS.get(name)
-    return Trees(plain, here=False) if letters is not None and (not letters or _has_option(rest, letters)) else None
+        return not only_looks(words) and next((w.text for w in words[1:] if not w.text.startswith("-")), "") not in _GIT
+    return name in ("ag", "ack", "rgrep", "xargs", "parallel", "fd", "fdfind")
 
 
-def _searched(name: str, rest: tuple[Word, ...]) -> Trees | None:
-    letters, valued = _SEARCHERS[name]
-    if letters and not _has_option(rest, letters):
-        return None
-    operands, has_pattern, sure = _operands(rest, valued)
-    places = operands if has_pattern else operands[1:]
-    hidden = (
-        name != "rg"
-        or _has_option(rest, "ug.")
-        or any(word.text.startswith(("--hid", "--unr", "--glob", "--iglob")) for word in rest)
-    )
-    return Trees(places if sure else operands, here=not places or not sure, hidden=hidden)
+def _may_recurse(word: Word) -> bool:
+    """Whether a word is an option to go into directories; what a wildcard stands for may be named like one."""
+    return bool(_RECURSES.match(word.text)) or (word.kind == "glob" and word.text[0] in "-*?[")
 
 
-def _has_option(words: tuple[Word, ...], letters: str) -> bool:
-    """Whether an option goes into directories; what is only known when the command runs may be one."""
-    for word in words:
-        text = word.text
-        if word.kind == "dynamic" and word.raw.startswith("$"):
-            return True
-        if text.startswith(("--rec", "--deref", "--arch")) or text.endswith("recurse"):
-            return True
-        if text.startswith("-") and not text.startswith("--") and any(letter in letters for letter in text[1:]):
-            return True
-    return False
-
-
-def _operands(words: tuple[Word, ...], valued: str) -> tuple[tuple[Word, ...], bool, bool]:
-    """The words that are no options, whether a pattern was given by one, and whether all that is certain."""
-    found: list[Word] = []
-    has_pattern, sure, at = False, True, 0
-    while at < len(words):
-        text = words[at].text
-        at += 1
-        if text == "--":
-            found += words[at:]
-            break
-        if text.startswith("--"):
-            sure &= "=" in text
-            has_pattern |= text.startswith(("--reg", "--file="))
-        elif text.startswith("-") and len(text) > 1:
-            first = next((place for place, letter in enumerate(text) if letter in valued), 0)
-            has_pattern |= first > 0 and text[first] in "ef"
-            at += first == len(text) - 1
+def _names_places(words: tuple[Word, ...], valued: str) -> bool:
+    """Whether a search is certainly told where. `valued` are the letters of options that take a value."""
+    operands, needed, takes = 0, 2, False
+    for word in words[1:]:
+        if word.text.startswith("--"):
+            if "=" not in word.text:
+                return False  # the next word may be its value
+            needed -= word.text.startswith(("--reg", "--file="))
+        elif word.text.startswith("-") and not takes:
+            option = re.search(f"[{valued}]", word.text)
+            takes = option is not None and option.end() == len(word.text)
+            needed -= option is not None and option[0] in "ef"
         else:
-            sure &= words[at - 1].kind != "dynamic" or not words[at - 1].raw.startswith("$")
-            found.append(words[at - 1])
-    return tuple(found), has_pattern, sure
+            operands += not takes
+            takes = False
+    return operands >= max(needed, 1)
 
 
-def is_asked_for(name: str, words: tuple[Word, ...]) -> bool:
-    """Whether grep would look into a file of this name: the last `--include=` or `--exclude=` that fits it decides.
+def shows(name: str, words: tuple[Word, ...]) -> bool:
+    """Whether a search would look into a hidden file of this name.
 
-    Where none fits, it does unless the first of them includes. https://www.gnu.org/software/grep/manual/
+    For grep the last `--include=` or `--exclude=` that fits it decides; where none fits it does unless the first of
+    them includes. https://www.gnu.org/software/grep/manual/
     """
+    if program(words[0]) == "rg":
+        return any(_SHOWS_HIDDEN.match(word.text) for word in words)
     given = [word.text.partition("=") for word in words if word.text.startswith(("--inc", "--exclude="))]
     if not given or not all(equals for _, equals, _ in given):
         return True

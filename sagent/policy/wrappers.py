@@ -6,75 +6,70 @@ from itertools import dropwhile
 
 from sagent.policy.shell import DEPTH, SHELLS, Part, Word, program, split
 
-# Programs that run the command in their arguments: the options that take a value, and how many operands come first.
-WRAPPERS: dict[str, tuple[str, int]] = {
-    "sudo": ("ugpChrtTUDR", 0), "doas": ("uC", 0), "env": ("uCS", 0), "timeout": ("ks", 1), "nohup": ("", 0),
-    "nice": ("n", 0), "ionice": ("cnp", 0), "chrt": ("", 1), "taskset": ("", 1), "stdbuf": ("ioe", 0),
-    "setsid": ("", 0), "time": ("fo", 0), "command": ("", 0), "builtin": ("", 0), "exec": ("a", 0),
-    "xargs": ("nIPLdsaE", 0), "parallel": ("jINnL", 0), "chroot": ("", 1), "unshare": ("SG", 0), "nsenter": ("tSG", 0),
-    "strace": ("eopsPaEIOSuX", 0), "ltrace": ("eopsu", 0), "watch": ("n", 0), "flock": ("wE", 1), "busybox": ("", 0),
-    "toybox": ("", 0), "find": ("", 0), "fd": ("", 0), "fdfind": ("", 0), "ssh": ("bcDEeFIiJLlmOopQRSWw", 1),
-    "su": ("gGs", 0), "runuser": ("ugGs", 0), "script": ("IOBTtmE", 0), "trap": ("", 0), "eval": ("", 0),
-    "coproc": ("", 0), "function": ("", 1), "systemd-run": ("pu", 0), "caffeinate": ("tw", 0), "unbuffer": ("", 0),
-    "firejail": ("", 0), "bwrap": ("", 0), "uv": ("", 1), "npx": ("", 0), "docker": ("", 0), "podman": ("", 0),
-    "entr": ("", 0), "setpriv": ("", 0), "pkexec": ("", 0), "prlimit": ("", 0), "setarch": ("", 1), "[[": ("", 0),
-}  # fmt: skip
+# Programs that run the command in their arguments; before some of these stands one more word.
+_DIRECT = frozenset(
+    {"sudo", "doas", "env", "nohup", "nice", "ionice", "stdbuf", "setsid", "time", "command", "builtin", "exec", "trap"}
+    | {"xargs", "parallel", "unshare", "nsenter", "strace", "ltrace", "watch", "busybox", "toybox", "su", "runuser"}
+    | {"script", "eval", "coproc", "systemd-run", "caffeinate", "unbuffer", "firejail", "bwrap", "npx", "docker"}
+    | {"podman", "entr", "setpriv", "pkexec", "prlimit", "[["}
+)
+_BEHIND_ONE = frozenset({"timeout", "chrt", "taskset", "chroot", "flock", "ssh", "function", "uv", "setarch"})
+_FINDERS = frozenset({"find", "fd", "fdfind"})
+WRAPPERS = _DIRECT | _BEHIND_ONE | _FINDERS
 # Programs that run code which no rule about commands can see into.
 INTERPRETERS = frozenset(
     {"python", "python2", "python3", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "tclsh", "expect"}
     | {"awk", "gawk", "mawk", "nawk", "sed", "ed", "ex", "vi", "vim", "emacs", "osascript", "pwsh", "source", "."}
     | {"gdb", "at", "batch", "crontab", "m4", "tar", "rsync"}
 )
-_SELECTIVE = frozenset({"find", "fd", "fdfind", "ssh", "docker", "podman", "uv", "npx", "trap"})  # much else in words
+_RUNS_NEXT = re.compile(r"-exec|-execdir|-ok|-okdir|-[xX]|--exec.*")
 _TAILS = 256  # words of a wrapper that may each begin its command
 _GIT_RUNS = frozenset({"foreach", "run", "-x", "--exec", "filter-branch", "--upload-pack", "--receive-pack"})
 
 
 def runs(part: Part, depth: int = 0) -> Iterator[tuple[tuple[Word, ...], bool]]:
-    """Every command line that a part may run, each with whether that is sure: what deny rules are held against.
+    """Every command line that a part may run, each with whether that is likely: what deny rules are held against.
 
-    A wrapper's own command is sure; every further tail of its words, and every script among them, is a possibility.
+    Of a wrapper's words the likely ones begin behind its options; any other, and a script in any, is a possibility.
     """
     words = tuple(dropwhile(lambda word: word.is_assignment, part.words))
-    for nesting in range(DEPTH):
-        if not words:
+    likely = _beginnings(words[:_TAILS])
+    is_wrapper = bool(words) and (program(words[0]) in WRAPPERS or program(words[0]) in SHELLS)
+    for at in range(min(len(words), _TAILS) if is_wrapper else len(words[:1])):
+        yield words[at:], at in likely
+        if at > 0 and depth < DEPTH and words[at].kind == "literal" and re.search(r"[\s;&|<>()`$=]", words[at].text):
+            for inner in split(words[at].text, depth + 1).parts:
+                yield from ((line, False) for line, _ in runs(inner, depth + 1))
+
+
+def _beginnings(words: tuple[Word, ...]) -> set[int]:
+    """Where commands begin: the first, and what each wrapper among them most likely runs."""
+    found, waiting = {0}, [0]
+    while waiting:
+        for start in _behind_options(words, waiting.pop()):
+            if start not in found:
+                found.add(start)
+                waiting.append(start)
+    return found
+
+
+def _behind_options(words: tuple[Word, ...], at: int) -> Iterator[int]:
+    """Where the command of a wrapper may begin: a word behind an option may be that one's value, and the next it."""
+    name = program(words[at]) if at < len(words) else ""
+    if name in _FINDERS:
+        yield from (each + 1 for each in range(at, len(words) - 1) if _RUNS_NEXT.fullmatch(words[each].text))
+    tells = name == "command" and any(word.text in ("-v", "-V") for word in words[at + 1 : at + 2])
+    if name not in _DIRECT | _BEHIND_ONE or tells:
+        return
+    plain = 1 if name in _BEHIND_ONE else 0
+    for start in range(at + 1, len(words)):
+        if words[start].text.startswith("-") or words[start].is_assignment:
+            continue
+        yield start
+        if not words[start - 1].text.startswith("-"):
+            plain -= 1
+        if plain < 0:
             return
-        yield words, True
-        name = program(words[0])
-        if name not in WRAPPERS and name not in SHELLS:
-            return
-        inner = _wrapped(words, name)
-        if nesting == 0:
-            begins = len(words) - len(inner)
-            # A long option may have taken the next word as its value: then the word after is the program.
-            shifted = any(word.text.startswith("--") for word in words[1:begins]) and name not in _SELECTIVE
-            for start in range(1, min(len(words), _TAILS)):
-                yield words[start:], shifted and words[start].kind != "literal" and start == begins + 1
-                yield from _hidden(words[start], depth)
-        words = inner
-
-
-def _hidden(word: Word, depth: int) -> Iterator[tuple[tuple[Word, ...], bool]]:
-    """What a word would run if it were a script."""
-    if depth < DEPTH and word.kind == "literal" and re.search(r"[\s;&|<>()`$=]", word.text):
-        for part in split(word.text, depth + 1).walk():
-            for words, _ in runs(part, depth + 1):
-                yield words, False
-
-
-def _wrapped(words: tuple[Word, ...], name: str) -> tuple[Word, ...]:
-    """What a wrapper most likely runs."""
-    if name in ("find", "fd", "fdfind"):
-        runs_next = re.compile(r"-exec|-execdir|-ok|-okdir|-[xX]|--exec.*")
-        return tuple(dropwhile(lambda word: not runs_next.fullmatch(word.text), words))[1:]
-    if name == "command" and words[1:2] and words[1].text in ("-v", "-V"):
-        return ()
-    valued, operands = WRAPPERS.get(name, ("", 0))
-    rest = words[1:]
-    while rest and (rest[0].text.startswith("-") or rest[0].is_assignment or (name == "env" and "=" in rest[0].text)):
-        takes = len(rest[0].text) == 2 and rest[0].text[1] in valued
-        rest = rest[2:] if takes else rest[1:]
-    return tuple(dropwhile(lambda word: word.is_assignment, rest[operands:]))
 
 
 def is_opaque(words: tuple[Word, ...]) -> bool:

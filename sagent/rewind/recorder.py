@@ -248,13 +248,13 @@ def only_looks(command: str) -> bool:
     script = split(command)
     if script.doubt or not script.parts:
         return False
-    for part in script.walk():
+    for part in script.parts:
         words = unwrap(part.words)
         writes = any(each.writes and each.target.text != "/dev/null" for each in part.redirects)
         assigns = any(word.is_assignment for word in part.words[: len(part.words) - len(words)])
         if writes or assigns or not words:
             return False
-        if part.script is None and words[0].raw != "cd" and not harmless.only_looks(words):
+        if not part.is_read and words[0].raw != "cd" and not harmless.only_looks(words):
             return False
     return True
 

@@ -166,6 +166,19 @@ def test_where_nothing_hides_files_a_search_of_what_holds_them_is_a_question(too
         "cp -r . /tmp/copy",
         "tar cf - .",
         "diff -r . /tmp",
+        "zip -r x .",
+        "python3 tool.py .",
+        "git archive HEAD",
+        "sudo git stash",
+        "su -c 'cat secrets/a'",
+        "watch 'grep -r KEYx'",
+        "x=secrets/a; cat $x",
+        "cat $(echo secrets/a)",
+        "cat < $X",
+        "cat \"$(cat <<<'secrets/a')\"",
+        "if x; then cat secrets/a 'unclosed",
+        "set -o x; tar cf - src",
+        "\\command cd secrets; cat a",
     ],
 )
 def test_commands_that_read_whole_directories_are_a_question_where_something_is_denied(command, home, tree):
@@ -190,10 +203,37 @@ def test_commands_that_read_whole_directories_are_a_question_where_something_is_
         "ls -R",
         "cp src/a.py src/b.py",
         "tar xf src/a.tgz",
+        "npm test && make -j4 all",
+        "git add -A && git commit -m x && git push",
+        'echo $?; for f in a b; do echo "$f" > src/x; done',
+        'cd src && ls && cat a.py && [ -n "$x" ]',
     ],
 )
 def test_narrow_commands_are_free_beside_what_is_denied(command, home, tree):
     assert bash(policy(home, "full", deny=("Read(secrets/**)",)), command, tree) == Allow()
+
+
+def test_behind_the_sandbox_only_what_is_named_is_denied(home, tree):
+    judging = policy(home, deny=("Read(secrets/**)", "Edit(secrets/**)"))
+    for command in ("rm -rf $X", "tar cf - .", "git clean -fdx", "cat $x", "cd src; rg KEYx ..; [[ -f x ]]"):
+        assert judge(judging, "Bash", Effect("execute", command=command, confined=True), Workspace(tree)) == Allow()
+    for command in ("cat secrets/a", "su -c 'cat secrets/a'", "bash -c 'cd src; cat ../secrets/a'"):
+        effect = Effect("execute", command=command, confined=True)
+        assert isinstance(judge(judging, "Bash", effect, Workspace(tree)), Deny), command
+
+
+def test_a_file_that_is_named_as_an_option_is_does_not_lead_to_keys(home, tree):
+    edit = policy(home)
+    for command in ("grep KEYx *", "grep KEYx [-s]*", "wc *", "du -s *"):
+        assert isinstance(bash(edit, command, tree), Ask), command
+    for command in ("grep KEYx src/*.py", "wc -l src/*", "head -n1 *", "grep 'KEY*' src/a.py"):
+        assert bash(edit, command, tree) == Allow(), command
+
+
+def test_where_a_loop_goes_later_counts_for_what_stands_before(home):
+    at_home = Workspace(home)
+    effect = Effect("execute", command="for i in 1 2; do cat id_rsa; cd .ssh; done")
+    assert isinstance(judge(policy(home), "Bash", effect, at_home), Ask)
 
 
 def test_recursive_commands_are_not_harmless_where_keys_lie(home, tree):
@@ -206,6 +246,9 @@ def test_recursive_commands_are_not_harmless_where_keys_lie(home, tree):
     for command in (
         "grep -r KEYx .",
         "grep -rn KEYx pkg",
+        "grep '-r' KEYx .",
+        "grep -d recurse KEYx .",
+        "grep --dir=recurse KEYx .",
         "rg -uu KEYx",
         "rg --hidden KEYx .",
         "grep -r KEYx ~",

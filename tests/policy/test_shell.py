@@ -183,7 +183,7 @@ def test_what_is_understood_is_what_bash_does(script: str, tmp_path: Path) -> No
         "TRACE": str(trace), "HOME": "/nowhere", "x": "p q",
     }  # fmt: skip
     run_in(place, script, environment)
-    parts = list(said.walk())
+    parts = said.parts
     for line in trace.read_text().splitlines() if trace.exists() else ():
         ran = [argument.replace("\2", "\n") for argument in line.split("\1")[1:]]
         assert any(could_be(words, ran) for part in parts for words in commands_of(part)), ran
