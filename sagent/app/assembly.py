@@ -80,6 +80,7 @@ async def open_agent(
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
         sandbox = sandbox or Sandbox(settings.sandbox, cache=settings.state_dir)
         stack.push_async_callback(sandbox.aclose)
+        sandbox.warn = lambda text: listener(Notice("root", "warning", text))
         offered = [*choose_tools(settings, sandbox), *more]
         log, past = _open_log(settings, stack, notices)
         policy.expose(settings.config_dir / "skills", *((Path(log.path),) if log.path else ()))

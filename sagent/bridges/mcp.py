@@ -158,6 +158,7 @@ class Link:
         self._processes, self._confine = processes, confine
         self._program = Program(processes)
         self._profile: Profile | None = None  # that it runs within
+        self.attend: Callable[[], Callable[[], Sequence[str]]] = lambda: tuple  # to what it does for a call
         self._task: asyncio.Task[None] | None = None
         self._lives: set[asyncio.Task[None]] = set()  # of this connection, and of lost ones that have not ended yet
         self._stop = asyncio.Event()
@@ -218,6 +219,7 @@ class Link:
 
             confined = await self._confine([server.command, *server.args], server.needs)
             self._profile, self._program = confined.profile, Program(self._processes)
+            self.attend = confined.attend
             streams = self._program.streams(*confined.launched({**get_default_environment(), **server.env}))
             try:
                 async with Client(streams, read_timeout_seconds=server.timeout) as client:
@@ -270,7 +272,11 @@ class McpTool:
         assert isinstance(thawed, dict)
         try:
             client = await self._link.client()
-            result = await client.call_tool(self.own, thawed, progress_callback=report)
+            finish = self._link.attend()
+            try:
+                result = await client.call_tool(self.own, thawed, progress_callback=report)
+            finally:
+                undone = finish()
         except Exception as error:
             self._link.lost()
             reason = await self._link.reason(error)
@@ -279,6 +285,7 @@ class McpTool:
                 f"The MCP server {self.server} failed: {reason}" + (f" ({hint})" if hint else "")
             ) from error
         output = _output(result, self.server)
+        output = replace(output, content=(*output.content, *(Text(f"({each})") for each in undone)))
         if output.is_error and (hint := self._link.hint(_words(output.content))):
             return replace(output, content=(*output.content, Text(f"({hint})")))
         return output

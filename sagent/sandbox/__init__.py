@@ -1,5 +1,7 @@
 """The sandbox of a session: what holds commands here, and how one is run within a profile."""
 
+import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -24,6 +26,8 @@ SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the stric
 _STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "MUSL_", "MALLOC_")
 
 _ASIDE = "put-back"  # where in its own directory the guard puts what it takes away
+_APART = 1 << 12  # bytes of memory more, by which what lasts is told from commands
+_PAUSE = 1.0  # seconds between two looks at what is protected, while something runs inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class Confined:
 
     `let_go` is called before the command may outlive us, and `finish` in every case when it has ended, or was not even
     started, which returns sentences for the model: what of its work was taken back. A second time it does nothing.
+    One that lasts is not looked at but between `attend` and a call of what that returns, which does as `finish`.
     """
 
     argv: Sequence[str]
@@ -41,6 +46,7 @@ class Confined:
     let_go: Callable[[], None] = lambda: None
     finish: Callable[[], Sequence[str]] = tuple
     wall: Sequence[str] = ()
+    attend: Callable[[], Callable[[], Sequence[str]]] = lambda: tuple
 
     def launched(self, environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """What is to be started, with which environment, for the command to have this one and its own.
@@ -66,6 +72,7 @@ class Sandbox:
 
     def __init__(self, wanted: SandboxMode = "auto", *, cache: Path | None = None, memory: int | None = None) -> None:
         self.wanted: SandboxMode = wanted
+        self.warn: Callable[[str], None] = lambda text: None  # the person, of what was undone while something runs
         self._cache = cache
         self._memory = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
         self._means: Means | None = None
@@ -73,6 +80,8 @@ class Sandbox:
         self._boxes: Boxes | None = None
         self._guard: Guard | None = None
         self._running: set[Watch] = set()
+        self._outlived: dict[Sequence[str], Watch] = {}  # of commands that have left something running
+        self._looking: asyncio.Task[None] | None = None
         self._network: Network | None = None
         self._passes: dict[tuple[str, ...], str] = {}
         self._stays = False
@@ -134,7 +143,8 @@ class Sandbox:
     ) -> Confined:
         """How a command line is run within a profile, widened by what was granted for it. Raises ToolError.
 
-        `lasting`: it runs beside others for long, so that what has changed meanwhile is not undone as its doing.
+        `lasting`: a program of the person's that runs beside others for long. What it does of its own accord is not
+        undone, for the person works in the same files.
         """
         needs = tuple(needs)
         name = self.means.name
@@ -147,7 +157,7 @@ class Sandbox:
         environment, token, held = self._environment(), "", frozenset[str]()
         match name:
             case "bubblewrap":
-                box = await self._open_boxes().box(profile)
+                box = await self._open_boxes().box(profile, apart=lasting)
                 held = box.held
                 if profile.domains:
                     token, found, _ = await self._reach(profile.domains, box, once=once)
@@ -157,7 +167,8 @@ class Sandbox:
                 from sagent.sandbox.landlock import wrap
 
                 network = any(need.kind == "network" for need in needs)
-                wall = wrap((), profile, network=network, scratch=self._own_temporary(), memory=self._memory)
+                memory = self._memory + _APART if lasting else self._memory
+                wall = wrap((), profile, network=network, scratch=self._own_temporary(), memory=memory)
             case "seatbelt":
                 from sagent.sandbox.seatbelt import wrap as wrap_seatbelt
 
@@ -168,8 +179,10 @@ class Sandbox:
                 wall = wrap_seatbelt((), profile, str(self._own_temporary()), port)
             case _:
                 assert_never(name)
-        watch = self._watch(() if lasting else profile.protected, held, {*guarded} - {*profile.protected})
-        return Confined(argv, environment, profile, self._let_go, partial(self._finish, watch, token), wall)
+        granted = {*guarded} - {*profile.protected}
+        finish = partial(self._finish, self._watch(() if lasting else profile.protected, held, granted), token)
+        attend = partial(self._attend, profile.protected, held, granted)
+        return Confined(argv, environment, profile, self._let_go, finish, wall, attend)
 
     async def _reach(
         self, domains: tuple[str, ...], box: "Box | None", *, once: bool
@@ -185,6 +198,11 @@ class Sandbox:
             self._passes[domains] = token
         return token, *await self._network.environment(token, box)
 
+    def _attend(
+        self, protected: Iterable[str], held: frozenset[str], granted: Iterable[str]
+    ) -> Callable[[], Sequence[str]]:
+        return partial(self._finish, self._watch(protected, held, granted), "")
+
     def _watch(
         self, protected: Iterable[str], held: frozenset[str] = frozenset(), granted: Iterable[str] = ()
     ) -> "Watch":
@@ -195,7 +213,33 @@ class Sandbox:
             self._guard = Guard(self.scratch / _ASIDE)
         watch = self._guard.begin(protected, held, granted)
         self._running.add(watch)
+        if watch.paths and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.create_task(self._look(self._guard))
         return watch
+
+    async def _look(self, guard: "Guard") -> None:
+        """Have what is protected put back while anything runs inside: what a person's editor or shell finds there in
+        between would run."""
+        while (runs := any(watch.paths for watch in self._running)) or self._outlived:
+            await asyncio.sleep(_PAUSE)
+            lives = runs or self._lives()
+            with contextlib.suppress(OSError):
+                if changed := guard.put_back():
+                    self.warn(self._undone(changed))
+            if not lives:
+                for watch in self._outlived.values():
+                    guard.leave(watch)
+                self._outlived.clear()
+
+    def _lives(self) -> bool:
+        """Whether something runs inside."""
+        if self._boxes is not None:
+            return self._boxes.at_work
+        if self.means.name != "landlock":
+            return False
+        from sagent.sandbox.landlock import at_work
+
+        return at_work(self._memory)
 
     def _finish(self, watch: "Watch", token: str) -> Sequence[str]:
         """What is to be said of a command that has ended; nothing the second time."""
@@ -203,11 +247,8 @@ class Sandbox:
             return ()
         self._running.remove(watch)
         said: list[str] = []
-        if self._guard is not None and (changed := self._guard.end(watch)):
-            said.append(
-                f"the sandbox undid what was done to {', '.join(changed)}, for such files run by themselves; it is in"
-                f" {self.scratch / _ASIDE}, or lies there with `.undone` in its name"
-            )
+        if self._guard is not None and (changed := self._ended(self._guard, watch)):
+            said.append(self._undone(changed))
         if self._network is not None and token and (refused := self._network.refused(token)):
             named = ", ".join(f'"network:{host}"' for host in refused)
             said.append(
@@ -218,6 +259,18 @@ class Sandbox:
             self._network.dismiss(token)
         return said
 
+    def _undone(self, changed: Sequence[str]) -> str:
+        return (
+            f"the sandbox undid what was done to {', '.join(changed)}, for such files run by themselves; it is in"
+            f" {self.scratch / _ASIDE}, or lies there with `.undone` in its name"
+        )
+
+    def _ended(self, guard: "Guard", watch: "Watch") -> Sequence[str]:
+        outlived = watch.paths not in self._outlived and self._lives()
+        if outlived:
+            self._outlived[watch.paths] = watch
+        return guard.end(watch, outlived=outlived)
+
     async def aclose(self) -> None:
         """End what still runs inside, but for what was let go, and remove what commands had for temporary files."""
         if self._network is not None:
@@ -226,8 +279,15 @@ class Sandbox:
         if self._boxes is not None:
             self._boxes.close()
             self._boxes = None
-        self._guard = None
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        if self._guard is not None:
+            with contextlib.suppress(OSError):
+                self._guard.put_back()
+            self._guard = None
         self._running.clear()
+        self._outlived.clear()
         if self._scratch is not None and not self._stays:
             import shutil
 

@@ -77,6 +77,14 @@ class Box:
     def stands(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def at_work(self) -> bool:
+        """Whether a command runs in it, or something that one has left."""
+        try:
+            return sum(place.name.isdigit() for place in Path(f"/proc/{self._pid}/root/proc").iterdir()) > 1
+        except OSError:
+            return False
+
     def entering(self, argv: Sequence[str], cwd: str, *, memory: int) -> list[str]:
         """The command line that runs another in the box, with `memory` bytes of data at most for each process.
 
@@ -165,7 +173,7 @@ class Boxes:
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
-        self._boxes: dict[object, Box] = {}
+        self._boxes: dict[tuple[bool, object, object], Box] = {}
         self._opening = asyncio.Lock()
         self.private = {place: scratch / place.strip("/").replace("/", "-") for place in TEMPORARY if _is_plain(place)}
         for directory in self.private.values():
@@ -175,13 +183,13 @@ class Boxes:
         self._empty = scratch / "empty"  # in place of a hidden file: programs are content with one that says nothing
         self._empty.touch(0o444)
 
-    async def box(self, profile: Profile) -> Box:
-        """The box for a profile. Raises ToolError where none can be made."""
+    async def box(self, profile: Profile, *, apart: bool = False) -> Box:
+        """The box for a profile, `apart` from those of commands. Raises ToolError where none can be made."""
         opened: Box | str = ""
         async with self._opening:
             for _ in range(2):  # a path may vanish between a look and a mount
                 mounts = tuple(self._mounts(profile))
-                key = mounts, tuple(map(_identity, mounts))  # a file that was replaced has lost its mount
+                key = apart, mounts, tuple(map(_identity, mounts))  # a file that was replaced has lost its mount
                 box = self._boxes.get(key)
                 if box is not None and box.stands:
                     return box
@@ -192,6 +200,11 @@ class Boxes:
         raise ToolError(
             f"The command was not run: its sandbox could not be made: {opened}. The person may set sandbox = 'off'."
         )
+
+    @property
+    def at_work(self) -> bool:
+        """Whether something runs in one of those of commands."""
+        return any(box.at_work for (apart, *_), box in self._boxes.items() if not apart)
 
     def let_go(self) -> None:
         """The boxes may outlive us, until nothing runs in them any more; what they have for /tmp stays."""

@@ -35,7 +35,8 @@ class Watch:
 
 
 class Guard:
-    """Looks at protected paths before a command, and when it has ended puts those back that are not as they were.
+    """Looks at protected paths before a command, now and then while it or what it left runs, and when all that has
+    ended, and puts those back that are not as they were.
 
     Who changed something cannot be told where several run at the same time: what was there before the first of them
     began is what is put back, and one that has ended is told, once. What a command has made is moved to `aside`, a
@@ -69,20 +70,30 @@ class Guard:
         self._undone += changed
         return changed
 
-    def end(self, watch: Watch) -> list[str]:
-        """When a command has ended: the paths that were put back since somebody was told."""
+    def end(self, watch: Watch, *, outlived: bool = False) -> list[str]:
+        """When a command has ended: the paths that were put back since somebody was told. Where it was `outlived` by
+        something that it has started, the paths are looked at until one says `leave`."""
         self.put_back()
-        self._granted -= Counter(watch.granted)
+        self._settle(watch.granted)
+        if not outlived:
+            self.leave(watch)
+        told, self._undone = list(dict.fromkeys(self._undone)), []
+        return told
+
+    def leave(self, watch: Watch) -> None:
+        """Look at the paths no longer on behalf of one command."""
         self._watched -= Counter(watch.paths)
         for path in watch.paths:
             if path not in self._watched:
                 self._forget(path)
-        for path in {*watch.granted} - {*self._granted}:
+
+    def _settle(self, granted: Iterable[str]) -> None:
+        """What only one command was granted stays as it is now."""
+        self._granted -= Counter(granted)
+        for path in {*granted} - {*self._granted}:
             if path in self._before:
                 self._forget(path)
                 self._before[path] = self._noted(path, (), {})
-        told, self._undone = list(dict.fromkeys(self._undone)), []
-        return told
 
     def _noted(
         self, path: str, held: Container[str], links: dict[str, bool]

@@ -65,6 +65,27 @@ def wrap(
     ]
 
 
+def at_work(memory: int) -> bool:
+    """Whether a process runs that is bounded to this memory, or less: no command can raise its limit, and hardly
+    anything else has one. Not to be known, and so False, where all have."""
+    return any(_is_bounded(place.name, memory) for place in Path("/proc").glob("[0-9]*")) and not _is_bounded(
+        "self", memory
+    )
+
+
+def _is_bounded(pid: str, memory: int) -> bool:
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():  # noqa: PTH116 -- of every process
+            return False
+        lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+        limit = next(line for line in lines if line.startswith("Max data size")).split()[4]
+        if not limit.isdigit() or int(limit) > memory:
+            return False
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def gaps(profile: Profile) -> tuple[str, ...]:
     """What is not held of a profile, as phrases."""
     return tuple(_gaps(profile))

@@ -1,15 +1,19 @@
 """What is put back when commands have ended, and which of them is told."""
 
+import asyncio
 import os
 import subprocess
 import tempfile
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from sagent.sandbox import Sandbox
 from sagent.sandbox.guard import Guard, can_guard
+from sagent.sandbox.probe import Means
 from sagent.sandbox.profile import Profile
+from tests.waiting import until
 
 
 def watching(place: Path, *paths: str, held: str = "") -> Guard:
@@ -173,3 +177,101 @@ async def test_commands_that_run_at_the_same_time_are_told_once_between_them(tmp
         assert first.finish() == ()
     finally:
         await sandbox.aclose()
+
+
+class Session:
+    """Commands in a sandbox of their own, whose shells we wait for and no more."""
+
+    def __init__(self, sandbox: Sandbox, work: Path) -> None:
+        self.sandbox, self.work = sandbox, work
+        self.warned: list[str] = []
+        sandbox.warn = self.warned.append
+        self.profile = Profile(writable=(str(work),), protected=(f"{work}/.vscode", f"{work}/.envrc"))
+
+    async def run(self, command: str) -> Sequence[str]:
+        confined = await self.sandbox.confine(["bash", "-c", command], self.profile, self.work)
+        argv, environment = confined.launched(os.environ)
+        null = subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(
+            *argv, env=environment, cwd=self.work, stdin=null, stdout=null, start_new_session=True
+        )
+        await process.wait()
+        return confined.finish()
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+async def session(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Session]:
+    means = Means(request.param)
+    if means.name == "bubblewrap" and Sandbox().means.name != "bubblewrap":
+        pytest.skip("no bubblewrap here")
+    monkeypatch.setattr("sagent.sandbox._PAUSE", 0.05)
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: means)
+    work = tmp_path.resolve() / "work"
+    work.mkdir()
+    sandbox = Sandbox()
+    try:
+        yield Session(sandbox, work)
+    finally:
+        await sandbox.aclose()
+
+
+async def test_what_is_planted_between_commands_is_undone_and_told(session: Session) -> None:
+    left = "(until [ -e go ]; do sleep 0.05; done; mkdir .vscode; touch gone; until [ -e end ]; do sleep 0.05; done) &"
+    try:
+        assert not await session.run(left)
+        (session.work / "go").touch()
+        await until(lambda: (session.work / "gone").exists() and not (session.work / ".vscode").exists())
+        assert [".vscode" in text for text in session.warned] == [True]
+        assert [".vscode" in text for text in await session.run("true")] == [True]
+    finally:
+        (session.work / "end").touch()
+
+
+async def test_where_nothing_is_left_running_nobody_looks(session: Session) -> None:
+    before = asyncio.all_tasks()
+    assert not await session.run("(until [ -e end ]; do sleep 0.05; done) &")
+    (session.work / "end").touch()
+    await until(lambda: asyncio.all_tasks() == before)
+    (session.work / ".envrc").write_text("by the person")
+    assert not await session.run("true")
+    assert (session.work / ".envrc").read_text() == "by the person"
+
+
+async def test_a_program_of_the_persons_is_looked_at_while_it_answers_and_keeps_nobody_looking(
+    session: Session,
+) -> None:
+    line = ["bash", "-c", "until [ -e end ]; do sleep 0.05; done; touch ended"]
+    server = await session.sandbox.confine(line, session.profile, session.work, lasting=True)
+    argv, environment = server.launched(os.environ)
+    before = asyncio.all_tasks()
+    running = subprocess.Popen(argv, env=environment, cwd=session.work, stdin=subprocess.DEVNULL)
+    try:
+        assert not await session.run("true")
+        await until(lambda: asyncio.all_tasks() == before)
+        (session.work / ".envrc").write_text("by the person")
+        finish = server.attend()
+        (session.work / ".vscode").mkdir()
+        assert [".vscode" in text and ".envrc" not in text for text in finish()] == [True]
+        assert not (session.work / ".vscode").exists()
+        assert (session.work / ".envrc").exists()
+    finally:
+        (session.work / "end").touch()
+        running.wait()
+        server.finish()
+
+
+async def test_what_was_planted_when_the_session_ended_is_undone(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.sandbox._PAUSE", 60)
+    try:
+        await session.run("(mkfifo go; . ./go; mkdir .vscode; touch gone; until [ -e end ]; do sleep 0.02; done) &")
+        await until((session.work / "go").exists)
+        (session.work / "go").write_text("true\n")
+        await until((session.work / "gone").exists)
+        await session.sandbox.aclose()
+        assert not (session.work / ".vscode").exists()
+    finally:
+        (session.work / "end").touch()
