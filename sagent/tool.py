@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.lib.regular import open_regular
 from sagent.messages import Document, Image, Text
 from sagent.peer import Caller
 
@@ -51,7 +52,7 @@ class Effect:
     confined: bool = False
     needs: "tuple[Need, ...]" = ()
     reason: str = ""
-    real: Path | None = None  # where the one path led when this was foreseen, for a call that goes there or nowhere
+    real: Path | None = None  # where the one path leads: the call goes there or nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +97,11 @@ class Workspace:
         if not path or "\0" in path:
             raise ToolError(f"not a path: {path!r}")
         found = Path(self.cwd, Path(path).expanduser())
-        for place, own in self.temporary.items():
-            inside = found.is_relative_to(place) and not any(map(found.is_relative_to, self.roots))
-            if inside and not os.path.lexists(found):
-                return own / found.relative_to(place)
-        return found
+        if not self.temporary:
+            return found
+        from sagent.sandbox.temporary import seen_by_commands
+
+        return seen_by_commands(found, self.temporary, self.roots)
 
     def saw(self, path: Path, content: bytes, stat: os.stat_result | None = None) -> None:
         """Remember the file's content as seen by the agent. Its whole content, whatever part was shown.
@@ -115,18 +116,17 @@ class Workspace:
         """Raise ToolError when an existing file was never read, or has changed since. New files pass."""
         real = path.resolve()
         try:
-            stat = real.stat()
+            file = open_regular(real)
         except FileNotFoundError:
             return
-        stamp = self.seen.get(real)
-        if stamp is None:
-            raise ToolError(f"{path} was not read in this session. Read it first, then change it.")
-        if (stat.st_mtime_ns, stat.st_size) == (stamp.mtime_ns, stamp.size):
-            return
-        if stat.st_size == stamp.size:
-            with real.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() == stamp.sha256:
-                    return
+        with file:
+            stat, stamp = os.fstat(file.fileno()), self.seen.get(real)
+            if stamp is None:
+                raise ToolError(f"{path} was not read in this session. Read it first, then change it.")
+            if (stat.st_mtime_ns, stat.st_size) == (stamp.mtime_ns, stamp.size):
+                return
+            if stat.st_size == stamp.size and hashlib.file_digest(file, "sha256").hexdigest() == stamp.sha256:
+                return
         raise ToolError(f"{path} has changed since it was read. Read it again, then change it.")
 
 

@@ -1,11 +1,21 @@
-"""Regular files, read without waiting: what is named like a file may be a FIFO, a device, or without end."""
+"""Regular files, read without waiting: what is named like a file may be a FIFO, a device, or without end.
+
+And files reached as they were looked at: commands may put a link in place of any directory or file at any moment. What
+was found to lie at a path without links is opened by that path, and through no link.
+"""
 
 import errno
 import os
 import stat
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 
 MOST = 1 << 20  # bytes of a file that is read unasked
+_PASS = os.O_DIRECTORY | (os.O_PATH if sys.platform == "linux" else os.O_RDONLY)  # which needs no right to list
+_LINK = "it leads elsewhere than a moment ago, or in a circle"
 
 
 def read_regular(
@@ -22,15 +32,102 @@ def read_regular(
         raise OSError(errno.EINVAL, "its name holds a zero byte", os.fspath(path)) from None
     if within is not None and not Path(real).is_relative_to(within.resolve()):
         raise OSError(errno.EXDEV, f"it leads out of the project {within}", os.fspath(path))
-    descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, f"it is {special_kind(mode)}, not a file", os.fspath(path))
-    with os.fdopen(descriptor, "rb") as file:
+    with open_regular(real) as file:
         data = file.read(most + 1)
     if len(data) > most and not cut:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", os.fspath(path))
     return data[:most]
+
+
+def open_regular(real: str | bytes | os.PathLike[str]) -> BufferedReader:
+    """A regular file at a path without links. Raises OSError, whose `strerror` completes "PATH: ..."."""
+    with real_directory(real) as (directory, name):
+        if stat_regular(name, directory) is None:  # a device may act when it is opened
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), real)
+        descriptor = open_real(name, os.O_RDONLY | os.O_NONBLOCK, directory)
+    try:
+        _check(os.fstat(descriptor), real)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def stat_regular(name: bytes, directory: int) -> os.stat_result | None:
+    """What a regular file of this name in a directory is; None where there is nothing. Raises OSError."""
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    _check(found, name)
+    return found
+
+
+def is_regular(real: str) -> bool:
+    """Whether a regular file lies at a path without links."""
+    try:
+        return stat.S_ISREG(stat_real(real).st_mode)
+    except OSError:
+        return False
+
+
+def stat_real(real: str | os.PathLike[str]) -> os.stat_result:
+    """What lies at a path without links. Raises OSError."""
+    with real_directory(real) as (directory, name):
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, _LINK, real)
+    return found
+
+
+@contextmanager
+def real_directory(real: str | bytes | os.PathLike[str], *, make: bool = False) -> Generator[tuple[int, bytes]]:
+    """The directory of a path without links, and the path's last name in it; `make` makes what is missing above.
+
+    Raises OSError, also where there is a link by now.
+    """
+    *above, name = os.fsencode(real).split(b"/")
+    directory = os.open("/", _PASS | os.O_CLOEXEC)
+    try:
+        for each in filter(None, above):
+            try:
+                below = open_real(each, _PASS, directory)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with suppress(FileExistsError):
+                    os.mkdir(each, dir_fd=directory)
+                below = open_real(each, _PASS, directory)
+            os.close(directory)
+            directory = below
+        yield directory, name or b"."
+    finally:
+        os.close(directory)
+
+
+def open_real(name: str | bytes, flags: int, directory: int) -> int:
+    """A descriptor of what has this name in a directory. Raises OSError, also for a link."""
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=directory)
+    except OSError:
+        if _is_link(name, directory):
+            raise OSError(errno.ELOOP, _LINK, name) from None
+        raise
+
+
+def _is_link(name: str | bytes, directory: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _check(found: os.stat_result, path: str | bytes | os.PathLike[str]) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, _LINK, path)
+    if not stat.S_ISREG(found.st_mode):
+        code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
+        raise OSError(code, f"it is {special_kind(found.st_mode)}, not a file", path)
 
 
 def special_kind(mode: int) -> str:

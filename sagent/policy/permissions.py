@@ -4,6 +4,7 @@ It guards against what a model does by mistake or is talked into. What a program
 see: a sandbox holds it to what is said here, where there is one.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,12 +87,12 @@ class PermissionPolicy(Policy):
         """A call that reads or writes files; `searches`: of a directory it may show everything."""
         writes = effect.kind == "write"
         tools = EDITS if writes else ("Read", call.name)
-        places = [*map(str, effect.paths), *([str(effect.real)] if effect.real else ())]
+        places = dict.fromkeys(map(str, (*effect.paths, *([effect.real] if effect.real else ()))))
         for path in places:
             if rule := judge.denying(path, tools):
                 return Deny(f"The rule {rule} denies {call.name} on {path}.")
         if searches and call.name not in _FLAT:
-            below = (judge.search_obstacle(str(path), call.name) for path in effect.paths if path.is_dir())
+            below = (judge.search_obstacle(path, call.name) for path in places if os.path.isdir(path))  # noqa: PTH112
             if obstacle := next(filter(None, below), None):
                 return self._verdict(effect, obstacle)
         if self.mode == "full":

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from sagent.errors import ToolError
 from sagent.lib.json import valid_text
+from sagent.lib.regular import open_regular
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import explained, missing, short
 from sagent.tools.replacement import Replacement, replace
-from sagent.tools.textfile import UTF8, Binary, Encoding, decode, read_bytes, write_atomic
+from sagent.tools.textfile import UTF8, Binary, Encoding, decode, write_atomic
 
 _MOST = 50_000_000  # bytes; more is not text anybody edits by quoting it, and what it held is not looked at
 _CONTEXT = 3
@@ -23,27 +24,25 @@ Hunk = tuple[int, int, int, int, list[tuple[str, str]]]
 """Start and length before, start and length after (from 0), and its lines: (" ", "-" or "+", text)."""
 
 
-def write_file(path: Path, content: str, workspace: Workspace, real: Path | None = None) -> ToolOutput:
-    """Create or replace a file. Raises ToolError for one that was not read, or has changed since."""
+def write_file(path: Path, real: Path, content: str, workspace: Workspace) -> ToolOutput:
+    """Create or replace a file, which really lies at `real`. Raises ToolError for one that was not read, or has changed
+    since."""
     name = short(path, workspace)
     with explained(path):
-        before, data, note = _as_before(path, content)
-        workspace.check_unchanged(path)
-        write_atomic(path, data, real)
-        workspace.saw(path, data)
+        before, data, note = _as_before(real, content)
+        workspace.check_unchanged(real)
+        workspace.saw(real, data, write_atomic(real, data))
     done = "Created" if before is None else "Wrote"
     compared = "" if before is None else f", before {_count(before)}"
     said = f"{done} {name} ({_count(content)} lines{compared}).{note}"
     return ToolOutput.of(said, summary=said, diff=_unified_diff(before or "", content, name))
 
 
-def edit_file(
-    path: Path, replacements: Sequence[Replacement], workspace: Workspace, real: Path | None = None
-) -> ToolOutput:
-    """Make replacements in order, all or none. Raises ToolError when one cannot be made."""
+def edit_file(path: Path, real: Path, replacements: Sequence[Replacement], workspace: Workspace) -> ToolOutput:
+    """Make replacements in order, all or none, in a file that really lies at `real`. Raises ToolError if one fails."""
     name = short(path, workspace)
     with explained(path):
-        before, encoding = _read(path, workspace, creates=replacements[0].old == "")
+        before, encoding = _read(path, real, workspace, creates=replacements[0].old == "")
         after, count = before, 0
         for index, replacement in enumerate(replacements):
             try:
@@ -53,17 +52,17 @@ def edit_file(
                 raise ToolError(f"{which}{error} {name} was not changed.") from None
             count += done
         data = encoding.encode(after)
-        write_atomic(path, data, real)
-        workspace.saw(path, data)
+        workspace.saw(real, data, write_atomic(real, data))
     said = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
     shown = _changed_lines(before, after)
     return ToolOutput.of(f"{said}\n{shown}", summary=said, diff=_unified_diff(before, after, name))
 
 
-def _as_before(path: Path, content: str) -> tuple[str | None, bytes, str]:
+def _as_before(real: Path, content: str) -> tuple[str | None, bytes, str]:
     """The text that was there, the bytes to write in its encoding and line ends, and what to say about that."""
     try:
-        existing = read_bytes(path, _MOST + 1)
+        with open_regular(real) as file:
+            existing = file.read(_MOST + 1)
     except FileNotFoundError:
         return None, UTF8.encode(content), ""
     decoded = decode(existing)
@@ -84,10 +83,11 @@ def _count(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") and text != "")
 
 
-def _read(path: Path, workspace: Workspace, *, creates: bool) -> tuple[str, Encoding]:
+def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tuple[str, Encoding]:
     """The text to edit: that of the file, which the agent must have seen as it is; "" for one to be created."""
     try:
-        data = read_bytes(path, _MOST + 1)
+        with open_regular(real) as file:
+            data = file.read(_MOST + 1)
     except FileNotFoundError:
         if creates:
             return "", UTF8
@@ -96,7 +96,7 @@ def _read(path: Path, workspace: Workspace, *, creates: bool) -> tuple[str, Enco
         raise ToolError(f"{path} exists; an empty old_string creates files. Quote the text to replace, or use Write.")
     if len(data) > _MOST:
         raise ToolError(f"{path} is larger than {_MOST // 1_000_000} MB. Change it with a command.")
-    workspace.check_unchanged(path)
+    workspace.check_unchanged(real)
     decoded = decode(data)
     if isinstance(decoded, Binary):
         raise ToolError(f"{path} is not text: it is {decoded.kind}. Change it with a command.")

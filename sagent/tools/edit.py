@@ -1,8 +1,6 @@
 """The Edit tool: exact replacements in a file, all of them or none."""
 
 import asyncio
-import os
-from pathlib import Path
 
 from sagent.lib.json import JsonObject, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
@@ -34,21 +32,23 @@ class Edit:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        path = workspace.resolve(as_str(arguments["file_path"]))
-        return Effect("write", (path,), real=Path(os.path.realpath(path)))
+        from sagent.tools.paths import foreseen
+
+        return foreseen("write", workspace.resolve(as_str(arguments["file_path"])), workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Apply the edits. Raises ToolError when one cannot be, with nothing changed."""
         from sagent.tools.change import edit_file
+        from sagent.tools.paths import judged
         from sagent.tools.replacement import read_replacements
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))
-        real = run.effect.real if run.effect else None
+        real = judged(path, run)
         replacements = read_replacements(arguments)
         try:
-            large = path.stat().st_size > _LARGE
+            large = real.stat().st_size > _LARGE
         except OSError:
             large = False
         if large:
-            return await asyncio.to_thread(edit_file, path, replacements, run.workspace, real)
-        return edit_file(path, replacements, run.workspace, real)
+            return await asyncio.to_thread(edit_file, path, real, replacements, run.workspace)
+        return edit_file(path, real, replacements, run.workspace)

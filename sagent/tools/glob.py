@@ -2,13 +2,19 @@
 
 import asyncio
 import re
+import stat
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_str
 from sagent.lib.names import quote_path
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+
+if TYPE_CHECKING:
+    from sagent.tools.listing import Listing
 
 _MOST = 200  # paths
 
@@ -30,21 +36,24 @@ class Glob:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        return Effect("read", (_split(arguments, workspace)[0],))
+        from sagent.tools.paths import foreseen
+
+        return foreseen("read", _split(arguments, workspace)[0], workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """List the files. Raises ToolError when the directory is not there."""
+        from sagent.lib.regular import stat_real
         from sagent.tools.listing import list_files
-        from sagent.tools.paths import missing, prefix
+        from sagent.tools.paths import explained, hides, judged, prefix
 
         root, pattern = _split(arguments, run.workspace)
-        if not root.is_dir():
-            if root.exists():
+        real = judged(root, run)
+        with explained(root, run.workspace):
+            if not stat.S_ISDIR(stat_real(real).st_mode):
                 raise ToolError(f"{root} is not a directory.")
-            raise missing(root, run.workspace)
-        files = await list_files(str(root))
-        hidden = run.workspace.hidden and run.workspace.hidden(self.name, root)
-        return await asyncio.to_thread(_select, files, pattern, prefix(root, run.workspace), hidden)
+        listing = await list_files(str(real))
+        is_hidden = hides(self.name, root, real, run.workspace)
+        return await asyncio.to_thread(_select, listing, real, pattern, prefix(root, run.workspace), is_hidden)
 
 
 def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
@@ -61,22 +70,27 @@ def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
     return root, "/".join(parts)
 
 
-def _select(files: list[str], pattern: str, label: str, hidden: Callable[[str], bool] | None) -> ToolOutput:
+def _select(listing: "Listing", root: Path, pattern: str, label: str, is_hidden: Callable[[str], bool]) -> ToolOutput:
+    from sagent.lib.regular import is_regular
     from sagent.tools.globs import glob_regex
-    from sagent.tools.search import passed_over
+    from sagent.tools.search import CUT, passed_over
 
     if not pattern or pattern.endswith("/"):
         pattern += "**"
     regex = re.compile(glob_regex(pattern), re.DOTALL)
-    matching = sorted(path for path in files if regex.fullmatch(path))
-    found = [path for path in matching if not (hidden and hidden(path))]
-    lines = [quote_path(label + path) for path in found[:_MOST]]
+    matching = sorted(path for path in listing.files if regex.fullmatch(path))
+    found = [path for path in matching if not is_hidden(path)]
+    # a directory may have become a link while its names were read
+    there = islice((path for path in found if is_regular(f"{root}/{path}")), _MOST)
+    lines = [quote_path(label + path) for path in there]
     if not found:
         deeper = re.compile(glob_regex(f"**/{pattern}"), re.DOTALL)
-        count = sum(1 for path in files if deeper.fullmatch(path) and not (hidden and hidden(path)))
+        count = sum(1 for path in listing.files if deeper.fullmatch(path) and not is_hidden(path))
         lines.append("No files match." + (f' "**/{pattern}" would match {count}.' if count else ""))
     if len(found) > _MOST:
         lines.append(f"(And {len(found) - _MOST} more. Narrow the pattern or the path.)")
     if len(found) < len(matching):
         lines.append(passed_over(len(matching) - len(found), "not shown"))
+    if listing.cut:
+        lines.append(CUT)
     return ToolOutput.of("\n".join(lines), summary=f"{len(found)} files" if found else "no files")

@@ -1,6 +1,7 @@
 """The Grep tool: a regular expression over the files of a directory."""
 
 import asyncio
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +45,9 @@ class Grep:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        return Effect("read", (workspace.resolve(as_str(arguments.get("path")) or "."),))
+        from sagent.tools.paths import foreseen
+
+        return foreseen("read", workspace.resolve(as_str(arguments.get("path")) or "."), workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Search. Raises ToolError for a pattern that is none, or a place that is not there."""
@@ -55,7 +58,7 @@ class Grep:
             dialect = translate(pattern, multiline=arguments.get("multiline") is True)
         except PatternError as error:
             raise ToolError(f"The pattern {pattern!r} is not a valid regular expression: {error}.") from None
-        query = await _query(arguments, dialect, run.workspace)
+        query = await _query(arguments, dialect, run)
         if dialect.steady or query.files == [] or not sys.executable:
             from sagent.tools.offload import offload
             from sagent.tools.search import search
@@ -66,40 +69,43 @@ class Grep:
         return ToolOutput.of(report.text, summary=report.summary)
 
 
-async def _query(arguments: JsonObject, dialect: "Dialect", workspace: Workspace) -> "Query":
+async def _query(arguments: JsonObject, dialect: "Dialect", run: RunContext) -> "Query":
+    from sagent.lib.regular import stat_real
     from sagent.tools.filetypes import globs_of
     from sagent.tools.listing import files_matching, list_files
-    from sagent.tools.paths import missing, prefix
+    from sagent.tools.paths import explained, hides, judged, prefix
     from sagent.tools.search import Query, name_filter
 
-    path = workspace.resolve(as_str(arguments.get("path")) or ".")
-    if not path.exists():
-        raise missing(path, workspace)
-    single = path.is_file()
-    if not single and not path.is_dir():
+    path = run.workspace.resolve(as_str(arguments.get("path")) or ".")
+    real = judged(path, run)
+    with explained(path, run.workspace):
+        mode = stat_real(real).st_mode
+    single = stat.S_ISREG(mode)
+    if not single and not stat.S_ISDIR(mode):
         raise ToolError(f"{path} is neither a file nor a directory.")
-    directory, files, unseen = (path.parent, [path.name], 0) if single else (path, None, 0)
     names = globs_of(as_str(arguments["type"])) if "type" in arguments else []
     glob = as_str(arguments.get("glob"))
     multiline, ignore_case = arguments.get("multiline") is True, arguments.get("ignore_case") is True
-    if not single and dialect.rust is not None:
-        options = ["--multiline", "--multiline-dotall"] if multiline else []
-        options.append("--ignore-case" if ignore_case else "--case-sensitive")
-        likely = names or ([glob] if glob and not set(glob) & set("!/,\\") else [])
-        files = await files_matching(dialect.rust, options, likely, str(path))
-    if not single and workspace.hidden is not None:
-        # they are counted whatever is in them: the count must not show whether the pattern matches there
-        everything = await list_files(str(path))
-        hidden, is_wanted = workspace.hidden("Grep", path), name_filter(glob, names)
+    files, hidden, cut = [path.name], 0, False
+    if not single:
+        listing = await list_files(str(real))
+        files, cut = listing.files, listing.cut
+        if dialect.rust is not None:
+            options = ["--multiline", "--multiline-dotall"] if multiline else []
+            options.append("--ignore-case" if ignore_case else "--case-sensitive")
+            likely = names or ([glob] if glob and not set(glob) & set("!/,\\") else [])
+            files = await files_matching(dialect.rust, options, likely, str(real), listing)
+        is_hidden, is_wanted = hides("Grep", path, real, run.workspace), name_filter(glob, names)
 
         def choose() -> tuple[list[str], int]:
-            count = sum(1 for file in everything if is_wanted(file) and hidden(file))
-            return [file for file in (everything if files is None else files) if not hidden(file)], count
+            # they are counted whatever is in them: the count must not show whether the pattern matches there
+            count = sum(1 for file in listing.files if is_wanted(file) and is_hidden(file))
+            return [file for file in files if not is_hidden(file)], count
 
-        files, unseen = await asyncio.to_thread(choose)
+        files, hidden = await asyncio.to_thread(choose)
     return Query(
-        root=str(directory),
-        label=prefix(directory, workspace),
+        root=str(real),
+        label=prefix(path.parent if single else path, run.workspace),
         files=files,
         glob=glob,
         names=names,
@@ -113,7 +119,8 @@ async def _query(arguments: JsonObject, dialect: "Dialect", workspace: Workspace
         context=min(50, as_int(arguments.get("context"))),
         limit=min(1000, as_int(arguments.get("limit"), _LIMIT)),
         offset=as_int(arguments.get("offset")),
-        hidden=unseen,
+        hidden=hidden,
+        cut=cut,
     )
 
 

@@ -1,7 +1,7 @@
 """The List tool: what is in one directory."""
 
 import os
-from pathlib import Path
+from contextlib import ExitStack
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_str
@@ -20,32 +20,38 @@ class List:
     parameters = arguments_schema(path={"type": "string", "description": "default: the working directory"}, closed=True)
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        return Effect("read", (workspace.resolve(as_str(arguments.get("path")) or "."),))
+        from sagent.tools.paths import foreseen
+
+        return foreseen("read", workspace.resolve(as_str(arguments.get("path")) or "."), workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """List it. Raises ToolError when it is not there, or no directory."""
-        from sagent.tools.paths import explained
+        from sagent.lib.regular import open_real, real_directory
+        from sagent.tools.paths import explained, judged
 
         path = run.workspace.resolve(as_str(arguments.get("path")) or ".")
-        with explained(path, run.workspace):
+        with explained(path, run.workspace), ExitStack() as held:
             try:
-                with os.scandir(path) as entries:
-                    found = sorted(entries, key=lambda entry: entry.name)
+                with real_directory(judged(path, run)) as (above, name):
+                    directory = open_real(name, os.O_RDONLY | os.O_DIRECTORY, above)
             except NotADirectoryError:
                 raise ToolError(f"{path} is not a directory. Use Read.") from None
+            held.callback(os.close, directory)
+            with os.scandir(directory) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+            lines = [_line(entry, directory) for entry in found[:_MOST]]
         if not found:
             return ToolOutput.of(f"{path} is empty.", summary="empty")
-        lines = [_line(entry) for entry in found[:_MOST]]
         if len(found) > _MOST:
             lines.append(f"(And {len(found) - _MOST} more. Use Glob to find some of them.)")
         return ToolOutput.of("\n".join(lines), summary=f"{len(found)} entries")
 
 
-def _line(entry: "os.DirEntry[str]") -> str:
+def _line(entry: "os.DirEntry[str]", directory: int) -> str:
     name = quote_path(entry.name)
     try:
         if entry.is_symlink():
-            return f"{name} -> {quote_path(str(Path(entry.path).readlink()))}"
+            return f"{name} -> {quote_path(os.readlink(entry.name, dir_fd=directory))}"
         if entry.is_dir(follow_symlinks=False):
             return f"{name}/"
         if entry.is_file(follow_symlinks=False):

@@ -1,8 +1,11 @@
 """The files below a directory, by ripgrep where it is installed: it lists them and finds those worth searching, faster
 than Python can."""
 
+import asyncio
 import os
 from collections.abc import Sequence
+from time import monotonic
+from typing import NamedTuple
 
 from sagent.lib.process import run, system_path
 from sagent.tools.offload import offload
@@ -14,22 +17,55 @@ _ALIKE = (
 )
 """What makes it see the files that `walk` sees."""
 
+_GRACE = 2  # seconds to name the files: it opens ignore files whatever they are, and waits for ever at a FIFO
+_PATIENCE = 20  # seconds
+_MEMORY = 1_000_000  # kB: an ignore file may have no end
+_MOST_SIZE = 64_000_000  # bytes: of a larger file it may hold the whole
 
-async def list_files(root: str) -> list[str]:
+
+class Listing(NamedTuple):
+    """The files below a directory. `cut`: there was no time for all of them."""
+
+    files: list[str]
+    by_ripgrep: bool
+    cut: bool = False
+
+
+async def list_files(root: str) -> Listing:
     """What `walk` yields."""
-    listed = await _ripgrep(("--files",), root)
-    return await offload(lambda stop: list(walk(root, stop.is_set))) if listed is None else listed
+    listed = await _ripgrep(("--files",), root, _GRACE)
+    if listed is not None:
+        return Listing(listed, by_ripgrep=True)
+    end = monotonic() + _PATIENCE
+    walked = await offload(lambda stop: list(walk(root, lambda: stop.is_set() or monotonic() > end)))
+    return Listing(walked, by_ripgrep=False, cut=monotonic() > end)
 
 
-async def files_matching(rust: str, options: Sequence[str], names: Sequence[str], root: str) -> list[str] | None:
-    """The files that may match, of those whose name matches one of `names` if there are any; None when ripgrep is not
-    there or not sure."""
+async def files_matching(
+    rust: str, options: Sequence[str], names: Sequence[str], root: str, listing: Listing
+) -> list[str]:
+    """The files that may match, of those whose name matches one of `names` if there are any."""
+    if not listing.by_ripgrep:
+        return listing.files
     kinds = [*(f"--type-add=asked:{name}" for name in names), *(["--type=asked"] if names else [])]
-    return await _ripgrep(("--files-with-matches", "--text", *options, *kinds, f"--regexp={rust}"), root)
+    smaller = f"--max-filesize={_MOST_SIZE}"
+    matching, small = await asyncio.gather(
+        _ripgrep(("--files-with-matches", "--text", smaller, *options, *kinds, f"--regexp={rust}"), root, _PATIENCE),
+        _ripgrep(("--files", smaller), root, _GRACE),
+    )
+    if matching is None or small is None:
+        return listing.files
+    return [*matching, *set(listing.files).difference(small)]
 
 
-async def _ripgrep(arguments: Sequence[str], root: str) -> list[str] | None:
-    done = await run(["rg", *_ALIKE, *arguments, "./"], cwd=root, env={"PATH": system_path()})
+async def _ripgrep(arguments: Sequence[str], root: str, seconds: float) -> list[str] | None:
+    """The files that it names; None where it is not there, not sure, or takes longer."""
+    limited = ("/bin/sh", "-c", 'ulimit -S -d "$0"; exec rg "$@"', str(_MEMORY))
+    try:
+        async with asyncio.timeout(seconds):
+            done = await run([*limited, *_ALIKE, *arguments, "./"], cwd=root, env={"PATH": system_path()})
+    except TimeoutError:
+        return None
     if done is None or done.code not in (0, 1):  # 2: something could not be read, or is beyond this version
         return None
     return [os.fsdecode(path.removeprefix(b"./")) for path in done.output.split(b"\0") if path]

@@ -1,12 +1,38 @@
 """Paths in words: short names for what exists, and helpful ones for what does not."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from sagent.errors import ToolError
 from sagent.lib.names import quote_path
-from sagent.tool import Workspace
+from sagent.sandbox.temporary import follow
+from sagent.tool import Effect, RunContext, Workspace
+
+
+def judged(path: Path, run: RunContext) -> Path:
+    """Where the one path of a call leads, as the policy saw it, whatever a command has put there since."""
+    return run.effect.real if run.effect is not None and run.effect.real else _real(path, run.workspace)
+
+
+def foreseen(kind: Literal["read", "write"], path: Path, workspace: Workspace) -> Effect:
+    """What a call does that touches one file, or reads below one directory."""
+    return Effect(kind, (path,), real=_real(path, workspace))
+
+
+def _real(path: Path, workspace: Workspace) -> Path:
+    return follow(path, workspace.temporary, workspace.roots)
+
+
+def hides(tool: str, path: Path, real: Path, workspace: Workspace) -> Callable[[str], bool]:
+    """Which files below a directory a search of it must not show, as it is spelled or really lies."""
+    if workspace.hidden is None:
+        return lambda _: False
+    if path == real:
+        return workspace.hidden(tool, real)
+    spelled, really = workspace.hidden(tool, path), workspace.hidden(tool, real)
+    return lambda relative: spelled(relative) or really(relative)
 
 
 def short(path: Path, workspace: Workspace) -> str:

@@ -24,16 +24,22 @@ class Read:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        return Effect("read", (workspace.resolve(as_str(arguments["file_path"])),))
+        from sagent.tools.paths import foreseen
+
+        return foreseen("read", workspace.resolve(as_str(arguments["file_path"])), workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Show it. Raises ToolError for what is missing, not a regular file, or binary."""
-        from sagent.tools.paths import explained
+        from sagent.lib.regular import open_regular
+        from sagent.tools.paths import explained, judged
         from sagent.tools.view import show
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))
+        real = judged(path, run)
         with explained(path, run.workspace):
-            stat = path.stat()
-            if path.is_dir():
-                raise ToolError(f"{path} is a directory. Use List or Glob to see what is in it.")
-            return await show(path, stat, arguments, run.workspace)
+            try:
+                file = open_regular(real)
+            except IsADirectoryError:
+                raise ToolError(f"{path} is a directory. Use List or Glob to see what is in it.") from None
+            with file:
+                return await show(path, real, file, arguments, run.workspace)

@@ -4,34 +4,42 @@ Python's `re` cannot be stopped and holds the interpreter while it backtracks; i
 module imports little, and speaks JSON on its standard streams.
 """
 
+import errno
 import os
 import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import NamedTuple
 
 from sagent.lib.json import valid_text
 from sagent.lib.names import quote_path
+from sagent.lib.regular import open_regular
 from sagent.tools.globs import glob_regex
 
-PATIENCE = 30  # seconds for a search in a process of its own
+TIME = 20  # seconds for a search, which then shows what it has
+PATIENCE = 30  # seconds for one in a process of its own
+CUT = "(There was no time to look through all of the directory. Give a narrower path.)"
 _BLOCK = 4_000_000  # bytes read at once
 _MOST_WHOLE = 64_000_000  # bytes of a file that must be in memory at once: UTF-16, or a search across lines
+_MOST_SIZE = 1_000_000_000  # bytes of a file that was not asked for by its name
 _MOST_TEXT = 40_000  # characters of output
 _MOST_LINE = 400  # characters of a line
 _MOST_LINES_A_HIT = 30
 _BOMS = ((b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _UNREADABLE, _BINARY = "could not be read", "are binary"  # why files are not searched
+_HUGE = f"are larger than {_MOST_SIZE // 1_000_000_000} GB"
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL)  # or no file any more since it was found
 _TOO_LARGE = f"are too large for this search (over {_MOST_WHOLE // 1_000_000} MB)"
 
 
 class Query(NamedTuple):
-    """What to search for, where, and what to show of it. `files` are relative to `root`; None: all not ignored."""
+    """What to search for, where, and what to show of it. `files` are relative to `root`, a path without links."""
 
-    root: str
+    root: str  # of a single file its path
     label: str  # goes before each path shown
-    files: list[str] | None
+    files: list[str]
     glob: str  # "" means every file
     names: list[str]  # globs of which a file's name must match one; none means any
     single: bool  # one file was asked for by its name
@@ -45,6 +53,7 @@ class Query(NamedTuple):
     limit: int
     offset: int
     hidden: int = 0  # how many files that were asked for are not in `files`, because the policy hides them
+    cut: bool = False  # there was no time to find all files
 
 
 class Report(NamedTuple):
@@ -56,17 +65,12 @@ class Report(NamedTuple):
 
 def search(query: Query, stop: Callable[[], bool]) -> Report:
     """Run a query; files come in the order of their paths. Returns what it has when `stop` says so."""
-    if query.files is None:
-        from sagent.tools.walk import walk
-
-        files = list(walk(query.root, stop))
-    else:
-        files = query.files
+    end = monotonic() + TIME
     wanted = name_filter(query.glob, query.names)
     page = _Page(query)
-    finder = _Finder(query)
-    for path in sorted(filter(wanted, files)):
-        if stop() or page.full:
+    finder = _Finder(query, lambda: stop() or monotonic() > end)
+    for path in sorted(filter(wanted, query.files)):
+        if page.full or finder.stopped:
             break
         page.begin(path)
         finder.feed(path, page)
@@ -230,12 +234,14 @@ class _Page:
 class _Finder:
     """Finds hits in files, and remembers what could not be searched."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, stop: Callable[[], bool]) -> None:
         flags = re.MULTILINE | (re.IGNORECASE if query.ignore_case else 0) | (re.DOTALL if query.multiline else 0)
         self._query = query
         self._regex = re.compile(query.python, flags)
         self._strict = re.compile(query.strict, flags)
-        self._passed_over: dict[str, list[str]] = {_UNREADABLE: [], _TOO_LARGE: [], _BINARY: []}
+        self._passed_over: dict[str, list[str]] = {_UNREADABLE: [], _TOO_LARGE: [], _HUGE: [], _BINARY: []}
+        self._stop = stop
+        self.stopped = ""  # the file at which time was over
 
     def feed(self, path: str, page: _Page) -> None:
         """Give a file's lines to the page, as far as it wants them."""
@@ -252,8 +258,9 @@ class _Finder:
                 if not self._lines(text, lines, number, regex, page):
                     return
                 number += len(lines)
-        except OSError:
-            self._passed_over[_UNREADABLE].append(path)
+        except OSError as error:
+            if error.errno not in _GONE:
+                self._passed_over[_UNREADABLE].append(path)
 
     def notes(self) -> list[str]:
         notes: list[str] = []
@@ -261,6 +268,10 @@ class _Finder:
             if paths:
                 more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
                 notes.append(f"(Not searched, for they {why}: {', '.join(map(quote_path, paths[:5]))}{more}.)")
+        if self.stopped:
+            notes.append(f"(Stopped after {TIME} s at {quote_path(self.stopped)}. Give a narrower path, glob or type.)")
+        if self._query.cut:
+            notes.append(CUT)
         if self._query.hidden:
             notes.append(passed_over(self._query.hidden, "not searched"))
         return notes
@@ -283,13 +294,17 @@ class _Finder:
 
     def _blocks(self, path: str) -> Iterator[tuple[str, bool]]:
         """The file's text in pieces that end with a line, and whether a piece is the last. CRLF is read as LF."""
-        full = f"{self._query.root}/{path}"
-        with open(full, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if self._is_late(path):
+            return
+        with open_regular(self._query.root if self._query.single else f"{self._query.root}/{path}") as file:
             data = file.read(_BLOCK)
             codec = next((codec for bom, codec in _BOMS if data.startswith(bom)), "utf-8")
             if codec == "utf-8" and b"\0" in data[:65_536]:
                 if self._query.single:
                     self._passed_over[_BINARY].append(path)
+                return
+            if not self._query.single and os.fstat(file.fileno()).st_size > _MOST_SIZE:
+                self._passed_over[_HUGE].append(path)
                 return
             data = data.removeprefix(b"\xef\xbb\xbf")
             if codec != "utf-8" or self._query.multiline:
@@ -308,6 +323,13 @@ class _Finder:
                 text = data[:cut].decode(codec, errors).replace("\r\n", "\n")
                 yield text, not more and cut == len(data)
                 data = data[cut:] + more
+                if data and self._is_late(path):
+                    return
+
+    def _is_late(self, path: str) -> bool:
+        if self._stop():
+            self.stopped = path
+        return self.stopped != ""
 
 
 def _spread(regex: "re.Pattern[str]", text: str) -> Iterator[tuple[int, int, "re.Match[str]"]]:

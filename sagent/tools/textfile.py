@@ -1,4 +1,4 @@
-"""Text files as they lie on disk: opened without blocking, decoded and encoded without loss, replaced atomically."""
+"""Text files as they lie on disk: decoded and encoded without loss, replaced atomically."""
 
 import os
 import stat
@@ -8,7 +8,7 @@ from pathlib import Path
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
-from sagent.lib.regular import special_kind
+from sagent.lib.regular import real_directory, stat_regular
 
 _BOMS = (
     (b"\xef\xbb\xbf", "utf-8"),
@@ -74,17 +74,6 @@ class Text:
     encoding: Encoding
 
 
-def read_bytes(path: Path, most: int = -1) -> bytes:
-    """The bytes of a regular file, at most `most`. Never waits for a FIFO or a device. Raises ToolError and OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        raise ToolError(f"{path} is {special_kind(mode)}, not a file.")
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(most)
-
-
 def decode(data: bytes) -> Text | Binary:
     """Text when the bytes are text in an encoding that can be recognised, else what they seem to be."""
     for bom, codec in _BOMS:
@@ -110,38 +99,31 @@ def line_end(text: str) -> str:
     return "\r\n" if crlf * 2 > text.count("\n") else "\n"
 
 
-def write_atomic(path: Path, data: bytes, real: Path | None = None) -> None:
-    """Replace a file's content in one step, or create it and its directories. Mode and symlinks stay as they are.
+def write_atomic(real: Path, data: bytes) -> os.stat_result:
+    """Replace a file's content in one step, or create it and its directories, at a path without links. Its mode stays.
 
-    Readers see the old bytes or the new ones, never a part. Where `real` is given the path must lead there still: else
-    somebody has made a link of it since that was looked at. Raises ToolError and OSError.
+    Readers see the old bytes or the new ones, never a part. Returns what the file is then; raises OSError.
     """
-    target = path.resolve()
-    if real not in (None, target):
-        raise ToolError(f"{path} leads elsewhere than a moment ago. Nothing was written.")
-    try:
-        existing = target.stat()
-    except FileNotFoundError:
-        existing = None
-    if existing is not None and not stat.S_ISREG(existing.st_mode):
-        raise ToolError(f"{path} is {special_kind(existing.st_mode)}, not a file.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.parent / f".sagent-{os.urandom(6).hex()}.tmp"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        if draft.resolve() != draft:
-            raise ToolError(f"{path} leads elsewhere than a moment ago. Nothing was written.")
-        with os.fdopen(descriptor, "wb") as file:
-            if existing is not None:
-                if (existing.st_uid, existing.st_gid) != (os.geteuid(), os.getegid()):
-                    with suppress(PermissionError):  # only root may give files away: the content matters more
-                        os.fchown(descriptor, existing.st_uid, existing.st_gid)
-                os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
-            file.write(data)
-        draft.replace(target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    draft = f".sagent-{os.urandom(6).hex()}.tmp"
+    with real_directory(real, make=True) as (directory, name):
+        existing = stat_regular(name, directory)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if existing is not None:
+                    if (existing.st_uid, existing.st_gid) != (os.geteuid(), os.getegid()):
+                        with suppress(PermissionError):  # only root may give files away: the content matters more
+                            os.fchown(descriptor, existing.st_uid, existing.st_gid)
+                    os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
+                file.write(data)
+                file.flush()
+                written = os.fstat(descriptor)
+            os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(draft, dir_fd=directory)
+            raise
+    return written
 
 
 def _try(data: bytes, codec: str) -> str | None:

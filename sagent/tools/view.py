@@ -3,16 +3,17 @@
 import os
 from collections.abc import Iterator, Sequence
 from io import BufferedReader
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from threading import Event
+from time import monotonic
 
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_int, as_str, valid_text
 from sagent.tool import Stamp, ToolOutput, Workspace
 from sagent.tools.media import show_image
 from sagent.tools.offload import offload
-from sagent.tools.textfile import Binary, decode, read_bytes
+from sagent.tools.textfile import Binary, decode
 
 _SMALL = 1_000_000  # bytes; more is looked through in a thread
 _MOST = 50_000_000  # bytes; of more only the part asked for is read
@@ -20,16 +21,20 @@ _MOST_KEPT = 1_000_000  # bytes of a line in a file larger than that
 _MOST_LINES = 2000
 _MOST_TEXT = 50_000  # characters
 _MOST_LINE = 2000  # characters
+_PATIENCE = 20  # seconds to go through a file for the lines that were asked for
 
 
-async def show(path: Path, stat: os.stat_result, arguments: JsonObject, workspace: Workspace) -> ToolOutput:
-    """The file, or the part of it that is asked for, seen as it was at `stat`. Raises ToolError and OSError."""
+async def show(path: Path, real: Path, file: BufferedReader, arguments: JsonObject, workspace: Workspace) -> ToolOutput:
+    """A file that really lies at `real`, or the part of it that is asked for. Raises ToolError and OSError."""
     offset = max(1, as_int(arguments.get("offset"), 1))
     limit = min(_MOST_LINES, as_int(arguments.get("limit"), _MOST_LINES))
+    stat = os.fstat(file.fileno())
     if stat.st_size > _MOST:
-        return await offload(lambda stop: _show_part(path, offset, limit, workspace, stop))
+        output = await offload(lambda stop: _show_part(file, path.name, offset, limit, stop))
+        workspace.seen[real] = Stamp(stat.st_mtime_ns, stat.st_size, "")
+        return output
     small = stat.st_size <= _SMALL
-    data = await offload(lambda _: read_bytes(path), small=small)
+    data = await offload(lambda _: file.read(_MOST), small=small)
     if data.startswith(b"%PDF-"):
         from sagent.tools.document import show_document
 
@@ -46,7 +51,7 @@ async def show(path: Path, stat: os.stat_result, arguments: JsonObject, workspac
         output = await offload(
             lambda _: show_image(data, path.name) or _show_text(data, path.name, offset, limit), small=small
         )
-    await offload(lambda _: workspace.saw(path, data, stat), small=small)
+    await offload(lambda _: workspace.saw(real, data, stat), small=small)
     return output
 
 
@@ -66,32 +71,32 @@ def _show_text(data: bytes, name: str, offset: int, limit: int) -> ToolOutput:
     return ToolOutput.of((f"({', '.join(notes)})\n" if notes else "") + text, summary=f"{shown} of {len(lines)} lines")
 
 
-def _show_part(path: Path, offset: int, limit: int, workspace: Workspace, stop: Event) -> ToolOutput:
+def _show_part(file: BufferedReader, name: str, offset: int, limit: int, stop: Event) -> ToolOutput:
     """A very large text: only the lines asked for are kept."""
-    head = read_bytes(path, 8192)
+    head = file.read(8192)
     # a multi-byte character may be cut at the end of the head
     decoded = decode(head.rpartition(b"\n")[0] or head[:-3])
     if isinstance(decoded, Binary) or decoded.encoding.codec.startswith(("utf-16", "utf-32")):
         kind = decoded.kind if isinstance(decoded, Binary) else decoded.encoding.name
-        raise ToolError(f"{path.name} is larger than {_MOST} bytes and is {kind}. Look into it with a command.")
-    with path.open("rb") as file:
-        stat = path.stat()
-        starts = takewhile(lambda _: not stop.is_set(), _starts(file))
-        found = list(islice(starts, offset - 1, offset + limit))
+        raise ToolError(f"{name} is larger than {_MOST} bytes and is {kind}. Look into it with a command.")
+    file.seek(0)
+    found = list(islice(_starts(file, stop), offset - 1, offset + limit))
     if not found:
-        raise ToolError(f"offset {offset} is beyond the end of {path.name}.")
-    workspace.seen[path.resolve()] = Stamp(stat.st_mtime_ns, stat.st_size, "")
+        raise ToolError(f"offset {offset} is beyond the end of {name}.")
     lines = [line.decode(decoded.encoding.codec, "replace").rstrip("\r\n") for line in found[:limit]]
     text, shown = _number_lines(lines, offset, None if len(found) > limit else offset + len(lines) - 1)
-    return ToolOutput.of(f"({stat.st_size} bytes)\n{text}", summary=f"{shown} lines")
+    return ToolOutput.of(f"({os.fstat(file.fileno()).st_size} bytes)\n{text}", summary=f"{shown} lines")
 
 
-def _starts(file: BufferedReader) -> Iterator[bytes]:
-    """The starts of a file's lines, however long the lines are."""
+def _starts(file: BufferedReader, stop: Event) -> Iterator[bytes]:
+    """The starts of a file's lines, however long the lines are. Raises ToolError where that takes too long."""
+    end = monotonic() + _PATIENCE
     while start := file.readline(_MOST_KEPT):
         piece = start
-        while piece and not piece.endswith(b"\n"):
-            piece = file.readline(_MOST_KEPT)
+        while piece:
+            if stop.is_set() or monotonic() > end:
+                raise ToolError(f"Its lines could not be counted in {_PATIENCE} s. Look into it with a command.")
+            piece = b"" if piece.endswith(b"\n") else file.readline(_MOST_KEPT)
         yield start
 
 

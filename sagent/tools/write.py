@@ -1,8 +1,6 @@
 """The Write tool: a whole file, replaced in one step."""
 
 import asyncio
-import os
-from pathlib import Path
 
 from sagent.lib.json import JsonObject, as_str, valid_text
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
@@ -24,16 +22,18 @@ class Write:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        path = workspace.resolve(as_str(arguments["file_path"]))
-        return Effect("write", (path,), real=Path(os.path.realpath(path)))
+        from sagent.tools.paths import foreseen
+
+        return foreseen("write", workspace.resolve(as_str(arguments["file_path"])), workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Write it. Raises ToolError for a file that was not read, or has changed since."""
         from sagent.tools.change import write_file
+        from sagent.tools.paths import judged
 
         path = run.workspace.resolve(as_str(arguments["file_path"]))
-        real = run.effect.real if run.effect else None
+        real = judged(path, run)
         content = valid_text(as_str(arguments["content"]))
         if len(content) > _LARGE:
-            return await asyncio.to_thread(write_file, path, content, run.workspace, real)
-        return write_file(path, content, run.workspace, real)
+            return await asyncio.to_thread(write_file, path, real, content, run.workspace)
+        return write_file(path, real, content, run.workspace)
