@@ -61,6 +61,7 @@ class Request:
     max_output: int | None = None
     effort: Effort | None = None
     options: JsonObject = field(default=EMPTY)  # family-specific body members, sent as they are
+    capped: bool = False  # it is to be billed by list price, where the provider might choose another
     output_schema: JsonObject | None = None  # of the answer, an object's; who cannot hold to one leaves it out
 
 
@@ -151,6 +152,15 @@ class Structuring(Protocol):
 
     def structures(self, request: Request) -> bool:
         """Whether that is so for this model, this schema and these tools. False: the schema is to be told in words."""
+        ...
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A Model that can ask how many tokens a request has, without a charge."""
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """The most input tokens by the provider's own count; None where it gives none."""
         ...
 
 

@@ -61,7 +61,7 @@ class Runner:
     def interrupt(self) -> None:
         """Stop the model call and the tools of the run in progress; it returns with error kind "interrupted"."""
         if self._task is not None and not self._interrupted:
-            self._interrupted = True
+            self._interrupted = self._state.run.interrupted = True
             self._task.cancel()
 
     def interrupt_ahead(self) -> None:

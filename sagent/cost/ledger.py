@@ -1,7 +1,7 @@
 """One ledger per tree of agents: what was spent, and a cap that no call can pass."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,6 +21,9 @@ UNSTATED_OUTPUT = 32_768
 """Tokens of output reserved under a cap for a call whose output nobody limited."""
 ROOMY_OUTPUT = 4_096
 """A reply cut below this many tokens is often cut in the middle of a call: rather wait for others to settle."""
+SHARE, LONE_SHARE = 4, 2
+"""A call takes at most one part in so many of what is free: where there are several agents others run beside it, and a
+call that is lost is not the end. But no less than ROOMY_OUTPUT, a lone agent's twice that."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +38,7 @@ class Ask:
     wanted: int
     least: int
     extra_usd: Decimal
+    likely: int = 0
     ceiling: "Ceiling | None" = None
 
 
@@ -66,6 +70,10 @@ class Reservation:
         The charges come back with agent, role, provider and price."""
         return self._ledger.settle(self, charges)
 
+    def narrow(self, input_tokens: int, output_tokens: int | None = None) -> None:
+        """Free what the call cannot cost any more, as it has at most so many tokens of input and output."""
+        self._ledger.narrow(self, input_tokens, output_tokens)
+
     def release(self) -> None:
         """Free what is held: nothing was billed. Does nothing after `settle`."""
         self._ledger.release(self)
@@ -95,6 +103,7 @@ class Ledger:
         self._budgets: dict[str, _Budget] = {"": Budget("", cap)}
         self._totals: dict[str, Totals] = {"": Totals()}  # of the agents from a path down; "" is all
         self._usage: dict[tuple[str, str], Usage] = {}  # by agent and role
+        self._agents: set[str] = set()  # that have asked for money
 
     @property
     def cap(self) -> Decimal | None:
@@ -142,19 +151,26 @@ class Ledger:
         *,
         tier: str | None = None,
         extra_usd: Decimal = ZERO,
+        likely: int = 0,
+        count: Callable[[], Awaitable[int | None]] | None = None,
     ) -> Reservation:
         """Hold the worst case of a call with at most `input_bound` tokens of input, or raise BudgetExceeded.
 
         Where the cap does not allow `max_output` tokens, the reservation says how many it does, at least
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a cap
         nothing is looked up. `tier` as in PriceBook.worst; `extra_usd` is what models that the provider runs inside the
-        call may cost, in USD.
+        call may cost, in USD. `count` gives a closer bound of the input, and is asked where it would allow the call, or
+        a longer answer, if the input had `likely` tokens.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
-        ask = Ask(agent, role, provider, model, input_bound, wanted, min(least_output, wanted), extra_usd)
+        ask = Ask(agent, role, provider, model, input_bound, wanted, min(least_output, wanted), extra_usd, likely)
         if budget.cap is None:
             return Reservation(self, ask, budget, max_output, ZERO)
+        self._agents.add(agent)
         ask.ceiling = self.prices.ceiling(provider, model, tier=tier)
+        if count and self._output(ask, budget, likely) > max(self._output(ask, budget, input_bound), 0) * 5 // 4:
+            ask.input_bound = min(input_bound, await count() or input_bound)
+            budget = budget.living()
         if error := _hopeless(ask, budget):
             raise error
         if not budget.queue and (granted := self._grant(ask, budget)):
@@ -176,6 +192,17 @@ class Ledger:
         reservation.budget.living().count(counted)
         self.release(reservation)
         return settled
+
+    def narrow(self, reservation: Reservation, input_tokens: int, output_tokens: int | None) -> None:
+        """Free a part of what a reservation holds; see Reservation.narrow."""
+        ask, most, budget = reservation.ask, reservation.max_output or 0, reservation.budget.living()
+        if ask.ceiling is None or not reservation.held:
+            return
+        output = most if output_tokens is None else min(output_tokens, most)
+        worst = EXACT.add(ask.ceiling.cost(min(input_tokens, ask.input_bound), output), ask.extra_usd)
+        budget.hold(EXACT.subtract(worst, reservation.held))
+        reservation.held = worst
+        self._admit(budget)
 
     def release(self, reservation: Reservation) -> None:
         """Free what a reservation holds; see Reservation.release."""
@@ -257,13 +284,22 @@ class Ledger:
         """A reservation for as much output as is affordable now, or None where it is better, or needed, to wait."""
         if ask.ceiling is None:
             return None
-        output = ask.ceiling.affordable(ask.input_bound, EXACT.subtract(budget.room, ask.extra_usd), ask.wanted)
+        output = self._output(ask, budget, ask.input_bound)
         enough = max(ask.least, min(ask.wanted, ROOMY_OUTPUT)) if budget.held else ask.least
         if output < enough:
             return None
         held = EXACT.add(ask.ceiling.cost(ask.input_bound, output), ask.extra_usd)
         budget.hold(held)
         return Reservation(self, ask, budget, output, held)
+
+    def _output(self, ask: Ask, budget: _Budget, input_tokens: int) -> int:
+        """The output that a call with so much input may ask for now; -1 where not even the input can be paid."""
+        if ask.ceiling is None:
+            return -1
+        most = ask.ceiling.affordable(input_tokens, EXACT.subtract(budget.room, ask.extra_usd), ask.wanted)
+        parts = SHARE if len(self._agents) > 1 else LONE_SHARE
+        share = ask.ceiling.affordable(input_tokens, EXACT.divide(budget.room, parts), ask.wanted)
+        return min(most, max(share, ROOMY_OUTPUT * SHARE // parts))
 
     async def _wait(self, ask: Ask, budget: _Budget) -> Reservation:
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()

@@ -37,6 +37,9 @@ _MARGINS = {"openrouter": Decimal(2), "anthropic": Decimal("1.1")}
 # By which every token's price is multiplied where inference is kept in a region; a charge's tier then ends in its name
 # (platform.claude.com, data residency: 1.1 for "us", Opus 4.6 and later).
 _REGIONS = {"us": Decimal("1.1")}
+STANDARD = ("openai",)
+"""Providers of which requests under a cap name the standard tier, as others do without being told."""
+_HOUR = ("anthropic-cli",)  # providers whose requests may ask for cache writes of an hour; none of our own does
 # By which a service tier multiplies the price of tokens where the data know nothing of it (ai.google.dev, optimization:
 # half, and "75% to 100% more", of which the dearer stands).
 _GEMINI_TIERS = {"flex": Decimal("0.5"), "priority": Decimal(2)}
@@ -113,8 +116,8 @@ class PriceBook:
         """USD that no call with at most so many tokens can pass by list price, made today; None where unknown.
 
         Whatever the split over buckets, size band and time of day; twice the list for OpenRouter, whose hosts differ.
-        `tier` None: whichever service tier the provider picks by itself; "fast" speed and Gemini's "priority" cost more
-        and count only when named.
+        `tier` None: whichever service tier the provider picks by itself, which under a cap is OpenAI's standard one;
+        "fast" speed and Gemini's "priority" cost more and count only when named.
         """
         ceiling = self.ceiling(provider, model, tier=tier)
         return None if ceiling is None else ceiling.cost(input_tokens, output_tokens)
@@ -123,6 +126,7 @@ class PriceBook:
         """The bound behind `worst`, which also tells the largest output that a sum of money affords."""
         from sagent.cost.tariff import Ceiling, scale
 
+        tier = "" if tier is None and provider in STANDARD else tier
         key = (provider, model, tier if tier is None else _tier(tier)[0])
         now = datetime.now(UTC)
         day, ceiling = self._ceilings.get(key, (None, None))
@@ -130,7 +134,8 @@ class PriceBook:
             entry = self._entry(provider, model)
             tariffs = (entry,) if isinstance(entry, tuple) else entry.tariffs(now, key[2]) if entry else None
             margin = EXACT.multiply(_MARGINS.get(provider, Decimal(1)), self._factor(provider, model, key[2] or ""))
-            ceiling = Ceiling([scale(tariff, margin) for tariff in tariffs]) if tariffs else None
+            scaled = [scale(tariff, margin) for tariff in tariffs or ()]
+            ceiling = Ceiling(scaled, hour=provider in _HOUR) if scaled else None
             self._ceilings[key] = (now.date(), ceiling)
         return ceiling
 

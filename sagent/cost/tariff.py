@@ -96,12 +96,16 @@ def scale(tariff: Tariff, factor: Decimal) -> Tariff:
 
 
 class Ceiling:
-    """The dearest of several tariffs that may apply to a call: an upper bound of what it can cost."""
+    """The dearest of several tariffs that may apply to a call: an upper bound of what it can cost.
 
-    __slots__ = ("_tariffs",)
+    Cache writes for an hour count only with `hour`: they are billed where a request asks for them.
+    """
 
-    def __init__(self, tariffs: Sequence[Tariff]) -> None:
+    __slots__ = ("_hour", "_tariffs")
+
+    def __init__(self, tariffs: Sequence[Tariff], *, hour: bool = False) -> None:
         self._tariffs = tuple(tariffs)
+        self._hour = hour
 
     def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
         """USD that no call with at most so many tokens exceeds, however they fall into buckets and bands."""
@@ -129,7 +133,8 @@ class Ceiling:
             tops = [band.over for band in tariff[1:]]
             for band, top in zip(tariff, [*tops, input_tokens], strict=True):
                 if band.over < input_tokens or band.over < 0:
-                    dearest = max(band.input, band.cache_read, band.cache_write, band.cache_write_1h)
+                    hour = band.cache_write_1h if self._hour else ZERO
+                    dearest = max(band.input, band.cache_read, band.cache_write, hour)
                     base = EXACT.fma(dearest, min(top, input_tokens), band.request)
                     corners.append((base, max(band.output, band.reasoning, band.thinking)))
         return corners

@@ -6,17 +6,19 @@ from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import TypeAlias, assert_never
 
 from sagent.cost.ledger import Reservation
+from sagent.cost.unfinished import interrupted, lost, take_note
 from sagent.engine.limits import RunLimits
 from sagent.engine.state import AgentState
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
-from sagent.model import Billed, Model, Reply, Request, TextPart, ThinkingPart, full_name
+from sagent.model import Billed, Counting, Model, Reply, Request, TextPart, ThinkingPart, full_name
 from sagent.session.contents import ChargeEntry, Released, RequestSent, Reserved
-from sagent.usage import Charge, Sum, Usage
+from sagent.usage import Charge, Sum
 
 LEAST_WAIT, MOST_WAIT = 0.5, 30.0  # seconds
 LEAST_OUTPUT = 256  # tokens of output that must be affordable for a call to be made
@@ -62,7 +64,19 @@ class Attempt:
         """The visible text received."""
         return "".join(self.pieces)
 
-    async def stream(self, model: Model, request: Request, hear: Hear) -> Reply:
+    @property
+    def received(self) -> int:
+        """Bytes of text and reasoning."""
+        return len(self.text.encode("utf-8", "replace")) + self.thought
+
+    def bill(self, reservation: Reservation, error: BaseException, *, stopped: bool) -> tuple[Charge, ...]:
+        """What a call costs that did not end well: nothing where the provider was not reached, or refused it."""
+        if isinstance(error, ModelError) and not (error.sent or self.heard):
+            return ()
+        end = interrupted if stopped and isinstance(error, asyncio.CancelledError) else lost
+        return end(reservation, self.charges, self.received)
+
+    async def stream(self, model: Model, request: Request, hear: Hear, reservation: Reservation) -> Reply:
         """Make the call. Raises ModelError."""
         deltas = model.stream(request)
         try:
@@ -76,6 +90,7 @@ class Attempt:
                         hear(delta)
                     case Billed(charges):
                         self.charges = charges
+                        take_note(reservation, charges)
                     case Reply():
                         return delta
                     case _:
@@ -84,21 +99,6 @@ class Attempt:
             if hasattr(deltas, "aclose"):
                 await deltas.aclose()  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType] -- a generator
         raise ModelError("cut", "the stream ended without a reply", provider=model.provider, model=model.id)
-
-    def bill(self, model: Model, likely: int, error: BaseException) -> tuple[Charge, ...]:
-        """The bill of a call that did not end well; `likely` is how many tokens its input likely had.
-
-        A provider that answers with an error, or cannot be reached, bills nothing. One that was sent the request bills
-        its input and what it wrote. What it did not state is estimated, and then the charge says so: the ledger counts
-        the whole reservation towards the cap, for the true bill may be anything below it.
-        """
-        if isinstance(error, ModelError) and not (error.sent or self.heard):
-            return ()
-        received = len(self.text.encode("utf-8", "replace")) + self.thought
-        stated = sum((charge.usage for charge in self.charges), Usage())
-        guess = Usage(input=0 if stated.total_input else likely, output=max(0, received // 4 - stated.output))
-        charges = (*self.charges, Charge(model.id, guess)) if guess != Usage() else self.charges
-        return tuple(replace(charge, estimated=True) for charge in charges)
 
 
 @asynccontextmanager
@@ -120,6 +120,8 @@ async def sending(
         max_output=None if wanted is None else max(wanted, least),
         least_output=max(LEAST_OUTPUT, least),
         extra_usd=outgoing.extra_usd,
+        likely=outgoing.likely,
+        count=partial(model.count_tokens, request) if isinstance(model, Counting) else None,
     )
     with reservation:
         if reservation.held:
@@ -127,9 +129,10 @@ async def sending(
         attempt.asked = reservation.max_output
         limits = [limit for limit in (request.max_output, reservation.max_output) if limit is not None]
         try:
-            reply = await attempt.stream(model, replace(request, max_output=min(limits, default=None)), hear)
+            asked = replace(request, max_output=min(limits, default=None), capped=bool(reservation.held))
+            reply = await attempt.stream(model, asked, hear, reservation)
         except BaseException as error:
-            settle(state, reservation, attempt.bill(model, outgoing.likely, error))
+            settle(state, reservation, attempt.bill(reservation, error, stopped=state.run.interrupted))
             raise
         yield reply, reservation
 

@@ -19,7 +19,7 @@ from typing import Self
 
 from sagent.testing.connection import Connection, Reader
 from sagent.testing.delivery import JSON, Delivery, failure, plain, played
-from sagent.testing.families import FAMILIES, Answer, Bill, Family, family_of
+from sagent.testing.families import FAMILIES, Answer, Bill, Family, counting_member, family_of, input_tokens
 from sagent.testing.families.form import encode
 from sagent.testing.script import (
     Call,
@@ -65,8 +65,10 @@ class FakeProviderServer:
         strict: bool = True,
         require_key: bool = True,
         repeat_last: bool = False,
+        counts: bool = True,
     ) -> None:
         self.requests: list[Received] = []
+        self.counted: list[Received] = []  # that asked only for the count of a request's tokens
         self.answered: list[float] = []  # when each answer was sent whole, as time.monotonic()
         self.charges: list[Charge] = []
         self.abandoned: list[Received] = []  # whose client was seen to hang up before the end of the answer
@@ -79,6 +81,7 @@ class FakeProviderServer:
         self._strict = strict
         self._require_key = require_key
         self._repeat_last = repeat_last
+        self._counts = counts
         self._steps = 0
         self._connections = 0
         self._url = ""
@@ -180,9 +183,10 @@ class FakeProviderServer:
 
     async def _answer(self, link: Connection, received: Received) -> bool:
         """Send the answer; true when the connection can serve another request."""
-        self.requests.append(received)
+        member = counting_member(received.path)
+        (self.counted if member else self.requests).append(received)
         try:
-            delivery = await self._delivery(received)
+            delivery = self._count(member, received) if member else await self._delivery(received)
         except Exception as error:
             self.errors.append(error)
             message = f"the script failed: {type(error).__name__}: {error}"
@@ -194,6 +198,12 @@ class FakeProviderServer:
         except ConnectionError:
             self.abandoned.append(received)
             raise
+
+    def _count(self, member: str, received: Received) -> Delivery:
+        """How many tokens a request has, as it would be billed where no script says otherwise."""
+        if not self._counts:
+            return failure(Fail(404, message=f"the fake provider does not know {received.path}"), received)
+        return plain(200, JSON, encode({member: input_tokens(received, self._bill)}), received)
 
     async def _delivery(self, received: Received) -> Delivery:
         family = FAMILIES[received.family]

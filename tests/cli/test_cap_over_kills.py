@@ -11,7 +11,7 @@ from program import Shell
 from sagent.cost.prices import PriceBook
 from sagent.testing.server import Cut, FakeProviderServer, Received, Stall, Step, Turn
 
-CAP = Decimal("1.50")
+CAP = Decimal("0.30")
 
 
 def billed(server: FakeProviderServer) -> Decimal:
@@ -28,12 +28,12 @@ def lost(_: Received) -> Step:
     return Cut(Turn(text="Never seen."), after_events=-1, how="reset")
 
 
-@pytest.mark.parametrize(("script", "number"), [(killed, signal.SIGKILL), (killed, signal.SIGINT), (lost, None)])
+@pytest.mark.parametrize(("script", "number"), [(killed, signal.SIGKILL), (lost, None)])
 def test_what_may_have_been_billed_counts_in_every_later_process(
     shell: Shell, script: Callable[[Received], Step], number: signal.Signals | None
 ) -> None:
     server = shell.serve(script, bill="worst")
-    for _ in range(9):
+    for _ in range(20):
         before = len(server.requests)
         cap = ("--max-budget-usd", str(CAP))
         child = shell.start("--session", "work.sagent", *cap, "--output-format", "json", "go on")

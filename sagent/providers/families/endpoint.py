@@ -29,6 +29,8 @@ class Endpoint(ABC):
     """The header of a key that is no bearer token."""
     encodings: EncodingCache
     """Where conversations are kept as they go out."""
+    counts: bool = True
+    """Whether its own count of a request's tokens may be asked for: until it is seen to give none."""
 
     def __init__(
         self,

@@ -3,16 +3,20 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from sagent.errors import ModelError
+from sagent.lib.json import as_object
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import limits_of
 from sagent.providers.wire.encoding import EncodedConversation, EncodingCache, schema_tokens
-from sagent.providers.wire.exchange import Call, exchange
+from sagent.providers.wire.exchange import Call, Timeouts, exchange, fetch
 from sagent.providers.wire.reply import ReplyReader, frozen
 
+Counted: TypeAlias = tuple[str, Mapping[str, str], Sequence[bytes], str]
+"""A URL, headers beyond the provider's, a body, and the member of the answer that is the count."""
+_COUNTING = Timeouts(stall=5.0)
 E_co = TypeVar("E_co", bound=Endpoint, covariant=True)
 
 
@@ -59,6 +63,26 @@ class WireModel(ABC, Generic[E_co]):
                     raise
             else:
                 return
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """The provider's own count, with something on top: Anthropic calls its own an estimate. Where it gives none it
+        is not asked again."""
+        provider, asked = self._provider, self._counting(request) if self._provider.counts else None
+        if asked is None:
+            return None
+        url, headers, body, name = asked
+        origin, sent = provider.origin(self.id), {**provider.headers(), "content-type": "application/json", **headers}
+        try:
+            found = as_object(await fetch(provider.transport, url, sent, origin, _COUNTING, body)).get(name)
+        except ModelError:
+            found = None
+        provider.counts = isinstance(found, int) and found > 0
+        return found + found // 50 + 64 if isinstance(found, int) and found > 0 else None
+
+    def _counting(self, request: Request) -> Counted | None:
+        """How the provider is asked for its count; None where it has none."""
+        del request
+        return None
 
     def _heard(self) -> None:
         """The provider has begun to answer."""

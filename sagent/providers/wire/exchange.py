@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from itertools import groupby
@@ -87,14 +87,19 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
 
 
 async def fetch(
-    transport: Transport, url: str, headers: Mapping[str, str], origin: Origin, timeouts: Timeouts
+    transport: Transport,
+    url: str,
+    headers: Mapping[str, str],
+    origin: Origin,
+    timeouts: Timeouts,
+    body: Sequence[bytes] | None = None,
 ) -> object:
-    """Get a JSON document. Raises ModelError."""
+    """Get a JSON document, or post a body for one. Raises ModelError."""
     try:
         async with asyncio.timeout(timeouts.stall):
-            answer = await transport.get(url, headers)
+            answer = await (transport.get(url, headers) if body is None else transport.post(url, headers, body))
             try:
-                body = await read_body(answer, _WHOLE_BODY if answer.status == 200 else _ERROR_BODY)
+                found = await read_body(answer, _WHOLE_BODY if answer.status == 200 else _ERROR_BODY)
             finally:
                 await answer.aclose()
     except TimeoutError as error:
@@ -102,11 +107,11 @@ async def fetch(
     except Disrupted as error:
         raise origin.disrupted(error) from error
     try:
-        data = read_json(body) if answer.status == 200 else None
+        data = read_json(found) if answer.status == 200 else None
     except (ValueError, RecursionError):
         data = None
     if data is None or error_in(as_object(data)):
-        raise from_status(origin, answer.status, answer.headers, body)
+        raise from_status(origin, answer.status, answer.headers, found)
     return data
 
 

@@ -2,15 +2,26 @@
 
 from collections.abc import Mapping
 
-from sagent.testing.families.answer import Answer, Bill, Family
+from sagent.testing.families.answer import Answer, Bill, Family, input_tokens
 from sagent.testing.families.anthropic import ANTHROPIC
 from sagent.testing.families.chat import CHAT
 from sagent.testing.families.google import GOOGLE
 from sagent.testing.families.responses import RESPONSES
 
-__all__ = ["FAMILIES", "Answer", "Bill", "Family", "family_of"]
+__all__ = ["FAMILIES", "Answer", "Bill", "Family", "counting_member", "family_of", "input_tokens"]
+
+_COUNTING = {
+    "/count_tokens": "input_tokens",
+    "/responses/input_tokens": "input_tokens",
+    ":countTokens": "totalTokens",
+}
 
 FAMILIES: Mapping[str, Family] = {"anthropic": ANTHROPIC, "chat": CHAT, "responses": RESPONSES, "google": GOOGLE}
+
+
+def counting_member(path: str) -> str:
+    """The member of the answer at a path that says how many tokens a request has; "" where that is not asked there."""
+    return next((member for end, member in _COUNTING.items() if path.endswith(end)), "")
 
 
 def family_of(path: str) -> str | None:

@@ -69,10 +69,15 @@ def raw_arguments(call: Call) -> str:
     return call.arguments if isinstance(call.arguments, str) else json_dump(dict(call.arguments))
 
 
+def input_tokens(received: Received, bill: Bill) -> int:
+    """What a request's input is billed as, where no script says it."""
+    return len(received.body) if bill == "worst" else max(1, len(received.body) // 4)
+
+
 def _usage(turn: Turn, received: Received, bill: Bill) -> Usage:
     arguments = sum(len(call.name) + len(raw_arguments(call)) for call in turn.calls)
     counted = Usage(
-        input=max(1, len(received.body) // 4),
+        input=input_tokens(received, bill),
         output=max(1, (len(turn.text) + len(turn.thinking) + arguments) // 4),
         reasoning=len(turn.thinking) // 4,
     )
@@ -80,5 +85,5 @@ def _usage(turn: Turn, received: Received, bill: Bill) -> Usage:
         sent = {**received.json, **as_object(received.json.get("generationConfig"))}
         names = ("max_output_tokens", "max_completion_tokens", "max_tokens", "maxOutputTokens")
         limits = (as_int(sent.get(name)) for name in names)
-        return Usage(input=len(received.body), output=next(filter(None, limits), counted.output))
+        return Usage(input=counted.input, output=next(filter(None, limits), counted.output))
     return counted if turn.usage is None else turn.usage

@@ -15,7 +15,7 @@ from sagent.model import EFFORTS, Effort, ModelInfo, Request
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
-from sagent.providers.families.model import WireModel
+from sagent.providers.families.model import Counted, WireModel
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.wire.encoding import Dialect, EncodedConversation, EncodingCache, opened, sendable
@@ -264,11 +264,7 @@ class AnthropicModel(WireModel["Anthropic"]):
     def prepare(self, request: Request) -> Call:
         provider = self._provider
         max_tokens, notes = self._max_tokens(request)
-        thought = think(self.id, request.effort, max_tokens)
-        budget = "budget_tokens" in as_object(thought.members.get("thinking"))
-        if budget and not _may_think(self._conversation(request)):
-            thought = Thought(notes=("no thinking in this step: another model began it",))
-        betas = list(dict.fromkeys([*thought.betas, *map(str, as_array(request.options.get("betas")))]))
+        thought, betas = self._thought(request, max_tokens)
         members: dict[str, object] = {
             **provider.site.members(self.id, betas),
             "max_tokens": max_tokens,
@@ -285,6 +281,24 @@ class AnthropicModel(WireModel["Anthropic"]):
             (*notes, *thought.notes),
             {"anthropic-beta": ",".join(betas)} if betas else None,
         )
+
+    def _thought(self, request: Request, max_tokens: int) -> tuple[Thought, Sequence[str]]:
+        """What a request says of thinking, and its beta features."""
+        thought = think(self.id, request.effort, max_tokens)
+        budget = "budget_tokens" in as_object(thought.members.get("thinking"))
+        if budget and not _may_think(self._conversation(request)):
+            thought = Thought(notes=("no thinking in this step: another model began it",))
+        betas = dict.fromkeys([*thought.betas, *map(str, as_array(request.options.get("betas")))])
+        return thought, list(betas)
+
+    def _counting(self, request: Request) -> Counted | None:
+        """By platform.claude.com, token counting: thinking counts, what bounds the answer is no member there."""
+        if self._provider.site.path:
+            return None
+        thought, betas = self._thought(request, self._max_tokens(request)[0])
+        body = self._conversation(request).write({"model": self.id, **thought.members}, 0)
+        headers = {"anthropic-beta": ",".join(betas)} if betas else {}
+        return f"{messages_url(self._provider.access.base_url)}/count_tokens", headers, body.parts, "input_tokens"
 
     def _format(self, request: Request) -> JsonObject | None:
         """The schema as it goes out (platform.claude.com, structured outputs: all models from 4.5 on)."""

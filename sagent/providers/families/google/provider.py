@@ -11,7 +11,7 @@ from sagent.model import EFFORTS, Effort, ModelInfo, Request
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
 from sagent.providers.families.media import base64_text, in_words, media_tokens
-from sagent.providers.families.model import WireModel
+from sagent.providers.families.model import Counted, WireModel
 from sagent.providers.families.openai_models import nearest
 from sagent.providers.handover import Answered, ModelTurn, Rules, Said, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
@@ -241,6 +241,14 @@ class GoogleModel(WireModel["Google"]):
             members,
             (*clamped, *notes),
         )
+
+    def _counting(self, request: Request) -> Counted | None:
+        """By ai.google.dev, countTokens; Vertex AI takes the request as it is."""
+        url = f"{self._provider.url_of(self.id)}:countTokens"
+        if self._provider.row.via:
+            return url, {}, self._conversation(request).write({"generationConfig": {}}, 0).parts, "totalTokens"
+        body = self._conversation(request).write({"model": f"models/{self.id}"}, 0)
+        return url, {}, (b'{"generateContentRequest":', *body.parts, b"}"), "totalTokens"
 
     def _encodings(self, request: Request) -> EncodingCache:
         return self._cache

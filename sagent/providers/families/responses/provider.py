@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import ClassVar, assert_never
 from urllib.parse import urlsplit
 
+from sagent.cost.prices import STANDARD
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_load
 from sagent.messages import Document, Image, Opaque, Text, Thinking, ToolCall
 from sagent.model import Request
 from sagent.providers.families.media import IMAGES, data_url, error_text, in_words, media_tokens
-from sagent.providers.families.model import WireModel
+from sagent.providers.families.model import Counted, WireModel
 from sagent.providers.families.openai_endpoint import OpenAIEndpoint
 from sagent.providers.families.openai_models import IMAGE_TOKENS, PAGE_TOKENS, cache_key, efforts_of, nearest
 from sagent.providers.families.responses.events import CLIENT_CALLS, LONGEST_ID, ResponsesReplyReader
@@ -215,6 +216,8 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         members: dict[str, object] = {"model": self.id, "stream": True, "store": False}
         if limit:
             members["max_output_tokens"] = limit
+        if request.capped and provider.name in STANDARD:  # else a project's settings choose, and "priority" is dearer
+            members["service_tier"] = "default"
         members |= {**thinking, "prompt_cache_key": cache_key(request.conversation), **provider.row.quirks.body}
         members |= {name: value for name, value in request.options.items() if name != "tools"}
         if form := self._format(request):
@@ -228,6 +231,12 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
             members,
             (*clamped, *notes, *provider.lessons(request)),
         )
+
+    def _counting(self, request: Request) -> Counted | None:
+        """By platform.openai.com, input token counts."""
+        text = {"text": {"format": form}} if (form := self._format(request)) else {}
+        body = self._conversation(request).write({"model": self.id, **text}, 0)
+        return f"{self._provider.url}/responses/input_tokens", {}, body.parts, "input_tokens"
 
     def _encodings(self, request: Request) -> EncodingCache:
         return self._provider.encodings_for(self.id, request)

@@ -1,0 +1,46 @@
+"""What a call costs before it has come to its end, or when it never does: what is billed, and the most it can be."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from sagent.cost.ledger import Reservation
+from sagent.usage import Charge, Usage
+
+SLACK_TOKENS = 1_024
+"""Tokens of output that a provider may have made beyond those that were seen when a call is interrupted."""
+SLACK_PER_SECOND = 256
+"""The same for each second since the call was reserved: reasoning is billed and, with some providers, not shown."""
+
+
+def take_note(reservation: Reservation, stated: tuple[Charge, ...]) -> None:
+    """Free what is not needed any more once the provider has stated the input."""
+    reservation.narrow(_most_input(reservation, stated))
+
+
+def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:
+    """The bill of a call whose line was lost, with `received` bytes of its reply there.
+
+    What the provider did not state is estimated, and then each charge says so: the ledger counts all that is still
+    reserved, for the true bill may be anything below it.
+    """
+    told = sum((charge.usage for charge in stated), Usage())
+    likely = 0 if told.total_input else reservation.ask.likely
+    guess = Usage(input=likely, output=max(0, received // 4 - told.output))
+    charges = (*stated, Charge(reservation.ask.model, guess)) if guess != Usage() else stated
+    return tuple(replace(charge, estimated=True) for charge in charges)
+
+
+def interrupted(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:
+    """The same of a call that we have ended: providers stop soon after, so that no more output is billed than there
+    are bytes of it, and a slack for what was not seen."""
+    seconds = max(0.0, (datetime.now(UTC) - reservation.at).total_seconds())
+    most = received + SLACK_TOKENS + round(SLACK_PER_SECOND * seconds)
+    reservation.narrow(_most_input(reservation, stated), most)
+    return lost(reservation, stated, received)
+
+
+def _most_input(reservation: Reservation, stated: tuple[Charge, ...]) -> int:
+    """The input's tokens as the provider stated them. Some state far too few at first, and what others run inside a
+    call comes later: then the most there can be."""
+    ask, told = reservation.ask, sum(charge.usage.total_input for charge in stated)
+    return told if told >= ask.likely // 4 and told and not ask.extra_usd else ask.input_bound
