@@ -119,7 +119,7 @@ async def test_four_agents_under_half_a_dollar_run_side_by_side() -> None:
         running -= 1
         return Turn(text="done")
 
-    async with FakeProviderServer(step) as server:  # pyright: ignore[reportArgumentType]
+    async with FakeProviderServer(step) as server:
         provider, ledger = Anthropic.from_key("k", base_url=server.url), Ledger(Decimal("0.50"), PRICES)
         with await ledger.reserve("root", "executor", "anthropic", "claude-sonnet-4-6", 1, 1):
             pass  # there is more than one agent
