@@ -91,6 +91,21 @@ class Entry:
         return endpoint.host == self.host
 
 
+def is_within(one: str, other: str) -> bool:
+    """Whether an entry stands for nothing that another does not, which is not so where only one has a port: that
+    reaches private addresses. What is no entry is within itself."""
+    if one == other:
+        return True
+    try:
+        own, wider = Entry.parse(one), Entry.parse(other)
+    except ValueError:
+        return False
+    if own.port != wider.port:
+        return False
+    below = wider.below and isinstance(own.host, str) and own.host.endswith(f".{wider.host}")
+    return below or (own.host, own.below) == (wider.host, wider.below)
+
+
 def reach(address: Address) -> Reach:
     """What kind of place an address leads to, through whatever spelling of an IPv4 address in IPv6."""
     if isinstance(address, IPv6Address):

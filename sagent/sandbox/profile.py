@@ -93,8 +93,19 @@ class Profile:
             tuple({**dict.fromkeys(self.protected), **dict.fromkeys(other.protected)}),
             tuple({**dict.fromkeys(self.hidden), **dict.fromkeys(other.hidden)}),
             tuple(exposed),
-            tuple(domain for domain in self.domains if domain in other.domains),
+            _common(self.domains, other.domains),
         )
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    """The hosts that both lists allow: of two entries the one that lies within the other."""
+    if not one or not other:
+        return ()
+    from sagent.sandbox.hosts import is_within
+
+    pairs = ((one, other), (other, one))
+    found = (entry for ours, theirs in pairs for entry in ours if any(is_within(entry, each) for each in theirs))
+    return tuple(dict.fromkeys(found))
 
 
 def _depth(path: str, directories: tuple[str, ...]) -> int:

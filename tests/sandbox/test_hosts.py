@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.sandbox.hosts import Endpoint, Entry, reach
+from sagent.sandbox.profile import Profile
 
 
 def covered(entry: str, asked: str) -> bool:
@@ -159,3 +160,30 @@ def test_nothing_passes_that_is_not_on_the_list(host: str, port: str, entries: l
 )
 def test_where_an_address_leads(address: str, expected: str) -> None:
     assert reach(ip_address(address)) == expected
+
+
+_PORTS = st.sampled_from(["", ":80", ":443", ":22"])
+_HOSTS = st.sampled_from(["a.org", "b.a.org", "c.b.a.org", "xa.org", "A.org", "10.0.0.5"])
+_ENTRIES = st.builds(
+    lambda host, port, below: f"*.{host}{port}" if below and host[0] != "1" else host + port,
+    _HOSTS,
+    _PORTS,
+    st.booleans(),
+)
+
+
+@given(
+    st.lists(_ENTRIES, max_size=3),
+    st.lists(_ENTRIES, max_size=3),
+    st.builds("{}:{}".format, _HOSTS, st.sampled_from([80, 443, 22])),
+)
+def test_what_two_profiles_allow_is_what_both_reach(one: list[str], two: list[str], asked: str) -> None:
+    both = Profile(domains=tuple(one)).within(Profile(domains=tuple(two))).domains
+
+    def covering(domains: list[str] | tuple[str, ...], *, private: bool) -> bool:
+        return any(covered(each, asked) for each in domains if not private or Entry.parse(each).port)
+
+    assert covering(both, private=False) <= (covering(one, private=False) and covering(two, private=False))
+    assert covering(both, private=True) <= (covering(one, private=True) and covering(two, private=True))
+    if all(Entry.parse(each).port is None for each in (*one, *two)):
+        assert covering(both, private=False) == (covering(one, private=False) and covering(two, private=False))
