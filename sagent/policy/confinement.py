@@ -3,15 +3,14 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from sagent.policy.paths import PathJudge
-from sagent.policy.places import is_env, walk
+from sagent.policy.places import is_env
 from sagent.policy.rules import EDITS, Rule
 from sagent.sandbox.places import known_places
 from sagent.sandbox.profile import Profile, is_below
-
-_PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
 
 
 def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
@@ -27,8 +26,10 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
         protected |= {f"{tree}/{name}" for tree in trees for name in (*git, "gitdir")}
     protected |= {f"{root}/.git" for root in judge.roots if Path(root, ".git").is_file()}
     denied = [(rule, _pattern(rule, judge)) for rule in rules.deny if rule.pattern and rule.tool in (*EDITS, "Read")]
+    counts = partial(_counts, [pattern for _, pattern in denied])
+    key = (*judge.roots, *(str(rule) for rule, _ in denied))
     for root in judge.roots:
-        for path in walk(root, _PASSED_OVER):
+        for path in judge.places.survey(root, key, counts).look():
             last = path.rpartition("/")[2]
             if last == ".git" and path != f"{root}/.git":
                 protected |= {f"{path}/{name}" for name in git}
@@ -52,6 +53,12 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
         exposed=tuple({*judge.roots, *judge.places.exposed, *written, *read}),
         domains=(*domains, *(rule.pattern for rule in allowed if rule.tool == "Network")),
     )
+
+
+def _counts(denied: Sequence[re.Pattern[str]], path: str) -> bool:
+    """Whether a path is to be hidden or protected wherever it lies."""
+    name = path.rpartition("/")[2]
+    return name == ".git" or is_env(name) or any(pattern.fullmatch(path) for pattern in denied)
 
 
 def _literal(rule: Rule, judge: PathJudge) -> Iterator[str]:

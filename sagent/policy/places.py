@@ -3,14 +3,18 @@
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.policy.rules import is_inside
 
-_MOST_DIRECTORIES = 300  # to look into for .env files and repositories: some 10 ms
+if TYPE_CHECKING:
+    from sagent.policy.survey import Survey
+
+_MOST_DIRECTORIES = 300  # to look into for .env files: some 10 ms
 _ENV_EXAMPLES = frozenset({".env.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults"})
 
 
@@ -22,6 +26,15 @@ class Places:
         self.home = str(home)
         self._private = private
         self.exposed: tuple[str, ...] = ()
+        self._surveys: dict[str, tuple[Sequence[str], Survey]] = {}  # by the directory
+
+    def survey(self, root: str, key: Sequence[str], counts: Callable[[str], bool]) -> "Survey":
+        """What is known of a directory; the same for the same key, which stands for what counts there."""
+        from sagent.policy.survey import Survey
+
+        if self._surveys.get(root, ((), None))[0] != key:
+            self._surveys[root] = key, Survey(root, counts)
+        return self._surveys[root][1]
 
     @cached_property
     def secrets(self) -> frozenset[str]:
@@ -99,12 +112,12 @@ def is_env(name: str) -> bool:
 
 def env_files(directory: str) -> Iterator[str]:
     """Such files below a directory, the nearest first."""
-    return (path for path in walk(directory) if is_env(path.rpartition("/")[2]))
+    return (path for path in _walk(directory) if is_env(path.rpartition("/")[2]))
 
 
-def walk(directory: str, passed_over: Collection[str] = ("node_modules",)) -> Iterator[str]:
+def _walk(directory: str) -> Iterator[str]:
     """What lies below a directory, the nearest first, links not followed. It looks into some hundred directories at
-    most, and into none of `passed_over` or of git's own."""
+    most, and not into installed packages or what is git's own."""
     waiting = deque([directory])
     for _ in range(_MOST_DIRECTORIES):
         if not waiting:
@@ -115,5 +128,5 @@ def walk(directory: str, passed_over: Collection[str] = ("node_modules",)) -> It
             continue
         for entry in entries:
             yield entry.path
-            if entry.name != ".git" and entry.name not in passed_over and entry.is_dir(follow_symlinks=False):
+            if entry.name not in (".git", "node_modules") and entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)

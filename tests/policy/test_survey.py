@@ -1,0 +1,92 @@
+"""What of a workspace a sandbox knows: all that is there, also in a large one, at a few looks' delay."""
+
+import os
+import shutil
+import tempfile
+import time
+from itertools import count
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.rules import Rules
+from sagent.policy.survey import Survey
+from sagent.tool import Workspace
+
+
+def is_env(path: str) -> bool:
+    return path.endswith("/.env")
+
+
+def test_keys_and_repositories_in_the_depths_of_a_large_workspace_are_known(tmp_path: Path) -> None:
+    root = tmp_path.resolve() / "work"
+    for number in range(700):
+        (root / f"{number // 100}/{number}").mkdir(parents=True)
+    (root / "6/699/.env").write_text("KEY=1")
+    (root / "6/698/sub/.git").mkdir(parents=True)
+    policy, workspace = PermissionPolicy("edit", Rules.parse([], ["Read(*.pem)"]), home=tmp_path), Workspace(root)
+    profile = policy.profile(workspace)
+    assert f"{root}/6/699/.env" in profile.hidden
+    assert f"{root}/6/698/sub/.git/hooks" in profile.protected
+    (root / "6/697/.env.local").write_text("KEY=1")
+    (root / "6/697/a.pem").write_text("KEY")
+    profiles = (policy.profile(workspace) for _ in range(10))
+    wanted = {f"{root}/6/697/.env.local", f"{root}/6/697/a.pem"}
+    assert any(wanted <= {*profile.hidden} for profile in profiles)
+
+
+def test_what_was_installed_is_passed_over(tmp_path: Path) -> None:
+    for name in ("node_modules", "src"):
+        (tmp_path / name / "a").mkdir(parents=True)
+        (tmp_path / name / "a/.env").touch()
+    assert [*Survey(str(tmp_path), is_env).look()] == [f"{tmp_path}/src/a/.env"]
+
+
+_NAMES = st.sampled_from(["a", "b", "a/a", "a/b", "b/a", "a/a/b", "b/a/a"])
+_CHANGES = st.tuples(st.sampled_from(["file", "directory", "remove", "move", "link"]), _NAMES, _NAMES)
+
+
+def change(root: Path, kind: str, name: str, other: str) -> None:
+    place = root / name
+    try:
+        match kind:
+            case "file":
+                place.mkdir(parents=True, exist_ok=True)
+                (place / ".env").touch()
+            case "directory":
+                place.mkdir(parents=True, exist_ok=True)
+            case "remove":
+                place.unlink() if place.is_symlink() else shutil.rmtree(place)
+            case "move":
+                place.rename(root / other)
+            case _:
+                place.symlink_to(root / other)
+    except OSError:
+        pass  # there is no such thing, or one already
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(_CHANGES, max_size=5), min_size=1, max_size=5))
+def test_what_is_known_is_what_is_there(rounds: list[list[tuple[str, str, str]]]) -> None:
+    with tempfile.TemporaryDirectory(prefix="sagent-test-") as place:
+        compare(Path(place), rounds)
+
+
+def settle(root: Path, age: int) -> None:
+    """Have what has changed just now look as if that were some seconds ago."""
+    now = time.time_ns()
+    for directory, _, _ in os.walk(root):
+        if now - os.lstat(directory).st_mtime_ns < 9_000_000_000:
+            os.utime(directory, ns=(0, now - age * 1_000_000_000))
+
+
+def compare(root: Path, rounds: list[list[tuple[str, str, str]]]) -> None:
+    survey, ages = Survey(str(root), is_env), count(10)
+    for changes in rounds:
+        for each in changes:
+            change(root, *each)
+        settle(root, next(ages))
+        there = {os.path.join(base, ".env") for base, _, files in os.walk(root) if ".env" in files}
+        assert {*survey.look()} == there
