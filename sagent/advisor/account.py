@@ -7,10 +7,12 @@ from dataclasses import field, replace
 from decimal import Decimal
 
 from sagent.advisor.advisor import Advisor
+from sagent.advisor.following import TURNS, effect_of, word_on
 from sagent.advisor.rules import Rules
 from sagent.events import Advice, AdvisorTally
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
+from sagent.policy import Turn
 from sagent.session.contents import AdviceOutcome
 from sagent.usage import Cost
 
@@ -78,8 +80,11 @@ class Account:
             held = sum((each.usd for each in self._held), ZERO)
             if worst is None:
                 yield f"its price is not known, so that the share of {rules.max_share:.0%} cannot be kept"
-            elif cost.advisor + held > Decimal(str(rules.max_share)) * (cost.total + held):
-                yield f"advisors have more than their share of {rules.max_share:.0%} of this session's cost"
+            elif cost.advisor + held + worst > Decimal(str(rules.max_share)) * (cost.total + held + worst):
+                yield (
+                    f"it may cost {worst:.4f} USD, with which advisors would have more than their share of "
+                    f"{rules.max_share:.0%} of this session's cost"
+                )
         for whose, most, used in self._budgets(advisor, rules, cost):
             if worst is None:
                 yield f"its price is not known, so that {whose} {most} USD cannot be kept"
@@ -110,15 +115,17 @@ class Account:
 
 @dataclass(slots=True)
 class Outcome:
-    """Advice whose effect is not known yet. Of one that was `reconciled` nothing more is asked."""
+    """Advice whose effect is not known yet, for so many `turns`. Of one that was `reconciled` nothing more is asked."""
 
     entry: str
-    advisor: str
+    advice: Advice
     reconciled: bool = False
+    turns: int = 0
 
 
 class Outcomes:
-    """The advice of one agent, from when it is given until the executor's next step has shown what it is worth."""
+    """The advice of one agent, from when it is given until the executor's next steps have shown what it makes of it, or
+    are so many that they never will."""
 
     def __init__(self, account: Account, record: Callable[[AdviceOutcome], str]) -> None:
         self._account, self._record = account, record
@@ -133,19 +140,25 @@ class Outcomes:
         """A turn has ended: what was advised in it is judged by the next."""
         self._waiting, self._fresh = [*self._waiting, *self._fresh], []
 
-    def judge(self, objected: tuple[str, str] | None) -> tuple[str, str] | None:
+    def judge(self, turn: Turn) -> tuple[str, str] | None:
         """Record what a turn made of the advice before it; where evidence contradicts some, whom to ask what. Once:
         what was asked in that turn, or is asked now, is the last word."""
         waiting, self._waiting = self._waiting, []
-        outcome, reason = objected or ("followed", "")
+        word = word_on(turn.reply)
         ask: tuple[str, str] | None = None
         for one in waiting:
-            self._record(AdviceOutcome(one.advisor, one.entry, outcome, reason))
-            self._account.note(one.advisor, outcome)
+            name = one.advice.advisor
+            outcome, reason = word or effect_of(one.advice, turn)
+            one.turns += 1
+            if outcome:
+                self._record(AdviceOutcome(name, one.entry, outcome, reason))
+                self._account.note(name, outcome)
+            elif one.turns < TURNS:
+                self._waiting.append(one)
             if outcome == "contradicted" and not one.reconciled and ask is None:
                 why = f"the executor found what contradicts your advice: {reason or 'see above'}. Which holds?"
-                ask = (one.advisor, why)
-        if waiting and outcome == "contradicted":
+                ask = (name, why)
+        if waiting and word is not None and word[0] == "contradicted":
             for one in self._fresh:
                 one.reconciled = True
         return ask

@@ -127,7 +127,8 @@ class Advisors:
 
     def in_force(self) -> Sequence[Message]:
         """The last advice of each, for a conversation that has lost it."""
-        return [message_of(replace(advice, trigger="given earlier", question="")) for advice in self._last.values()]
+        blobs = self.state.log.blobs
+        return [message_of(replace(each, trigger="given earlier", question=""), blobs) for each in self._last.values()]
 
     def rate(self, good: Literal[1, -1], name: str = "") -> str:
         """A person's word on the last advice; whose it was. Raises UsageError where there is none."""
@@ -237,6 +238,8 @@ class Advisors:
         if not talk.messages or talk.evidence(self.state.context.history):
             self._again.discard(name)
             return True
+        if blank.trigger == "destructive":  # another act is news by itself
+            return blank.question != self._questions.get(name)
         own = blank.trigger in ("asked", "need_advice", "reconcile")
         if not own or not blank.question or blank.question == self._questions.get(name) or name in self._again:
             return False
@@ -270,7 +273,7 @@ class Advisors:
         self.account.count(advice)
         if is_answer(advice):
             self._remember(advice)
-            self.outcomes.give(Outcome(entry, advice.advisor, reconciled=advice.trigger == "reconcile"))
+            self.outcomes.give(Outcome(entry, advice, reconciled=advice.trigger == "reconcile"))
         self.state.journal.emit(Advised(self.state.path, advice))
         return advice
 

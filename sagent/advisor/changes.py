@@ -1,4 +1,4 @@
-"""What a shell command would do, as far as its words tell: change something, take it away for good, run tests."""
+"""What a shell command would do, as far as its words tell: change something, run tests."""
 
 import re
 from collections.abc import Iterator
@@ -14,34 +14,19 @@ _GIT_WRITES = frozenset(
     "switch".split()
 )
 _IN_PLACE = re.compile(r"^(?:sed|perl|ruby)\b.*\s-\w*i")
-_DESTROYS = re.compile(
-    r"rm\s+(?:\S+\s+)*?(?:-\w*[rfR]|--recursive|--force)|git\s+(?:\S+\s+)*?(?:reset\s+(?:\S+\s+)*?--hard"
-    r"|clean\s+(?:\S+\s+)*?-\w*f|push\s+(?:.*\s)?(?:--force\S*|-f\b|--delete|--mirror)|checkout\s+(?:\S+\s+)*?(?:--\s|\.(?:\s|$))"
-    r"|restore\s|branch\s+(?:\S+\s+)*?-D|stash\s+(?:drop|clear)|filter-branch|update-ref\s+-d|reflog\s+expire)"
-    r"|(?:mkfs\S*|shred|wipefs)\b|dd\s+(?:.*\s)?of=|terraform\s+(?:\S+\s+)*?(?:destroy|apply)|kubectl\s+(?:\S+\s+)*?delete"
-    r"|docker\s+(?:system|volume|image|container)\s+(?:prune|rm)|find\s+(?:.*\s)?-delete\b|(?:chmod|chown)\s+(?:\S+\s+)*?-\w*R"
-    r"|truncate\s+(?:\S+\s+)*?(?:-s|--size)|helm\s+(?:uninstall|delete)|aws\s+s3\s+(?:rb|rm)|dropdb\b",
-    re.IGNORECASE,
-)
-_SQL = re.compile(
-    r"\b(?:drop|truncate)\s+(?:table|database|schema)\b|\btruncate\s+\w+\s*;|\bdelete\s+from\b", re.IGNORECASE
-)
-_CLIENTS = frozenset({"psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "duckdb", "clickhouse-client", "cockroach"})
 _RUNS = frozenset({"sudo", "doas", "xargs", "npx", "uv", "poetry", "pipenv", "run", "exec", "python", "python3", "-m"})
 """Words before a command that have it run."""
+_SEARCHES = re.compile(
+    r"(?:[efz]?grep|rg|ag|ack|diff|cmp|test|\[|pgrep|which|type|command -[vV]|git (?:grep|diff --(?:exit-code|quiet)))"
+    r"(?: |$)"
+)
+"""Programs whose exit code 1 is an answer."""
 _TESTS = re.compile(
     r"(?:pytest|py\.test|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|gotestsum|ava|karma|behave)\b"
     r"|(?:npm|yarn|pnpm|bun|cargo|go|make|mvn|gradle|gradlew|dotnet|mix|swift|deno|rake|just|bazel|composer|sbt|cabal"
     r"|stack|zig|flutter|dart|rails|manage\.py)\s+(?:run\s+|-\S+\s+)*(?:\w+:)?(?:test|check)\w*",
     re.IGNORECASE,
 )
-
-
-def destroys(command: str) -> bool:
-    """Whether a command is of a kind that takes things away for good. Words that it only quotes are none."""
-    return any(
-        _DESTROYS.match(line) or (name in _CLIENTS and _SQL.search(text)) for name, line, text in _commands(command)
-    )
 
 
 def writes(command: str) -> bool:
@@ -59,6 +44,14 @@ def writes(command: str) -> bool:
 def runs_tests(command: str) -> bool:
     """Whether a command runs tests."""
     return any(_TESTS.match(line) for _, line, _ in _commands(command))
+
+
+def finds_nothing(command: str, said: str) -> bool:
+    """Whether a command that ended with 1 only told that there is no match, or that two things differ."""
+    if not re.search(r"^\[exit code 1\]$", said, re.MULTILINE):
+        return False
+    last = [line for _, line, _ in _commands(command)][-1:]
+    return bool(last) and _SEARCHES.match(last[0]) is not None
 
 
 def _commands(command: str) -> Iterator[tuple[str, str, str]]:

@@ -16,6 +16,7 @@ from sagent.session.contents import ConsultationEntry
 TOOL = "advisor"
 """The name by which an executor asks."""
 HELD = "Not done yet: an advisor was asked first, and what it says follows. Make the call again if it still stands."
+_HOLDS = "Not done yet: "
 _BYTES = 3  # of text to a token, about
 _LEAST = 400  # bytes of a message that are shown however little fits
 _SMALLER = "(The executor's own context was made smaller here.)"
@@ -79,7 +80,7 @@ class Conversation:
         """Whether something has happened since: a result, or a word of somebody else than executor and advisors."""
         own = asking_calls(history, TOOL)
         return any(
-            any(result.call_id not in own and result.text != HELD for result in message.results)
+            any(result.call_id not in own and not is_held(result.text) for result in message.results)
             or (message.role == "user" and not message.results and not message.sender.startswith((TOOL, "sagent")))
             for message in self.news(history)
         )
@@ -149,6 +150,16 @@ def fit(text: str, size: int) -> str:
         return text
     head, tail = data[: size * 2 // 3], data[len(data) - size // 3 :]
     return f"{head.decode('utf-8', 'ignore')}\n[...]\n{tail.decode('utf-8', 'ignore')}"
+
+
+def held_without(why: str) -> str:
+    """What a call is answered that is to wait for advice that nobody can give."""
+    return f"{_HOLDS}it takes something away for good, and {why}. Make the call again if it still stands."
+
+
+def is_held(text: str) -> bool:
+    """Whether a call was answered that it is to wait."""
+    return text.startswith(_HOLDS)
 
 
 def mark(message: Message) -> str:

@@ -3,17 +3,20 @@
 from collections.abc import Sequence
 
 from sagent.advisor.advisory import Advisors
-from sagent.advisor.changes import destroys, writes
-from sagent.advisor.conversation import HELD, TOOL
+from sagent.advisor.changes import writes
+from sagent.advisor.conversation import HELD, TOOL, held_without
+from sagent.advisor.destruction import destroys, is_destroyer
 from sagent.advisor.rules import Trigger, strength
-from sagent.advisor.signals import Watch, objection
-from sagent.advisor.tool import is_answer, message_of, prompt_text
+from sagent.advisor.signals import Watch
+from sagent.advisor.tool import is_answer, message_of, prompt_text, refusal_of
+from sagent.events import Advice
 from sagent.messages import Message, ToolCall, user
 from sagent.peer import Action, Inject
 from sagent.policy import Allow, Ask, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace
 
 NUDGE_TURN = 3  # of a task, after which an executor that never asked is told once that it can
+MOST_RETURNS = 2  # of replies in a task that end in a question which nobody can answer
 _AT_ONCE = ("need_advice", "done")
 """Rules that no cooldown holds up: one is asked for, the other has no later."""
 
@@ -27,6 +30,7 @@ class AdvisorPolicy:
         self._task: Message | None = None
         self._pause = 0  # turns for which nobody is asked unbidden
         self._done = self._nudged = self._asked = self._holds = False
+        self._returned = 0  # times a reply that asked for advice nobody could give went back
         self._cleared: set[str] = set()  # what a consultation has been held before
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
@@ -39,11 +43,14 @@ class AdvisorPolicy:
         if call.name == TOOL or not may_be or self._state.closing:
             return verdict
         changes = effect.kind == "write" or (effect.kind == "execute" and writes(effect.command))
-        found = self._checkpoint(effect, changes=changes)
+        found = self._checkpoint(call, effect, workspace, changes=changes)
         if found is not None:
             trigger, what, key = found
             self._cleared.add(key)
-            self._holds = await self._ask(trigger, what) or self._holds
+            answers = await self._ask(trigger, what)
+            self._holds = any(map(is_answer, answers)) or self._holds
+            if trigger == "destructive" and not any(map(is_answer, answers)):
+                return Hold(held_without(refusal_of(answers)))
         if self._holds and (changes or found is not None):  # until the executor has read what was advised
             return Hold(HELD)
         self._watch.wrote = self._watch.wrote or changes
@@ -57,7 +64,7 @@ class AdvisorPolicy:
         ended = not turn.reply.calls
         asked = any(call.name == TOOL for call in turn.reply.calls)
         self._asked = self._asked or asked
-        doubted = self._advisors.outcomes.judge(objection(turn.reply))
+        doubted = self._advisors.outcomes.judge(turn)
         self._holds = False
         if asked:
             self._watch.heard()
@@ -68,7 +75,9 @@ class AdvisorPolicy:
             await self._ask("reconcile", doubted[1], doubted[0])
         elif fired := self._fired(ended=ended):
             self._done = self._done or fired[0] == "done"
-            await self._ask(*fired)
+            answers = await self._ask(*fired)
+            if fired[0] == "need_advice" and not any(map(is_answer, answers)):
+                self._return(refusal_of(answers), ended=ended)
         elif not ended and self._needs_nudge():
             self._nudged = True
             actions.append(Inject(user(prompt_text("nudge"), sender="sagent"), "next"))
@@ -82,17 +91,22 @@ class AdvisorPolicy:
         if task is not self._task:
             self._task, self._watch = task, Watch()
             self._done = self._nudged = self._asked = False
-            self._pause = 0
+            self._pause = self._returned = 0
             self._cleared.clear()
             self._advisors.task_calls = 0
 
-    def _checkpoint(self, effect: Effect, *, changes: bool) -> tuple[str, str, str] | None:
-        """Which rule fires before a call: its name, what it saw, and what is not held a second time."""
+    def _checkpoint(
+        self, call: ToolCall, effect: Effect, workspace: Workspace, *, changes: bool
+    ) -> tuple[str, str, str] | None:
+        """Which rule fires before a call: its name, what it saw, and what is not held a second time: of what cannot be
+        taken back just this, here."""
         triggers = self._advisors.triggers()
-        if effect.kind == "execute" and "destructive" in triggers and destroys(effect.command):
-            key = f"run {effect.command}"
-            if key not in self._cleared:
-                return "destructive", f"the executor is about to run what cannot be taken back: {effect.command}", key
+        if effect.kind in ("write", "execute") and "destructive" in triggers:
+            what = " ".join(effect.command.split()) or f"{call.name} {call.arguments!r}"
+            key = f"{workspace.cwd} {what}"
+            lost = destroys(effect.command, workspace.cwd) if effect.command else is_destroyer(call.name)
+            if lost and key not in self._cleared:
+                return "destructive", f"the executor is about to run what cannot be taken back: {what}", key
         first = changes and not self._watch.wrote and not self._asked and not self._holds
         if first and "first_write" in triggers and "write" not in self._cleared:
             return "first_write", "the executor is about to make its first change in this task", "write"
@@ -108,13 +122,21 @@ class AdvisorPolicy:
         small = strength(self._state.model.id) == "small" and self._advisors.setup.rules.triggers is None
         return small and not self._nudged and not self._asked and self._watch.turns == NUDGE_TURN
 
-    async def _ask(self, trigger: str, what: str, name: str = "") -> bool:
-        """Ask, and have the answer read before the next model call; False where there is none."""
+    def _return(self, why: str, *, ended: bool) -> None:
+        """Say that there is no advice, to an executor that has asked for some: its question is no answer."""
+        self._returned += ended
+        if not ended or self._returned <= MOST_RETURNS:
+            text = f"You asked for advice, and there is none: {why}. Go on by yourself, without asking again."
+            self._advisors.agent.inform(user(text, sender="sagent"))
+
+    async def _ask(self, trigger: str, what: str, name: str = "") -> Sequence[Advice]:
+        """Ask, and have the answer read before the next model call."""
         self._pause = self._advisors.setup.rules.cooldown_turns + 1
-        answers = [one for one in await self._advisors.consult(what, name, trigger) if is_answer(one)]
+        asked = await self._advisors.consult(what, name, trigger)
+        answers = [one for one in asked if is_answer(one)]
         if answers:
             self._watch.heard()
             self._asked = True
         for one in answers:
-            self._advisors.agent.inform(message_of(one))
-        return bool(answers)
+            self._advisors.agent.inform(message_of(one, self._state.log.blobs))
+        return asked

@@ -5,26 +5,19 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field
 
-from sagent.advisor.changes import runs_tests
-from sagent.advisor.conversation import HELD, TOOL
+from sagent.advisor.changes import finds_nothing, runs_tests
+from sagent.advisor.conversation import TOOL, is_held
 from sagent.advisor.rules import Rules, Trigger
+from sagent.agent.runs import wanted_advice
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
-from sagent.messages import Message, ToolCall
+from sagent.messages import ToolCall
 from sagent.policy import Turn
 
-_NEED = re.compile(r"\[NEED[_ ]ADVICE\b[:\s]*([^\]]*)\]", re.IGNORECASE)
 _CONFIDENCE = re.compile(r"\[CONFIDENCE\s*[:=]\s*(\d*\.?\d+)\s*(%?)\s*\]", re.IGNORECASE)
-_REJECTED = re.compile(r"\[(REJECTED|CONTRADICTED)\s*[:=]?\s*([^\]]*)\]", re.IGNORECASE)
 _WAITS = (TOOL, "BackgroundTask")  # tools whose calls say nothing about what was done: one is repeated while one waits
 _OVERLAP = 0.7  # of two replies' words, from which on they say the same
 _WORDS = 8  # that a reply must have to be compared
-
-
-def objection(reply: Message) -> tuple[str, str] | None:
-    """How a reply turns advice down: ("rejected" or "contradicted", the reason); None where it does not."""
-    match = _REJECTED.search(reply.content)
-    return (match[1].lower(), match[2].strip()) if match else None
 
 
 @dataclass(slots=True)
@@ -48,8 +41,7 @@ class Watch:
         """Take a turn into account."""
         self.turns += 1
         text = turn.reply.content
-        wanted = _NEED.search(text)
-        self.need = None if wanted is None else wanted[1].strip()
+        self.need = wanted_advice(text)
         told = _CONFIDENCE.search(text)
         self.doubt = None if told is None else float(told[1]) / (100 if told[2] or float(told[1]) > 1 else 1)
         self._compare(text)
@@ -126,6 +118,12 @@ class Watch:
 
 
 def _errors(turn: Turn) -> Mapping[str, bool]:
-    """Which calls failed. One that was not allowed, or is to wait, says nothing about the executor's work."""
+    """Which calls failed. One that was not allowed, or is to wait, says nothing about the executor's work; one that
+    found nothing has not failed."""
     results = turn.results.results if turn.results else ()
-    return {result.call_id: result.is_error for result in results if not result.denied and result.text != HELD}
+    commands = {call.id: as_str(call.arguments.get("command")) for call in turn.reply.calls}
+    return {
+        one.call_id: one.is_error and not finds_nothing(commands.get(one.call_id, ""), one.text)
+        for one in results
+        if not one.denied and not is_held(one.text)
+    }

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sagent.advisor.conversation import TOOL
+from sagent.context.truncation import bound_output
 from sagent.errors import ToolError, UsageError
 from sagent.events import Advice
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
 from sagent.messages import Message, Text, user
-from sagent.tool import Harmless, RunContext, ToolOutput
+from sagent.tool import Blobs, Harmless, RunContext, ToolOutput
+
+_NONE = {"declined": "declined to advise", "failed": "could not be asked", "withheld": "was not asked"}
 
 
 class AdvisorTool(Harmless):
@@ -63,10 +66,18 @@ def is_answer(advice: Advice) -> bool:
     return advice.status in ("answered", "cut")
 
 
-def message_of(advice: Advice) -> Message:
-    """Advice that the executor did not ask for, as it reads it."""
+def refusal_of(answers: Sequence[Advice]) -> str:
+    """Why there is no advice, in words."""
+    return "; ".join(f"{one.advisor} {_NONE.get(one.status, one.status)}: {one.reason}" for one in answers)
+
+
+def message_of(advice: Advice, blobs: Blobs) -> Message:
+    """Advice that the executor did not ask for, as it reads it: no longer than the result of a call may be."""
     if advice.trigger == "person":
         head = f"Advice that the person asked for{f' ({advice.question})' if advice.question else ''}"
     else:
         head = f"Advice, unasked ({advice.question or advice.trigger})"
-    return user(f"{head}. {format_advice(advice)}", sender=f"{TOOL}:{advice.advisor}")
+    output = bound_output(ToolOutput.of(f"{head}. {format_advice(advice)}"), blobs)
+    return user(
+        "".join(part.text for part in output.content if isinstance(part, Text)), sender=f"{TOOL}:{advice.advisor}"
+    )

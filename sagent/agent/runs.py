@@ -1,6 +1,7 @@
 """An agent's runs: one at a time, each with a result whatever happens in it."""
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from sagent.engine.output import Output, take_structured_turn
 from sagent.engine.state import AgentState, Run
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
 from sagent.events import Failure, Finished, Result, SessionOpened
-from sagent.messages import Message
+from sagent.messages import Message, user
 from sagent.model import full_name
 from sagent.session.contents import FailedEntry
 from sagent.usage import Saving, Usage
@@ -30,9 +31,21 @@ LIMIT_REASONS = {
     "context_overflow": "the model's context window is full",
     "refusal": "the model refused to go on",
     "advisor_stop": "an advisor said to stop; its advice is in the session",
+    "need_advice": "it asks for advice, and nobody gives it; name an advisor (--advisor), or say what it needs",
     "content_filter": "the provider's content filter stopped the answer",
     "error": "the provider declared its reply broken",
 }
+
+
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_NEED = re.compile(r"\[NEED[_ ]ADVICE\b[:\s]*([^\]]*)\]", re.IGNORECASE)
+
+
+def wanted_advice(text: str) -> str | None:
+    """What a reply wants advice about, "" where it does not say; None where it wants none. What stands in code is only
+    spoken of."""
+    found = _NEED.search(_CODE.sub("", text)) if "[" in text else None
+    return found and found[1].strip()
 
 
 class Runner:
@@ -119,7 +132,7 @@ class Runner:
             if self._ahead:
                 return "interrupted", None, Failure("interrupted", "it was interrupted before it began"), None
             if output is None:
-                reason, data, wrong = await take_turn(state), None, None
+                reason, data, wrong = await self._take_turn(), None, None
             else:
                 reason, data, wrong = await take_structured_turn(state, output)
             if wrong is None and reason in LIMIT_REASONS:
@@ -142,6 +155,18 @@ class Runner:
             return reason, data, wrong, None
         finally:
             self.closing = True
+
+    async def _take_turn(self) -> str:
+        """A turn. One that ends in a question for advice which nobody has answered goes on, once: it is no answer."""
+        state = self._state
+        for last in (False, True):
+            reason = await take_turn(state)
+            if reason != "end" or not state.run.replies or wanted_advice(state.run.replies[-1].content) is None:
+                return reason
+            if not last:
+                text = "You asked for advice, and nobody here gives it. Go on by yourself, or say what you need."
+                state.receive(user(text, sender="sagent"), "next")
+        return "need_advice"
 
     async def _let_go(self) -> None:
         """Wait for a stream that its reader has left: the loop closes it in its next rounds. Raises UsageError."""

@@ -57,6 +57,13 @@ _VALUE = re.compile(
 """What is assigned to a name that says what it is: api_key=..., "password": "...". A call, `token = read(`, is none."""
 
 
+_PASSWORD = re.compile(
+    r"(?:[a-z0-9_.-]{0,40}\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']([^\"'\n\\]{1,500})(?=\\?[\"'])"
+    r"|=(?!(?:none|null|true|false|password|passwd|pwd)\b|[\w.]{0,200}[(\[])([^\s\"',;&<>(){}\[\]\\$]{3,}))"
+)
+"""A password may be shorter than what else is assigned to names: password=hunter2."""
+_PASSED = re.compile(r"[ =](?!-)([^\s\"',;&<>(){}\[\]\\$]{3,})")  # --password hunter2
+
 _KEY_NAME = re.compile(
     r"(?:keys?|token|secrets?|passw(?:or)?d|passphrase|credentials?|connection_string)(?:_|\d*\Z)"
     r"|_(?:pat|pwd|pass|auth)\Z",
@@ -88,7 +95,11 @@ def redact(text: str) -> tuple[str, int]:
             name[0] == "key" and not _KEY_OF.search(low, max(0, name.start() - 12), name.start())
         ):
             continue
-        if not (match := _VALUE.match(low, name.end())):
+        match = _VALUE.match(low, name.end())
+        if match is None and name[0] in ("password", "passwd", "passphrase", "pwd"):
+            option = low.endswith("--", 0, name.start()) or low.endswith("--", 0, max(0, name.start() - 3))
+            match = _PASSWORD.match(low, name.end()) or (_PASSED.match(low, name.end()) if option else None)
+        if match is None:
             continue
         start, stop = match.span(match.lastindex or 0)
         value = text[start:stop]

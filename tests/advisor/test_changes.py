@@ -2,57 +2,7 @@
 
 import pytest
 
-from sagent.advisor.changes import destroys, runs_tests, writes
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "rm -rf build",
-        "sudo rm -r x",
-        "/bin/rm -f x",
-        "timeout 5 rm -rf x",
-        "cd a && git reset --hard HEAD~1",
-        "git push --force origin main",
-        "git push origin +main -f",
-        "git checkout -- .",
-        "git clean -fdx",
-        "find . -name '*.pyc' -delete",
-        "ls | xargs rm -f",
-        "bash -c 'rm -rf /tmp/x'",
-        "for d in a b; do rm -rf $d; done",
-        "(cd x; rm -rf y)",
-        "psql -c 'DROP TABLE x'",
-        "terraform apply -auto-approve",
-        "kubectl delete pod x",
-        "dd if=/dev/zero of=/dev/sda",
-        "chmod -R 777 .",
-        "truncate -s 0 log",
-    ],
-)
-def test_what_takes_things_away_for_good_is_known(command: str) -> None:
-    assert destroys(command)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "git commit -m 'rm -rf the old code'",
-        "echo 'drop table x'",
-        "grep -rn 'delete from' .",
-        'grep "git reset --hard" docs',
-        "git push origin main",
-        "git checkout main",
-        "rm one_file",
-        "cat > x <<EOF\nrm -rf /\nEOF",
-        "# rm -rf /\nls",
-        "ls -R",
-        "",
-        "'",
-    ],
-)
-def test_words_that_are_only_quoted_take_nothing_away(command: str) -> None:
-    assert not destroys(command)
+from sagent.advisor.changes import runs_tests, writes
 
 
 @pytest.mark.parametrize(

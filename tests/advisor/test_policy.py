@@ -7,10 +7,12 @@ from sagent.advisor.conversation import HELD
 from sagent.advisor.policy import AdvisorPolicy
 from sagent.advisor.rules import Rules, Trigger
 from sagent.agent import RunLimits
+from sagent.context.truncation import MOST_OUTPUT
 from sagent.errors import ModelError
 from sagent.messages import ToolCall
 from sagent.peer import Switch
 from sagent.policy import Ask, Policy, Turn
+from sagent.testing.scripted import Line
 from sagent.tool import Effect, Workspace
 from tests.advisor.cast import OK, Act, Rig, act, ask, oracle, seen, worker
 from tests.messages import call
@@ -149,6 +151,83 @@ async def test_before_what_cannot_be_taken_back_an_advisor_is_asked_once() -> No
     await rig.run()
     assert [advice.question.rpartition(": ")[2] for advice in rig.advice] == ["rm -rf build", "rm -rf dist"]
     assert [rig.told(f"b{n}") == HELD for n in range(5)] == [False, True, False, True, False]
+
+
+async def test_the_gate_is_not_passed_by_choosing_another_act() -> None:
+    """Nothing has happened since the advice, so that it used to be withheld, and the other command was run."""
+    shell = Act("Bash", "execute")
+    commands = ["rm -rf a", "ls | xargs rm", "python -c 'import shutil; shutil.rmtree(\"b\")'", "git clean -fd", "ls"]
+    executor = worker(*((call(f"b{n}", "Bash", command=c),) for n, c in enumerate(commands)), "done")
+    model = oracle(*["VERDICT: stop\nGAP: it deletes the data"] * 4)
+    rig = Rig(executor, model, rules=rules("destructive"), tools=[shell])
+    await rig.run()
+    assert fired(rig) == [("destructive", "answered")] * 4
+    assert [done["command"] for done in shell.done] == ["ls"]
+
+
+@pytest.mark.parametrize(
+    ("given", "script", "why"),
+    [
+        (rules("destructive", max_advisor_calls=0), (), "the 0 consultations of this task are used up"),
+        (rules("destructive"), (ModelError("overloaded", "busy", provider="strong"),), "could not be asked"),
+    ],
+)
+async def test_where_nobody_can_advise_each_act_is_held_once_all_the_same(
+    given: Rules, script: tuple[Line, ...], why: str
+) -> None:
+    shell = Act("Bash", "execute")
+    executor = worker(*((call(f"b{n}", "Bash", command="rm -rf a"),) for n in range(2)), "done")
+    rig = Rig(executor, oracle(*script), rules=given, tools=[shell])
+    await rig.run()
+    assert rig.told("b0").startswith("Not done yet: it takes something away for good, and advisor ")
+    assert why in rig.told("b0")
+    assert len(shell.done) == 1
+
+
+async def test_a_tool_that_deletes_without_a_command_is_held_too() -> None:
+    tool = Act("mcp__files__delete_file", "execute")
+    executor = worker((call("m", "mcp__files__delete_file", path="a"),), "done")
+    rig = Rig(executor, oracle(OK), rules=rules("destructive"), tools=[tool])
+    await rig.run()
+    assert (rig.told("m"), tool.done) == (HELD, [])
+
+
+@pytest.mark.parametrize("reply", ["[NEED_ADVICE: a or b?]", "It is done, I think. [NEED_ADVICE]"])
+async def test_a_question_that_no_advisor_can_answer_goes_back_with_the_reason(reply: str) -> None:
+    executor = worker(reply, "b, then.")
+    rig = Rig(executor, oracle(), rules=rules("need_advice", max_advisor_calls=0))
+    result = await rig.run()
+    assert (result.content, result.error) == ("b, then.", None)
+    said = executor.requests[1].messages[-1].content
+    assert said.startswith("You asked for advice, and there is none: advisor was not asked: the 0 consultations")
+
+
+@pytest.mark.parametrize("advisors", [(), ("strong/oracle",)])
+async def test_a_question_is_never_the_answer(advisors: tuple[str, ...]) -> None:
+    rig = Rig(worker("[NEED_ADVICE: a or b?]", "b, then."), oracle(), advisors=advisors)
+    assert (await rig.run()).content == "b, then."
+    rig = Rig(worker(*["[NEED_ADVICE]"] * 9), oracle(), advisors=advisors)
+    result = await rig.run()
+    assert (result.is_error, result.stop_reason) == (True, "need_advice")
+    assert result.turns < 9
+
+
+async def test_who_only_speaks_of_the_marker_has_answered() -> None:
+    text = "Write `[NEED_ADVICE: what]` to ask:\n```\n[NEED_ADVICE]\n```"
+    assert (await Rig(worker(text), oracle(), rules=Rules()).run()).content == text
+
+
+async def test_unasked_advice_is_no_longer_than_asked_advice_may_be() -> None:
+    long = f"VERDICT: adjust\n{'word ' * 20_000}"
+    rig = Rig(
+        worker((act("c1", **FAIL),), (act("c2", n=2, **FAIL),), (ask(),), "done"),
+        oracle(long, long),
+        rules=rules("failures"),
+    )
+    await rig.run()
+    (message,) = advice_messages(rig)
+    assert len(message) < MOST_OUTPUT + 200
+    assert len(rig.told()) < MOST_OUTPUT + 200
 
 
 async def test_a_call_that_a_person_is_asked_about_is_advised_on_first() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from sagent.advisor.conversation import HELD
 from sagent.advisor.rules import TRIGGERS, Rules
-from sagent.advisor.signals import Watch, objection
+from sagent.advisor.signals import Watch
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant
 from sagent.policy import Turn
 from tests.advisor.cast import act, ask
@@ -175,12 +175,15 @@ def test_once_advice_was_heard_all_begins_to_count_anew() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("[REJECTED: it is the wrong file]", ("rejected", "it is the wrong file")),
-        ("On reflection [contradicted: the test passes].", ("contradicted", "the test passes")),
-        ("I rejected that idea; it was contradicted.", None),
-    ],
+    "command", ["grep -rn x .", "rg x", "cat f | grep -c x", "cd a && git grep x", "diff a b", "test -f x"]
 )
-def test_how_advice_is_turned_down_is_read(text: str, found: tuple[str, str] | None) -> None:
-    assert objection(assistant(text)) == found
+def test_finding_nothing_is_no_failure(command: str) -> None:
+    nothing = [turn("", (bash(f"b{n}", f"{command} {n}"), "[exit code 1]")) for n in range(3)]
+    assert fires(*nothing) is None
+    broken = [turn("", (bash(f"b{n}", f"{command} {n}"), "no such file\n[exit code 2]")) for n in range(3)]
+    assert fires(*broken) is not None
+
+
+def test_a_command_that_only_ends_with_one_has_failed() -> None:
+    red = [turn("", (bash(f"b{n}", f"make x{n}"), "[exit code 1]")) for n in range(2)]
+    assert fires(*red) is not None

@@ -26,7 +26,7 @@ def session(shell: Shell) -> Path:
     steps = iter(
         [
             Turn(text="Hm.", calls=(Call("advisor", {}),)),
-            Turn(text="Hm.", calls=(Call("advisor", {"question": "And?"}),)),
+            Turn(text="[FOLLOWED] Hm.", calls=(Call("advisor", {"question": "And?"}),)),
         ]
     )
     answers = iter(

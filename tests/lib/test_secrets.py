@@ -68,6 +68,11 @@ PEM = (
     [
         ("API_KEY=abcdefgh1234", "API_KEY=[redacted: value]"),
         ("db.password: hunter2hunter2", "db.password: [redacted: value]"),
+        ("password=hunter2", "password=[redacted: value]"),
+        ("DB_PASSWORD=s3cr3t! make", "DB_PASSWORD=[redacted: value] make"),
+        ("https://x.example/?user=me&password=abc1", "https://x.example/?user=me&password=[redacted: value]"),
+        ("connect(password='abc')", "connect(password='[redacted: value]')"),
+        ("mysql --password hunter2 -h db", "mysql --password [redacted: value] -h db"),
         ('{"password": "abc,def 123"}', '{"password": "[redacted: value]"}'),
         ('{\\"client_secret\\": \\"abcdefgh1234\\"}', '{\\"client_secret\\": \\"[redacted: value]\\"}'),
         ("aws_secret_access_key = wJalrXUtnFEMI/K7MD+bPx", "aws_secret_access_key = [redacted: value]"),

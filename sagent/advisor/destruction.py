@@ -1,0 +1,171 @@
+"""What takes something away for good: judged by what a command would do, whatever brings it about; in doubt it does.
+
+A list of programs alone is passed by the next program. So every command line that a script may run counts, wrappers and
+scripts in files included; of programs that are not known the words that say so; of code what it names.
+"""
+
+import re
+from pathlib import Path
+
+from sagent.advisor.changes import runs_tests
+from sagent.lib.regular import read_regular
+from sagent.policy.harmless import only_looks
+from sagent.policy.shell import SHELLS, Part, Word, program, split
+from sagent.policy.wrappers import WRAPPERS, bare_text, runs
+
+_DESTROYERS = re.compile(r"rm|rmdir|unlink|shred|srm|wipefs|rimraf|truncate|dropdb|blkdiscard|mkfs.*")
+_ACTS = frozenset(
+    {"rm", "rmi", "rb", "del", "delete", "destroy", "remove", "uninstall", "purge", "prune", "clean", "distclean"}
+    | {"drop", "erase", "wipe", "flush", "flushall", "flushdb", "reset", "terminate", "teardown", "truncate", "unlink"}
+)
+"""Words by which a program is told to take something away, also as a part of one (`apps:destroy`, `delete-bucket`)."""
+_OPTION = re.compile(r"--(?:del|delete|remove|purge|prune|discard|wipe)\b")
+_GIT = re.compile(
+    r"reset .*--(?:hard|merge|keep)|push (?:.* )?(?:--force|-\w*[fd]\b|--delete|--mirror|--prune|[+:]\S)"
+    r"|checkout (?:.* )?(?:--(?: |$)|\.(?: |$)|-f\b|--force|-B )|switch (?:.* )?(?:-f\b|--force|--discard-changes|-C )"
+    r"|branch (?:.* )?(?:-\w*D|-\w*f\b|--force)|stash (?:drop|clear)|tag (?:.* )?(?:-d\b|--delete)|gc .*--prune"
+    r"|(?:filter-(?:branch|repo)|prune|rm|worktree remove|submodule deinit|checkout-index)\b|reflog (?:expire|delete)"
+    r"|update-ref .*-d\b|read-tree .*(?:-u\b|--reset)"
+)
+_OTHERS = re.compile(
+    r"dd .*of=|terraform .*(?:destroy|apply)\b|(?:chmod|chown|chgrp) (?:.* )?(?:-\w*R|--recursive)"
+    r"|(?:mv|cp) .*/dev/null\b|tar .*--remove-files|docker(?:-compose)? .*\bdown .*(?:-v\b|--volumes)|find .*-delete\b"
+)
+_ALSO = frozenset({"docker", "podman", "uv", "npx"})
+"""Wrappers with commands of their own."""
+_CLIENTS = frozenset({"psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "duckdb", "clickhouse-client", "cockroach"})
+_SQL = re.compile(r"\b(?:drop|truncate)\s+\w+|\bdelete\s+from\b", re.IGNORECASE)
+_INTERPRETERS = re.compile(r"(?:python|perl|ruby|node|nodejs|deno|bun|php|lua|tclsh|osascript|pwsh|[gmn]?awk)[\d.]*")
+_CODE = re.compile(
+    r"rmtree|os\.(?:remove|unlink|rmdir|truncate)|removedirs|\bunlink|\brmdir|\brm(?:Sync)?\b|rm_r|FileUtils|File\.delete"
+    r"|Remove-Item|deleteFile|remove_dir|remove_tree|rimraf|\.truncate\(",
+    re.IGNORECASE,
+)
+_HIDES = re.compile(
+    r"subprocess|os\.system|popen|os\.exec|child_process|\bsystem\b|\bexec\b|\beval\b|__import__|base64|fromhex|getattr|Deno\.run"
+)
+"""How code on a command line runs what cannot be seen in it."""
+_DANGER = re.compile(
+    rf"\b(?:{'|'.join(sorted(_ACTS))}|rmdir|shred|wipefs|mkfs|rmtree|checkout|restore|dd)\b|--hard|--force|\beval\b"
+)
+_DEPTH = 3  # scripts that run scripts
+_MOST = 1 << 18  # bytes of a script that is looked into
+
+
+def destroys(command: str, folder: Path | None = None, depth: int = 0) -> bool:
+    """Whether a command, in a folder, may take something away for good. Words that it only quotes are none."""
+    script = split(command)
+    if script.doubt and _DANGER.search(bare_text(command)):
+        return True
+    return any(_part_destroys(part, command, folder, depth) for part in script.parts)
+
+
+def is_destroyer(tool: str) -> bool:
+    """Whether a tool that runs no command takes something away, by its name: `mcp__files__delete_file`."""
+    return _says(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tool))
+
+
+def _part_destroys(part: Part, command: str, folder: Path | None, depth: int) -> bool:
+    texts = [word.text for word in part.words]
+    empties = texts in ([], [":"], ["true"]) or texts[1:] == ["/dev/null"]  # `> file`, `cat /dev/null > file`
+    if empties and any(one.writes and not one.target.text.startswith("/dev/") for one in part.redirects):
+        return True
+    return any(_line_destroys(words, command, folder, depth, sure=sure) for words, sure in runs(part) if words)
+
+
+def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, depth: int, *, sure: bool) -> bool:
+    """Whether a command line does; where it is not `sure` that it is one, the words after a program say nothing."""
+    name = program(words[0]) or _name_after_variable(words[0])
+    rest = [word.text for word in words[1:]]
+    line = " ".join([name, *(text if " " not in text and "\n" not in text else "''" for text in rest)])
+    if not name:
+        return sure and words[0].kind == "dynamic"
+    if only_looks(words) or runs_tests(line) or rest in (["--help"], ["--version"]):
+        return False
+    if name in SHELLS or name == "eval":
+        scripts = [text for text in rest if re.search(r"\s", text)]
+        if depth >= _DEPTH or any(destroys(text, folder, depth + 1) for text in scripts):
+            return True
+    if name == "git":
+        return _git_destroys(rest, folder)
+    if name in _CLIENTS and _SQL.search(command):
+        return True
+    if _DESTROYERS.fullmatch(name) or _OTHERS.match(line):
+        return True
+    if _INTERPRETERS.fullmatch(name) or name in SHELLS or name in ("source", ".") or "/" in words[0].text:
+        return _code_destroys(name, words, command, folder, depth)
+    return sure and (name not in WRAPPERS or name in _ALSO) and any(map(_says, rest))
+
+
+def _name_after_variable(word: Word) -> str:
+    """The program of `"$BIN/pytest"`."""
+    _, slash, name = word.text.rpartition("/")
+    return name if slash and "$" not in name and "`" not in name else ""
+
+
+def _says(text: str) -> bool:
+    if text.startswith("-"):
+        return _OPTION.match(text) is not None
+    if re.search(r"[\s/.=]", text):
+        return False
+    return not _ACTS.isdisjoint(re.split(r"[^a-z]+", text.lower()))
+
+
+def _git_destroys(rest: list[str], folder: Path | None) -> bool:
+    while rest and rest[0].startswith("-"):
+        option, *rest = rest
+        if option in ("-C", "-c", "--git-dir", "--work-tree", "--namespace") and rest:
+            value, *rest = rest
+            if option == "-c" and "alias." in value:
+                return True
+            folder = folder / value if option == "-C" and folder else folder
+    line, options = " ".join(rest), " ".join(text for text in rest if text.startswith("-"))
+    match rest[0] if rest else "":
+        case "clean":
+            return not re.search(r"(?:^| )-\w*n|--dry-run", options)
+        case "restore":
+            return "--staged" not in rest or "--worktree" in rest or "-W" in rest
+        case "checkout" if folder is not None and any((folder / text).exists() for text in rest[1:]):
+            return True  # what was changed in those files is gone
+        case _:
+            return _GIT.match(line) is not None
+
+
+def _code_destroys(name: str, words: tuple[Word, ...], command: str, folder: Path | None, depth: int) -> bool:
+    """Whether code does that an interpreter, a shell or a file of its own runs."""
+    if _CODE.search(command):
+        return True
+    given = [word.text for word in words[1:]]
+    if name in SHELLS and any(word.kind == "dynamic" for word in words):
+        return True
+    if name.endswith("awk") or any(re.fullmatch(r"-|-\w*[ceEr]|-[np]e?|--eval", text) for text in given):
+        return name not in SHELLS and _HIDES.search(command) is not None  # a shell's is taken apart by itself
+    if any(map(_says, given)):
+        return True
+    files = [words[0].text] if "/" in words[0].text and not _is_installed(words[0].text) else []
+    files += [text for text in given if not text.startswith("-")][:1]
+    found = [text for file in files if (text := _read(file, folder)) is not None]
+    if name in SHELLS and not found:  # what is piped into it, or a script that nobody can read
+        return True
+    return any(depth >= _DEPTH or _text_destroys(text, name, folder, depth + 1) for text in found)
+
+
+def _text_destroys(text: str, name: str, folder: Path | None, depth: int) -> bool:
+    first = text.partition("\n")[0]
+    shell = name in SHELLS or name in ("source", ".") or (first.startswith("#!") and re.search(r"\b\w*sh\b", first))
+    return destroys(text, folder, depth) if shell else _CODE.search(text) is not None
+
+
+def _is_installed(path: str) -> bool:
+    return path.startswith(("/usr/", "/bin/", "/sbin/", "/opt/")) or "/bin/" in path
+
+
+def _read(file: str, folder: Path | None) -> str | None:
+    """A script's text; None where there is none that can be read."""
+    if folder is None:
+        return None
+    try:
+        raw = read_regular(folder / file, most=_MOST, cut=True)
+    except (OSError, ValueError):
+        return None
+    return None if b"\0" in raw else raw.decode("utf-8", "replace")

@@ -1,0 +1,76 @@
+"""Whether an executor does what it was advised: by its own word, or by what it does next. Silence says nothing."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from sagent.advisor.advisor import READ_ONLY
+from sagent.advisor.conversation import TOOL, is_held
+from sagent.events import Advice
+from sagent.lib.json import JsonObject
+from sagent.messages import Message, ToolCall
+from sagent.policy import Turn
+
+TURNS = 3  # that an executor has to show it
+_WORD = re.compile(r"\[(FOLLOWED|REJECTED|CONTRADICTED)\b\s*[:=]?\s*([^\]]*)\]", re.IGNORECASE)
+_MARK = re.compile(r"`([^`\n]+)`|((?:[\w-]+[./_])+\w+)")
+"""What can be known again in a call: what is quoted as code, a path, a name with parts."""
+_COMMON = frozenset(
+    "the and for with that this then not from into before after until first next again only all any its your you are"  # noqa: SIM905 -- one line
+    " was has have will would should could instead make use sure also what which when where".split()
+)
+
+
+def word_on(reply: Message) -> tuple[str, str] | None:
+    """What a reply says it makes of advice: "followed", "rejected" or "contradicted", and the reason; None where it
+    does not say."""
+    match = _WORD.search(reply.content)
+    return (match[1].lower(), match[2].strip()) if match else None
+
+
+def effect_of(advice: Advice, turn: Turn) -> tuple[str, str]:
+    """What a turn shows of advice: ("followed", ""), ("rejected", how that shows), or ("", "") where it does not."""
+    made = tuple(_made(turn))
+    if advice.verdict == "stop":
+        if not turn.reply.calls:
+            return "followed", ""
+        return ("rejected", "it went on") if any(call.name not in READ_ONLY for call in made) else ("", "")
+    done = "\n".join(f"{call.name} {' '.join(_texts(call.arguments))}" for call in made).lower()
+    check = " ".join(advice.check.split()).lower()
+    wanted = advice.next or " ".join(advice.gaps)
+    checked = bool(check) and check in " ".join(done.split())
+    followed = done and (checked or _is_in(wanted, done, advice.verdict))
+    return ("followed" if followed else "", "")
+
+
+def _made(turn: Turn) -> Iterator[ToolCall]:
+    """The calls that were made, but for those by which advisors are asked."""
+    results = turn.results.results if turn.results else ()
+    stayed = {one.call_id for one in results if one.denied or is_held(one.text)}
+    return (call for call in turn.reply.calls if call.name != TOOL and call.id not in stayed)
+
+
+def _is_in(wanted: str, done: str, verdict: str) -> bool:
+    """Whether what was done is what was wanted: something that it names, else half of its words. To proceed is to do
+    anything, where no more was said."""
+    if marks := [(code or name).lower() for code, name in _MARK.findall(wanted)]:
+        return any(mark in done for mark in marks)
+    words = [word for word in re.findall(r"[a-z]{3,}", wanted.lower()) if word not in _COMMON]
+    if not words:
+        return verdict == "proceed"
+    found = sum(re.search(rf"\b{word}\b" if len(word) == 3 else word[:4], done) is not None for word in words)
+    return 2 * found >= len(words)
+
+
+def _texts(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case JsonObject():
+            for item in value.values():
+                yield from _texts(item)
+        case list() | tuple():
+            for item in cast("Sequence[object]", value):
+                yield from _texts(item)
+        case _:
+            pass

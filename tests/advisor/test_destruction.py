@@ -1,0 +1,152 @@
+"""What takes something away for good is known by what it would do, whichever program does it."""
+
+from pathlib import Path
+
+import pytest
+
+from sagent.advisor.destruction import destroys, is_destroyer
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf build",
+        "rm one_file",
+        "sudo rm -r x",
+        "/bin/rm -f x",
+        "timeout 5 rm -rf x",
+        "cd a && git reset --hard HEAD~1",
+        "git push --force origin main",
+        "git push origin +main -f",
+        "git push origin :gone",
+        "git checkout -- .",
+        "git clean -fdx",
+        "git -C sub clean -fd",
+        "git restore f.py",
+        "git branch -D topic",
+        "git stash drop",
+        "git -c alias.x='!rm -rf y' x",
+        "find . -name '*.pyc' -delete",
+        "find . -type f -exec rm {} +",
+        "ls | xargs rm",
+        "ls | xargs -0 -n1 rm -f",
+        "ls | parallel unlink",
+        "busybox rm x",
+        "bash -c 'rm -rf /tmp/x'",
+        "bash -c 'make clean'",
+        "eval 'make clean'",
+        'bash -c "$WHAT"',
+        'eval "$WHAT"',
+        "$WHAT -rf x",
+        "for d in a b; do rm -rf $d; done",
+        "(cd x; rm -rf y)",
+        "echo $((1)); case x in x) rm y;; esac",
+        "python -c 'import shutil; shutil.rmtree(\"x\")'",
+        "python3 -c 'from pathlib import Path; Path(\"x\").unlink()'",
+        "python3 -c 'import os; os.remove(\"x\")'",
+        'python3 -c \'import subprocess; subprocess.run(["git", "clean", "-fd"])\'',
+        'python3 -c \'exec(__import__("base64").b64decode("cm0="))\'',
+        "python3 - <<EOF\nimport shutil\nshutil.rmtree('x')\nEOF",
+        "perl -e 'unlink glob \"*\"'",
+        'node -e \'require("fs").rmSync("x", {recursive: true})\'',
+        "awk 'BEGIN { system(\"x\") }'",
+        "curl -s example.org | sh",
+        "psql -c 'DROP TABLE x'",
+        "echo 'delete from users' | sqlite3 app.db",
+        "terraform apply -auto-approve",
+        "kubectl delete pod x",
+        "docker volume rm x",
+        "docker system prune -f",
+        "docker compose down -v",
+        "heroku apps:destroy x",
+        "aws s3api delete-bucket --bucket x",
+        "rsync -a --delete a/ b/",
+        "make clean",
+        "python manage.py flush",
+        "dd if=/dev/zero of=/dev/sda",
+        "chmod -R 777 .",
+        "truncate -s 0 log",
+        "> log",
+        ": > log",
+        "cat /dev/null > log",
+        "cp /dev/null log",
+        "npx rimraf dist",
+        "ssh host 'rm -rf x'",
+    ],
+)
+def test_what_takes_things_away_for_good_is_known(command: str) -> None:
+    assert destroys(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git commit -m 'rm -rf the old code'",
+        "echo 'drop table x'",
+        "echo remove",
+        "grep -rn 'delete from' .",
+        "grep -rn rm . | head",
+        'grep "git reset --hard" docs',
+        "rg delete src",
+        "git push origin main",
+        "git push -u origin main",
+        "git checkout main",
+        "git checkout -b topic",
+        "git clean -n",
+        "git restore --staged f.py",
+        "git log --oneline | head -3",
+        "cat > x <<EOF\nrm -rf /\nEOF",
+        "# rm -rf /\nls",
+        "ls -R",
+        "find . -name '*.py'",
+        "ls | xargs grep delete",
+        "python -m pytest -q -k delete",
+        "pytest tests/test_delete.py",
+        "uv run pytest -x",
+        '"$VENV/bin/pytest" -q',
+        "python -c 'print(1)'",
+        "python3 -c 'import os; print(os.getcwd())'",
+        "npm install",
+        "npm run build",
+        "docker run --rm image ls",
+        "awk '{print $1}' f",
+        "sed -i s/a/b/ f",
+        "make",
+        "echo $((1+1))",
+        "echo x > f",
+        "bash -c 'ls'",
+        "rm --help",
+        "",
+        "'",
+    ],
+)
+def test_what_takes_nothing_away_is_not_held_up(command: str) -> None:
+    assert not destroys(command)
+
+
+def test_a_script_counts_as_what_it_does(tmp_path: Path) -> None:
+    (tmp_path / "wipe.py").write_text("import shutil\nshutil.rmtree('x')\n")
+    (tmp_path / "show.py").write_text("print('hello')\n")
+    (tmp_path / "wipe.sh").write_text("#!/bin/sh\nset -e\nls | xargs rm\n")
+    (tmp_path / "calls.sh").write_text("sh wipe.sh\n")
+    (tmp_path / "show.sh").write_text("ls\n")
+    (tmp_path / "tool").write_bytes(b"\x7fELF\0unlink")
+    for command in ("python wipe.py", "python3 -u wipe.py", "./wipe.py", "sh wipe.sh", "./wipe.sh", ". ./calls.sh"):
+        assert destroys(command, tmp_path), command
+    for command in ("python show.py", "sh show.sh", "./show.sh", "./tool"):
+        assert not destroys(command, tmp_path), command
+    assert destroys("sh gone.sh", tmp_path), "nobody can say what it does"
+
+
+def test_what_a_checkout_would_overwrite_counts(tmp_path: Path) -> None:
+    (tmp_path / "app").write_text("x")
+    assert destroys("git checkout app", tmp_path)
+    assert not destroys("git checkout main", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tool", "does"),
+    [("mcp__files__delete_file", True), ("removeUser", True), ("mcp__files__read_file", False), ("Cleaner", False)],
+)
+def test_a_tool_without_a_command_counts_by_its_name(tool: str, does: bool) -> None:
+    assert is_destroyer(tool) is does
