@@ -1,7 +1,7 @@
 """Names of files as text that can be shown on one line, and read back.
 
-A name may hold line breaks, control characters and bytes that are no UTF-8. Such a path is written as bash writes it,
-`$'a\\nb\\xff'`; all others stay as they are.
+A name may hold line breaks, control characters, what is not seen or looks like a space, and bytes that are no UTF-8.
+Such a path is written as bash writes it, `$'a\\nb\\xff'`; all others stay as they are.
 """
 
 import re
@@ -11,18 +11,16 @@ _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
 
 def quote_path(path: str) -> str:
     """The path as it is, or in `$'...'` where it would not be read as the same again."""
-    if path.isprintable() and "$'" not in path:
+    if path.isprintable() and ("$'" not in path or unquote_path(path) == path):
         return path
-    strange = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
-    if not re.search(strange, path) and unquote_path(path) == path:
-        return path
+    return "$'" + "".join(map(_written, path)) + "'"
 
-    def escape(match: "re.Match[str]") -> str:
-        character = match.group()
-        data = character.encode("utf-8", "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass")
-        return _SHORT.get(character) or "".join(f"\\x{byte:02x}" for byte in data)
 
-    return "$'" + re.sub(rf"{strange}|[\\']", escape, path) + "'"
+def _written(character: str) -> str:
+    if character in _SHORT or character.isprintable():
+        return _SHORT.get(character, character)
+    data = character.encode("utf-8", "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass")
+    return "".join(f"\\x{byte:02x}" for byte in data)
 
 
 def unquote_path(text: str) -> str:

@@ -1,10 +1,15 @@
 """Text for people: safe for a terminal, on one line, with its counts."""
 
+import re
 from collections.abc import Iterable
 
 from sagent.lib.dataclass import dataclass
 
-_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
+_TURNING = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_UNSEEN = r"\xad\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+_MISLEADING = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}]|(?<=[\x00-\x7f])[\u200c\u200d]")
+"""The joiners stay within emoji and the scripts that are written with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +22,9 @@ class Table:
 
 
 def printable(text: str) -> str:
-    """The text without control characters and what turns its direction around, so that nothing a model or a file says
-    can drive the terminal or look like something else."""
-    if text.isprintable():
-        return text
-    return "".join(c if c in "\n\t" or c.isprintable() or (ord(c) > 0x9F and c not in _TURNING) else "�" for c in text)
+    """The text without control characters, what is not seen and what turns its direction around, so that nothing that a
+    model or a file says can drive the terminal or look like something else."""
+    return text if text.isprintable() else _MISLEADING.sub("�", text)
 
 
 def one_line(text: str, width: int) -> str:

@@ -112,7 +112,7 @@ class Checkpoints:
             return await work()
         if not named and effect.command and only_looks(effect.command):
             return await work()
-        mark = await self._begin(recorder, call, effect.paths if named else ())
+        mark = await self._begin(recorder, call, _named(effect) if named else ())
         seconds = None
         try:
             return await work()
@@ -122,7 +122,7 @@ class Checkpoints:
         finally:
             await self._end(mark, seconds)
 
-    async def _begin(self, recorder: Recorder, call: ToolCall, paths: Sequence[Path]) -> _Mark:
+    async def _begin(self, recorder: Recorder, call: ToolCall, paths: Sequence[str]) -> _Mark:
         mark = _Mark(recorder, call)
         async with self.turn:
             try:
@@ -312,17 +312,23 @@ def _not_known(mark: _Mark, why: str) -> Touched:
     return replace(_ended(mark), files=files, omitted=(*mark.omitted, *trees))
 
 
-def _read_named(paths: Iterable[Path], keep: Keep) -> tuple[dict[str, Snapshot], tuple[str, ...]]:
-    """What stands at the paths that a call names, behind links too, and the directories that are not there yet."""
+def _named(effect: Effect) -> Sequence[str]:
+    """The paths that a call changes, behind links too: the very one that was judged, where that is known."""
+    if effect.real is not None:
+        return (str(effect.real),)
+    return tuple(dict.fromkeys(each for path in effect.paths for each in (_real(path), os.path.realpath(path))))
+
+
+def _read_named(paths: Iterable[str], keep: Keep) -> tuple[dict[str, Snapshot], tuple[str, ...]]:
+    """What stands at the paths that a call names, and the directories that are not there yet."""
     found: dict[str, Snapshot] = {}
     missing: dict[str, None] = {}
     for path in paths:
-        for each in dict.fromkeys((_real(path), os.path.realpath(path))):
-            found[each] = read_state(os.fsencode(each), keep, LARGEST_NAMED)
-            above = os.path.dirname(each)  # noqa: PTH120 -- paths are texts here
-            while above and not os.path.lexists(above):
-                missing[above] = None
-                above = os.path.dirname(above)  # noqa: PTH120
+        found[path] = read_state(os.fsencode(path), keep, LARGEST_NAMED)
+        above = os.path.dirname(path)  # noqa: PTH120 -- paths are texts here
+        while above and not os.path.lexists(above):
+            missing[above] = None
+            above = os.path.dirname(above)  # noqa: PTH120
     return found, tuple(sorted(missing))
 
 

@@ -1,5 +1,6 @@
 """Files set back to an earlier entry: the preview, and the change. What somebody else has changed is left alone."""
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from typing import Literal
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
+from sagent.lib.regular import real_directory
 from sagent.rewind.plan import ELSE, REWIND, Plan, plan, settle, since
 from sagent.rewind.recorder import LARGEST_NAMED, Checkpoints, Recorder, in_thread
 from sagent.rewind.snapshot import FileState, Stop, read_file_state, read_state
@@ -169,7 +171,7 @@ class _Writer:
         for path in work.plan.made:
             stop.check()
             with suppress(OSError):  # somebody has put something there, or it is gone already
-                os.rmdir(path)  # noqa: PTH106 -- paths are texts here
+                _remove(path)
                 self.gone.append(path)
         for step in vacated:
             if step.before.kind == "directory":
@@ -194,63 +196,62 @@ class _Writer:
                 return
             act(step)
         except (OSError, SessionCorrupt) as error:
-            self.left.append(Omission(step.path, getattr(error, "strerror", None) or str(error)))
+            astray = isinstance(error, OSError) and error.errno == errno.ELOOP
+            why = ASTRAY if astray else getattr(error, "strerror", None) or str(error)
+            self.left.append(Omission(step.path, why))
             return
         self.done.append(step)
         self.states[name] = read_file_state(name)
 
     def _delete(self, step: Touch) -> None:
-        _check_place(step.path)
-        os.unlink(step.path)  # noqa: PTH108
-        if step.after.kind == "directory":
-            os.mkdir(step.path)  # noqa: PTH102
+        with real_directory(step.path) as (above, name):
+            os.unlink(name, dir_fd=above)
+            if step.after.kind == "directory":
+                os.mkdir(name, dir_fd=above)
 
     def _remove_directory(self, step: Touch) -> None:
         if step.path not in self.gone:
-            os.rmdir(step.path)  # noqa: PTH106
+            _remove(step.path)
 
     def _make(self, path: str) -> None:
         if not os.path.isdir(path):  # noqa: PTH112
             self._make(os.path.dirname(path))  # noqa: PTH120
-            os.mkdir(path)  # noqa: PTH102
+            with real_directory(path) as (above, name):
+                os.mkdir(name, dir_fd=above)
             self.made.append(path)
 
     def _put(self, step: Touch) -> None:
         """Put a content, or a link, in its place in one move."""
-        above = os.path.dirname(step.path)  # noqa: PTH120
-        _check_place(step.path)
-        self._make(above)
+        self._make(os.path.dirname(step.path))  # noqa: PTH120
         if step.before.kind == "directory":
             self._remove_directory(step)
-        draft = f"{above}/.sagent-{os.urandom(6).hex()}.tmp"
-        try:
-            if step.after.kind == "link":
-                os.symlink(step.after.target, draft)  # noqa: PTH211
-            else:
-                _write(draft, self._fetch(step.after.blob), step)
-            os.replace(draft, step.path)  # noqa: PTH105
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(draft)  # noqa: PTH108
-            raise
+        draft = f".sagent-{os.urandom(6).hex()}.tmp"
+        with real_directory(step.path) as (above, name):
+            try:
+                if step.after.kind == "link":
+                    os.symlink(step.after.target, draft, dir_fd=above)
+                else:
+                    self._write(draft, step, above, name)
+                os.replace(draft, name, src_dir_fd=above, dst_dir_fd=above)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(draft, dir_fd=above)
+                raise
+
+    def _write(self, draft: str, step: Touch, above: int, name: bytes) -> None:
+        data = self._fetch(step.after.blob)
+        way = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(draft, way, 0o600, dir_fd=above)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if step.before.kind == "file":
+                there = os.stat(name, dir_fd=above, follow_symlinks=False)
+                if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
+                    with suppress(PermissionError):  # only root may give files away
+                        os.fchown(descriptor, there.st_uid, there.st_gid)
+            os.fchmod(descriptor, step.after.mode)
 
 
-def _write(draft: str, data: bytes, step: Touch) -> None:
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        if step.before.kind == "file":
-            there = os.lstat(step.path)
-            if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
-                with suppress(PermissionError):  # only root may give files away
-                    os.fchown(descriptor, there.st_uid, there.st_gid)
-        os.fchmod(descriptor, step.after.mode)
-
-
-def _check_place(path: str) -> None:
-    """Raise OSError where a directory above a path has become a link: what it leads to is somebody else's."""
-    above = os.path.dirname(path)  # noqa: PTH120
-    while not os.path.lexists(above):
-        above = os.path.dirname(above)  # noqa: PTH120
-    if os.path.realpath(above) != above:
-        raise OSError(ASTRAY)
+def _remove(directory: str) -> None:
+    with real_directory(directory) as (above, name):
+        os.rmdir(name, dir_fd=above)

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
+from sagent.lib.regular import open_regular
 from sagent.session.touches import ABSENT, DIRECTORY, Snapshot, unknown
 
 Keep: TypeAlias = Callable[[bytes], str]
@@ -268,13 +269,10 @@ def _is_log(path: bytes) -> bool:
     if not path.endswith(b"/root.jsonl") or not os.path.lexists(path.removesuffix(b"root.jsonl") + b"lock"):
         return False
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open_regular(path) as file:
+            return (file.read(len(_LOG)) or _LOG) == _LOG  # one that was made just now is empty
     except OSError:
         return False
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return False
-        return (file.read(len(_LOG)) or _LOG) == _LOG  # one that was made just now is empty
 
 
 def _signature(found: os.stat_result) -> tuple[int, ...]:
@@ -282,19 +280,13 @@ def _signature(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _read(path: bytes, most: int) -> tuple[bytes, os.stat_result]:
-    """The content of a regular file. Raises OSError, also where it is none, or larger."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is no file any more")
-        chunks: list[bytes] = []
-        size = 0
-        while chunk := file.read(1 << 20):
-            chunks.append(chunk)
-            if (size := size + len(chunk)) > most:
-                raise OSError(f"it is larger than {most >> 20} MiB")
-    return b"".join(chunks), found
+    """The content of a regular file at a path without links. Raises OSError, also where it is none, or larger."""
+    with open_regular(path) as file:
+        found = os.fstat(file.fileno())
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(f"it is larger than {most >> 20} MiB")
+    return data, found
 
 
 # -- what there is -----------------------------------------------------------------------------------------------------

@@ -129,8 +129,12 @@ class Sandbox:
 
     @property
     def temporary(self) -> Mapping[str, Path]:
-        """Directories of which commands see another one, and which that is. Empty before the first command."""
-        return self._boxes.private if self._boxes else {}
+        """Directories of which commands see another one, or have for themselves, and which that is. Empty before the
+        first command."""
+        if self._boxes is not None:
+            return self._boxes.private
+        own = self._scratch and self._scratch / "tmp"
+        return {str(own): own} if own and own.is_dir() else {}
 
     async def confine(
         self,

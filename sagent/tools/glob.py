@@ -44,7 +44,7 @@ class Glob:
         """List the files. Raises ToolError when the directory is not there."""
         from sagent.lib.regular import stat_real
         from sagent.tools.listing import list_files
-        from sagent.tools.paths import explained, hides, judged, prefix
+        from sagent.tools.paths import explained, hides, judged, made_by_commands, prefix
 
         root, pattern = _split(arguments, run.workspace)
         real = judged(root, run)
@@ -53,7 +53,8 @@ class Glob:
                 raise ToolError(f"{root} is not a directory.")
         listing = await list_files(str(real))
         is_hidden = hides(self.name, root, real, run.workspace)
-        return await asyncio.to_thread(_select, listing, real, pattern, prefix(root, run.workspace), is_hidden)
+        label, notes = prefix(root, run.workspace), made_by_commands(real, run.workspace)
+        return await asyncio.to_thread(_select, listing, real, pattern, label, notes, is_hidden)
 
 
 def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
@@ -70,7 +71,9 @@ def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
     return root, "/".join(parts)
 
 
-def _select(listing: "Listing", root: Path, pattern: str, label: str, is_hidden: Callable[[str], bool]) -> ToolOutput:
+def _select(
+    listing: "Listing", root: Path, pattern: str, label: str, notes: list[str], is_hidden: Callable[[str], bool]
+) -> ToolOutput:
     from sagent.lib.regular import is_regular
     from sagent.tools.globs import glob_regex
     from sagent.tools.search import CUT, passed_over
@@ -93,4 +96,4 @@ def _select(listing: "Listing", root: Path, pattern: str, label: str, is_hidden:
         lines.append(passed_over(len(matching) - len(found), "not shown"))
     if listing.cut:
         lines.append(CUT)
-    return ToolOutput.of("\n".join(lines), summary=f"{len(found)} files" if found else "no files")
+    return ToolOutput.of("\n".join([*lines, *notes]), summary=f"{len(found)} files" if found else "no files")

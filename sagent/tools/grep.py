@@ -52,6 +52,7 @@ class Grep:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Search. Raises ToolError for a pattern that is none, or a place that is not there."""
         from sagent.tools.dialect import PatternError, translate
+        from sagent.tools.paths import made_by_commands
 
         pattern = as_str(arguments["pattern"])
         try:
@@ -66,7 +67,8 @@ class Grep:
             report = await offload(lambda stop: search(query, stop.is_set))
         else:
             report = await _search_apart(query)
-        return ToolOutput.of(report.text, summary=report.summary)
+        notes = made_by_commands(Path(query.root), run.workspace)
+        return ToolOutput.of("\n".join([report.text, *notes]), summary=report.summary)
 
 
 async def _query(arguments: JsonObject, dialect: "Dialect", run: RunContext) -> "Query":

@@ -27,12 +27,13 @@ class List:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """List it. Raises ToolError when it is not there, or no directory."""
         from sagent.lib.regular import open_real, real_directory
-        from sagent.tools.paths import explained, judged
+        from sagent.tools.paths import explained, judged, made_by_commands
 
         path = run.workspace.resolve(as_str(arguments.get("path")) or ".")
+        real = judged(path, run)
         with explained(path, run.workspace), ExitStack() as held:
             try:
-                with real_directory(judged(path, run)) as (above, name):
+                with real_directory(real) as (above, name):
                     directory = open_real(name, os.O_RDONLY | os.O_DIRECTORY, above)
             except NotADirectoryError:
                 raise ToolError(f"{path} is not a directory. Use Read.") from None
@@ -41,10 +42,11 @@ class List:
                 found = sorted(entries, key=lambda entry: entry.name)
             lines = [_line(entry, directory) for entry in found[:_MOST]]
         if not found:
-            return ToolOutput.of(f"{path} is empty.", summary="empty")
+            lines.append(f"{path} is empty.")
         if len(found) > _MOST:
             lines.append(f"(And {len(found) - _MOST} more. Use Glob to find some of them.)")
-        return ToolOutput.of("\n".join(lines), summary=f"{len(found)} entries")
+        lines += made_by_commands(real, run.workspace)
+        return ToolOutput.of("\n".join(lines), summary=f"{len(found)} entries" if found else "empty")
 
 
 def _line(entry: "os.DirEntry[str]", directory: int) -> str:

@@ -1,5 +1,6 @@
 """Paths in words: short names for what exists, and helpful ones for what does not."""
 
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,12 @@ def hides(tool: str, path: Path, real: Path, workspace: Workspace) -> Callable[[
         return workspace.hidden(tool, real)
     spelled, really = workspace.hidden(tool, path), workspace.hidden(tool, real)
     return lambda relative: spelled(relative) or really(relative)
+
+
+def made_by_commands(real: Path, workspace: Workspace) -> list[str]:
+    """Where more lies of a directory of which commands have another one; nothing for all others."""
+    owns = [own for place, own in workspace.temporary.items() if str(real) == os.path.realpath(place)]
+    return [f"(What commands made there lies in {own}.)" for own in owns if own != real and any(own.iterdir())]
 
 
 def short(path: Path, workspace: Workspace) -> str:

@@ -33,3 +33,10 @@ def test_ordinary_names_stay_as_they_are(path):
 def test_strange_names_are_written_as_bash_writes_them():
     assert quote_path("a\nb\\") == r"$'a\nb\\'"
     assert quote_path(os.fsdecode(b"\xff.txt")) == r"$'\xff.txt'"
+
+
+@pytest.mark.parametrize("unseen", [*"\u200b\u202e\u2066\ufeff\xad\u200d\xa0\u3000\U000e0041"])
+def test_what_is_not_seen_in_a_name_or_looks_like_a_space_is_written_out(unseen):
+    shown = quote_path(f"dir/a{unseen}b.txt")
+    assert shown == "$'dir/a" + "".join(f"\\x{byte:02x}" for byte in unseen.encode()) + "b.txt'"
+    assert unquote_path(shown) == f"dir/a{unseen}b.txt"

@@ -317,6 +317,22 @@ def test_a_file_whose_content_cannot_be_kept_is_not_taken_for_none(tmp_path: Pat
     assert snapshot_module.read_state(os.fsencode(tmp_path / "b"), keep) == ABSENT
 
 
+def test_what_has_become_a_link_to_elsewhere_is_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "id").write_text("KEY")
+    (tmp_path / "x").symlink_to("keys")
+    kept: list[bytes] = []
+
+    def keep(data: bytes) -> str:
+        kept.append(data)
+        return "0"
+
+    state = snapshot_module.read_state(os.fsencode(tmp_path.resolve() / "x" / "id"), keep)
+    assert state.kind == "unknown"
+    assert "leads elsewhere" in state.why
+    assert kept == []
+
+
 async def test_a_repository_that_comes_or_goes_does_not_make_old_files_new(plain: Path, repository: Path) -> None:
     (plain / "node_modules").mkdir()
     (plain / "node_modules" / "theirs").write_text("theirs")

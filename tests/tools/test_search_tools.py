@@ -491,3 +491,69 @@ async def test_a_file_that_is_named_was_judged_by_itself(call, root, workspace, 
     make(root, {".env": "KEY=1\n"})
     workspace.hidden = veil(".env")
     assert text_of(await call(Grep(), pattern="KEY", path=".env")) == ".env:1:KEY=1"
+
+
+@pytest.mark.parametrize("place", [".gitignore", "a/.gitignore", ".git/info/exclude"])
+@pytest.mark.parametrize("kind", ["fifo", "endless", "huge"])
+async def test_no_ignore_file_holds_up_a_search(call, root, engine, monkeypatch, place, kind) -> None:
+    monkeypatch.setattr("sagent.tools.listing._GRACE", 0.3)
+    make(root, {"a/b/found.txt": "hello\n", ".git/info/x": ""})
+    if kind == "fifo":
+        os.mkfifo(root / place)
+    elif kind == "endless":
+        (root / place).symlink_to("/dev/zero")
+    else:
+        with (root / place).open("wb") as file:
+            file.truncate(900 << 30)
+    async with asyncio.timeout(15):
+        assert text_of(await call(Grep(), pattern="hel+o")) == "a/b/found.txt:1:hello"
+        assert "a/b/found.txt" in text_of(await call(Glob(), pattern="**/*"))
+
+
+async def test_no_large_file_holds_up_a_search(call, root, engine, monkeypatch) -> None:
+    make(root, {"found.txt": "hello\n", "text.log": b"hello\n" * 20_000, "zeros": ""})
+    for name in ("text.log", "zeros"):
+        with (root / name).open("rb+") as file:
+            file.truncate(900 << 30)
+    async with asyncio.timeout(15):
+        for pattern in ("hel+o", "(?=hel)hello"):
+            text = text_of(await call(Grep(), pattern=pattern))
+            assert text == "found.txt:1:hello\n(Not searched, for they are larger than 1 GB: text.log.)"
+        monkeypatch.setattr("sagent.tools.search.TIME", 0.5)
+        text = text_of(await call(Grep(), pattern="nothing", path="text.log"))
+        assert text.startswith("No matches.\n(Stopped after 0.5 s at text.log.")
+        monkeypatch.setattr("sagent.tools.view._PATIENCE", 0.5)
+        with pytest.raises(ToolError, match="could not be counted"):
+            await call(Read(), file_path="text.log", offset=30_000)
+
+
+async def test_a_large_text_is_searched_all_the_same(call, root, engine) -> None:
+    with (root / "a.log").open("wb") as file:
+        file.write(b"one\n" * 20_000)
+        file.truncate(80_000_000)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\nneedle\n")
+    assert "needle" in text_of(await call(Grep(), pattern="needle"))
+
+
+async def test_what_commands_have_for_temporary_files_is_found_by_links_too(call, root, workspace, tmp_path) -> None:
+    shared, own = tmp_path / "tmp", tmp_path / "own"
+    make(shared, {"theirs": ""})
+    make(own, {"made/deep/f.txt": "hello\n"})
+    workspace.temporary = {str(shared): own}
+    (root / "link").symlink_to(shared / "made")
+    (own / "inner").symlink_to(shared / "made" / "deep")
+    (own / "round").symlink_to(shared / "round")
+    for path in (f"{shared}/made", "link"):
+        assert text_of(await call(List(), path=path)) == "deep/"
+        assert text_of(await call(Glob(), pattern=f"{path}/**")) == f"{path}/deep/f.txt"
+        assert text_of(await call(Grep(), pattern="hello", path=path)).endswith("deep/f.txt:1:hello")
+        assert text_of(await call(Read(), file_path=f"{path}/deep/f.txt")) == "1\thello"
+    assert text_of(await call(Read(), file_path=f"{shared}/inner/f.txt")) == "1\thello"
+    with pytest.raises(ToolError, match="leads"):
+        await call(Read(), file_path=f"{shared}/round")
+    note = f"(What commands made there lies in {own}.)"
+    assert text_of(await call(List(), path=str(shared))) == f"theirs  0\n{note}"
+    assert text_of(await call(Glob(), pattern=f"{shared}/*")) == f"{shared}/theirs\n{note}"
+    assert text_of(await call(Grep(), pattern="x", path=str(shared))) == f"No matches.\n{note}"
+    assert "made/" in text_of(await call(List(), path=str(own)))
