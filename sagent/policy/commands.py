@@ -54,7 +54,7 @@ class CommandJudge:
         unproven: list[str] = []
         guarded = any(self._path_rules())
         for part in self._script.parts if guarded else ():
-            words = tuple(dict.fromkeys(word for line, _ in runs(part) for word in line))
+            words = tuple(dict.fromkeys((*part.words, *(word for line, _ in runs(part) for word in line))))
             if denied := self._denied_path(part, words):
                 return denied
             unproven += () if confined else self._unproven(part, words)

@@ -59,7 +59,7 @@ def _behind_options(words: tuple[Word, ...], at: int) -> Iterator[int]:
     if name in _FINDERS:
         yield from (each + 1 for each in range(at, len(words) - 1) if _RUNS_NEXT.fullmatch(words[each].text))
     tells = name == "command" and any(word.text in ("-v", "-V") for word in words[at + 1 : at + 2])
-    if name not in _DIRECT | _BEHIND_ONE or tells:
+    if name not in _DIRECT | _BEHIND_ONE | SHELLS or tells:
         return
     plain = 1 if name in _BEHIND_ONE else 0
     for start in range(at + 1, len(words)):

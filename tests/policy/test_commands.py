@@ -390,6 +390,7 @@ def test_an_allow_rule_allows_its_command_and_nothing_beside_it(tree, rule, acce
         "su -c 'git push'",
         "cat <(git push)", "watch -n1 'git push'", "env -S 'git push'", "[[ x ]] && git push", "echo $((1)); git push",
         "'unclosed", "git -c alias.x=push x", "parallel git push ::: a", "git\tpush", "a=(1); git push", "git $'push'",
+        "bash -c \"$X\"", "sh -c \"echo $X\"", "bash -o pipefail -c $X", "sudo -u $Y make", "xargs -n 1 $X",
     ],
 )  # fmt: skip
 def test_a_denied_command_is_never_allowed_wherever_it_hides(tree, command):
@@ -412,6 +413,8 @@ def test_path_rules_hold_for_what_a_command_names(tree):
         "cp ./src/../private/a x",
         "x --file=private/a",
         "cd private; cat a",
+        "x=private/a; cat $x",
+        "su -c 'cat private/a'",
     ):
         assert isinstance(judge(tree, command, "full", deny=rules), Deny), command
     for command in ("echo > locked/a", "rm locked/a", "sudo tee locked/a", "sed -i s/a/b/ locked/a"):
