@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from sagent.policy.paths import PathJudge
 from sagent.policy.places import is_env
 from sagent.policy.rules import EDITS, Rule
-from sagent.sandbox.places import known_places
+from sagent.sandbox.places import known_places, listening
 from sagent.sandbox.profile import Profile, is_below
 
 
@@ -17,8 +18,9 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     """The same judgement that the file tools get: what they would be refused or asked about is out of reach."""
     rules, home = judge.rules, os.path.realpath(judge.places.home)
     known = known_places()
-    hidden = set(judge.places.secrets)
+    hidden = {*judge.places.secrets, *_sockets(judge)}
     protected = {f"{root}/{name}" for root in judge.roots for name in known.protected}
+    protected |= _own_program(judge.roots)
     git = [name.removeprefix(".git/") for name in known.protected if name.startswith(".git/")]
     repositories = list(_git_directories(judge.roots))
     for repository in repositories:
@@ -53,6 +55,22 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
         exposed=tuple({*judge.roots, *judge.places.exposed, *written, *read}),
         domains=(*domains, *(rule.pattern for rule in allowed if rule.tool == "Network")),
     )
+
+
+def _sockets(judge: PathJudge) -> Iterator[str]:
+    """Where programs outside of the sandbox listen, in the workspace or below the home directory."""
+    roots = (*judge.roots, os.path.realpath(judge.places.home))
+    return (path for path in listening(roots) if is_below(path, roots))
+
+
+def _own_program(roots: Sequence[str]) -> set[str]:
+    """What we run ourselves, outside of the sandbox, where it was installed in a workspace. Who works on our source has
+    to write it: that is no package which was installed."""
+    package = os.path.realpath(Path(__file__).parents[1])
+    if "/site-packages/" not in package:
+        return set()
+    programs, _, program = sys.executable.rpartition("/")
+    return {path for path in (package, f"{os.path.realpath(programs)}/{program}") if is_below(path, roots)}
 
 
 def _counts(denied: Sequence[re.Pattern[str]], path: str) -> bool:

@@ -1,5 +1,6 @@
 """Places that are not like others: where keys lie, what runs by itself, what builds write. The list is places.toml."""
 
+import contextlib
 import os
 from collections.abc import Sequence
 from functools import cache
@@ -47,3 +48,18 @@ def really_below(home: str, names: Sequence[str]) -> frozenset[str]:
         if os.path.lexists(os.path.join(real, name.partition("/")[0])):  # noqa: PTH118 -- many paths, kept cheap
             found.add(os.path.realpath(os.path.join(real, name)))  # noqa: PTH118 -- the same
     return frozenset(found)
+
+
+def listening(roots: Sequence[str]) -> frozenset[str]:
+    """Sockets in the file system that programs of this machine listen at: a read-only mount does not keep from them.
+
+    One that was opened by a relative name is looked for in `roots`. Those of commands, in a network of their own, are
+    not among them. See proc_net(5).
+    """
+    found = set[str]()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]:
+            path = line.split(maxsplit=7)[7:]
+            if path and path[0][0] != "@":
+                found.update(os.path.join(root, path[0]) for root in roots)  # noqa: PTH118 -- an absolute one stays
+    return frozenset(os.path.realpath(path) for path in found if os.path.lexists(path))
