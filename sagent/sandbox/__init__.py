@@ -168,11 +168,12 @@ class Sandbox:
                     environment |= found
                 wall = box.entering((), str(cwd), memory=self._memory)
             case "landlock":
-                from sagent.sandbox.landlock import wrap
+                from sagent.sandbox.landlock import MOST_PROCESSES, count_tasks, wrap
 
-                network = any(need.kind == "network" for need in needs)
+                network, own = any(need.kind == "network" for need in needs), self._own_temporary()
                 memory = self._memory + _APART if lasting else self._memory
-                wall = wrap((), profile, network=network, scratch=self._own_temporary(), memory=memory)
+                most = count_tasks(uid=os.getuid()) + MOST_PROCESSES
+                wall = wrap((), profile, network=network, scratch=own, memory=memory, processes=most)
             case "seatbelt":
                 from sagent.sandbox.seatbelt import wrap as wrap_seatbelt
 
@@ -333,5 +334,6 @@ class Sandbox:
     def _environment(self) -> dict[str, str]:
         """Where temporary files and caches go."""
         own = "/tmp" if self.means.name == "bubblewrap" else str(self._own_temporary())  # noqa: S108 -- it has its own there
-        cache = {} if Path("~/.cache").expanduser().is_dir() else {"XDG_CACHE_HOME": f"{own}/cache"}
+        known = os.path.isdir(Path("~/.cache").expanduser())  # noqa: PTH112 -- no error where home may not be entered
+        cache = {} if known else {"XDG_CACHE_HOME": f"{own}/cache"}
         return {"TMPDIR": own, **cache}

@@ -18,17 +18,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from sagent.errors import ToolError
 from sagent.lib.process import system_path
+from sagent.sandbox.landlock import MOST_PROCESSES, count_tasks
 from sagent.sandbox.profile import Profile, is_below
 
 PROGRAMS = ("bwrap", "nsenter", "unshare", "setpriv", "prlimit", "bash")
 PATIENCE = 10.0  # seconds for a box to stand
-MOST_PROCESSES = 4096  # in one box
+_SPARE = 400  # of them are not counted on: numbers up to 300 are given out but once
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 -- a box has its own there
+_PREFIX = 11  # characters that the directories of all sessions begin with
 _MOST_SHOWN = 20  # entries of the host's /tmp that can be read in a box
 
 INSIDE = "/run/sagent"  # where a box has the directory of the proxy's socket
@@ -80,10 +83,18 @@ class Box:
     @property
     def at_work(self) -> bool:
         """Whether a command runs in it, or something that one has left."""
+        return self._tasks() > 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much runs in it, threads counted, that soon nothing more can be started."""
+        return self._tasks() > MOST_PROCESSES - _SPARE
+
+    def _tasks(self) -> int:
         try:
-            return sum(place.name.isdigit() for place in Path(f"/proc/{self._pid}/root/proc").iterdir()) > 1
+            return count_tasks(f"/proc/{self._pid}/root/proc")
         except OSError:
-            return False
+            return 0
 
     def entering(self, argv: Sequence[str], cwd: str, *, memory: int) -> list[str]:
         """The command line that runs another in the box, with `memory` bytes of data at most for each process.
@@ -143,6 +154,8 @@ def refusal() -> str:
     with tempfile.TemporaryDirectory(prefix="sagent-tmp-") as scratch:
         boxes = Boxes(Path(scratch))
         box = boxes.open(())
+        if isinstance(box, str):  # what lies in /tmp comes and goes
+            box = boxes.open(())
         if isinstance(box, str):
             return _explained(box)
         try:
@@ -192,7 +205,13 @@ class Boxes:
                 key = apart, mounts, tuple(map(_identity, mounts))  # a file that was replaced has lost its mount
                 box = self._boxes.get(key)
                 if box is not None and box.stands:
-                    return box
+                    if not box.is_full:
+                        return box
+                    self._boxes.pop(key).close()
+                    raise ToolError(
+                        "The command was not run: there was no room for it beside the thousands of processes that"
+                        " earlier commands had left running in the sandbox. All of them were ended: run it again."
+                    )
                 opened = await asyncio.to_thread(self.open, mounts)
                 if isinstance(opened, Box):
                     self._boxes[key] = opened
@@ -253,7 +272,7 @@ class Boxes:
                     return box
             process.kill()
             said = errors.read().decode("utf-8", "replace").strip()
-            process.wait()
+            process.communicate()
         return said or "bubblewrap did not come to an end"
 
     def _base(self) -> Iterator[str]:
@@ -278,6 +297,10 @@ class Boxes:
 
     def _mounts(self, profile: Profile) -> Iterator[str]:
         """How the host's files are mounted: later mounts lie on earlier ones, so the deeper come later."""
+        others = [each for place in filter(profile.can_write, TEMPORARY) for each in _sockets(place)]
+        if profile.can_write(str(self._scratch)):  # all of /tmp is the workspace, say
+            others += map(str, sorted(self._scratch.parent.glob(f"{self._scratch.name[:_PREFIX]}*")))
+        profile = replace(profile, hidden=(*profile.hidden, *others))
         held = [os.path.realpath(place) for place in profile.protected if _can_be_held(place)]
         # else one is renamed, mounts and all, and made anew
         parents = {str(parent) for place in held for parent in Path(place).parents if profile.can_write(str(parent))}
@@ -328,7 +351,8 @@ def _shown(place: str, scratch: Path) -> Iterator[str]:
             with contextlib.suppress(OSError):
                 if entry.path not in sockets and not entry.is_symlink() and os.access(entry.path, os.R_OK):
                     entries.append((-entry.stat().st_mtime_ns, entry.path))
-    newest = [path for _, path in sorted(entries)[:_MOST_SHOWN] if not path.startswith(f"{place}/{scratch.name[:11]}")]
+    ours = f"{place}/{scratch.name[:_PREFIX]}"
+    newest = [path for _, path in sorted(entries)[:_MOST_SHOWN] if not path.startswith(ours)]
     needed = {os.path.realpath(path) for path in (*os.get_exec_path(), Path.home(), sys.prefix, sys.base_prefix)}
     further = {path for path in needed if is_below(path, [place]) and not is_below(path, newest) and path != place}
     yield from (*newest, *sorted(path for path in further if _exists(path)))

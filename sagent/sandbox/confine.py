@@ -147,6 +147,19 @@ class Rules:
             raise
         self._add(place, rights, is_directory=stat.S_ISDIR(os.fstat(place).st_mode))
 
+    def show(self, path: str, hidden: "list[str]") -> None:
+        """Allow reading all below a path but what is hidden there. What lies in nothing hidden may be read already."""
+        inner = [each for each in hidden if each.startswith(f"{path.rstrip('/')}/") and each != path]
+        if not inner:
+            self.allow(path, READ)
+        elif any(f"{path}/".startswith(f"{each}/") for each in hidden):
+            try:
+                place = self._kernel.open(path)
+            except FileNotFoundError:
+                return
+            self.allow_around(tree(each[len(path) :] for each in inner), ".", place)
+            os.close(place)
+
     def allow_around(self, hidden: "Tree", name: str = "/", parent: int | None = None) -> bool:
         """Allow reading all below a directory but what is hidden. Whether it may be listed, for no directory is."""
         way = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -256,7 +269,7 @@ def confine(words: "list[str]") -> None:
     rules = Rules(kernel, network=network)
     rules.allow_around(tree(said["hide"]))
     for path in said["show"]:
-        rules.allow(path, READ)
+        rules.show(path, said["hide"])
     for path in (*said["write"], "/dev/shm"):  # noqa: S108 -- semaphores of Python and others lie there
         rules.allow(path, ~MAKE_DEVICES)
     rules.allow("/dev", READ_DIR)

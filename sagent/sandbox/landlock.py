@@ -3,6 +3,7 @@
 What it cannot hold of a profile is said, so that somebody is asked instead.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -14,7 +15,18 @@ from sagent.sandbox.profile import Profile, is_below
 _PLACE = Path(__file__).parent
 # Imported rather than run, so that Python has it compiled. What comes before lies in Python's own directories.
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import confine; confine.main()"
+MOST_PROCESSES = 4096  # threads counted
 _PATIENCE = 20.0  # seconds for a command that does nothing
+
+
+def count_tasks(processes: str = "/proc", uid: int | None = None) -> int:
+    """How many threads run there, of all users or of one."""
+    found = 0
+    for name in os.listdir(processes):  # noqa: PTH208 -- this and what follows come before every command
+        with contextlib.suppress(OSError):
+            tasks = os.stat(f"{processes}/{name}/task") if name.isdigit() else None  # noqa: PTH116
+            found += tasks.st_nlink - 2 if tasks and uid in (None, tasks.st_uid) else 0
+    return found
 
 
 def available() -> str:

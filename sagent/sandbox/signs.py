@@ -21,9 +21,9 @@ def was_held_back(shown: str, *, failed: bool) -> bool:
     return _CUT_OFF.search(shown) is not None or (failed and _HELD_BACK.search(shown) is not None)
 
 
-def within(profile: Profile, roots: Iterable[Path]) -> str:
+def within(profile: Profile, roots: Iterable[Path], temporary: str = "/tmp") -> str:  # noqa: S108 -- as it is called
     """What a program in a sandbox could reach, and which of a workspace's roots it could write."""
     reached = f"only {', '.join(profile.domains)} can be reached" if profile.domains else "there is no network"
     own = (str(root) for root in roots if profile.can_write(os.path.realpath(root)))
-    written = ", ".join((*own, "/tmp"))  # noqa: S108 -- as it is called
+    written = ", ".join((*own, temporary))
     return f"it ran in a sandbox: {reached}, and only {written} can be written"

@@ -56,10 +56,11 @@ _SMALLEST_ENVIRONMENT = 100_000  # what is left of one that the system has refus
 
 # The shell leaves its directory and exported variables on the descriptor that came as its standard input: after the
 # command, and at EXIT for a command that calls `exit`. Both, since a command may set an EXIT trap of its own.
+# Where the machine runs out of memory, the command is ended rather than we.
 # `plain` is "builtin" or "command", past functions of the command that bear the same name. All of it is parsed before
 # the command runs: a quote that is open at its end would upset the parser for a line that follows.
 _SCRIPT = (
-    "exec {notes}>&0 </dev/null; "
+    "exec {notes}>&0 </dev/null; {{ {plain} echo 500 > /proc/self/oom_score_adj; }} 2>/dev/null; "
     '__sagent_keep() {{ case ${{__sagent_kept-}} in "") __sagent_kept=1; '
     "{{ {plain} pwd; {plain} printf '\\0'; {plain} export -p; }} >&{notes};; esac; }}; "
     "trap '{{ {plain} set +x; __sagent_keep; }} 2>/dev/null' EXIT; "
@@ -112,7 +113,7 @@ class Bash:
         self._is_kept_back = is_kept_back
         self._sandbox = sandbox
         if sandbox is not None and sandbox.wanted != "off":
-            self.description = f"{self.description} Sandboxed: no network, writes only in workspace and /tmp."
+            self.description = f"{self.description} Sandboxed: no network, writes only in workspace and $TMPDIR."
             self.parameters = _SANDBOXED_PARAMETERS
         self._group = ProcessGroup()
         self._shell = ""
@@ -173,7 +174,8 @@ class Bash:
             from sagent.tools.capture import end_line
 
             shown = end_line(await capture.excerpt())
-            notices += _lacked(shown, confined.profile, run.workspace.roots, failed=process.code != 0)
+            own = confined.environment.get("TMPDIR", "/tmp")  # noqa: S108 -- as it is called
+            notices += _lacked(shown, confined.profile, run.workspace.roots, own, failed=process.code != 0)
             if process.code and (names := ", ".join(self._kept_back(command + shown, start))):
                 notices.append(f"kept from commands: {names}. The person lets a variable through with env.pass")
             content = shown + "".join(f"[{notice}]\n" for notice in notices)
@@ -377,13 +379,15 @@ def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
     return tuple(dict.fromkeys(found))
 
 
-def _lacked(shown: str, profile: "Profile | None", roots: Sequence[Path], *, failed: bool) -> Iterator[str]:
+def _lacked(
+    shown: str, profile: "Profile | None", roots: Sequence[Path], temporary: str, *, failed: bool
+) -> Iterator[str]:
     """What to do about a command that the sandbox may have kept from something."""
     from sagent.sandbox.signs import was_held_back, within
 
     if profile is not None and was_held_back(shown, failed=failed):
         asked = "call again with `needs` and `reason`: the person will be asked"
-        yield f"{within(profile, roots)}. If that is why it failed, {asked}"
+        yield f"{within(profile, roots, temporary)}. If that is why it failed, {asked}"
 
 
 def _timeout(arguments: JsonObject) -> float | None:

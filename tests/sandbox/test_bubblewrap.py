@@ -153,6 +153,16 @@ def test_the_everyday_works_and_commands_share_what_runs(who: str) -> None:
         assert found == lines
 
 
+def test_a_home_that_may_not_be_entered_is_no_hindrance() -> None:
+    with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
+        place = Path(base).resolve()
+        for name in ("home", "work"):
+            (place / name).mkdir()
+        (place / "home").chmod(0)
+        given = {"profile": {"writable": [f"{place}/work"]}, "cwd": f"{place}/work", "lines": ["echo fine"]}
+        assert run_lines("nobody", place, given) == [[0, "fine\n"]]
+
+
 def test_root_makes_no_namespaces_for_users() -> None:
     if os.geteuid():
         pytest.skip("others are given one for each command")

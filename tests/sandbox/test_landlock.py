@@ -285,6 +285,22 @@ def test_what_is_exposed_may_be_read_and_not_written(ground: Ground) -> None:
     assert "Permission denied" in said
 
 
+def test_what_is_hidden_in_what_is_exposed_stays_hidden(ground: Ground) -> None:
+    """As in plan mode, where the workspace is exposed and not writable."""
+    (ground.home / "project/dev").mkdir()
+    (ground.home / "project/dev/code").write_text("more")
+    for path in (ground.home / "project/dev", ground.home / "project/dev/code"):
+        path.chmod(0o755)
+    inner = f"{ground.home}/project/.env"
+    Path(inner).write_text("KEY")
+    Path(inner).chmod(0o644)
+    for hidden in ((inner,), (str(ground.home), inner), (str(ground.home), inner, f"{ground.home}/project/absent")):
+        profile = Profile(hidden=hidden, exposed=(f"{ground.home}/project", f"{ground.home}/absent"))
+        said, _ = ground.shell('cd "$1"; cat code dev/code; ls; cat .env', ground.home / "project", profile=profile)
+        assert said.startswith("project/codemorecode\ndev\n")
+        assert "KEY" not in said
+
+
 def test_a_directory_with_a_hidden_file_is_listed_and_one_with_a_hidden_directory_is_not(ground: Ground) -> None:
     hides = Profile(hidden=(f"{ground.home}/.netrc", f"{ground.home}/project/absent/deep", f"{ground.home}/absent"))
     said, code = ground.shell('cd "$1" && ls -A . project', ground.home, profile=hides)

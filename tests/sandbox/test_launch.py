@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import socket
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from sagent.errors import ToolError
 from sagent.lib.json import json_freeze_object
 from sagent.sandbox import Sandbox
 from sagent.sandbox.probe import Means
@@ -29,6 +32,7 @@ class Boxed:
         self.workspace = Workspace(self.work)
         self.workspace.profile = lambda workspace: Profile(writable=(str(self.work),))
         self.blobs = Folder(place / "blobs")
+        self.sandbox = sandbox
         self.tool = Bash(sandbox=sandbox)
 
     def plant(self, directory: Path) -> None:
@@ -111,6 +115,45 @@ async def test_a_directory_of_our_own_path_that_commands_may_write_has_no_progra
     monkeypatch.setenv("PATH", f"{boxed.work}/bin:{os.environ['PATH']}")
     assert await boxed.run("printf fine") == "fine"
     assert not list(boxed.outside.iterdir())
+
+
+async def test_where_processes_that_were_left_running_fill_the_sandbox_they_are_ended(
+    boxed: Boxed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.sandbox.bubblewrap.MOST_PROCESSES", 700)
+    threads = "Thread(target=sleep, args=(60,), daemon=True).start()"
+    program = f"from threading import Thread; from time import sleep; [{threads} for _ in range(320)]"
+    await boxed.run(
+        f"python3 -c '{program}; print(1, flush=True); sleep(60)' >up & until [ -s up ]; do sleep 0.02; done"
+    )
+    with pytest.raises(ToolError, match="All of them were ended: run it again"):
+        await boxed.run("echo next")
+    assert await boxed.run("ps -e -o comm= | grep -c python; printf next") == "0\nnext"
+
+
+async def test_where_all_of_tmp_is_the_workspace_nobody_else_is_reached_in_it(boxed: Boxed) -> None:
+    """Terminals, desktops and other sessions listen there, and our own files lie there."""
+    boxed.workspace.profile = lambda workspace: Profile(("/tmp",))
+    with tempfile.TemporaryDirectory(prefix="a-", dir="/tmp") as place, socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{place}/socket")
+        server.listen()
+        said = await boxed.run(f"ls -A {place} {boxed.sandbox.scratch}; touch {place}-new && ls -d {place}-new")
+    Path(f"{place}-new").unlink()
+    assert said == f"{place}:\n\n{boxed.sandbox.scratch}:\n{place}-new"
+
+
+async def test_what_could_be_written_is_named_as_it_is(boxed: Boxed, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"only {boxed.work}, /tmp can be written" in await boxed.run("touch /etc/x")
+    monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Means("landlock"))
+    sandbox = Sandbox()
+    monkeypatch.setattr(boxed, "tool", Bash(sandbox=sandbox))
+    try:
+        said = await boxed.run("touch /etc/x; ulimit -u; exit 1")
+        assert f"only {boxed.work}, {sandbox.scratch}/tmp can be written" in said
+        assert 4096 < int(said.splitlines()[1]) < 30_000
+    finally:
+        await boxed.tool.aclose()
+        await sandbox.aclose()
 
 
 async def test_what_steers_a_loader_comes_into_force_behind_the_wall(boxed: Boxed) -> None:

@@ -176,6 +176,11 @@ async def test_there_is_no_terminal_and_no_input(rig: Rig) -> None:
     assert text.endswith("none")
 
 
+@pytest.mark.needs("linux")
+async def test_where_memory_ends_it_is_the_command_that_is_ended(rig: Rig) -> None:
+    assert await rig.text("cat /proc/self/oom_score_adj") == "500"
+
+
 async def test_the_positional_parameters_are_the_shells_own(rig: Rig) -> None:
     assert await rig.text("echo $# $0 $LINENO") == "0 bash 1"
 
