@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.money import ZERO
 from sagent.messages import Message, Part, ToolCall, ToolResult
 from sagent.usage import Cost, Saving, Usage
 
@@ -84,9 +85,10 @@ class Result:
 
     `stop_reason` is the last reply's stop reason, or "max_turns", "max_tool_call_rounds", "budget", "interrupted",
     "advisor_stop", "error". `turns` counts model calls; `duration` is in seconds; `head` is the id of the log's last
-    entry. `data` is what the answer says, as the type it was asked for as (`run(..., output=)`); None where it says no
-    such thing. `advisors` are the session's, by name; their tokens are not part of `usage`. `sandbox` is what held
-    its commands: a means by its name, "none" or "off"; "" where nothing says."""
+    entry. `usage` and `run_usd` are the run's, the latter with those below the agent; `cost` is the session's. `data`
+    is what the answer says, as the type it was asked for as (`run(..., output=)`); None where it says no such thing.
+    `advisors` are the session's, by name; their tokens are not part of `usage`. `sandbox` is what held its commands: a
+    means by its name, "none" or "off"; "" where nothing says."""
 
     content: str
     parts: tuple[Part, ...]
@@ -94,6 +96,7 @@ class Result:
     error: Failure | None = None
     usage: Usage = field(default_factory=Usage)
     cost: Cost = field(default_factory=Cost)
+    run_usd: Decimal = ZERO
     turns: int = 0
     duration: float = 0.0
     model: str = ""

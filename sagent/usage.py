@@ -66,7 +66,8 @@ class Charge:
 class Cost:
     """USD spent by a tree of agents, in which roles are "executor", "advisor:NAME" and "compactor".
 
-    `unpriced` names models without a known price: the sums are then a minimum.
+    `unpriced` names models without a known price: the sums are then a minimum. `unbilled` counts towards a cap beyond
+    the total: calls that were lost, cut or interrupted may have cost so much more.
     """
 
     total: Decimal = ZERO
@@ -77,6 +78,7 @@ class Cost:
     by_agent: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
     unpriced: tuple[str, ...] = ()
     by_role: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
+    unbilled: Decimal = ZERO
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(
@@ -88,6 +90,7 @@ class Cost:
             _merge(self.by_agent, other.by_agent),
             tuple(sorted({*self.unpriced, *other.unpriced})),
             _merge(self.by_role, other.by_role),
+            EXACT.add(self.unbilled, other.unbilled),
         )
 
 
@@ -98,12 +101,13 @@ def _merge(first: Mapping[str, Decimal], second: Mapping[str, Decimal]) -> Mappi
 @dataclass(slots=True)
 class Sum:
     """Several charges: how many, their tokens, their price. `usd` is a minimum where `unpriced` of them have no known
-    price."""
+    price. `unbilled` is what counts towards a cap beyond it."""
 
     charges: int = 0
     usage: Usage = field(default_factory=Usage)
     usd: Decimal = ZERO
     unpriced: int = 0
+    unbilled: Decimal = ZERO
 
     def add(self, charge: Charge) -> None:
         """Count one more."""
@@ -113,6 +117,8 @@ class Sum:
             self.unpriced += 1
         else:
             self.usd = EXACT.add(self.usd, charge.usd)
+        if charge.at_most is not None:
+            self.unbilled = EXACT.add(self.unbilled, EXACT.subtract(charge.at_most, charge.usd or ZERO))
 
     @property
     def price(self) -> Decimal | None:
@@ -155,6 +161,7 @@ class Totals:
             by_agent={agent: each.usd for agent, each in self.by_agent.items()},
             unpriced=tuple(sorted(model for model, each in self.by_model.items() if each.unpriced)),
             by_role={role: each.usd for role, each in self.by_role.items()},
+            unbilled=self.whole.unbilled,
         )
 
 

@@ -325,6 +325,8 @@ def test_a_result_has_the_members_that_scripts_read():
             "by_agent": {},
             "by_role": {},
             "unpriced": ["c/d"],
+            "unbilled": 0.0,
+            "run": 0.0,
         },
         "permission_denials": [{"tool": "Bash", "call_id": "call_2", "reason": "no"}],
     }

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from sagent.advisor.account import ZERO, Account
 from sagent.advisor.advisor import Advisor, parse_advisor, role_text
 from sagent.advisor.advisory import Advisors, Setup
 from sagent.advisor.consultation import OUTPUT, read
 from sagent.advisor.conversation import TOOL
-from sagent.advisor.native import Native
+from sagent.advisor.native import USES, Native
 from sagent.advisor.policy import AdvisorPolicy
 from sagent.advisor.tool import AdvisorTool, is_answer, message_of
 from sagent.agent.resources import ExtensionFactory
@@ -18,7 +19,7 @@ from sagent.engine.extension import Extension, ExtraCost, Report
 from sagent.errors import ModelError, UsageError
 from sagent.events import Switched
 from sagent.lib.json import as_array, as_object, as_str
-from sagent.model import Reply, Request, ToolSpec
+from sagent.model import Model, Reply, Request, ToolSpec
 from sagent.peer import Action, Cancel, Compact, Consult, Stop, Switch
 from sagent.session.contents import AdviceContent, SwitchedEntry
 
@@ -55,6 +56,8 @@ class AdvisorExtension(Advisors):
         super().__init__(agent, roster, setup, account)
         self.tool = tool or (AdvisorTool(self.roster.names) if roster else None)
         self._native = Native(setup.mode)
+        self._uses = setup.rules.max_advisor_calls or USES  # inside one request: never more again, for the cache's sake
+        self._max_input = 16_000  # tokens of the last request; of the first one about as many
         self._for_person: set[asyncio.Task[None]] = set()  # consultations that a person asked for
         self._specs: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())
 
@@ -67,7 +70,8 @@ class AdvisorExtension(Advisors):
         if advisor is None or over:
             options = self._native.after(model)
         else:
-            options = self._native.options(model, advisor, rules.max_advisor_calls)
+            self._uses = self._affordable(model, advisor)
+            options = self._native.options(model, advisor, self._uses) if self._uses else self._native.after(model)
         if options is None:
             return request
         if "tools" not in options:
@@ -79,12 +83,20 @@ class AdvisorExtension(Advisors):
 
     def extra_cost(self, max_input: int) -> ExtraCost:
         """What a provider's own consultations inside one request may cost at most, and who they are billed as."""
-        usd, advisor = ZERO, self._asked_by_provider()
-        if advisor is not None:
-            uses = self._native.most(self.state.model, advisor, self.setup.rules.max_advisor_calls)
-            if uses:
-                usd = (self.worst(self.roster.model(advisor), max_input + 4_096, OUTPUT) or ZERO) * uses
+        usd, advisor, self._max_input = ZERO, self._asked_by_provider(), max_input
+        if advisor is not None and self._uses and self._native.most(self.state.model, advisor, self._uses):
+            usd = (self._worst_advice(advisor) or ZERO) * self._uses
         return ExtraCost(usd, {TOOL: f"{TOOL}:{next(iter(self.roster.names), TOOL)}"})
+
+    def _affordable(self, model: Model, advisor: Advisor) -> int:
+        """How often the provider may ask inside one request: no oftener than half of what is left pays for, whatever
+        that comes to. With none, and where the price is not known, we ask, and reserve for one."""
+        wanted, room = self._native.most(model, advisor, self._uses), self.state.ledger.room(self.state.path)
+        one = self._worst_advice(advisor) if wanted and room is not None else ZERO
+        return min(wanted, int(room / 2 / one)) if room is not None and one else 0 if one is None else wanted
+
+    def _worst_advice(self, advisor: Advisor) -> Decimal | None:
+        return self.worst(self.roster.model(advisor), self._max_input + 4_096, OUTPUT)
 
     def _asked_by_provider(self) -> Advisor | None:
         """The advisor that a provider may ask by itself: the only one, and without bounds that the provider does not

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NoReturn, cast
 
-from sagent.engine.output import Output
+from sagent.agent.structured import Output
 from sagent.errors import UsageError
 from sagent.lib.json import EMPTY, JsonObject, json_dump, json_freeze, json_freeze_object, json_thaw
 from sagent.lib.schema import coerce, violations

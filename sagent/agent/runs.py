@@ -8,16 +8,17 @@ from dataclasses import replace
 
 from sagent.agent.handoffs import answer_of
 from sagent.agent.output import output_of
+from sagent.agent.structured import Output, take_structured_turn
 from sagent.agent.tree import Tree
 from sagent.engine.actions import apply_pending
 from sagent.engine.compaction import ROLE as COMPACTOR
 from sagent.engine.extension import Report
 from sagent.engine.inbox import Arrived
 from sagent.engine.loop import take_turn
-from sagent.engine.output import Output, take_structured_turn
 from sagent.engine.state import AgentState, Run
 from sagent.errors import BudgetExceeded, ModelError, SagentError, UsageError
 from sagent.events import Failure, Finished, Result, SessionOpened
+from sagent.lib.money import EXACT, ZERO
 from sagent.messages import Message, user
 from sagent.model import full_name
 from sagent.session.contents import FailedEntry
@@ -65,6 +66,8 @@ class Runner:
         self._interrupted = False
         self._ahead = False  # the next run is interrupted before it begins
         self._announced = self._remarked = False
+        self._payer = state.path if "/" in state.path else ""  # whose costs a result tells; "" is the session
+        self._before = ZERO  # what these were before the run
 
     @property
     def running(self) -> bool:
@@ -103,6 +106,7 @@ class Runner:
         if self._ended is None or self._ended.is_set():
             self._ended = asyncio.Event()
         self._state.run = Run()
+        self._before = self._state.ledger.totals(self._payer).whole.usd
         try:
             try:
                 reason, data, failure, error = await self._work(message, output)
@@ -202,7 +206,8 @@ class Runner:
             stop_reason=reason,
             error=failure,
             usage=state.run.usage,
-            cost=state.ledger.cost(state.path if "/" in state.path else ""),
+            cost=state.ledger.cost(self._payer),
+            run_usd=EXACT.subtract(state.ledger.totals(self._payer).whole.usd, self._before),
             turns=state.run.turns,
             duration=time.monotonic() - state.run.started,
             model=full_name(state.model),

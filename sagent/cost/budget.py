@@ -4,10 +4,14 @@ import asyncio
 from collections import deque
 from dataclasses import field
 from decimal import Decimal
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from sagent.errors import BudgetExceeded
 from sagent.lib.dataclass import dataclass
-from sagent.lib.money import EXACT, ZERO
+from sagent.lib.money import EXACT, ZERO, show
+
+if TYPE_CHECKING:
+    from sagent.cost.tariff import Ceiling
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -92,3 +96,58 @@ class Budget(Generic[T, R]):
             more = EXACT.subtract(claim, self.claim)
             self.claim = claim
             self.outer.set_aside(more)
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """A call that wants money: with at most `input_bound` tokens of input, likely `likely`, and as much output as is
+    `wanted`, but no less than `least`. `extra_usd` is for models that the provider asks by itself."""
+
+    agent: str
+    role: str
+    provider: str
+    model: str
+    input_bound: int
+    wanted: int
+    least: int
+    extra_usd: Decimal
+    likely: int = 0
+    ceiling: "Ceiling | None" = None
+
+
+def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
+    """The error to raise where a call could not be paid even if all calls in flight turned out free."""
+    name, cap = f"{ask.provider}/{ask.model}", budget.cap or ZERO
+    whose = f"the allowance of {budget.path}" if budget.path else "the cap"
+    if ask.ceiling is None:
+        return BudgetExceeded(
+            f"{name} has no known price, so {whose} of {show(cap)} cannot be kept: "
+            f"give its price in the settings (prices, {name!r}: input and output, in USD per million tokens) "
+            "or run without a cap"
+        )
+    if ask.ceiling.affordable(ask.input_bound, EXACT.subtract(budget.free, ask.extra_usd), ask.least) >= ask.least:
+        return None
+    worst = EXACT.add(ask.ceiling.cost(ask.input_bound, ask.least), ask.extra_usd)
+    left = max(EXACT.subtract(budget.free, budget.held), ZERO)
+    extra = f" ({show(ask.extra_usd)} of it for models that the provider asks by itself)" if ask.extra_usd else ""
+    parts = [f"{show(budget.counted)} counts as spent"]
+    parts += [f"{show(budget.aside)} is set aside for other agents"] if budget.aside else []
+    parts += [f"{show(budget.held)} is reserved by calls in flight"] if budget.held else []
+    fits, share = _largest_input(ask, EXACT.subtract(left, ask.extra_usd)), int(100 * left / worst)
+    more = show(EXACT.add(EXACT.subtract(cap, left), worst))
+    ways = [f"raise it to {more}", *([f"shorten the input to {fits} tokens (/compact)"] if fits else [])]
+    cheaper = f"take a model at {share} % of the price" if share else "take a cheaper model"
+    return BudgetExceeded(
+        f"a call to {name} was not made, as {ask.role} of {ask.agent}: with up to {ask.input_bound} tokens of input "
+        f"and {ask.least} of output it could cost {show(worst)}{extra}; {whose} is {show(cap)}, and {show(left)} of it "
+        f"is left ({', '.join(parts)}). To go on, {', '.join(ways)} or {cheaper}"
+    )
+
+
+def _largest_input(ask: Ask, usd: Decimal) -> int:
+    """The most tokens of input that a call with the least output may have."""
+    least, most = 0, ask.input_bound
+    while ask.ceiling is not None and least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if ask.ceiling.cost(middle, ask.least) <= usd else (least, middle - 1)
+    return least

@@ -5,17 +5,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import Self, TypeAlias
 
-from sagent.cost.budget import Budget
+from sagent.cost.budget import Ask, Budget, refusal_of
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import EXACT, ZERO, show, total
 from sagent.usage import Charge, Cost, Sum, Totals, Usage
-
-if TYPE_CHECKING:
-    from sagent.cost.tariff import Ceiling
 
 UNSTATED_OUTPUT = 32_768
 """Tokens of output reserved under a cap for a call whose output nobody limited."""
@@ -24,22 +21,6 @@ ROOMY_OUTPUT = 4_096
 SHARE, LONE_SHARE = 4, 2
 """A call takes at most one part in so many of what is free: where there are several agents others run beside it, and a
 call that is lost is not the end. But no less than ROOMY_OUTPUT, a lone agent's twice that."""
-
-
-@dataclass(slots=True, eq=False)
-class Ask:
-    """A call that wants money: with at most `input_bound` tokens of input, and as much output as is `wanted`."""
-
-    agent: str
-    role: str
-    provider: str
-    model: str
-    input_bound: int
-    wanted: int
-    least: int
-    extra_usd: Decimal
-    likely: int = 0
-    ceiling: "Ceiling | None" = None
 
 
 @dataclass(slots=True, eq=False)
@@ -70,9 +51,15 @@ class Reservation:
         The charges come back with agent, role, provider and price."""
         return self._ledger.settle(self, charges)
 
-    def narrow(self, input_tokens: int, output_tokens: int | None = None) -> None:
-        """Free what the call cannot cost any more, as it has at most so many tokens of input and output."""
-        self._ledger.narrow(self, input_tokens, output_tokens)
+    def take_note(self, stated: Iterable[Charge], most_output: int | None = None) -> None:
+        """Free what the call cannot cost any more, by what the provider has stated of it and its output at most.
+
+        Some state far too few tokens of input at first, and those of models inside the call come later: then it is the
+        most there can be.
+        """
+        ask, told = self.ask, sum(charge.usage.total_input for charge in stated)
+        known = told and told >= ask.likely // 4 and not ask.extra_usd
+        self._ledger.narrow(self, told if known else ask.input_bound, most_output)
 
     def release(self) -> None:
         """Free what is held: nothing was billed. Does nothing after `settle`."""
@@ -118,6 +105,11 @@ class Ledger:
     def cap_of(self, agent: str) -> Decimal | None:
         """USD an agent and those it shares a budget with may spend: the nearest allowance's, else the cap."""
         return self._budget(agent).cap
+
+    def room(self, agent: str) -> Decimal | None:
+        """USD that a call of an agent could hold now; None where it has no limit."""
+        budget = self._budget(agent)
+        return None if budget.cap is None else budget.room
 
     def allow(self, agent: str, usd: Decimal) -> None:
         """Set an allowance aside for an agent and all below it, until `take_back`. Raises BudgetExceeded when there is
@@ -171,7 +163,7 @@ class Ledger:
         if count and self._output(ask, budget, likely) > max(self._output(ask, budget, input_bound), 0) * 5 // 4:
             ask.input_bound = min(input_bound, await count() or input_bound)
             budget = budget.living()
-        if error := _hopeless(ask, budget):
+        if error := refusal_of(ask, budget):
             raise error
         if not budget.queue and (granted := self._grant(ask, budget)):
             return granted
@@ -194,7 +186,7 @@ class Ledger:
         return settled
 
     def narrow(self, reservation: Reservation, input_tokens: int, output_tokens: int | None) -> None:
-        """Free a part of what a reservation holds; see Reservation.narrow."""
+        """Free a part of what a reservation holds; see Reservation.take_note."""
         ask, most, budget = reservation.ask, reservation.max_output or 0, reservation.budget.living()
         if ask.ceiling is None or not reservation.held:
             return
@@ -324,29 +316,8 @@ class Ledger:
                     future.set_result(Reservation(self, ask, budget, ask.wanted, ZERO))
                 elif granted := self._grant(ask, budget):
                     future.set_result(granted)
-                elif error := _hopeless(ask, budget):
+                elif error := refusal_of(ask, budget):
                     future.set_exception(error)
                 else:
                     return
             budget.queue.popleft()
-
-
-def _hopeless(ask: Ask, budget: _Budget) -> BudgetExceeded | None:
-    """The error to raise where a call could not be paid even if all calls in flight turned out free."""
-    name = f"{ask.provider}/{ask.model}"
-    whose, cap = f"the allowance of {budget.path}" if budget.path else "the cap", budget.cap or ZERO
-    if ask.ceiling is None:
-        return BudgetExceeded(
-            f"{name} has no known price, so {whose} of {show(cap)} cannot be kept: "
-            f"give its price in the settings (prices, {name!r}: input and output, in USD per million tokens) "
-            "or run without a cap"
-        )
-    if ask.ceiling.affordable(ask.input_bound, EXACT.subtract(budget.free, ask.extra_usd), ask.least) >= ask.least:
-        return None
-    worst = EXACT.add(ask.ceiling.cost(ask.input_bound, ask.least), ask.extra_usd)
-    return BudgetExceeded(
-        f"a call to {name} was not made: with up to {ask.input_bound} tokens of input and {ask.least} of output it "
-        f"could cost {show(worst)}; {whose} is {show(cap)}, of which {show(budget.counted)} counts as spent"
-        f"{f', {show(budget.aside)} set aside for other agents' if budget.aside else ''} and "
-        f"{show(budget.held)} reserved by calls in flight; raise it to go on"
-    )

@@ -1,4 +1,4 @@
-"""What a call costs before it has come to its end, or when it never does: what is billed, and the most it can be."""
+"""What a call costs that never comes to its end: what is billed, and the most it can be."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,11 +10,6 @@ SLACK_TOKENS = 1_024
 """Tokens of output that a provider may have made beyond those that were seen when a call is interrupted."""
 SLACK_PER_SECOND = 256
 """The same for each second since the call was reserved: reasoning is billed and, with some providers, not shown."""
-
-
-def take_note(reservation: Reservation, stated: tuple[Charge, ...]) -> None:
-    """Free what is not needed any more once the provider has stated the input."""
-    reservation.narrow(_most_input(reservation, stated))
 
 
 def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:
@@ -35,12 +30,5 @@ def interrupted(reservation: Reservation, stated: tuple[Charge, ...], received: 
     are bytes of it, and a slack for what was not seen."""
     seconds = max(0.0, (datetime.now(UTC) - reservation.at).total_seconds())
     most = received + SLACK_TOKENS + round(SLACK_PER_SECOND * seconds)
-    reservation.narrow(_most_input(reservation, stated), most)
+    reservation.take_note(stated, most)
     return lost(reservation, stated, received)
-
-
-def _most_input(reservation: Reservation, stated: tuple[Charge, ...]) -> int:
-    """The input's tokens as the provider stated them. Some state far too few at first, and what others run inside a
-    call comes later: then the most there can be."""
-    ask, told = reservation.ask, sum(charge.usage.total_input for charge in stated)
-    return told if told >= ask.likely // 4 and told and not ask.extra_usd else ask.input_bound

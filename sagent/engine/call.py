@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from sagent.context.replies import distinct_calls
 from sagent.context.stubs import can_shrink
 from sagent.cost.ledger import Reservation
 from sagent.engine.actions import apply_pending, change, change_back
@@ -20,7 +19,7 @@ from sagent.events import ReplyFinished, Retrying, TextDelta, ThinkingDelta
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import ZERO
 from sagent.lib.pace import give_way
-from sagent.messages import Message, assistant
+from sagent.messages import Message, Part, ToolCall, assistant
 from sagent.model import Reply, TextPart, ThinkingPart, full_name, input_budget
 from sagent.peer import Switch
 from sagent.session.contents import RequestSent
@@ -172,7 +171,7 @@ def _accept(
 ) -> Message:
     """Take a whole reply into history, log and ledger."""
     state.journal.record(RequestSent.of(reply.digest))
-    context, message = state.context, distinct_calls(reply.message)
+    context, message = state.context, _distinct_calls(reply.message)
     context.proven = None
     context.saved += context.removed
     state.add(message)
@@ -288,3 +287,18 @@ def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
         change(state, model, str(error))
         return True
     return False
+
+
+def _distinct_calls(message: Message) -> Message:
+    """Give every call of a reply an id of its own: servers send empty and repeated ones, and results are told apart
+    by them."""
+    seen: set[str] = set()
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            new = part.id if part.id and part.id not in seen else f"{part.id or 'call'}_{len(parts)}"
+            seen.add(new)
+            parts.append(part if new == part.id else replace(part, id=new))
+        else:
+            parts.append(part)
+    return replace(message, parts=tuple(parts))

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TypeAlias, assert_never
 
 from sagent.cost.ledger import Reservation
-from sagent.cost.unfinished import interrupted, lost, take_note
 from sagent.engine.limits import RunLimits
 from sagent.engine.state import AgentState
 from sagent.errors import ModelError
@@ -73,6 +72,8 @@ class Attempt:
         """What a call costs that did not end well: nothing where the provider was not reached, or refused it."""
         if isinstance(error, ModelError) and not (error.sent or self.heard):
             return ()
+        from sagent.cost.unfinished import interrupted, lost  # for few calls
+
         end = interrupted if stopped and isinstance(error, asyncio.CancelledError) else lost
         return end(reservation, self.charges, self.received)
 
@@ -90,7 +91,7 @@ class Attempt:
                         hear(delta)
                     case Billed(charges):
                         self.charges = charges
-                        take_note(reservation, charges)
+                        reservation.take_note(charges)
                     case Reply():
                         return delta
                     case _:

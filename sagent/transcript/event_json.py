@@ -55,7 +55,7 @@ def encode_result(result: Result) -> dict[str, Any]:
         "num_turns": result.turns,
         "duration_ms": round(result.duration * 1000),
         "usage": show_usage(usage),
-        "cost_usd": _show_cost(result.cost),
+        "cost_usd": {**_show_cost(result.cost), "run": float(result.run_usd)},
         **({"sandbox": result.sandbox} if result.sandbox else {}),
         "permission_denials": [asdict(denial) for denial in result.denials],
         **(
@@ -186,6 +186,7 @@ def _show_cost(cost: Cost) -> dict[str, Any]:
         "by_agent": {agent: float(usd) for agent, usd in cost.by_agent.items()},
         "by_role": {role: float(usd) for role, usd in cost.by_role.items()},
         "unpriced": list(cost.unpriced),
+        "unbilled": float(cost.unbilled),
     }
 
 

@@ -11,7 +11,6 @@ from sagent.advisor.rules import Rules
 from sagent.agent import Agent, Resources
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.errors import BudgetExceeded
 from sagent.events import Advice, Advised, Notice
 from sagent.model import Model
 from sagent.peer import Switch
@@ -223,13 +222,19 @@ async def test_advice_goes_along_to_another_family_as_text() -> None:
         await rig.aclose()
 
 
-async def test_a_cap_covers_what_the_api_may_ask() -> None:
-    async with FakeProviderServer([asked()], strict=False) as server:
-        rig = Rig(server, cap=Decimal("0.05"))
-        with pytest.raises(BudgetExceeded):
-            await rig.agent.run("go")
-        assert server.requests == []
+@pytest.mark.parametrize(("cap", "uses"), [("0.25", None), ("0.50", 1), ("3.00", 5)])
+async def test_under_a_cap_the_api_asks_as_often_as_half_pays_for_and_else_we_ask(cap: str, uses: int | None) -> None:
+    async with FakeProviderServer([Turn(text="done")], strict=False) as server:
+        rig = Rig(server, cap=Decimal(cap))
+        await rig.agent.run("go")
+        tools = server.requests[0].json["tools"]
+        assert isinstance(tools, list)
+        (tool,) = (tool for tool in tools if isinstance(tool, dict) and tool["name"] == "advisor")
+        assert tool.get("max_uses") == uses
         await rig.aclose()
+
+
+async def test_a_cap_covers_what_the_api_may_ask() -> None:
     async with FakeProviderServer([asked()], strict=False) as server:
         rig = Rig(server, cap=Decimal(2))
         await rig.agent.run("go")

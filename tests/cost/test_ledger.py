@@ -112,7 +112,10 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_figures():
         "mine/flat",
         "cap is $0.001,",
         "$0.0007 counts as spent",
-        "$0.00 reserved",
+        "$0.0003 of it is left",
+        "raise it to $0.001056",
+        "44 tokens (/compact)",
+        "at 84 % of the price",
         "cost $0.000356;",
         "256",
     ):

@@ -120,6 +120,11 @@ async def cost(context: CommandContext) -> None:
     lines = [heading, *table(rows, right=(1, 2, 3, 4))]
     if spent.unpriced:
         lines.append((("class:warning", f"No known price: {', '.join(spent.unpriced)}"),))
+    if spent.unbilled:
+        why = "calls that were lost, cut or interrupted: what they cost was not told"
+        lines.append((("class:warning", f"{money(spent.unbilled)} more count towards a cap ({why})"),))
+    if ledger.held:
+        lines.append((("class:dim", f"{money(ledger.held)} are reserved by calls in flight"),))
     context.write([*lines, *_on_the_advisor_alone(context, totals)])
 
 

@@ -192,7 +192,8 @@ def _segments(figures: Figures) -> Iterator[tuple[int, Line]]:
     if figures.context:
         yield 2, _context(figures)
     if figures.cost is not None:
-        yield 1, (("class:status", f"{'≥' if figures.cost.unpriced else ''}{money(figures.cost.total)}"),)
+        more = f" +{money(figures.cost.unbilled)}?" if figures.cost.unbilled else ""
+        yield 1, (("class:status", f"{'≥' if figures.cost.unpriced else ''}{money(figures.cost.total)}{more}"),)
         yield 6, _shares(figures.cost)
     if figures.jobs:
         yield 3, (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
