@@ -82,6 +82,8 @@ class Agent(Node):
         if given.advised and (extension := self.neighbours.extension()) is not None:
             extension.resume(())
         self.tree.add(self)
+        if "/" not in self.path:
+            self.listen(self.tree.attend)  # those below pass their events on to it
 
     @property
     def _doing(self) -> Literal["idle", "working", "ended"]:

@@ -101,9 +101,10 @@ class Conversation(Caller):
         state, context = self.state, self.state.context
         tokens = context.tokens()
         report = Report() if context.extension is None else context.extension.report()
+        jobs = tuple(job.status() for job in state.jobs.running())
         return Status(
             state.path,
-            self._doing,
+            "working" if jobs and self._doing == "idle" else self._doing,  # it goes on when they have ended
             full_name(state.model),
             state.run.turns,
             tokens,
@@ -111,7 +112,7 @@ class Conversation(Caller):
             state.model_limits.window,
             state.ledger.spent(state.path),
             state.ledger.spent_below(state.path),
-            tuple(job.status() for job in state.jobs.running()),
+            jobs,
             break_down(context.system, context.specs, context.history, tokens),
             limits_of(state.limits),
             report.advisors,

@@ -16,11 +16,11 @@ from sagent.cost.ledger import Ledger
 from sagent.engine.prompts import Prompts
 from sagent.engine.state import AgentState
 from sagent.errors import UsageError
-from sagent.events import Result
+from sagent.events import Event, Received, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import TOO_MUCH
 from sagent.messages import Message, user
-from sagent.peer import Scope
+from sagent.peer import Scope, Stop
 from sagent.session.contents import MessageDelivered, MessagePosted
 from sagent.session.entries import Entry
 from sagent.session.folds import on_their_way
@@ -32,11 +32,13 @@ END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then
 
 @dataclass(frozen=True, slots=True)
 class TreeLimits:
-    """How large a tree may grow: generations below the root, agents alive below it at a time, and in a session."""
+    """How large a tree may grow: generations below the root, agents alive below it at a time, and in a session; and how
+    many messages its agents may read of each other without a word from a person in between, None without a bound."""
 
     max_depth: int = 5
     max_live: int = 32
     max_spawns: int = 256
+    max_exchanges: int | None = 1_000
 
 
 class Node(Conversation):
@@ -90,6 +92,7 @@ class Tree:
         self._living: dict[str, Node] = {}
         self._used: set[str] = set()
         self._spawns = 0
+        self._exchanges = 0  # messages of agents that were read since a person has said something
         self._numbers: dict[str, int] = {}  # last given, by the beginning of the path
         self._detached: list[str] = []  # by agents that have ended
         self.prompts = Prompts()
@@ -114,6 +117,28 @@ class Tree:
         if self._living.get(agent.path) is agent:
             del self._living[agent.path]
             self._detached += _let_go(agent)
+
+    def attend(self, event: Event) -> None:
+        """Count what agents read of each other, and stop them all where that goes on and on: two that answer each other
+        would never end by themselves."""
+        if not isinstance(event, Received):
+            return
+        sender, most = event.message.sender, self.limits.max_exchanges
+        if sender.lower() not in self._used:
+            self._exchanges = 0 if not sender else self._exchanges
+            return
+        self._exchanges += 1
+        if most is None or self._exchanges <= most:
+            return
+        for agent in self.living:  # and again, should one of them have written before it was stopped
+            if "/" in agent.path:
+                agent.interrupt("self")
+            elif agent.running:
+                agent.apply(Stop("max_exchanges"))
+            if agent is self.living[0] and self._exchanges == most + 1:
+                text = f"All agents were stopped: they have read {most} messages of each other without a word from you."
+                more = "Write to go on; max_exchanges (--max-exchanges) changes the bound."
+                agent.state.journal.notify("warning", f"{text} {more}")
 
     @property
     def detached(self) -> Sequence[str]:

@@ -1,5 +1,7 @@
 """Advisors as the settings name them, made only when there are any or one is switched to."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,27 @@ def advisors_of(settings: Settings, choice: Choice, notices: list[str]) -> Exten
     if chosen:
         factory()  # says at once what is wrong with one
     return lambda agent, above: factory()(agent, above)  # noqa: PLW0108 -- made when it is first asked for
+
+
+def remember_advisors(
+    settings: Settings, past: Sequence[str], notices: list[str]
+) -> tuple[Settings, Sequence[str], str]:
+    """The settings with the advisors that the session had, by the changes in its log, unless a flag or a variable names
+    others; the names of those that are off; and what is to be logged of who advises, "" where nothing is new."""
+    before: Sequence[Advisor] = ()
+    off: Sequence[str] = ()
+    if past:
+        from sagent.advisor.roster import recall
+
+        try:
+            before, off = recall(past)
+        except UsageError as error:
+            notices.append(f"The session's advisors are not remembered: {error}")
+        if not settings.origins.get("advisors", "").startswith(("--", "SAGENT_")):
+            settings = replace(settings, advisors=tuple(before))
+        off = [name for name in off if any(one.name == name for one in settings.advisors)]
+    had, has = ("; ".join(map(str, each)) for each in (before, settings.advisors))
+    return settings, off, "" if had == has else f"advisors {has or 'none'}"
 
 
 def _model(settings: Settings, choice: Choice, advisor: "Advisor") -> Model:

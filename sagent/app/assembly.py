@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sagent import tools
 from sagent.agent import Agent, Asker, Resources, RunLimits, Tree, TreeLimits
-from sagent.app.advisors import advisors_of
+from sagent.app.advisors import advisors_of, remember_advisors
 from sagent.app.models import Choice, catalog, choose_model
 from sagent.config import Settings
 from sagent.context.instructions import gather, repository_root
@@ -28,6 +28,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
 from sagent.messages import Message
 from sagent.model import full_name
+from sagent.peer import Switch
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox
@@ -53,6 +54,7 @@ class Past:
     last_model: str = ""  # the same, or one that was switched to since
     agents: tuple[str, ...] = ()
     sandbox: str = ""  # what held commands
+    advisors: tuple[str, ...] = ()  # what became of who advises, in words, the earliest first
     resumed: bool = False
 
 
@@ -84,6 +86,7 @@ async def open_agent(
         offered = [*choose_tools(settings, sandbox), *more]
         log, past = _open_log(settings, stack, notices)
         policy.expose(settings.config_dir / "skills", *((Path(log.path),) if log.path else ()))
+        settings, off, advised = remember_advisors(settings, past.advisors, notices)
         choice = await choose_model(settings, past.model)
         stack.push_async_callback(choice.aclose)
         ledger = _open_ledger(settings, choice, past, notices)
@@ -111,6 +114,10 @@ async def open_agent(
         agent.restore(past.messages)
         if past.last_model not in ("", full_name(agent.model)):
             log_switch(agent.state)
+        if advised:
+            agent.state.journal.record(SwitchedEntry(advisor=advised))
+        for name in off:
+            agent.apply(Switch(advisor=f"{name}=off"))
         agent.listen(listener)
         if trace is not None:
             agent.listen(trace)
@@ -132,7 +139,7 @@ def _resources(settings: Settings, choice: Choice, ledger: Ledger, notices: list
         resolve=choice.resolve,
         model_limits=choice.limits,
         fallbacks=choice.fallbacks(),
-        tree=Tree(TreeLimits(settings.max_agent_depth, settings.max_live_agents, settings.max_spawns)),
+        tree=Tree(_tree_limits(settings)),
         catalog=lambda: catalog(choice, ledger.prices),
         advisory=advisors_of(settings, choice, notices),
         advised=bool(settings.advisors),
@@ -207,6 +214,11 @@ def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None) -> Tool:
     names = {variable for each in described for variable in each.row.key.split()}
     names |= {variable for variable, value in os.environ.items() if value in keys}  # as in api_key = "${CORP}"
     return tools.Bash(keep_keys=settings.env_pass, withheld=names, sandbox=sandbox)
+
+
+def _tree_limits(settings: Settings) -> TreeLimits:
+    own = (settings.max_agent_depth, settings.max_live_agents, settings.max_spawns, settings.max_exchanges)
+    return TreeLimits(*own)
 
 
 def _limits(settings: Settings) -> RunLimits:
@@ -301,6 +313,7 @@ def _read_past(log: FileLog, session: Path) -> Past:
         agents=tuple(agent_of(session, file) for file in others),
         resumed=True,
         sandbox=next((name for name in map(_sandbox_in, contents.latest("environment")) if name), ""),
+        advisors=tuple(text for text in map(_advisor_in, contents.latest("switched")) if text)[::-1],
         system=prompt.content.system if prompt and isinstance(prompt.content, PromptEntry) else None,
         model=next((name for name in map(_model_in, contents.latest("message")) if name), ""),
         last_model=next((name for name in map(_model_in, contents.latest("message", "switched")) if name), ""),
@@ -316,6 +329,10 @@ def _model_in(entry: Entry) -> str:
             return model
         case _:
             return ""
+
+
+def _advisor_in(entry: Entry) -> str:
+    return entry.content.advisor if isinstance(entry.content, SwitchedEntry) else ""
 
 
 def _sandbox_in(entry: Entry) -> str:

@@ -139,6 +139,7 @@ def _agent_flags(parser: Parser, *, places: bool) -> None:
     group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD in this session; never overshot")
     group.add_argument("--max-turns", metavar="N", help="at most N model calls")
     group.add_argument("--max-tool-call-rounds", metavar="N", help="at most N rounds of tool calls")
+    group.add_argument("--max-exchanges", metavar="N", help="agents read at most N messages of each other unattended")
     group.add_argument("--max-response-tokens", metavar="N", help="at most N tokens in one reply")
     group.add_argument("--max-request-tokens", metavar="N", help="at most N tokens in one request")
     group = parser.add_argument_group("work")

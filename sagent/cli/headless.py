@@ -31,6 +31,7 @@ EXIT_BY_KIND = {
     "budget": EXIT_BUDGET,
     "max_turns": EXIT_LIMIT,
     "max_tool_call_rounds": EXIT_LIMIT,
+    "max_exchanges": EXIT_LIMIT,
 }
 FIRST_BYTE = 3.0  # seconds to wait for piped input when there is a prompt as well: the pipe may be nobody's
 

@@ -105,6 +105,7 @@ class Settings:
     max_agent_depth: int = _setting(5, whole(0), "lower")
     max_live_agents: int = _setting(32, whole(0), "lower")
     max_spawns: int = _setting(256, whole(0), "lower")
+    max_exchanges: int | None = _setting(1_000, values.bound, "lower")  # messages among agents without a person's word
     background_after: float | None = _setting(600.0, values.seconds)  # that a call may run in the foreground
     wait_for_jobs: bool = _setting(True, values.switch)  # noqa: FBT003 -- a default, like the others
     compact_at: float = _setting(0.8, values.share)  # how full the usable window may be; 0 is never

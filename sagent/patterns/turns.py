@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Runnable, Stage
-from sagent.errors import ToolError, UsageError
+from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
 from sagent.lib.json import JsonObject, as_str, json_freeze_object
-from sagent.messages import Message, user
+from sagent.messages import Message, Text, user
 from sagent.patterns.pattern import Made, Pattern, media_of
 from sagent.peer import Stop
 from sagent.tool import Harmless, RunContext, ToolOutput
@@ -25,21 +25,35 @@ Until: TypeAlias = Runnable | Callable[[Result], Opinion | Awaitable[Opinion]]
 def sequential(*steps: Runnable) -> Pattern:
     """Each step is asked what the one before it has answered; the last answer is the answer.
 
-    A step that fails, or is stopped by a limit, ends it: what follows is not run. Raises UsageError without steps.
+    A step that fails, or is stopped by a limit, ends it: what follows is not run, and the result has the error and what
+    was answered until then; what the first step raises is raised. Raises UsageError without steps.
     """
 
     async def perform(prompt: Message, stage: Stage) -> Result:
-        result = await stage.run(steps[0], prompt)
-        for number, step in enumerate(steps[1:], 1):
+        answers: list[str] = []
+        while True:
+            result, error = await stage.attempt(steps[len(answers)], answers[-1] if answers else prompt)
+            if error is not None and not (answers and isinstance(error, SagentError)):
+                raise error
+            if not result.is_error and not result.content and len(answers) + 1 < len(steps):
+                empty = f"step {len(answers) + 1} of {len(steps)} answered nothing, so the next had nothing to be asked"
+                result = replace(result, error=Failure("empty", empty))
             if result.is_error:
-                break
-            if not result.content:
-                empty = f"step {number} of {len(steps)} answered nothing, so the next had nothing to be asked"
-                return replace(result, error=Failure("empty", empty))
-            result = await stage.run(step, result.content)
-        return result
+                return _with_answers(result, answers, len(steps))
+            answers.append(result.content)
+            if len(answers) == len(steps):
+                return result
 
     return Made("sequential", steps, perform)
+
+
+def _with_answers(failed: Result, answers: Sequence[str], steps: int) -> Result:
+    """What a step came to that failed, with what those before it had answered: that was paid for."""
+    if not answers:
+        return failed
+    said = [*answers, failed.content] if failed.content else answers
+    text = "\n\n".join(f"Step {number} of {steps}:\n{each}" for number, each in enumerate(said, 1))
+    return replace(failed, content=text, parts=(Text(text),))
 
 
 def triage(chooser: Runnable, agents: Mapping[str, Runnable], *, default: str | None = None) -> Pattern:

@@ -16,6 +16,7 @@ from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 
 LONGEST_DELAY = 86_400.0  # seconds
 END_SECONDS = 0.8  # that an agent is given to end when the call that waits for it is cancelled
+BEFORE_BIRTH = 20  # rounds of the loop in which a call of the same reply may have begun the agent that is written to
 LIMITS = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_response_tokens")
 
 
@@ -83,8 +84,12 @@ class AgentSend(Harmless):
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        caller = _caller(run)
-        peers = _named(caller, as_str(arguments.get("to")))
+        caller, name = _caller(run), as_str(arguments.get("to"))
+        for _ in range(BEFORE_BIRTH):
+            if caller.peers(name):
+                break
+            await asyncio.sleep(0)
+        peers = _named(caller, name)
         message = user(as_str(arguments.get("content")), sender=caller.path)
         names = ", ".join(peer.path for peer in peers)
         delay = arguments.get("delay")

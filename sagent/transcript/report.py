@@ -168,6 +168,8 @@ class Report:
 
     def _text(self, text: str, first: str, other: str) -> Iterator[str]:
         lines = text.strip("\n").splitlines() if text.strip() else []
+        if self.lines is not None:  # a line says something, and no more than a screen shows of it
+            lines = [_cut(line) for line in lines if line.strip()]
         shown = lines if self.lines is None else lines[: self.lines]
         for number, line in enumerate(shown):
             yield (other if number else first) + line
@@ -215,6 +217,10 @@ def _sum(usd: Decimal, unknown: int) -> str:
 def _line(text: str) -> str:
     """A text in one line that fits a screen."""
     return one_line(text, 2 * WIDTH)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= 2 * WIDTH else f"{line[: 2 * WIDTH - 1]}…"
 
 
 def _arguments(call: StoredCall) -> str:

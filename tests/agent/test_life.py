@@ -448,7 +448,7 @@ async def test_nobody_waits_for_the_news_of_one_that_stays_still() -> None:
     task = asyncio.create_task(agent.run("go"))
     await until(lambda: len(cast.requests.get("root/a", ())) == 2)
     agent.peers("a")[0].interrupt()
-    await until(lambda: agent.peers("a")[0].status().state != "working")
+    await until(lambda: not agent.peers("a")[0].running)
     assert not task.done()
     gate.open.set()
     assert (await asyncio.wait_for(task, 5)).error is None
@@ -496,3 +496,58 @@ async def test_an_agent_that_a_job_is_about_to_spawn_does_not_outlive_the_sessio
     assert (await task).stop_reason == "interrupted"
     assert [each.path for each in agent.tree.living] == ["root"]
     assert ledger.cap_of("root/1") == 1
+
+
+@pytest.mark.parametrize("places", [(0, 1), (1, 0)])
+async def test_an_agent_can_be_written_to_in_the_reply_that_spawns_it(places: tuple[int, int]) -> None:
+    made = (call("s", "AgentSpawn", prompt="x", name="a"), call("m", "AgentSend", to="a", content="mind the lock"))
+    cast = Cast(root=in_turn(tuple(made[place] for place in places), last), root__a=in_turn("read", "read"))
+    agent = root_of(cast)
+    result = await asyncio.wait_for(agent.run("go"), 5)
+    assert "No living agent" not in result.content
+    assert "mind the lock" in "".join(m.content for r in cast.requests["root/a"] for m in r.messages)
+    await agent.aclose()
+
+
+async def test_an_agent_that_waits_for_its_job_is_at_work() -> None:
+    gate = Gate()
+    model = ScriptedModel((call("g", "Gate", background=True),), "waiting", "done")
+    agent = Agent(model, tools=[gate], limits=RunLimits(wait_for_jobs=False))
+    await agent.run("go")
+    assert (agent.status().state, agent.running) == ("working", False)
+    gate.open.set()
+    await until(lambda: not agent.state.jobs.running())
+    assert agent.status().state == "idle"
+    await agent.aclose()
+
+
+def writing_to(other: str) -> Player:
+    """A player that writes to another one whenever it is written to, for ever."""
+    numbers = iter(range(100_000))
+
+    def play(request: Request) -> Step:
+        if request.messages[-1].results:
+            return "sent"
+        return (call(f"c{next(numbers)}", "AgentSend", to=other, content="and now you"),)
+
+    return play
+
+
+async def test_agents_that_write_to_each_other_without_end_are_stopped_and_that_is_told() -> None:
+    spawn = [call(name, "AgentSpawn", prompt="x", name=name, persistent=True) for name in "ab"]
+    cast = Cast(root=in_turn(tuple(spawn), *["fine"] * 200), root__a=writing_to("b"), root__b=writing_to("a"))
+    agent = root_of(cast, limits=TreeLimits(max_exchanges=40))
+    told: list[str] = []
+    agent.listen(lambda event: told.append(event.text) if isinstance(event, Notice) else None)
+    result = await asyncio.wait_for(agent.run("go"), 20)
+    await until(lambda: not any(peer.busy for peer in agent.tree.below("root")))
+    assert result.stop_reason == "max_exchanges"
+    assert [text.startswith("All agents were stopped: they have read 40 messages of each other") for text in told] == [
+        True
+    ]
+    assert sum(map(len, cast.requests.values())) < 200
+    cast.players["root"] = in_turn("I am here.")
+    assert (await asyncio.wait_for(agent.run("and now?"), 5)).content == "I am here.", (
+        "a word from a person counts anew"
+    )
+    await agent.aclose()

@@ -120,3 +120,14 @@ def test_a_model_switches_its_own_advisor_off_and_on(shell: Shell) -> None:
     assert "advisor advises:" in json.dumps(executor.requests[4].json)
     assert len(advisor.requests) == 1
     assert len({json.dumps(request.json["tools"]) for request in executor.requests}) == 1
+
+
+def test_a_session_that_is_gone_on_with_has_its_advisor_still(shell: Shell) -> None:
+    shell.serve([Turn(text="Hello."), *asking("one"), *asking("two"), Turn(text="three"), Turn(text="four")])
+    advisor = advise(shell, [Turn(text="VERDICT: adjust\nNEXT: look"), Turn(text="VERDICT: proceed")])
+    assert shell.run(*ADVISOR, "go").code == 0
+    assert shell.run("--continue", "--log-level", "info", "go on").out == "one\n"
+    assert len(advisor.requests) == 1, "it was not named again"
+    assert shell.run("--continue", "--advisor", "none", "and on").code == 0
+    assert shell.run("--continue", "and on").code == 0
+    assert len(advisor.requests) == 1, "there is none since"

@@ -101,8 +101,17 @@ def test_what_is_no_run_is_told(name: str, says: str, shell: Shell) -> None:
 def test_a_trace_that_cannot_be_written_is_told_before_anything_is_asked(shell: Shell) -> None:
     server = shell.serve([Turn(text="Yes.")])
     (shell.cwd / "notes.md").write_text("# Notes\n")
-    for name in ("notes.md", "no/where.jsonl", "."):
+    for name in ("notes.md", "notes.md/where.jsonl", "."):
         done = shell.run("--trace", name, "hello")
         assert done.code == 2
         assert "trace" in done.err
     assert server.requests == []
+
+
+def test_blank_lines_and_endless_ones_are_not_told(shell: Shell) -> None:
+    shell.serve([Turn(text=f"One.\n\n\n{'.' * 5_000}\n\nTwo.")])
+    shell.run("--trace", "run.jsonl", "look")
+    out = trace(shell, "run.jsonl")
+    assert max(map(len, out.splitlines())) < 300
+    assert "  One.\n  ..." in out
+    assert "." * 5_000 in trace(shell, "run.jsonl", "--full")

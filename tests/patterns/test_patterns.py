@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.errors import BudgetExceeded, ModelError, UsageError
+from sagent.errors import ModelError, UsageError
 from sagent.events import Event, Finished, Result, TextDelta
 from sagent.messages import Image, Message, Text, user
 from sagent.model import Request
@@ -72,10 +72,10 @@ async def test_each_step_is_asked_what_the_one_before_has_answered() -> None:
     assert (result.content, result.turns, result.stop_reason) == ("last <GO>", 3, "end")
 
 
-async def test_an_error_of_a_step_is_raised_as_it_is_and_nothing_follows() -> None:
+async def test_an_error_of_the_first_step_is_raised_as_it_is_and_nothing_follows() -> None:
     error, after = broken(), bare("never")
     with pytest.raises(ModelError) as caught:
-        await sequential(bare("fine"), bare(error), after).run("go")
+        await sequential(bare(error), after).run("go")
     assert caught.value is error
     assert not after.messages
 
@@ -118,8 +118,10 @@ async def test_usage_is_summed_and_a_shared_ledger_counted_once() -> None:
 async def test_a_cap_stops_a_step_with_that_error() -> None:
     ledger = Ledger(Decimal("0.0005"), PRICES)
     first = bare(("x" * 400, Usage(input=300, output=199)), path="a", ledger=ledger)
-    with pytest.raises(BudgetExceeded):
-        await sequential(first, bare("never", path="b", ledger=ledger)).run("go")
+    result = await sequential(first, bare("never", path="b", ledger=ledger)).run("go")
+    assert result.error is not None
+    assert result.error.kind == "budget"
+    assert "x" * 400 in result.content
     assert ledger.cost().total <= Decimal("0.0005")
 
 
@@ -130,6 +132,15 @@ async def test_what_a_failed_member_had_and_used_is_kept() -> None:
     assert result.members["failing"].content == "half"
     assert "Failed (auth): p/m: no key\n\nhalf" in result.content
     assert result.usage == bill + bill
+
+
+async def test_a_failed_step_leaves_what_the_steps_before_it_have_answered() -> None:
+    result = await sequential(bare("facts"), bare("a draft"), bare(broken()), bare("never")).run("go")
+    assert result.error is not None
+    assert result.error.kind == "auth"
+    assert result.content == "Step 1 of 4:\nfacts\n\nStep 2 of 4:\na draft"
+    half = bare(("half", call("t", "none")), broken(), path="half")
+    assert (await sequential(bare("facts"), half).run("go")).content == "Step 1 of 2:\nfacts\n\nStep 2 of 2:\nhalf"
 
 
 # Side by side

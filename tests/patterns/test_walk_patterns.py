@@ -43,7 +43,10 @@ def failing(fault: Exception) -> Agent:
     return Agent(ScriptedModel(fault), limits=RunLimits(max_retries=0))
 
 
-@pytest.mark.parametrize("where", WHERE)
+AFTER_AN_ANSWER = {"last of a sequence", "nested"}  # which is kept, so that there is a result
+
+
+@pytest.mark.parametrize("where", sorted(set(WHERE) - AFTER_AN_ANSWER))
 async def test_what_a_step_raises_is_raised(where: str) -> None:
     fault = ModelError("auth", "no key", provider="p", model="m")
     with pytest.raises(ModelError) as caught:
@@ -60,7 +63,15 @@ async def test_what_an_agent_raises_that_was_handed_to_or_hands_on_is_raised(end
     assert caught.value is fault
 
 
-@pytest.mark.parametrize("where", sorted(set(WHERE) - {"all of parallel", "nested"}))
+@pytest.mark.parametrize("where", sorted(AFTER_AN_ANSWER))
+async def test_what_a_later_step_raises_is_in_the_result_with_what_was_answered_before(where: str) -> None:
+    result = await WHERE[where](failing(ModelError("auth", "no key", provider="p", model="m"))).run("go")
+    assert result.error is not None
+    assert "no key" in result.error.message
+    assert "Step 1 of 2:\na" in result.content
+
+
+@pytest.mark.parametrize("where", sorted(set(WHERE) - {"all of parallel", "nested", "last of a sequence"}))
 async def test_a_step_that_a_limit_stopped_is_the_result(where: str) -> None:
     class Stopped:
         async def run(self, prompt: object) -> Result:
