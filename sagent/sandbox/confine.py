@@ -58,7 +58,7 @@ MACHINES = {  # the number for audit, and those of calls whose arguments are loo
 CLONE3, X32 = 435, 0x40000000
 NAMESPACES = 0x7E020080  # every CLONE_NEW flag
 TYPING = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX type into a terminal
-UNIX, DATAGRAM, NETWORK = 1, 2, (2, 10, 16)  # families: IPv4, IPv6, netlink, by which addresses are looked up
+UNIX, DATAGRAMS, NETWORK = 1, (2, 3), (2, 10, 16)  # families: IPv4, IPv6, netlink, by which addresses are looked up
 LOAD, AND, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, REFUSE, MISSING = 0x7FFF0000, 0x80000000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
 
@@ -236,8 +236,8 @@ def seccomp(machine: str, *, network: bool) -> bytes:
         "unshare": _refused(0, ANY_BIT, NAMESPACES),
         "prlimit": _allowed(0, 0),
         "socket": _allowed(0, *(NETWORK if network else ())),
-        # A pair of datagram sockets could be connected to others.
-        "pair": [*_allowed(0, UNIX)[:-1], (LOAD, 24, 0, 0), (AND, 15, 0, 0), *_refused(1, EQUAL, DATAGRAM)[1:]],
+        # A pair of datagram sockets could be connected to others; a raw one is one of datagrams under another name.
+        "pair": [*_allowed(0, UNIX)[:-1], (LOAD, 24, 0, 0), (AND, 15, 0, 0), *_refused(1, EQUAL, *DATAGRAMS)[1:]],
     }
     for name, block in blocks.items():
         code += [(EQUAL, looked_at[name], 0, len(block)), *block]

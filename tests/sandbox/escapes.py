@@ -223,6 +223,13 @@ def send_by_a_pair(out, **_):
 
 
 @way
+def send_by_a_raw_pair(out, **_):
+    one, two = socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)
+    with one, two:
+        one.sendto(b"x", f"{out}/datagram")
+
+
+@way
 def trace(victim, **_):
     call(101 if X86 else 117, 16, victim, 0, 0)  # PTRACE_ATTACH
     os.waitpid(victim, 0x40000000)
