@@ -45,6 +45,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     allowed = [rule for rule in rules.allow if rule.pattern]
     written = [path for rule in allowed if rule.tool in EDITS for path in _literal(rule, judge)]
     read = [path for rule in allowed if rule.tool == "Read" for path in _literal(rule, judge)]
+    hosts = (*domains, *(rule.pattern for rule in allowed if rule.tool == "Network"))
     writable = [*judge.roots, *repositories, *(f"{home}/{name}" for name in known.caches), *written]
     starts = (f"{home}/{name}" for name in known.run_by_themselves)
     own = {path for path in starts if is_below(path, [*judge.roots, *written])}
@@ -53,7 +54,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
         protected=tuple(sorted((protected | own) - set(written))),
         hidden=tuple(sorted(hidden - {*written, *read})),
         exposed=tuple({*judge.roots, *judge.places.exposed, *written, *read}),
-        domains=(*domains, *(rule.pattern for rule in allowed if rule.tool == "Network")),
+        domains=tuple(_not_denied(hosts, rules.deny)),
     )
 
 
@@ -77,6 +78,16 @@ def _counts(denied: Sequence[re.Pattern[str]], path: str) -> bool:
     """Whether a path is to be hidden or protected wherever it lies."""
     name = path.rpartition("/")[2]
     return name == ".git" or is_env(name) or any(pattern.fullmatch(path) for pattern in denied)
+
+
+def _not_denied(hosts: Sequence[str], rules: Sequence[Rule]) -> Iterator[str]:
+    rules = [rule for rule in rules if rule.tool == "Network"]
+    if not rules:
+        yield from hosts
+        return
+    from sagent.policy.needs import rules_out_host
+
+    yield from (host for host in hosts if not any(rules_out_host(rule, host) for rule in rules))
 
 
 def _literal(rule: Rule, judge: PathJudge) -> Iterator[str]:

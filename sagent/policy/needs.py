@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from itertools import chain
 from typing import TYPE_CHECKING, assert_never
 
@@ -24,7 +23,7 @@ def denied_need(effect: Effect, judge: PathJudge) -> Deny | None:
     for need in effect.needs:
         match need.kind:
             case "network":
-                rule = next((rule for rule in judge.rules.deny if _covers_host(rule, need.target)), None)
+                rule = next((rule for rule in judge.rules.deny if rules_out_host(rule, need.target)), None)
             case "write" | "read":
                 rule = judge.denying_below(need.target, EDITS if need.kind == "write" else ("Read",))
             case "all":
@@ -67,8 +66,21 @@ def _is_granted(need: Need, judge: PathJudge, commands: "CommandJudge") -> bool:
             assert_never(need.kind)
 
 
+def rules_out_host(rule: Rule, host: str) -> bool:
+    """Whether a deny rule is about a host, however that is spelled, or about one of those that an entry stands for."""
+    from sagent.sandbox.hosts import Entry
+
+    if rule.tool != "Network" or not rule.pattern or host == "*":
+        return rule.tool == "Network"
+    try:
+        return Entry.parse(rule.pattern).rules_out(Entry.parse(host))
+    except ValueError:  # the proxy does not take it either
+        return False
+
+
 def _covers_host(rule: Rule, host: str) -> bool:
-    return rule.tool == "Network" and (not rule.pattern or fnmatchcase(host, rule.pattern))
+    is_below = rule.pattern.startswith("*.") and host.endswith(rule.pattern[1:])
+    return rule.tool == "Network" and (not rule.pattern or host == rule.pattern or is_below)
 
 
 def _rules(need: Need, commands: "CommandJudge") -> Iterator[str]:

@@ -82,6 +82,13 @@ class Entry:
             raise ValueError(f"{text!r} is no host: addresses have no subdomains")
         return cls(host, port, below)
 
+    def rules_out(self, other: "Entry") -> bool:
+        """Whether what is said against this one concerns a host that the other stands for: at any port, where it names
+        none."""
+        if self.port and self.port not in ((other.port,) if other.port else _WEB):
+            return False
+        return _is_among(other, self) or _is_among(self, other)
+
     def covers(self, endpoint: Endpoint) -> bool:
         """Whether it stands for a host at a port."""
         if endpoint.port not in ((self.port,) if self.port else _WEB):
@@ -104,6 +111,13 @@ def is_within(one: str, other: str) -> bool:
         return False
     below = wider.below and isinstance(own.host, str) and own.host.endswith(f".{wider.host}")
     return below or (own.host, own.below) == (wider.host, wider.below)
+
+
+def _is_among(some: Entry, all_: Entry) -> bool:
+    """Whether what one entry stands for, or a part of it, is what the other does."""
+    if all_.below and isinstance(some.host, str):
+        return some.host.endswith(f".{all_.host}") or (some.below and some.host == all_.host)
+    return some.host == all_.host and not some.below
 
 
 def reach(address: Address) -> Reach:

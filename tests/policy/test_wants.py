@@ -8,7 +8,7 @@ import pytest
 
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall
-from sagent.policy import Allow, Ask, Verdict
+from sagent.policy import Allow, Ask, Deny, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.sandbox.profile import Need
@@ -40,6 +40,45 @@ async def test_each_want_is_told_with_the_rule_that_is_just_that(tmp_path: Path)
     rest = await judged(tmp_path, "make", "network:pypi.org", "all", rules=Rules.parse(["Network(pypi.org)"]))
     assert isinstance(rest, Ask)
     assert rest.wants == ("to run without the sandbox",)
+
+
+@pytest.mark.parametrize(
+    ("rule", "host", "denied"),
+    [
+        ("Network(example.com)", "example.com", True),
+        ("Network(example.com)", "example.com:443", True),
+        ("Network(example.com)", "example.com:22", True),
+        ("Network(example.com)", "*.com", True),
+        ("Network(example.com)", "\N{FULLWIDTH LATIN SMALL LETTER E}xample.com", True),
+        ("Network(*.example.com)", "*.example.com", True),
+        ("Network(*.a.example.com)", "*.example.com", True),
+        ("Network(*.com)", "*.example.com", True),
+        ("Network([::1])", "[::1]:8080", True),
+        ("Network([::1])", "[0:0::1]", True),
+        ("Network(example.com:443)", "example.com", True),
+        ("Network", "example.com", True),
+        ("Network(example.com:22)", "example.com", False),
+        ("Network(example.com)", "www.example.com", False),
+        ("Network(*.example.com)", "example.com", False),
+        ("Network(example.com)", "*.example.com", False),
+        ("Network(example.com)", "notexample.com", False),
+    ],
+)
+async def test_a_denied_host_is_denied_however_it_is_spelled_and_never_reached_by_what_is_allowed(
+    tmp_path: Path, rule: str, host: str, denied: bool
+) -> None:
+    rules = Rules.parse(["Network"], [rule])
+    verdict = await judged(tmp_path, "make", f"network:{host}", rules=rules)
+    assert isinstance(verdict, Deny if denied else Allow)
+    profile = PermissionPolicy("full", rules, home=tmp_path, domains=[host]).profile(Workspace(tmp_path))
+    assert (host in profile.domains) is not denied
+
+
+async def test_where_hosts_cannot_be_told_apart_one_that_is_denied_denies_them_all(tmp_path: Path) -> None:
+    effect = Effect("execute", command="make", confined=True, needs=(Need("network", "*"),), reason="so I say")
+    policy = PermissionPolicy("full", Rules.parse((), ["Network(example.com)"]), home=tmp_path)
+    verdict = await policy.before_tool(ToolCall("c", "Bash", JsonObject({})), effect, Workspace(tmp_path))
+    assert isinstance(verdict, Deny)
 
 
 @pytest.mark.parametrize("command", ["rm *", "rm -r $X", "make > /opt/log", "a='1'; make \"$a\"", "*", "make $(cat x)"])
