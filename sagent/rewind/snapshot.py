@@ -130,6 +130,7 @@ class TreeSnapshot:
     root: bytes
     started: int  # nanoseconds since the epoch
     git: bool = False
+    slow: bool = False  # git did not answer in time: it waits for an ignore file that is a FIFO, and is asked no more
     why: str = ""
     index: tuple[tuple[int, ...], ...] = ()  # what tells that git's index is the same, () where nothing does
     files: dict[bytes, FileState] = field(default_factory=dict[bytes, FileState])
@@ -185,8 +186,11 @@ def take_snapshot(
     made = TreeSnapshot(directory, started, index=_index(top, started))
     as_before = None if relist or last is None else _listed_before(made, top, last)
     listed = as_before
-    if listed is None and top is not None:
+    made.slow = last is not None and last.slow
+    if listed is None and top is not None and not made.slow:
+        end = time.monotonic() + PATIENCE
         listed = _listed_by_git(directory, top, stop)
+        made.slow = listed is None and time.monotonic() >= end
     if top is not None and listed is not None:
         made.root, made.git = top, True
     else:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -315,6 +316,21 @@ def test_a_file_whose_content_cannot_be_kept_is_not_taken_for_none(tmp_path: Pat
 
     assert "No such file" in snapshot_module.read_state(os.fsencode(tmp_path / "a"), keep).why
     assert snapshot_module.read_state(os.fsencode(tmp_path / "b"), keep) == ABSENT
+
+
+def test_an_ignore_file_without_an_end_holds_up_git_once(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(repository / "below" / ".gitignore")
+    root, stop = os.fsencode(repository.resolve()), snapshot_module.Stop()
+    monkeypatch.setattr(snapshot_module, "PATIENCE", 0.3)
+    first = snapshot_module.take_snapshot(root, None, (), stop)
+    monkeypatch.setattr(snapshot_module, "PATIENCE", 60)
+    timer = threading.Timer(10, stop.set)  # which raises, if git is waited for once more
+    timer.start()
+    try:
+        second = snapshot_module.take_snapshot(root, first, (), stop)
+    finally:
+        timer.cancel()
+    assert root + b"/a.txt" in first.files.keys() & second.files.keys()
 
 
 def test_what_has_become_a_link_to_elsewhere_is_not_kept(tmp_path: Path) -> None:
