@@ -403,7 +403,7 @@ class Aside:
         state: dict[str, object] = {}
         if self._git is not None:
             state, self._git = await asyncio.to_thread(read_git_status, self._git), None
-        if (held := self._held or await self._find_sandbox()) != self._logged:
+        if (held := await self._find_sandbox()) != self._logged:  # a person may have switched it
             state, self._logged = {**state, "sandbox": held}, held
         if state:
             with suppress(OSError):

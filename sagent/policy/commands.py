@@ -225,7 +225,9 @@ class CommandJudge:
             secret = next((file for file in found if shows(file.rpartition("/")[2], words)), None)
         if secret is None:
             return None
-        return Obstacle(f"{shown} would look at {secret}, which may hold keys or passwords.", remedy)
+        return Obstacle(
+            f"{shown} would look at {secret}, which may hold {self._paths.places.what_lies_at(secret)}.", remedy
+        )
 
     def _named(self, word: Word) -> list[str] | None:
         """The absolute paths that an argument may name, or the value inside an option; None where they are too many."""

@@ -98,7 +98,7 @@ class PathJudge:
             return None
         where = env or f"places below {directory}"
         return Obstacle(
-            f"{tool} in {directory} may show {where}, where keys or passwords lie.",
+            f"{tool} in {directory} may show {where}, which may hold {self.places.what_lies_at(directory)}.",
             "Search a narrower path, or run with --permission-mode full.",
         )
 
@@ -107,7 +107,7 @@ class PathJudge:
         real = os.path.realpath(path)
         if not self.places.is_secret(path) or self._allowed(real, ("Read", tool), self.places.is_secret):
             return None
-        return Obstacle(f"{path} may hold keys or passwords.", self.remedy(f"Read({escape(real)})"))
+        return Obstacle(f"{path} may hold {self.places.what_lies_at(path)}.", self.remedy(f"Read({escape(real)})"))
 
     def write_obstacle(self, path: str, tool: str = "Write") -> Obstacle | None:
         """Writing depends on the mode, on where the path really leads, and on what lies there."""

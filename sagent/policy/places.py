@@ -58,6 +58,12 @@ class Places:
         names = sorted({*known.repositories, *known.protected})
         return re.compile(f"/(?:{'|'.join(map(re.escape, names))})/", re.IGNORECASE)
 
+    def what_lies_at(self, path: str) -> str:
+        """What a secret place may hold, for the question about it."""
+        sessions = [f"{os.path.realpath(place)}/sessions" for place in self._private]
+        own = any(is_inside(os.path.realpath(path), place) for place in sessions)
+        return "the conversation of another session" if own else "keys or passwords"
+
     def is_secret(self, path: str) -> bool:
         """Whether keys or passwords lie at an absolute path, as spelled or where it leads."""
         return any(map(self._has_keys, spellings(path)))

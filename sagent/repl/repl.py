@@ -9,14 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError
-from sagent.policy.rules import Rule
+from sagent.repl.approval import allow_rules
 from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands
 from sagent.repl.input import InputActions
 from sagent.repl.keys import bind_keys
 from sagent.repl.project import branch_of, list_files
 from sagent.repl.session import SessionLoop
-from sagent.repl.settings_file import add_rule
 from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.clipboard import osc52
@@ -46,6 +45,7 @@ class Repl(CommandContext):
         self, screen: Screen, history: ProjectHistory, load: "Callable[[], Settings]", opening: "Opening"
     ) -> None:
         super().__init__()
+        self.has_person = True
         self._screen, self._history, self._load = screen, history, load
         self._files: Sequence[str] = ()
         self._farewell = ""
@@ -119,15 +119,8 @@ class Repl(CommandContext):
 
     def _allow(self, rules: Sequence[str], always: bool) -> None:  # noqa: FBT001 -- a callback of two values
         """Take rules that the person allows; into the settings too, where it is for always."""
-        policy = self.opened.policy
-        policy.rules = replace(policy.rules, allow=(*policy.rules.allow, *map(Rule.parse, rules)))
-        path = self.settings.config_dir / "config.toml"
-        for rule in rules if always else ():
-            try:
-                add_rule(path, rule)
-                self.say(f"{rule} is allowed from now on, also in {path}")
-            except (OSError, SagentError) as error:
-                self._painter.write(Report(f"{rule} is allowed for this session only: {error}", "warning"))
+        for told, went_well in allow_rules(self, rules, always=always):
+            self._painter.write(Report(told) if went_well else Report(told, "warning"))
 
     # -- what slash commands work with
 

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from sagent.errors import SagentError, UsageError
@@ -13,7 +14,7 @@ from sagent.events import Event, TextDelta
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.trust import settle_trust
-from sagent.repl.view.lines import plain, printable
+from sagent.repl.view.lines import one_line, plain, printable
 from sagent.repl.view.view import plain_text
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Teletype(CommandContext):
 
     def __init__(self, load: "Callable[[], Settings]", opening: "Opening", stdin: TextIO, stdout: TextIO) -> None:
         super().__init__()
+        self.has_person = True
         self._load, self._opening, self._stdin, self._stdout = load, opening, stdin, stdout
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._next: Settings | None = None
@@ -127,13 +129,25 @@ class Teletype(CommandContext):
             self._write(text)
 
     async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:
-        from sagent.repl.view.calls import render_approval
+        from sagent.repl.approval import allow_rules, approval_options, rules_for
+        from sagent.repl.view.calls import read_text, render_approval
 
-        self._write(plain(render_approval(call, ask, lambda _: None, 100)))
-        said = await self._read("y for yes, or why not: ")
-        if said is None or said.strip().lower() not in ("y", "yes"):
-            return f"The person said no: {said}" if said and said.strip() else "The person said no."
-        return None
+        options = approval_options(rules := rules_for(ask))
+        rows = (f"  {option.key} {option.label}  {one_line(option.hint)}".rstrip() for option in options)
+        self._write("\n".join((plain(render_approval(call, ask, partial(read_text, self.settings.cwd), 100)), *rows)))
+        said = (await self._read(f"{', '.join(option.key for option in options)}, or why not: ") or "n").strip()
+        words = {word: option.value for option in options for word in (option.key, option.value)} | {"yes": "once"}
+        match words.get(said.lower(), said):
+            case "once":
+                return None
+            case "session" | "always" as answer:
+                for told, _ in allow_rules(self, rules, always=answer == "always"):
+                    self.say(told)
+                return None
+            case "no" | "":
+                return "The person said no."
+            case _:
+                return f"The person said no: {said}"
 
     async def _answer(self, question: "Question") -> str | None:
         from sagent.repl.view.calls import render_agents_question

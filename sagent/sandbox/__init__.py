@@ -91,6 +91,12 @@ class Sandbox:
                 "about instead."
             )
 
+    def switch(self, wanted: SandboxMode) -> None:
+        """Hold the commands to come in another way; what runs goes on as it began. Raises UsageError where "required"
+        finds nothing, and all stays as it was."""
+        means = Sandbox(wanted, cache=self._cache).means
+        self.wanted, self._means = wanted, means
+
     @property
     def means(self) -> "Means":
         """What holds commands here. Tried when it is first asked for, which takes some 30 ms."""

@@ -33,16 +33,17 @@ def advice(means: Means) -> str:
     return "Install util-linux, where that comes from."
 
 
-def described(profile: Profile) -> Sequence[tuple[str, str]]:
-    """What commands in a sandbox may reach and write, in words; hidden and protected places are counted."""
+def described(profile: Profile, *, whole: bool = False) -> Sequence[tuple[str, str]]:
+    """What commands in a sandbox may reach and write, in words; hidden places are counted, or named in the `whole`."""
     home = os.path.realpath(Path("~").expanduser())
     caches = {f"{home}/{name}" for name in known_places().caches}
     written = [path for path in profile.writable if path not in caches]
     there = sum(map(os.path.exists, caches.intersection(profile.writable)))
     places = [*written, *([count(there, "cache")] if there else []), "temporary files"]
-    hidden = sum(map(os.path.exists, profile.hidden))
+    hidden = [path for path in profile.hidden if os.path.exists(path)]  # noqa: PTH110 -- of some hundred
+    told = ", ".join(hidden) if whole and hidden else f"{count(len(hidden), 'place')} that may hold keys"
     return (
         ("hosts", ", ".join(profile.domains) or "none"),
         ("writable", ", ".join(places)),
-        ("not readable", f"{count(hidden, 'place')} that may hold keys"),
+        ("not readable", told),
     )

@@ -267,6 +267,15 @@ def test_recursive_commands_are_not_harmless_where_keys_lie(home, tree):
         assert bash(edit, command, tree) == Allow(), command
 
 
+def test_it_is_said_whether_keys_or_a_conversation_lie_there(tmp_path, home, tree):
+    state = fill(tmp_path / "state", ("sessions/x/root.jsonl", "other"))
+    judging = PermissionPolicy("edit", home=home, private=(state,))
+    for path, holds in ((state / "sessions/x/root.jsonl", "the conversation of another"), (state / "other", "keys or")):
+        verdict = judge(judging, "Read", Effect("read", (path,)), Workspace(tree))
+        assert f"{path} may hold {holds}" in verdict.reason
+        assert f"may hold {holds}" in bash(judging, f"cat {path}", tree).reason
+
+
 async def test_what_was_said_elsewhere_is_asked_about_and_the_session_s_own_files_are_not(tmp_path, home, tree):
     state = fill(tmp_path / "state", ("a/1/root.jsonl", "a/1/blobs/x", "b/2/root.jsonl", "b/2/root/kid.jsonl", "c"))
     (tmp_path / "door").symlink_to(state)

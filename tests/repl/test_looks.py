@@ -35,9 +35,9 @@ from sagent.events import (
 )
 from sagent.messages import assistant, user
 from sagent.policy import Ask
+from sagent.repl.approval import approval_options
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.picker import Picker, render_picker
-from sagent.repl.terminal.questions import approval_options
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.blocks import Block, Shell, render_block, separated
 from sagent.repl.view.calls import render_approval

@@ -1,5 +1,6 @@
 """Slash commands: parsed, validated, carried out without a terminal."""
 
+import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -21,6 +22,8 @@ from sagent.repl.commands.registry import all_commands, built_in_commands, fille
 from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import Opened
 from sagent.repl.terminal.picker import Option
+from sagent.sandbox import Sandbox, probe
+from sagent.sandbox.probe import Means
 from sagent.session import contents
 from sagent.session.folds import title
 from sagent.session.log import MemoryLog
@@ -34,6 +37,7 @@ class RecordingContext(CommandContext):
 
     def __init__(self, settings: Settings, opened: Opened) -> None:
         super().__init__()
+        self.has_person = True
         self._settings, self._opened = settings, opened
         self.written: list[str] = []
         self.copied = ""
@@ -95,7 +99,7 @@ async def context(tmp_path: Path) -> Any:
         stack.push_async_callback(agent.aclose)
         policy = PermissionPolicy("edit")
 
-        yield RecordingContext(settings, Opened(agent, policy))
+        yield RecordingContext(settings, Opened(agent, policy, Sandbox("off")))
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,10 @@ COMMANDS = (
     Row("/stop [name]", "/stop", wrong="nobody"),
     Row("/tasks", "/tasks", "nothing in the background", wrong="x"),
     Row("/detach <job>", "/detach job:9", refuses="no job 'job:9'; running: none"),
-    Row("/permissions [mode]", "/permissions plan", "look only", completes="full", wrong="everything"),
+    Row("/permissions [mode]", "/permissions", "Mode edit", completes="full", wrong="everything"),
+    Row("/permissions [mode]", "/permissions full", refuses="give --permission-mode on the command line"),
+    Row("/sandbox [wanted]", "/sandbox", "sandbox +off: it is switched off", completes="required", wrong="on"),
+    Row("/sandbox [wanted]", "/sandbox auto", refuses="give --sandbox on the command line"),
     Row("/tools", "/tools", "Read", wrong="x"),
     Row("/skills", "/skills", refuses="There are no skills", wrong="x"),
     Row("/mcp", "/mcp", refuses="No MCP server is configured", wrong="x"),
@@ -242,6 +249,54 @@ async def test_switching(context: RecordingContext) -> None:
     await context.do("/vim on")
     await context.do("/theme light")
     assert context.display == [("vim", "on"), ("theme", "light")]
+
+
+@pytest.mark.needs("bwrap")
+async def test_the_sandbox_is_shown_whole_and_switched_for_commands_to_come(
+    context: RecordingContext, tmp_path: Path
+) -> None:
+    (tmp_path / ".ssh").mkdir()
+    agent, sandbox = context.opened.agent, Sandbox("off")
+    policy = PermissionPolicy("edit", home=tmp_path, domains=("pypi.org",))
+    context = RecordingContext(context.settings, Opened(agent, policy, sandbox))
+    assert "it is switched off" in await context.do("/sandbox")
+    assert "required already" not in await context.do("/sandbox required")
+    assert (sandbox.wanted, sandbox.stands) == ("required", True)
+    assert "required already" in await context.do("/sandbox required")
+    await agent.run("go")
+    shown = await context.do("/sandbox")
+    assert re.search(r"sandbox +bubblewrap\n +hosts +pypi.org\n +writable +.*temporary files\n", shown)
+    assert f"{tmp_path}/.ssh" in shown
+    context.picks = ["keep", "off"]
+    assert await context.do("/sandbox off") == "The sandbox stays."
+    assert sandbox.stands
+    assert "run without a sandbox" in await context.do("/sandbox off")
+    assert not sandbox.stands
+    await agent.run("go on")
+    told = [message.text for message in agent.messages if message.sender == "sandbox"]
+    assert told == [
+        "From now on commands are held by bubblewrap.",
+        "From now on commands run without a sandbox, for it is switched off.",
+    ]
+
+
+async def test_the_sandbox_is_not_switched_under_a_turn(context: RecordingContext) -> None:
+    agent = context.opened.agent
+    going = asyncio.create_task(agent.run("go"))
+    while not agent.running:
+        await asyncio.sleep(0)
+    with pytest.raises(UsageError, match="A turn is in progress"):
+        await context.do("/sandbox auto")
+    await going
+
+
+async def test_where_nothing_can_hold_commands_required_is_refused_and_all_stays(
+    context: RecordingContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_try_all", lambda: Means("none", "bwrap is not installed"))
+    with pytest.raises(UsageError, match="there is none here, for bwrap is not installed"):
+        await context.do("/sandbox required")
+    assert "it is switched off" in await context.do("/sandbox")
 
 
 async def test_looking(context: RecordingContext) -> None:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
-from console import Console
+from console import Console, last_text
 
+from sagent.session.contents import Environment
+from sagent.session.log import read_log
 from sagent.testing.server import Call, Turn
 
 pytestmark = pytest.mark.needs("tmux", "bwrap")
@@ -77,6 +79,64 @@ def test_what_no_rule_can_name_is_allowed_once_or_not_at_all(console: Console, t
     assert (tmp_path / "made").read_text() == "free\n"
 
 
-def test_where_there_is_no_sandbox_the_status_line_says_so(console: Console) -> None:
+@pytest.mark.parametrize("width", [30, 40, 60])
+def test_where_there_is_no_sandbox_the_status_line_says_so(console: Console, width: int) -> None:
     console.serve([Turn(text="Hello.")])
-    console.start("--sandbox", "off", width=60, height=10, ready="edit · no sandbox")
+    console.start("--sandbox", "off", width=width, height=10, ready="edit · no sandbox")
+
+
+def test_the_sandbox_is_switched_by_a_person_and_the_log_says_what_held_each_turn(console: Console) -> None:
+    script = [Turn(calls=(Call("Bash", {"command": "echo held > ../outside"}),)), Turn(text="One."), Turn(text="Two.")]
+    console.serve(script)
+    console.start()
+    console.type("go")
+    console.until("One.", "edit · sandboxed")
+    console.type("/sandbox off")
+    console.until("? Switch the sandbox off for this session?", "❯ No, keep it")
+    console.keys("Down", "Enter")
+    console.until("edit · no sandbox", "Sandbox off: from now on commands run without a sandbox")
+    console.type("go on")
+    console.until("Two.")
+    console.type("/quit")
+    console.until("ended 0")
+    (root,) = Path(console.environment["HOME"]).rglob("root.jsonl")
+    logged = [entry.content.sandbox for entry in read_log(root) if isinstance(entry.content, Environment)]
+    assert logged == ["bubblewrap", "off"]
+    assert not (console.cwd.parent / "outside").exists()
+
+
+@pytest.mark.parametrize(("letter", "kept"), [("s", False), ("a", True)])
+def test_lines_alone_offer_the_same_answers_with_the_same_rules(
+    console: Console, tmp_path: Path, letter: str, kept: bool
+) -> None:
+    (tmp_path / "other").mkdir()
+    file = tmp_path / "other" / "made"
+    turns = [needing(f"echo {word} >> {file}", f"write:{tmp_path}/other") for word in ("one", "two")]
+    console.serve([*turns, Turn(text="Done.")])
+    console.environment["TERM"] = "dumb"
+    console.start(ready=">", width=120)
+    console.type("go")
+    screen = console.until("y, s, a, n, or why not:", f"wants: to write {tmp_path}/other")
+    assert f"s Yes, for this session  Edit({tmp_path}/other)" in screen
+    assert f"a Yes, always  adds Edit({tmp_path}/other) to your settings" in screen
+    console.type(letter)
+    console.until("Done.")  # the second one was not asked about
+    assert file.read_text() == "one\ntwo\n"
+    settings = Path(console.environment["HOME"], ".config", "sagent", "config.toml")
+    assert (settings.exists() and f'"Edit({tmp_path}/other)"' in settings.read_text()) == kept
+
+
+def test_lines_alone_are_a_reason_for_no(console: Console, tmp_path: Path) -> None:
+    turns = [needing(f"echo free > {tmp_path}/{name}", "all") for name in "ab"]
+    server = console.serve([*turns, Turn(text="Done.")])
+    console.environment["TERM"] = "dumb"
+    console.start(ready=">", width=120)
+    console.type("go")
+    assert "Yes, always" not in console.until("y, n, or why not:")
+    console.type("s")  # was not offered
+    console.until(f"echo free > {tmp_path}/b")
+    console.type("n")
+    console.until("Done.")
+    assert "The person said no: s" in last_text(server.requests[1])
+    assert "The person said no." in last_text(server.requests[2])
+    assert not (tmp_path / "a").exists()

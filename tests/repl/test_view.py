@@ -1,6 +1,7 @@
 """The reducer: what events make visible. No terminal."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from samples import CALL, DIFF, EDIT, answer
@@ -230,7 +231,16 @@ def test_the_status_line_drops_what_matters_least() -> None:
         "│ 2 jobs │ edit │ ⎇ main"
     )
     assert plain([render_status(figures, 75)]) == ("sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 │ 2 jobs │ edit")
-    assert len(plain([render_status(figures, 10)])) <= 10
+    held = replace(figures, sandboxed=False)
+    assert plain([render_status(held, 40)]) == "sonnet high │ $1.50 │ edit · no sandbox"
+    long = replace(held, model="anthropic/claude-opus-4-5-20251101")
+    assert plain([render_status(long, 40)]) == "claude-opus… │ $1.50 │ edit · no sandbox"
+    assert plain([render_status(long, 30)]) == "claude-op… │ edit · no sandbox"
+    assert plain([render_status(long, 20)]) == "edit · no sandbox"
+    for width in range(1, 120):
+        line = plain([render_status(long, width)])
+        assert len(line) <= width
+        assert line.endswith("edit · no sandbox") or "edit · no sandbox" in line or width < 17
 
 
 def test_every_block_fits_into_forty_columns() -> None:

@@ -27,6 +27,7 @@ class CommandContext(Current):
 
     def __init__(self) -> None:
         super().__init__()
+        self.has_person = False
         self.commands: Mapping[str, Command] = {}
         self.prompts: list[str] = []
 
@@ -41,6 +42,11 @@ class CommandContext(Current):
     def say(self, text: str) -> None:
         """Show a sentence."""
         self._write(printable(text))
+
+    def require_person(self, flag: str) -> None:
+        """For what only a person may change: raises UsageError where a prompt asks for it, which may be a file's."""
+        if not self.has_person:
+            raise UsageError(f"A prompt cannot change this: give {flag} on the command line.")
 
     async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
         """Have the person choose; None for nothing."""

@@ -6,8 +6,10 @@ import platform
 from typing import Literal
 
 from sagent.errors import UsageError
+from sagent.messages import user
 from sagent.policy.permissions import MODES
 from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line, Span, cut, table
 from sagent.repl.view.theme import THEMES
 
@@ -16,6 +18,12 @@ _MODES = {
     "ask": "ask before writing or running",
     "edit": "edit in the project freely, run in the sandbox, ask for more",
     "full": "ask nothing",
+}
+
+_SANDBOX = {
+    "auto": "commands run in what this machine has, or are asked about",
+    "required": "commands run in what this machine has, or not at all",
+    "off": "commands read, write and reach what you can; they are asked about instead",
 }
 
 _MARKS = {"good": ("class:done", "✓"), "poor": ("class:warning", "!"), "bad": ("class:failed", "✗")}
@@ -30,6 +38,7 @@ async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edi
     policy = context.opened.policy
     for known in MODES:
         if mode == known:
+            context.require_person("--permission-mode")
             policy.mode = known
             context.say(f"Permission mode {mode}: {_MODES[known]}")
             return
@@ -39,7 +48,38 @@ async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edi
     context.write([*rows, *table([("class:dim", name), ("", text)] for name, text in await sandbox_rows(context))])
 
 
-async def sandbox_rows(context: CommandContext) -> list[tuple[str, str]]:
+@command(complete=_SANDBOX.items())
+async def sandbox(context: CommandContext, wanted: Literal["auto", "required", "off", ""] = "") -> None:
+    """Show what holds commands and what they may touch, or change it.
+
+    A change is for this session, and for commands to come: MCP servers and jobs go on as they began.
+    """
+    opened = context.opened
+    held = opened.sandbox
+    if held is None:
+        raise UsageError("It is not known here what holds commands.")
+    if not wanted:
+        rows = await sandbox_rows(context, whole=True)
+        context.write(table([("class:dim", name), ("", text)] for name, text in rows))
+        return
+    context.require_person("--sandbox")
+    if opened.agent.running:
+        raise UsageError("A turn is in progress: interrupt it first (Esc).")
+    if wanted == held.wanted:
+        context.say(f"The sandbox is {wanted} already: {_SANDBOX[wanted]}")
+        return
+    if wanted == "off":
+        options = [Option("keep", "No, keep it"), Option("off", "Yes, switch it off", _SANDBOX["off"])]
+        if await context.pick("Switch the sandbox off for this session?", options) != "off":
+            context.say("The sandbox stays.")
+            return
+    await asyncio.to_thread(held.switch, wanted)
+    way = f"are held by {held.means.name}" if held.stands else f"run without a sandbox, for {held.means.why}"
+    opened.agent.send(user(f"From now on commands {way}.", sender="sandbox"), "next")
+    context.say(f"Sandbox {wanted}: from now on commands {way}.")
+
+
+async def sandbox_rows(context: CommandContext, *, whole: bool = False) -> list[tuple[str, str]]:
     """What holds commands, and what they may touch in it."""
     opened = context.opened
     if (sandbox := opened.sandbox) is None:
@@ -50,7 +90,7 @@ async def sandbox_rows(context: CommandContext) -> list[tuple[str, str]]:
     if not sandbox.known:
         return [("sandbox", f"{held}: {sandbox.means.why}")]
     profile = await asyncio.to_thread(opened.policy.profile, opened.agent.state.workspace)
-    return [("sandbox", held), *((f"  {name}", text) for name, text in described(profile))]
+    return [("sandbox", held), *((f"  {name}", text) for name, text in described(profile, whole=whole))]
 
 
 @command(name="tools")

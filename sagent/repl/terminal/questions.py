@@ -2,17 +2,14 @@
 
 import asyncio
 import os
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from sagent.errors import ConfigError
 from sagent.messages import ToolCall
-from sagent.policy.rules import Rule
+from sagent.repl.approval import Answer, approval_options, rules_for
 from sagent.repl.terminal.picker import Option, Picker, option_width
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, printable, wrap
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Question
 
 T = TypeVar("T")
-Answer: TypeAlias = Literal["once", "session", "always", "no"]
 PAUSE = 0.2  # seconds without another letter after which one is a choice
 QUIET = 0.7  # seconds without a key before a question takes the keyboard
 LONG_TURN = 10.0  # seconds of work after which its end is told with a bell
@@ -62,27 +58,6 @@ class Presence:
             screen.output.write_raw(f"\x1bPtmux;\x1b{note}\x1b\\" if inside else note)
         screen.output.bell()
         screen.output.flush()
-
-
-def rules_for(ask: "Ask") -> list[str]:
-    """The rules that would allow this call another time, as the policy names them: all of them, or none."""
-    try:
-        words = shlex.split(ask.remedy.removesuffix("."))
-        rules = [following for word, following in pairwise(words) if word == "--allow"]
-        return rules if all(str(Rule.parse(rule)) == rule for rule in rules) else []
-    except (ValueError, ConfigError):  # its text is no command line, or a rule cannot be written down
-        return []
-
-
-def approval_options(rules: Sequence[str]) -> list[Option[Answer]]:
-    """Only what names its rules can be allowed for longer than once."""
-    every = ", ".join(rule if "(" in rule else f"every call of {rule}" for rule in rules)
-    longer: list[Option[Answer]] = [
-        Option("session", "Yes, for this session", every, key="s"),
-        Option("always", "Yes, always", f"adds {', '.join(rules)} to your settings", key="a"),
-    ]
-    no = Option[Answer]("no", "No, and say why", key="n")
-    return [Option("once", "Yes, once", key="y"), *(longer if rules else ()), no]
 
 
 class Questions:

@@ -15,6 +15,8 @@ MOST_TAIL = 5  # lines of what a command shows
 MOST_THOUGHT = 4  # lines of reasoning
 MOST_CHILDREN = 10
 MOST_QUEUED = 5
+LEAST_NAME = 8  # columns to which a model's name is cut before more is left out of the status line
+_MODEL, _COST = 1, 2  # how soon these are left out of it
 _MARKS = {"working": ("◌", "class:working"), "done": ("●", "class:done"), "failed": ("✗", "class:failed")}
 
 
@@ -167,14 +169,19 @@ def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line
 
 
 def render_status(figures: Figures, width: int) -> Line:
-    """The status line. What matters least is left out first where there is not room for all."""
-    segments = [(order, spans) for order, spans in _segments(figures) if spans]
-    while segments and sum(line_width(spans) for _, spans in segments) + 3 * (len(segments) - 1) > width:
-        if len(segments) == 1:
-            return cut_line(segments[0][1], width)
-        segments.remove(max(segments, key=lambda segment: segment[0]))
+    """The status line. What matters least is left out first where there is not room for all; the permission mode, and
+    whether a sandbox holds, stay to the last."""
+    segments = {order: spans for order, spans in _segments(figures) if spans}
+    while segments and (over := sum(map(line_width, segments.values())) + 3 * (len(segments) - 1) - width) > 0:
+        last = max(segments)
+        if last <= _COST and (left := line_width(segments.get(_MODEL, ())) - over) >= LEAST_NAME:
+            segments[_MODEL] = cut_line(segments[_MODEL], left)
+        elif len(segments) == 1:
+            segments[last] = cut_line(segments[last], width)
+        else:
+            del segments[last]
     line: list[Span] = []
-    for number, (_, spans) in enumerate(segments):
+    for number, spans in enumerate(segments.values()):
         line += [("class:dim", " │ ")] if number else []
         line += spans
     return tuple(line)
@@ -183,22 +190,22 @@ def render_status(figures: Figures, width: int) -> Line:
 def _segments(figures: Figures) -> Iterator[tuple[int, Line]]:
     """Segments in the order they stand in, each with how soon it is left out."""
     if figures.note:
-        yield 0, (("class:status", figures.note),)
+        yield _MODEL, (("class:status", figures.note),)
     if figures.model:
         effort: Line = (("class:dim", f" {figures.effort}"),) if figures.effort else ()
-        yield 0, (("class:status", figures.model.partition("/")[2] or figures.model), *effort)
+        yield _MODEL, (("class:status", figures.model.partition("/")[2] or figures.model), *effort)
     if figures.advisor:
-        yield 4, (("class:advice", f"◆ {figures.advisor}"),)
+        yield 5, (("class:advice", f"◆ {figures.advisor}"),)
     if figures.context:
-        yield 2, _context(figures)
+        yield 3, _context(figures)
     if figures.cost is not None:
         more = f" +{money(figures.cost.unbilled)}?" if figures.cost.unbilled else ""
-        yield 1, (("class:status", f"{'≥' if figures.cost.unpriced else ''}{money(figures.cost.total)}{more}"),)
+        yield _COST, (("class:status", f"{'≥' if figures.cost.unpriced else ''}{money(figures.cost.total)}{more}"),)
         yield 6, _shares(figures.cost)
     if figures.jobs:
-        yield 3, (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
+        yield 4, (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
     if figures.mode:
-        yield 5, (("class:mode", figures.mode), *_held(figures))
+        yield 0, (("class:mode", figures.mode), *_held(figures))
     if figures.branch:
         yield 7, (("class:dim", f"⎇ {figures.branch}"),)
 

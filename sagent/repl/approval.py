@@ -1,0 +1,53 @@
+"""What a person may answer to a call that is put to them, and what becomes of the rules that they allow."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from sagent.errors import ConfigError, SagentError
+from sagent.policy.rules import Rule
+from sagent.repl.settings_file import add_rule
+from sagent.repl.terminal.picker import Option
+
+if TYPE_CHECKING:
+    from sagent.policy import Ask
+    from sagent.repl.opening import Current
+
+Answer: TypeAlias = Literal["once", "session", "always", "no"]
+
+
+def rules_for(ask: "Ask") -> list[str]:
+    """The rules that would allow this call another time, as the policy names them: all of them, or none."""
+    try:
+        words = shlex.split(ask.remedy.removesuffix("."))
+        rules = [following for word, following in pairwise(words) if word == "--allow"]
+        return rules if all(str(Rule.parse(rule)) == rule for rule in rules) else []
+    except (ValueError, ConfigError):  # its text is no command line, or a rule cannot be written down
+        return []
+
+
+def approval_options(rules: Sequence[str]) -> list[Option[Answer]]:
+    """Only what names its rules can be allowed for longer than once."""
+    every = ", ".join(rule if "(" in rule else f"every call of {rule}" for rule in rules)
+    longer: list[Option[Answer]] = [
+        Option("session", "Yes, for this session", every, key="s"),
+        Option("always", "Yes, always", f"adds {', '.join(rules)} to your settings", key="a"),
+    ]
+    no = Option[Answer]("no", "No, and say why", key="n")
+    return [Option("once", "Yes, once", key="y"), *(longer if rules else ()), no]
+
+
+def allow_rules(current: "Current", rules: Sequence[str], *, always: bool) -> Iterator[tuple[str, bool]]:
+    """Take rules that the person allows; into the settings too, where it is for always. What is to be said of each,
+    and whether it went well."""
+    policy = current.opened.policy
+    policy.rules = replace(policy.rules, allow=(*policy.rules.allow, *map(Rule.parse, rules)))
+    path = current.settings.config_dir / "config.toml"
+    for rule in rules if always else ():
+        try:
+            add_rule(path, rule)
+            yield f"{rule} is allowed from now on, also in {path}", True
+        except (OSError, SagentError) as error:
+            yield f"{rule} is allowed for this session only: {error}", False
