@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError
-from sagent.repl.approval import allow_rules
 from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands
 from sagent.repl.input import InputActions
@@ -18,6 +17,7 @@ from sagent.repl.project import branch_of, list_files
 from sagent.repl.session import SessionLoop
 from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
+from sagent.repl.terminal.approval import allow_rules
 from sagent.repl.terminal.clipboard import osc52
 from sagent.repl.terminal.completion import InputCompleter, is_completable
 from sagent.repl.terminal.history import ProjectHistory

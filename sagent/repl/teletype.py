@@ -129,7 +129,7 @@ class Teletype(CommandContext):
             self._write(text)
 
     async def _ask(self, call: "ToolCall", ask: "Ask") -> str | None:
-        from sagent.repl.approval import allow_rules, approval_options, rules_for
+        from sagent.repl.terminal.approval import allow_rules, approval_options, rules_for
         from sagent.repl.view.calls import read_text, render_approval
 
         options = approval_options(rules := rules_for(ask))

@@ -35,7 +35,7 @@ from sagent.events import (
 )
 from sagent.messages import assistant, user
 from sagent.policy import Ask
-from sagent.repl.approval import approval_options
+from sagent.repl.terminal.approval import approval_options
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.picker import Picker, render_picker
 from sagent.repl.terminal.screen import Screen

@@ -18,12 +18,12 @@ from sagent.events import Retrying
 from sagent.lib.json import JsonObject
 from sagent.messages import Document, Image, Text, ToolCall
 from sagent.policy import Ask
-from sagent.repl.approval import approval_options, rules_for
 from sagent.repl.input import InputBuffer
 from sagent.repl.project import add_note, attach, branch_of, list_files, mentioned
 from sagent.repl.session import guide
 from sagent.repl.settings_file import add_rule, store_key
 from sagent.repl.shell import run_shell
+from sagent.repl.terminal.approval import approval_options, rules_for
 from sagent.repl.terminal.completion import nearest
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker

@@ -273,7 +273,7 @@ async def test_the_sandbox_is_shown_whole_and_switched_for_commands_to_come(
     assert "run without a sandbox" in await context.do("/sandbox off")
     assert not sandbox.stands
     await agent.run("go on")
-    told = [message.text for message in agent.messages if message.sender == "sandbox"]
+    told = [message.content for message in agent.messages if message.sender == "sandbox"]
     assert told == [
         "From now on commands are held by bubblewrap.",
         "From now on commands run without a sandbox, for it is switched off.",

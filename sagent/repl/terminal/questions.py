@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.messages import ToolCall
-from sagent.repl.approval import Answer, approval_options, rules_for
+from sagent.repl.terminal.approval import Answer, approval_options, rules_for
 from sagent.repl.terminal.picker import Option, Picker, option_width
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, printable, wrap
