@@ -32,6 +32,7 @@ PATIENCE = 10.0  # seconds for a box to stand
 _SPARE = 400  # of them are not counted on: numbers up to 300 are given out but once
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 -- a box has its own there
 _PREFIX = 11  # characters that the directories of all sessions begin with
+_TRIES, _PAUSE = 10, 0.01  # to make a box; seconds, and more each time
 _MOST_SHOWN = 20  # entries of the host's /tmp that can be read in a box
 
 INSIDE = "/run/sagent"  # where a box has the directory of the proxy's socket
@@ -200,7 +201,8 @@ class Boxes:
         """The box for a profile, `apart` from those of commands. Raises ToolError where none can be made."""
         opened: Box | str = ""
         async with self._opening:
-            for _ in range(2):  # a path may vanish between a look and a mount
+            for tried in range(_TRIES):  # a path may vanish between a look and a mount
+                await asyncio.sleep(tried * _PAUSE)
                 mounts = tuple(self._mounts(profile))
                 key = apart, mounts, tuple(map(_identity, mounts))  # a file that was replaced has lost its mount
                 box = self._boxes.get(key)
