@@ -49,7 +49,9 @@ def test_in_a_small_terminal_all_of_it_is_above_the_question(console: Console, t
     console.serve([needing(f"{lines}\ntouch {tmp_path}/made", f"write:{tmp_path}"), Turn(text="Understood.")])
     console.start(width=40, height=10)
     console.type("go")
-    screen = console.until("? Bash, as it is shown above?", "❯ y Yes, once", "s Yes, for this session")
+    screen = console.until(
+        "? Bash, as it is shown above?", "❯ y Yes, once", "s Yes, for this session", "the model says:"
+    )
     flat = "".join(line.strip() for line in screen.splitlines())
     shown = (
         "echo line 0echo line 1",

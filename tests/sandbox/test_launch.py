@@ -131,14 +131,19 @@ async def test_where_processes_that_were_left_running_fill_the_sandbox_they_are_
     assert await boxed.run("ps -e -o comm= | grep -c python; printf next") == "0\nnext"
 
 
-async def test_where_all_of_tmp_is_the_workspace_nobody_else_is_reached_in_it(boxed: Boxed) -> None:
+async def test_where_all_of_tmp_is_the_workspace_nobody_else_is_reached_in_it(
+    boxed: Boxed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Terminals, desktops and other sessions listen there, and our own files lie there."""
-    boxed.workspace.profile = lambda workspace: Profile(("/tmp",))
-    with tempfile.TemporaryDirectory(prefix="a-", dir="/tmp") as place, socket.socket(socket.AF_UNIX) as server:
+    temporary = str(boxed.work)  # in place of the machine's, in which other tests make and remove what they need
+    monkeypatch.setattr("sagent.sandbox.bubblewrap.TEMPORARY", (temporary,))
+    monkeypatch.setattr(tempfile, "tempdir", temporary)
+    boxed.workspace.profile = lambda workspace: Profile((temporary,))
+    with tempfile.TemporaryDirectory(prefix="a-") as place, socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{place}/socket")
         server.listen()
         said = await boxed.run(f"ls -A {place} {boxed.sandbox.scratch}; touch {place}-new && ls -d {place}-new")
-    Path(f"{place}-new").unlink()
+    assert Path(f"{place}-new").is_file(), said
     assert said == f"{place}:\n\n{boxed.sandbox.scratch}:\n{place}-new"
 
 
