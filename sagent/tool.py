@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
@@ -71,7 +72,8 @@ class Workspace:
     `environment` is what shell commands start with: None means this process's own, until a command has changed it.
     `hidden` is the policy's word on files inside a directory that was itself allowed: Grep and Glob pass those over.
     `profile` is its word on what a sandboxed command may touch. In the directories that `temporary` names commands see
-    another one: what is new there lies in that.
+    another one: what is new there lies in that. A tool that writes a file does it within `changing`, by which whoever
+    looks after such files knows that it is on purpose.
     """
 
     cwd: Path
@@ -81,6 +83,7 @@ class Workspace:
     hidden: PathFilter | None = None
     profile: "ProfileOf | None" = None
     temporary: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    changing: Callable[[Path], AbstractContextManager[object]] = nullcontext
 
     def __post_init__(self) -> None:
         self.roots = self.roots or (self.cwd,)

@@ -82,6 +82,7 @@ async def open_agent(
         trace = _open_trace(settings, stack, listener)  # first, for its file closes last
         sandbox = sandbox or Sandbox(settings.sandbox, cache=settings.state_dir)
         stack.push_async_callback(sandbox.aclose)
+        workspace.changing = sandbox.changing
         sandbox.warn = lambda text: listener(Notice("root", "warning", text))
         offered = [*choose_tools(settings, sandbox), *more]
         log, past = _open_log(settings, stack, notices)

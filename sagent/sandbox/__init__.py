@@ -13,6 +13,8 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from sagent.sandbox.bubblewrap import Box, Boxes
     from sagent.sandbox.guard import Guard, Watch
     from sagent.sandbox.network import Network
@@ -227,6 +229,10 @@ class Sandbox:
         if watch.paths and (self._looking is None or self._looking.done()):
             self._looking = asyncio.create_task(self._look(self._guard))
         return watch
+
+    def changing(self, path: Path) -> "AbstractContextManager[object]":
+        """While a tool of ours changes a file, as the policy has allowed: that is not undone."""
+        return contextlib.nullcontext() if self._guard is None else self._guard.changing(str(path))
 
     async def _look(self, guard: "Guard") -> None:
         """Have what is protected put back while anything runs inside: what a person's editor or shell finds there in

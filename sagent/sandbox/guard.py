@@ -70,6 +70,17 @@ class Guard:
         self._undone += changed
         return changed
 
+    @contextlib.contextmanager
+    def changing(self, path: str) -> Generator[None]:
+        """What is made of a protected path meanwhile is on purpose, and stays."""
+        self.put_back()  # what a command did before is not
+        mine = [each for each, noted in self._before.items() if any(_overlap(path, place) for place in (each, *noted))]
+        self._granted.update(mine)
+        try:
+            yield
+        finally:
+            self._settle(mine)
+
     def end(self, watch: Watch, *, outlived: bool = False) -> list[str]:
         """When a command has ended: the paths that were put back since somebody was told. Where it was `outlived` by
         something that it has started, the paths are looked at until one says `leave`."""
@@ -152,6 +163,10 @@ class Guard:
         place.mkdir(mode=0o700, parents=True)
         _copy(Path(path), place / "copy")
         return place / "copy"
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or other.startswith(f"{one}/")
 
 
 def _link_above(path: str, known: dict[str, bool]) -> str:

@@ -49,6 +49,7 @@ class Edit:
             large = real.stat().st_size > _LARGE
         except OSError:
             large = False
-        if large:
-            return await asyncio.to_thread(edit_file, path, real, replacements, run.workspace)
-        return edit_file(path, real, replacements, run.workspace)
+        with run.workspace.changing(real):
+            if large:
+                return await asyncio.to_thread(edit_file, path, real, replacements, run.workspace)
+            return edit_file(path, real, replacements, run.workspace)

@@ -34,6 +34,7 @@ class Write:
         path = run.workspace.resolve(as_str(arguments["file_path"]))
         real = judged(path, run)
         content = valid_text(as_str(arguments["content"]))
-        if len(content) > _LARGE:
-            return await asyncio.to_thread(write_file, path, real, content, run.workspace)
-        return write_file(path, real, content, run.workspace)
+        with run.workspace.changing(real):
+            if len(content) > _LARGE:
+                return await asyncio.to_thread(write_file, path, real, content, run.workspace)
+            return write_file(path, real, content, run.workspace)

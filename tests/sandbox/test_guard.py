@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from sagent.lib.json import json_freeze_object
 from sagent.sandbox import Sandbox
 from sagent.sandbox.guard import Guard, can_guard
 from sagent.sandbox.probe import Means
 from sagent.sandbox.profile import Profile
+from sagent.session.blobs import BlobDirectory
+from sagent.tool import RunContext, Workspace
+from sagent.tools import Write
 from tests.waiting import until
 
 
@@ -225,6 +229,23 @@ async def test_what_is_planted_between_commands_is_undone_and_told(session: Sess
         await until(lambda: (session.work / "gone").exists() and not (session.work / ".vscode").exists())
         assert [".vscode" in text for text in session.warned] == [True]
         assert [".vscode" in text for text in await session.run("true")] == [True]
+    finally:
+        (session.work / "end").touch()
+
+
+async def test_what_a_tool_of_ours_writes_meanwhile_stays(session: Session, tmp_path: Path) -> None:
+    left = "(until [ -e go ]; do sleep 0.05; done; touch .envrc gone; until [ -e end ]; do sleep 0.05; done) &"
+    workspace = Workspace(session.work, changing=session.sandbox.changing)
+    context = RunContext("root", "call", workspace, BlobDirectory(tmp_path / "blobs"), lambda text: None)
+    settings = session.work / ".vscode/settings.json"
+    try:
+        assert not await session.run(left)
+        await Write()(json_freeze_object({"file_path": str(settings), "content": "allowed"}), context)
+        (session.work / "go").touch()
+        await until(lambda: (session.work / "gone").exists() and not (session.work / ".envrc").exists())
+        assert settings.read_text() == "allowed"
+        assert [".envrc" in text for text in await session.run("true")] == [True]
+        assert settings.read_text() == "allowed"
     finally:
         (session.work / "end").touch()
 
