@@ -404,6 +404,8 @@ async def test_both_engines_find_the_same(call, root, workspace, parts, contents
         translate(pattern, multiline=multiline)
     except PatternError:
         return
+    if any(f"{boundary}^" in pattern for boundary in (r"\b", r"\B", r"\<")):
+        return  # ripgrep 13 finds no `\b^` in a line that follows an empty one
     for index in range(3):
         (root / f"f{index}").unlink(missing_ok=True)
     make(root, {f"f{index}": end.join(lines) for index, lines in enumerate(contents)})
