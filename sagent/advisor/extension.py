@@ -92,8 +92,12 @@ class AdvisorExtension(Advisors):
         """How often the provider may ask inside one request: no oftener than half of what is left pays for, whatever
         that comes to. With none, and where the price is not known, we ask, and reserve for one."""
         wanted, room = self._native.most(model, advisor, self._uses), self.state.ledger.room(self.state.path)
-        one = self._worst_advice(advisor) if wanted and room is not None else ZERO
-        return min(wanted, int(room / 2 / one)) if room is not None and one else 0 if one is None else wanted
+        if not wanted or room is None:
+            return wanted
+        one = self._worst_advice(advisor)
+        if one is None:
+            return 0
+        return min(wanted, int(room / 2 / one)) if one else wanted
 
     def _worst_advice(self, advisor: Advisor) -> Decimal | None:
         return self.worst(self.roster.model(advisor), self._max_input + 4_096, OUTPUT)

@@ -130,15 +130,16 @@ class Tree:
         self._exchanges += 1
         if most is None or self._exchanges <= most:
             return
-        for agent in self.living:  # and again, should one of them have written before it was stopped
+        living = self.living
+        for agent in living:  # and again, should one of them have written before it was stopped
             if "/" in agent.path:
                 agent.interrupt("self")
             elif agent.running:
                 agent.apply(Stop("max_exchanges"))
-            if agent is self.living[0] and self._exchanges == most + 1:
-                text = f"All agents were stopped: they have read {most} messages of each other without a word from you."
-                more = "Write to go on; max_exchanges (--max-exchanges) changes the bound."
-                agent.state.journal.notify("warning", f"{text} {more}")
+        if living and self._exchanges == most + 1:
+            text = f"All agents were stopped: they have read {most} messages of each other without a word from you."
+            more = "Write to go on; max_exchanges (--max-exchanges) changes the bound."
+            living[0].state.journal.notify("warning", f"{text} {more}")
 
     @property
     def detached(self) -> Sequence[str]:

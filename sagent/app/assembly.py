@@ -218,8 +218,7 @@ def _make_tool(name: str, settings: Settings, sandbox: Sandbox | None) -> Tool:
 
 
 def _tree_limits(settings: Settings) -> TreeLimits:
-    own = (settings.max_agent_depth, settings.max_live_agents, settings.max_spawns, settings.max_exchanges)
-    return TreeLimits(*own)
+    return TreeLimits(settings.max_agent_depth, settings.max_live_agents, settings.max_spawns, settings.max_exchanges)
 
 
 def _limits(settings: Settings) -> RunLimits:
