@@ -6,6 +6,7 @@ Commands of one agent share them, so that a server which one has started can be 
 import asyncio
 import contextlib
 import fcntl
+import functools
 import glob
 import json
 import os
@@ -36,6 +37,7 @@ _TRIES, _PAUSE = 10, 0.01  # to make a box; seconds, and more each time
 _MOST_SHOWN = 20  # entries of the host's /tmp that can be read in a box
 
 INSIDE = "/run/sagent"  # where a box has the directory of the proxy's socket
+_GATE = f"{INSIDE}-gate"  # and the program by which commands lose system calls
 _NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     "--as-pid-1",
@@ -109,6 +111,7 @@ class Box:
         return [
             *(nsenter, f"--target={self._pid}", f"--user=/proc/{os.getpid()}/fd/{self._user}", "--mount", "--pid"),
             *("--net", "--ipc", "--uts", "--preserve-credentials", "--", unshare, *own, f"--wd={cwd}", "--"),
+            *((_GATE,) if _gate() else ()),  # while commands that run can trace none of these
             *(setpriv, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--"),
             *(prlimit, f"--data={memory}:", f"--nproc={MOST_PROCESSES}", "--core=0", "--", *argv),
         ]
@@ -164,6 +167,17 @@ def refusal() -> str:
         finally:
             box.close()
         return _explained(ran.stderr.decode("utf-8", "replace").strip()) if ran.returncode else ""
+
+
+@functools.cache
+def _gate() -> bytes:
+    """The program that commands pass through; empty for a machine that it is not known for."""
+    from sagent.sandbox.gate import make_gate
+
+    try:
+        return make_gate()
+    except ValueError:
+        return b""
 
 
 def has_own_pid_limit(release: str) -> bool:
@@ -244,7 +258,7 @@ class Boxes:
         pipe = subprocess.PIPE
         descriptors = {info}
         try:
-            argv = [_program("bwrap"), *_NAMESPACES, *self._base(), *_pinned(mounts, descriptors)]
+            argv = [_program("bwrap"), *_NAMESPACES, *self._base(descriptors), *_pinned(mounts, descriptors)]
             argv += ["--info-fd", str(info), "--", *first]
             process = subprocess.Popen(
                 argv,
@@ -277,7 +291,7 @@ class Boxes:
             process.communicate()
         return said or "bubblewrap did not come to an end"
 
-    def _base(self) -> Iterator[str]:
+    def _base(self, opened: set[int]) -> Iterator[str]:
         """What every box has: the file system to read, and devices, processes and temporary files of its own."""
         yield from _SYSTEM
         for place in filter(_exists, _KERNEL_READ_ONLY):
@@ -287,6 +301,11 @@ class Boxes:
         for place in filter(_exists, _KEPT_OF_RUN):
             yield from ("--ro-bind", place, place)
         yield from ("--ro-bind", str(self._proxy), INSIDE)
+        if gate := _gate():
+            opened.add(file := os.memfd_create("gate"))
+            os.write(file, gate)
+            os.lseek(file, 0, os.SEEK_SET)
+            yield from ("--perms", "0555", "--file", str(file), _GATE)
         for device in chain.from_iterable(map(glob.iglob, _DEVICES)):
             yield from ("--dev-bind", device, device)
         for place, directory in self.private.items():

@@ -8,7 +8,8 @@ from pathlib import Path
 from sagent.sandbox.profile import Profile
 
 _HELD_BACK = re.compile(
-    r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|EROFS|EACCES|EPERM|EBUSY"
+    r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|Bad system call|"
+    r"EROFS|EACCES|EPERM|EBUSY"
 )
 _CUT_OFF = re.compile(
     r"[Cc]ould not resolve|name resolution|Name or service not known|EAI_AGAIN|ENOTFOUND|Network is unreachable|"

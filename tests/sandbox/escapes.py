@@ -348,6 +348,39 @@ def ring(**_):
 
 
 @way
+def make_a_request_key(**_):
+    name = ctypes.create_string_buffer(b"user")
+    call(248 if X86 else 217, ctypes.addressof(name), ctypes.addressof(name), ctypes.addressof(name), 4, -3)
+
+
+@way
+def reach_the_machine_below(**_):
+    socket.socket(40, socket.SOCK_STREAM).close()  # AF_VSOCK
+
+
+@way
+def use_the_kernels_ciphers(**_):
+    socket.socket(38, socket.SOCK_SEQPACKET).close()  # AF_ALG
+
+
+@way
+def load_a_program(**_):
+    block = ctypes.create_string_buffer(struct.pack("5I", 2, 4, 8, 1, 0), 128)  # an array of one element
+    os.close(call(321 if X86 else 280, 0, ctypes.addressof(block), 128))
+
+
+@way
+def count_events(**_):
+    block = ctypes.create_string_buffer(struct.pack("IIQQQQQ", 1, 64, 0, 0, 0, 0, 0x61), 64)  # of software, user's
+    os.close(call(298 if X86 else 241, ctypes.addressof(block), 0, -1, -1, 0))
+
+
+@way
+def handle_page_faults(**_):
+    os.close(call(323 if X86 else 282, 1))  # UFFD_USER_MODE_ONLY
+
+
+@way
 def write_to_a_terminal(terminal, **_):
     write(terminal, os.O_WRONLY | os.O_NOCTTY)
 
@@ -416,9 +449,9 @@ def kill(victim, **_):
 def main():
     places = json.loads(sys.argv[1])
     results = {}
-    for name, function in WAYS.items():
+    for name in sys.argv[2:] or WAYS:
         try:
-            function(**places)
+            WAYS[name](**places)
             results[name] = ""
         except Exception as error:
             results[name] = f"{type(error).__name__}: {error}"

@@ -36,7 +36,9 @@ FOR_SOME = {
     "make_keyring",
     "mount",
 }
-FOR_SOME |= {"read_the_kernels_log", "write_a_setting", "use_a_core_dump", "go_by_the_root_of_init"}
+FOR_SOME |= {"make_a_request_key", "reach_the_machine_below", "use_the_kernels_ciphers", "load_a_program"}
+FOR_SOME |= {"count_events", "handle_page_faults", "read_the_kernels_log", "write_a_setting", "use_a_core_dump"}
+FOR_SOME |= {"go_by_the_root_of_init"}
 
 
 class User:
