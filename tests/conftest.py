@@ -75,6 +75,12 @@ MAY_BE_MISSING = {
 }
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Three for two cores: half of what the tests do is to wait for processes, terminals and time limits."""
+    cores = os.cpu_count() or 1
+    return cores + (cores + 1) // 2
+
+
 @cache
 def has(name: str) -> bool:
     """Whether this machine has a facility."""

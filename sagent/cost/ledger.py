@@ -151,8 +151,8 @@ class Ledger:
         Where the cap does not allow `max_output` tokens, the reservation says how many it does, at least
         `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a cap
         nothing is looked up. `tier` as in PriceBook.worst; `extra_usd` is what models that the provider runs inside the
-        call may cost, in USD. `count` gives a closer bound of the input, and is asked where it would allow the call, or
-        a longer answer, if the input had `likely` tokens.
+        call may cost, in USD. `count` gives a closer bound of the input, and is asked where `input_bound` would refuse
+        the call, or allow a shorter answer than an input of `likely` tokens would.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
         ask = Ask(agent, role, provider, model, input_bound, wanted, min(least_output, wanted), extra_usd, likely)
@@ -160,9 +160,11 @@ class Ledger:
             return Reservation(self, ask, budget, max_output, ZERO)
         self._agents.add(agent)
         ask.ceiling = self.prices.ceiling(provider, model, tier=tier)
-        if count and self._output(ask, budget, likely) > max(self._output(ask, budget, input_bound), 0) * 5 // 4:
-            ask.input_bound = min(input_bound, await count() or input_bound)
-            budget = budget.living()
+        if count and ask.ceiling is not None:
+            output = self._output(ask, budget, input_bound)
+            if output < ask.least or self._output(ask, budget, likely) > output * 5 // 4:
+                ask.input_bound = min(input_bound, await count() or input_bound)
+                budget = budget.living()
         if error := refusal_of(ask, budget):
             raise error
         if not budget.queue and (granted := self._grant(ask, budget)):

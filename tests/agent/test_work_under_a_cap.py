@@ -1,8 +1,10 @@
 """Ordinary work under ordinary caps, over HTTP, with what providers count and bill: it runs, and the cap holds."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -16,7 +18,7 @@ from sagent.events import Result, TextDelta
 from sagent.model import Model
 from sagent.providers import Anthropic, Google, OpenAI
 from sagent.session.log import MemoryLog
-from sagent.testing.server import FakeProviderServer, Script, Stall, Turn
+from sagent.testing.server import ErrorEvent, Fail, FakeProviderServer, Script, Stall, Step, Turn
 from sagent.tools.agents import AgentSpawn
 
 PRICES = PriceBook()
@@ -88,6 +90,17 @@ async def test_the_provider_is_asked_to_count_where_bytes_would_shrink_the_answe
         assert server.counted == []
 
 
+@pytest.mark.parametrize("make", MAKERS)
+async def test_a_refusal_names_the_size_that_the_provider_counted(make: Callable[[str], Model]) -> None:
+    async with working([], make, "0.02") as (agent, server):
+        with pytest.raises(BudgetExceeded) as refused:
+            await agent.run(prose(60_000))
+        found = re.search(r"with up to (\d+) tokens of input", str(refused.value))
+        assert found is not None
+        counted = len(server.counted[0].body) // 4
+        assert counted <= int(found[1]) < counted * 11 // 10
+
+
 async def test_a_provider_that_counts_nothing_is_asked_once() -> None:
     async with working([Turn(text="Yes.")] * 4, anthropic, "0.12", counts=False) as (agent, server):
         for _ in range(2):
@@ -154,3 +167,15 @@ async def test_what_is_held_shrinks_to_what_the_stream_says() -> None:
         ceiling = PRICES.ceiling("anthropic", "claude-sonnet-4-6")
         assert ceiling is not None
         assert seen[0] < ceiling.cost(size // 2, 0) + ceiling.cost(0, 32_000)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize(("fault", "counts"), [(ErrorEvent(Turn()), True), (Fail(529), False)])
+async def test_an_error_in_an_answer_that_had_begun_may_be_billed(
+    make: Callable[[str], Model], fault: Step, *, counts: bool
+) -> None:
+    retry_at_once = replace(fault, headers={"retry-after": "0"}) if isinstance(fault, Fail) else fault
+    async with working([retry_at_once, Turn(text="Yes.")], make, "1") as (agent, _server):
+        result = await agent.run("Is it?")
+        assert result.content == "Yes."
+        assert bool(agent.ledger.cost().unbilled) is counts

@@ -9,6 +9,7 @@ import pytest
 from console import Console
 
 from sagent.testing.server import Call, Turn
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -133,8 +134,13 @@ def test_a_terminal_of_forty_columns_and_one_that_changes_while_an_answer_comes(
     for width, height in (("60", "20"), ("40", "12"), ("100", "30"), ("40", "16")):
         console.tmux("resize-window", "-x", width, "-y", height)
         time.sleep(0.4)  # tmux tells of a second change a quarter of a second after the first at the earliest
-    screen = console.until("Word 39 stands", gone="Writing")
-    assert all(f"Word {number} stands" in screen.replace("\n", " ") for number in range(40))
+    console.until("Word 39 stands", gone="Writing")
+
+    def whole() -> bool:  # not while a frame is being drawn
+        screen = console.screen.replace("\n", " ")
+        return all(f"Word {number} stands" in screen for number in range(40))
+
+    wait_until(whole, "every sentence to be there after the resizes")
     assert not re.search(r"\x1b\[(?:3[0-7]|9[0-7])m", console.tmux("capture-pane", "-p", "-e", "-S", "-2000"))
     console.type("again")
     screen = console.until("Done.")

@@ -65,8 +65,8 @@ class WireModel(ABC, Generic[E_co]):
                 return
 
     async def count_tokens(self, request: Request) -> int | None:
-        """The provider's own count, with something on top: Anthropic calls its own an estimate. Where it gives none it
-        is not asked again."""
+        """The provider's own count, with something on top: Anthropic calls its own an estimate, and it is asked without
+        sampling, reasoning and identifiers. Where it gives none it is not asked again."""
         provider, asked = self._provider, self._counting(request) if self._provider.counts else None
         if asked is None:
             return None
@@ -77,7 +77,7 @@ class WireModel(ABC, Generic[E_co]):
         except ModelError:
             found = None
         provider.counts = isinstance(found, int) and found > 0
-        return found + found // 50 + 64 if isinstance(found, int) and found > 0 else None
+        return found + found // 50 + 256 if isinstance(found, int) and found > 0 else None
 
     def _counting(self, request: Request) -> Counted | None:
         """How the provider is asked for its count; None where it has none."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from sagent.errors import ModelError, ModelErrorKind
+from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.providers.wire.disruption import Disrupted
@@ -141,8 +141,11 @@ def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: b
 
 
 def from_event(origin: Origin, data: object) -> ModelError:
-    """The error that an object inside a stream, or in the body of a status 200, stands for."""
-    return _judge(origin, _status_inside(data), {}, data, "")
+    """The error that an object inside a stream, or in the body of a status 200, stands for. The answer had begun: only
+    what refuses the request itself says that there was nothing to bill."""
+    error = _judge(origin, _status_inside(data), {}, data, "")
+    error.sent = error.kind in RETRYABLE
+    return error
 
 
 def error_in(data: Mapping[str, object]) -> bool:
@@ -177,7 +180,7 @@ def _answered(
     OpenAI say so to their own clients, and a proxy that wants a password goes on wanting it."""
     error = origin.error(kind, words, status=status, retry_after=_retry_after(kind, headers, wait))
     error.final = headers.get("x-should-retry") == "false" or status == 407
-    error.sent = status in _LOST
+    error.sent = status in _LOST or status == 200
     return error
 
 
