@@ -125,14 +125,17 @@ async def live(seed: int, place: Path, patch: pytest.MonkeyPatch) -> None:
             own = load({**flags, "session": str(place / f"life{number}")}, {"HOME": str(place)}, place)
             with contextlib.suppress(BudgetExceeded):
                 async with open_agent(own, lambda _: None) as agent:
-                    await act(agent, chance, place / f"life{number + 1}", interrupts=not worst)
+                    stopped = await act(agent, chance, place / f"life{number + 1}", interrupts=not worst)
                     assert agent.ledger.cost().total <= cap
+                    if worst and stopped:
+                        return
             assert bill(server) <= cap, f"seed {seed}, life {number}"
         assert server.errors == []
 
 
-async def act(agent: Agent, chance: Random, following: Path, *, interrupts: bool) -> None:
-    """A run, and what `kill -9` at a moment of it leaves of the session, as `following`."""
+async def act(agent: Agent, chance: Random, following: Path, *, interrupts: bool) -> bool:
+    """A run, and what `kill -9` at a moment of it, or its end, leaves of the session, as `following`. Whether its end
+    was also that of children at work."""
 
     def copy() -> None:
         shutil.copytree(agent.log.path, following, ignore=shutil.ignore_patterns("*lock*"))
@@ -151,9 +154,12 @@ async def act(agent: Agent, chance: Random, following: Path, *, interrupts: bool
     with contextlib.suppress(SagentError, asyncio.CancelledError):
         async with asyncio.timeout(20):
             await run
-    if fate >= 0.4:
-        await agent.aclose()
-        copy()
+    if fate < 0.4:
+        return False
+    stopped = any(other.busy for other in agent.tree.living)
+    await agent.aclose()
+    copy()
+    return stopped
 
 
 # asyncio drops the socket of a connection that is given up while it is being made (`staggered_race`)
