@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iter
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -92,8 +93,10 @@ async def open_agent(
         stack.push_async_callback(choice.aclose)
         ledger = _open_ledger(settings, choice, past, notices)
         aside = Aside(log, settings.cwd, sandbox, past)
-        if any(tool.name == "Bash" for tool in offered):
+        if (bash := next((tool for tool in offered if tool.name == "Bash"), None)) is not None:
             aside.warn = lambda text: listener(Notice("root", "warning", text))
+            if isinstance(bash, tools.Bash):
+                aside.prepare = partial(bash.prepare, workspace, log.blobs)
         stack.push_async_callback(aside.aclose)
         if settings.mcp:
             from sagent.bridges.mcp import confining, open_servers
@@ -351,11 +354,11 @@ def _system_prompt(settings: Settings, workspace: Workspace, past: Past, notices
 
 
 class Aside:
-    """Work that may not delay the first request: the state of the git repository, what can hold commands, a model's
-    listing.
+    """Work that may not delay the first request: the state of the git repository, what can hold commands and the box of
+    the first one, a model's listing.
 
-    git starts at once, in a process of its own; the sandbox is tried, and `study` may ask for a listing, when the agent
-    has been quiet for a moment, as it is while a model thinks. `warn` is told once where there is no sandbox.
+    git starts at once, in a process of its own; the sandbox is tried and `prepare`d, and `study` may ask for a listing,
+    when the agent has been quiet for a moment, as it is while a model thinks. `warn` is told once of what is lacking.
     """
 
     QUIET = 0.1  # seconds
@@ -368,6 +371,7 @@ class Aside:
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._studying: asyncio.Task[None] | None = None
+        self.prepare: Callable[[], Coroutine[None, None, None]] | None = None
         self.study: Callable[[], Coroutine[None, None, None] | None] = lambda: None
         self.warn: Callable[[str], None] = lambda _: None
 
@@ -386,6 +390,8 @@ class Aside:
 
     async def _look(self) -> None:
         await self._find_sandbox()
+        if self.prepare is not None:
+            await self.prepare()
         if (work := self.study()) is not None:
             await work
 

@@ -139,12 +139,19 @@ def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBa
             _pairs(given.get("env", {}), "env"),
             url,
             _pairs(given.get("headers", {}), "headers"),
-            float(decimal(given.get("timeout", 600), "timeout: give seconds as a number")),
-            float(decimal(given.get("start_timeout", 10), "start_timeout: give seconds as a number")),
+            _seconds("timeout", given.get("timeout", 600)),
+            _seconds("start_timeout", given.get("start_timeout", 10)),
             tuple(_need(text, base) for text in _texts(given.get("needs", []), "needs")),
         )
     except RefusedError as error:
         raise file.error(("mcp", name), f"mcp.{name}: {error}") from None
+
+
+def _seconds(name: str, value: object) -> float:
+    accepted = f"{name}: give seconds as a number above 0"
+    if not (seconds := float(decimal(value, accepted))):
+        raise RefusedError(accepted)
+    return seconds
 
 
 def _need(text: str, base: PathBase) -> "Need":

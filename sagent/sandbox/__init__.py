@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sagent.sandbox.network import Network
     from sagent.sandbox.probe import Means
     from sagent.sandbox.profile import Need, Profile
+    from sagent.sandbox.scratch import Scratch
 
 SandboxMode: TypeAlias = Literal["required", "auto", "off"]
 SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the strictest to the freest
@@ -27,7 +28,6 @@ SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the stric
 # What loaders and C libraries obey in any program, and ignore in those that have more rights than who runs them.
 _STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "MUSL_", "MALLOC_")
 
-_ASIDE = "put-back"  # where in its own directory the guard puts what it takes away
 _APART = 1 << 12  # bytes of memory more, by which what lasts is told from commands
 _PAUSE = 1.0  # seconds between two looks at what is protected, while something runs inside
 
@@ -78,7 +78,8 @@ class Sandbox:
         self._cache = cache
         self._memory = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
         self._means: Means | None = None
-        self._scratch: Path | None = None
+        self._scratch: Scratch | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self._boxes: Boxes | None = None
         self._guard: Guard | None = None
         self._running: set[Watch] = set()
@@ -141,7 +142,7 @@ class Sandbox:
         first command."""
         if self._boxes is not None:
             return self._boxes.private
-        own = self._scratch and self._scratch / "tmp"
+        own = self._scratch and self._scratch.path / "tmp"
         return {str(own): own} if own and own.is_dir() else {}
 
     async def confine(
@@ -163,14 +164,17 @@ class Sandbox:
         if name == "none":
             return Confined(argv)
         if any(need.kind == "all" for need in needs):
-            return Confined(argv, finish=partial(self._finish, self._watch((), granted=profile.protected), ""))
+            return Confined(argv, finish=partial(self._finish, self._watch((), granted=profile.protected)))
         guarded = profile.protected
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
-        environment, token, held = self._environment(), "", frozenset[str]()
+        if self._sweeping is None:
+            from sagent.sandbox.scratch import sweep
+
+            self._sweeping = asyncio.create_task(asyncio.to_thread(sweep))
+        environment, token, box = self._environment(), "", None
         match name:
             case "bubblewrap":
                 box = await self._open_boxes().box(profile, apart=lasting)
-                held = box.held
                 if profile.domains:
                     token, found, _ = await self._reach(profile.domains, box, once=once)
                     environment |= found
@@ -192,8 +196,8 @@ class Sandbox:
                 wall = wrap_seatbelt((), profile, str(self._own_temporary()), port)
             case _:
                 assert_never(name)
-        granted = {*guarded} - {*profile.protected}
-        finish = partial(self._finish, self._watch(() if lasting else profile.protected, held, granted), token)
+        granted, held = {*guarded} - {*profile.protected}, box.held if box else frozenset[str]()
+        finish = partial(self._finish, self._watch(() if lasting else profile.protected, held, granted), token, box)
         attend = partial(self._attend, profile.protected, held, granted)
         return Confined(argv, environment, profile, self._let_go, finish, wall, attend)
 
@@ -214,7 +218,7 @@ class Sandbox:
     def _attend(
         self, protected: Iterable[str], held: frozenset[str], granted: Iterable[str]
     ) -> Callable[[], Sequence[str]]:
-        return partial(self._finish, self._watch(protected, held, granted), "")
+        return partial(self._finish, self._watch(protected, held, granted))
 
     def _watch(
         self, protected: Iterable[str], held: frozenset[str] = frozenset(), granted: Iterable[str] = ()
@@ -223,7 +227,7 @@ class Sandbox:
         if self._guard is None:
             from sagent.sandbox.guard import Guard
 
-            self._guard = Guard(self.scratch / _ASIDE)
+            self._guard = Guard(self._aside)
         watch = self._guard.begin(protected, held, granted)
         self._running.add(watch)
         if watch.paths and (self._looking is None or self._looking.done()):
@@ -258,12 +262,14 @@ class Sandbox:
 
         return at_work(self._memory)
 
-    def _finish(self, watch: "Watch", token: str) -> Sequence[str]:
+    def _finish(self, watch: "Watch", token: str = "", box: "Box | None" = None) -> Sequence[str]:
         """What is to be said of a command that has ended; nothing the second time."""
         if watch not in self._running:
             return ()
         self._running.remove(watch)
         said: list[str] = []
+        if box is not None and not box.stands:
+            said.append("its sandbox was killed, and all that ran there with it: the next command gets a new one")
         if self._guard is not None and (changed := self._ended(self._guard, watch)):
             said.append(self._undone(changed))
         if self._network is not None and token and (refused := self._network.refused(token)):
@@ -279,7 +285,7 @@ class Sandbox:
     def _undone(self, changed: Sequence[str]) -> str:
         return (
             f"the sandbox undid what was done to {', '.join(changed)}, for such files run by themselves; it is in"
-            f" {self.scratch / _ASIDE}, or lies there with `.undone` in its name"
+            f" {self._aside}, or lies there with `.undone` in its name"
         )
 
     def _ended(self, guard: "Guard", watch: "Watch") -> Sequence[str]:
@@ -294,7 +300,7 @@ class Sandbox:
             await self._network.aclose()
             self._network = None
         if self._boxes is not None:
-            self._boxes.close()
+            await self._boxes.aclose()
             self._boxes = None
         if self._looking is not None:
             self._looking.cancel()
@@ -305,36 +311,43 @@ class Sandbox:
             self._guard = None
         self._running.clear()
         self._outlived.clear()
-        if self._scratch is not None and not self._stays:
-            import shutil
-
-            kept = next((self._scratch / _ASIDE).glob("*.undone-*"), None)  # was said to lie there
-            for place in self._scratch.iterdir() if kept else [self._scratch]:
-                if place.is_file():
-                    place.unlink()
-                elif place.name != _ASIDE:
-                    shutil.rmtree(place, ignore_errors=True)
-        self._scratch = None
+        if self._sweeping is not None:
+            await asyncio.wait([self._sweeping])
+            self._sweeping = None
+        if (scratch := self._scratch) is not None:
+            self._scratch = None
+            await asyncio.to_thread(scratch.close if self._stays else scratch.remove)
 
     def _let_go(self) -> None:
         self._stays = True
         if self._boxes is not None:
             self._boxes.let_go()
+        elif self._scratch is not None:
+            self._scratch.stay()
 
     def _open_boxes(self) -> "Boxes":
         if self._boxes is None:
             from sagent.sandbox.bubblewrap import Boxes
 
-            self._boxes = Boxes(self.scratch)
+            self._boxes = Boxes(self._own_scratch())
         return self._boxes
 
     @property
     def scratch(self) -> Path:
         """A directory of the session's own, which is removed with it."""
-        if self._scratch is None:
-            import tempfile
+        return self._own_scratch().path
 
-            self._scratch = Path(os.path.realpath(tempfile.mkdtemp(prefix="sagent-tmp-")))
+    @property
+    def _aside(self) -> Path:
+        from sagent.sandbox.scratch import ASIDE
+
+        return self.scratch / ASIDE
+
+    def _own_scratch(self) -> "Scratch":
+        if self._scratch is None:
+            from sagent.sandbox.scratch import Scratch
+
+            self._scratch = Scratch()
         return self._scratch
 
     def _own_temporary(self) -> Path:

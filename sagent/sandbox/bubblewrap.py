@@ -17,7 +17,7 @@ import shutil
 import stat
 import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -27,12 +27,12 @@ from sagent.errors import ToolError
 from sagent.lib.process import system_path
 from sagent.sandbox.landlock import MOST_PROCESSES, count_tasks
 from sagent.sandbox.profile import Profile, is_below
+from sagent.sandbox.scratch import PREFIX, Scratch
 
 PROGRAMS = ("bwrap", "nsenter", "unshare", "setpriv", "prlimit", "bash")
 PATIENCE = 10.0  # seconds for a box to stand
 _SPARE = 400  # of them are not counted on: numbers up to 300 are given out but once
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 -- a box has its own there
-_PREFIX = 11  # characters that the directories of all sessions begin with
 _TRIES, _PAUSE = 10, 0.01  # to make a box; seconds, and more each time
 _MOST_SHOWN = 20  # entries of the host's /tmp that can be read in a box
 
@@ -81,7 +81,8 @@ class Box:
 
     @property
     def stands(self) -> bool:
-        return self._process.poll() is None
+        """Whether it can be entered. Its first process is without a root as soon as it begins to end."""
+        return self._process.poll() is None and os.path.lexists(f"/proc/{self._pid}/root/proc")
 
     @property
     def at_work(self) -> bool:
@@ -155,11 +156,14 @@ def refusal() -> str:
     """Why no box can be made here; "" where one was made just now and a program ran in it."""
     if missing := [name for name in PROGRAMS if _program(name) == name]:
         return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
-    with tempfile.TemporaryDirectory(prefix="sagent-tmp-") as scratch:
-        boxes = Boxes(Path(scratch))
+    scratch = Scratch()
+    try:
+        boxes = Boxes(scratch)
         box = boxes.open(())
-        if isinstance(box, str):  # what lies in /tmp comes and goes
-            box = boxes.open(())
+        for tried in range(_TRIES):
+            if isinstance(box, str) and any(place in box for place in TEMPORARY):  # what lies there comes and goes
+                time.sleep(tried * _PAUSE)
+                box = boxes.open(())
         if isinstance(box, str):
             return _explained(box)
         try:
@@ -167,6 +171,8 @@ def refusal() -> str:
         finally:
             box.close()
         return _explained(ran.stderr.decode("utf-8", "replace").strip()) if ran.returncode else ""
+    finally:
+        scratch.remove()
 
 
 @functools.cache
@@ -196,45 +202,59 @@ def _explained(said: str) -> str:
 class Boxes:
     """The boxes of one agent's commands, one for each way in which things are mounted.
 
-    `scratch` is a directory of its own, which holds what boxes have in place of /tmp.
+    `scratch` holds what boxes have in place of /tmp. They inherit its lock.
     """
 
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch, self._lock = scratch.path, scratch.lock
         self._boxes: dict[tuple[bool, object, object], Box] = {}
         self._opening = asyncio.Lock()
-        self.private = {place: scratch / place.strip("/").replace("/", "-") for place in TEMPORARY if _is_plain(place)}
+        self._under_way: asyncio.Task[Box | str] | None = None
+        own = scratch.path
+        self.private = {place: own / place.strip("/").replace("/", "-") for place in TEMPORARY if _is_plain(place)}
         for directory in self.private.values():
             directory.mkdir(mode=0o700, exist_ok=True)
-        self._proxy = scratch / "proxy"
+        self._proxy = own / "proxy"
         self._proxy.mkdir(mode=0o700, exist_ok=True)
-        self._empty = scratch / "empty"  # in place of a hidden file: programs are content with one that says nothing
+        self._empty = own / "empty"  # in place of a hidden file: programs are content with one that says nothing
         self._empty.touch(0o444)
 
     async def box(self, profile: Profile, *, apart: bool = False) -> Box:
         """The box for a profile, `apart` from those of commands. Raises ToolError where none can be made."""
         opened: Box | str = ""
         async with self._opening:
+            await self._settled()
             for tried in range(_TRIES):  # a path may vanish between a look and a mount
                 await asyncio.sleep(tried * _PAUSE)
                 mounts = tuple(self._mounts(profile))
                 key = apart, mounts, tuple(map(_identity, mounts))  # a file that was replaced has lost its mount
-                box = self._boxes.get(key)
-                if box is not None and box.stands:
-                    if not box.is_full:
+                if (box := self._boxes.get(key)) is not None:
+                    if (stood := box.stands) and not box.is_full:
                         return box
                     self._boxes.pop(key).close()
-                    raise ToolError(
-                        "The command was not run: there was no room for it beside the thousands of processes that"
-                        " earlier commands had left running in the sandbox. All of them were ended: run it again."
-                    )
-                opened = await asyncio.to_thread(self.open, mounts)
+                    if stood:
+                        raise ToolError(
+                            "The command was not run: there was no room for it beside the thousands of processes that"
+                            " earlier commands had left running in the sandbox. All of them were ended: run it again."
+                        )
+                self._under_way = asyncio.create_task(self._open(key, mounts))
+                opened = await asyncio.shield(self._under_way)
                 if isinstance(opened, Box):
-                    self._boxes[key] = opened
                     return opened
         raise ToolError(
             f"The command was not run: its sandbox could not be made: {opened}. The person may set sandbox = 'off'."
         )
+
+    async def _open(self, key: tuple[bool, object, object], mounts: Sequence[str]) -> Box | str:
+        """A new box among the others, where nobody waits for it any more too: who else would close it?"""
+        opened = await asyncio.to_thread(self.open, mounts)
+        if isinstance(opened, Box):
+            self._boxes[key] = opened
+        return opened
+
+    async def _settled(self) -> None:
+        if self._under_way is not None:
+            await asyncio.wait([self._under_way])
 
     @property
     def at_work(self) -> bool:
@@ -246,7 +266,8 @@ class Boxes:
         for box in self._boxes.values():
             box.let_go()
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
+        await self._settled()
         for box in self._boxes.values():
             box.close()
         self._boxes.clear()
@@ -256,7 +277,7 @@ class Boxes:
         info = os.memfd_create("info")  # no pipe: killed by SIGPIPE when we end, bubblewrap leaves a child that waits
         first = (_program("bash"), "-c", _FIRST)
         pipe = subprocess.PIPE
-        descriptors = {info}
+        descriptors, shared = {info}, () if self._lock is None else (self._lock,)
         try:
             argv = [_program("bwrap"), *_NAMESPACES, *self._base(descriptors), *_pinned(mounts, descriptors)]
             argv += ["--info-fd", str(info), "--", *first]
@@ -267,7 +288,7 @@ class Boxes:
                 stderr=pipe,
                 env={"PATH": os.environ.get("PATH", os.defpath)},
                 cwd="/",
-                pass_fds=tuple(descriptors),
+                pass_fds=(*descriptors, *shared),
                 start_new_session=True,
             )
         except OSError as error:
@@ -310,8 +331,9 @@ class Boxes:
             yield from ("--dev-bind", device, device)
         for place, directory in self.private.items():
             yield from ("--bind", str(directory), place, "--bind", str(directory), str(directory))
-            for entry in _shown(place, self._scratch):
-                yield from ("--ro-bind-try", entry, entry)  # they come and go
+            for entry in _shown(place):
+                if _fits(entry, directory / entry.removeprefix(f"{place}/")):
+                    yield from ("--ro-bind-try", entry, entry)  # they come and go
         # Memory that no limit counts, and what a command must not change for the next one.
         yield from ("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 -- its own
         yield from ("--remount-ro", "/dev", "--remount-ro", "/run")
@@ -320,16 +342,18 @@ class Boxes:
         """How the host's files are mounted: later mounts lie on earlier ones, so the deeper come later."""
         others = [each for place in filter(profile.can_write, TEMPORARY) for each in _sockets(place)]
         if profile.can_write(str(self._scratch)):  # all of /tmp is the workspace, say
-            others += map(str, sorted(self._scratch.parent.glob(f"{self._scratch.name[:_PREFIX]}*")))
+            others += map(str, sorted(self._scratch.parent.glob(f"{PREFIX}*")))
         profile = replace(profile, hidden=(*profile.hidden, *others))
         held = [os.path.realpath(place) for place in profile.protected if _can_be_held(place)]
         # else one is renamed, mounts and all, and made anew
         parents = {str(parent) for place in held for parent in Path(place).parents if profile.can_write(str(parent))}
-        bound = [place for place in (*profile.writable, *parents, *held, *profile.exposed) if profile.can_read(place)]
+        there = filter(_exists, {*profile.writable, *parents, *held, *profile.exposed})  # most are not
+        bound = [place for place in there if profile.can_read(place)]
         writable = [place for place in bound if profile.can_write(place)]
         covered = Profile(writable=(*writable, *profile.hidden, *self.private))  # what lies there is mounted anew
         shown = [*writable, *filter(covered.can_write, bound)]
-        hidden = [place for place in profile.hidden if not profile.can_read(place) and not is_below(place, ["/run"])]
+        there = (place for place in profile.hidden if _exists(place) and not is_below(place, ["/run"]))
+        hidden = [place for place in there if not profile.can_read(place)]
         emptied: list[str] = []
         for place in sorted({*shown, *hidden} - {"/"}, key=lambda place: (len(place), place)):
             if not _exists(place):
@@ -364,7 +388,14 @@ def _pinned(mounts: Sequence[str], opened: set[int]) -> Iterator[str]:
         yield from (f"/proc/self/fd/{descriptor}", next(words))
 
 
-def _shown(place: str, scratch: Path) -> Iterator[str]:
+def _fits(entry: str, own: Path) -> bool:
+    """Whether an entry of the host can be mounted over what commands have made at that name."""
+    with contextlib.suppress(OSError):
+        return stat.S_IFMT(own.lstat().st_mode) in (stat.S_IFREG, stat.S_IFDIR) and own.is_dir() == Path(entry).is_dir()
+    return True
+
+
+def _shown(place: str) -> Iterator[str]:
     """What can be read in a box of the host's temporary files: the newest, without sockets and what leads to them."""
     sockets, entries = set(_sockets(place)), list[tuple[int, str]]()
     with contextlib.suppress(OSError):
@@ -372,7 +403,7 @@ def _shown(place: str, scratch: Path) -> Iterator[str]:
             with contextlib.suppress(OSError):
                 if entry.path not in sockets and not entry.is_symlink() and os.access(entry.path, os.R_OK):
                     entries.append((-entry.stat().st_mtime_ns, entry.path))
-    ours = f"{place}/{scratch.name[:_PREFIX]}"
+    ours = f"{place}/{PREFIX}"
     newest = [path for _, path in sorted(entries)[:_MOST_SHOWN] if not path.startswith(ours)]
     needed = {os.path.realpath(path) for path in (*os.get_exec_path(), Path.home(), sys.prefix, sys.base_prefix)}
     further = {path for path in needed if is_below(path, [place]) and not is_below(path, newest) and path != place}

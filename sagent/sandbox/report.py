@@ -17,10 +17,14 @@ def held_by(sandbox: Sandbox) -> str:
 
 
 def shortfall(sandbox: Sandbox) -> str:
-    """What to warn of where a sandbox is wanted and there is none; else ""."""
-    if sandbox.wanted == "off" or sandbox.stands:
+    """What to warn of where a sandbox is wanted and there is none, or not the one that is installed; else ""."""
+    if sandbox.wanted == "off":
         return ""
     means = sandbox.means
+    if means.name == "landlock" and "not installed" not in means.why:
+        return f"bubblewrap does not hold commands, for {means.why}: Landlock does, which holds less (sagent doctor)."
+    if sandbox.stands:
+        return ""
     return f"No sandbox holds commands, for {means.why}: what they do is asked about instead. {advice(means)}".rstrip()
 
 

@@ -18,7 +18,7 @@ from sagent.lib.json import JsonObject
 from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
 from sagent.messages import Text
 from sagent.sandbox import Confined, Sandbox
-from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
+from sagent.tool import Blobs, Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need, Profile
@@ -213,16 +213,19 @@ class Bash:
     async def _confined(self, argv: Sequence[str], arguments: JsonObject, run: RunContext) -> Confined:
         """The command line as it is run: within what the policy says of this workspace and has granted to this call."""
         workspace, sandbox = run.workspace, self._sandbox
-        if sandbox is None:
+        if sandbox is None or not sandbox.stands:
             return Confined(argv)
-        profile = _profile(workspace)
-        with contextlib.suppress(OSError):  # then what is too long for the reply cannot be looked at inside
-            own = os.path.realpath(run.blobs.scratch().parent)
-            profile = replace(profile, exposed=(*profile.exposed, own))
+        profile = _own_profile(workspace, run.blobs)
         needs = run.effect.needs if run.effect is not None else _needs(arguments, workspace)
         confined = await sandbox.confine(argv, profile, workspace.cwd, needs)
         workspace.temporary = sandbox.temporary
         return confined
+
+    async def prepare(self, workspace: Workspace, blobs: Blobs) -> None:
+        """Have the sandbox ready for the next command of a workspace's agent, where one holds commands."""
+        if self._sandbox is not None and self._sandbox.stands:
+            with contextlib.suppress(ToolError, OSError):  # the command that needs it is told
+                (await self._sandbox.confine((), _own_profile(workspace, blobs), workspace.cwd)).finish()
 
     def _launch(
         self,
@@ -359,6 +362,14 @@ def _profile(workspace: Workspace) -> "Profile":
     from sagent.policy.permissions import PermissionPolicy
 
     return PermissionPolicy("edit").profile(workspace)
+
+
+def _own_profile(workspace: Workspace, blobs: Blobs) -> "Profile":
+    """The same, with what is too long for a reply, which can be looked at inside."""
+    profile = _profile(workspace)
+    with contextlib.suppress(OSError):
+        return replace(profile, exposed=(*profile.exposed, os.path.realpath(blobs.scratch().parent)))
+    return profile
 
 
 def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":

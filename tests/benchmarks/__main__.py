@@ -154,6 +154,20 @@ def consultations(executor: str, advisor: str) -> dict[str, float]:
     return json.loads(subprocess.check_output(argv, env=environment, text=True))
 
 
+def boxed() -> Iterator[Row]:
+    """What the sandbox adds to a command: bare and boxed ones in turn."""
+
+    def took(mode: str) -> dict[str, float]:
+        argv = [PYTHON, str(Path(__file__).with_name("boxed.py")), mode]
+        return json.loads(subprocess.check_output(argv, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True))
+
+    rounds = [(took("off"), took("auto")) for _ in range(RUNS * 2 + 1)]
+    for which, words in (("first", "the first of a session"), ("next", "those that follow")):
+        bare = median(off[which] for off, _ in rounds)
+        gap = median(auto[which] - off[which] for off, auto in rounds)
+        yield Row(f"`true` by Bash in the sandbox over a bare one ({bare:.1f} ms), {words}", 15, gap, "ms")
+
+
 def modules(*argv: str) -> int:
     """Modules imported before the first request, or in all where there is none."""
     with served(lambda _: Turn(text="done")) as (_, environment), tempfile.NamedTemporaryFile() as file:
@@ -165,6 +179,7 @@ def measure_alone() -> Iterator[Row]:
     """What there is nothing to compare with."""
     for flag, most in (("--version", 15), ("--help", 40)):
         yield Row(f"`{flag}` over `python3 -c pass`", most, against_python(flag), "ms")
+    yield from boxed()
     yield Row("opening a log of 10,000 messages", 0.5, open_log(), "s")
     yield Row("30,000 text deltas: extra CPU", 0.7, delta_cpu(), "s")
     yield Row("modules imported before the first request", 330, modules(*FLAGS, "hello"), "")

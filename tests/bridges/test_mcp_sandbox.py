@@ -65,7 +65,8 @@ class Place:
         self.script = root / "server.py"
         self.script.write_text(SERVER)
         self.sandbox = Sandbox()
-        self.profile = Profile(writable=(str(self.work),), hidden=(str(self.key),))
+        # Of the host's /tmp only the newest can be read in a box, and others come and go: where all this lies is shown.
+        self.profile = Profile(writable=(str(self.work),), hidden=(str(self.key),), exposed=(str(root),))
         self.notices: list[str] = []
 
     def server(self, *needs: Need, **env: str) -> McpServer:
@@ -240,7 +241,8 @@ async def main():
         name: McpServer(sys.executable, (script,), {"START": start}, needs=needs)
         for name, needs in (("boxed", ()), ("free", (Need("all"),)))
     }
-    confine = confining(Sandbox(), lambda: Profile(writable=(work,)), Path(work))
+    profile = Profile(writable=(work,), exposed=(str(Path(script).parent),))
+    confine = confining(Sandbox(), lambda: profile, Path(work))
     async with open_servers(servers, [], confine) as tools:
         print(len(tools), flush=True)
         await asyncio.sleep(600)

@@ -440,6 +440,8 @@ def test_what_an_mcp_server_needs_is_read_with_its_paths_from_the_file(place):
     for table, said in {
         "command = 'c'\nneeds = ['net']": "is not a need",
         "url = 'u'\nneeds = []": "not in the sandbox",
+        "command = 'c'\nstart_timeout = 0": "start_timeout: give seconds as a number above 0",
+        "command = 'c'\ntimeout = 0.0": "timeout: give seconds as a number above 0",
     }.items():
         with pytest.raises(ConfigError, match=said):
             place.load(user=f"[mcp.t]\n{table}")

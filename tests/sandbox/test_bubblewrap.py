@@ -17,6 +17,7 @@ from sagent.sandbox import Sandbox
 from sagent.sandbox.bubblewrap import Boxes, has_own_pid_limit
 from sagent.sandbox.confine import MACHINES
 from sagent.sandbox.profile import Profile
+from sagent.sandbox.scratch import Scratch
 
 PROGRAM = Path(__file__).with_name("boxed_lines.py")
 SOURCES = Path(__file__).parents[2]
@@ -216,9 +217,11 @@ def test_a_source_that_became_a_link_is_not_mounted(tmp_path: Path) -> None:
     (place / "work").mkdir()
     swapped = place / "work/sub"
     swapped.symlink_to("../secret")
-    scratch = place / "scratch"
-    scratch.mkdir()
-    opened = Boxes(scratch).open(("--bind", str(swapped), str(swapped)))
+    scratch = Scratch()
+    try:
+        opened = Boxes(scratch).open(("--bind", str(swapped), str(swapped)))
+    finally:
+        scratch.remove()
     assert isinstance(opened, str)
     assert "has become a link" in opened
 

@@ -1,0 +1,93 @@
+"""The directory of a session's own. It holds a lock on it for as long as it lives, and so does a box that it let go.
+
+Those of sessions that were killed are removed by later ones.
+"""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+from sagent.lib.process import system_path
+
+PREFIX = "sagent-tmp-"
+ASIDE = "put-back"  # where the guard puts what it takes away
+_STAYS = "stays"  # is in one that something uses which holds no lock
+_PATIENCE = 10.0  # seconds for one's own to be removed
+_LONGEST = 1.0  # seconds for those that others left
+_MOST = 500  # of those at a time
+_FRESH = 60.0  # seconds in which one may be made and not locked yet
+# Commands make trees that are deeper than our recursion goes, and directories that let nobody in.
+_REMOVE = 'rm -rf -- "$@" || { chmod -R u+rwX -- "$@"; rm -rf -- "$@"; }'
+
+
+class Scratch:
+    """`lock` is a descriptor for what may outlive the session to inherit; None where directories cannot be locked."""
+
+    def __init__(self) -> None:
+        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
+        self.lock = _locked(self.path)
+
+    def stay(self) -> None:
+        """Let nobody remove it, for something goes on that holds no lock."""
+        (self.path / _STAYS).touch()
+
+    def remove(self) -> None:
+        _remove([self.path], _PATIENCE)
+        self.close()
+
+    def close(self) -> None:
+        """Leave it to whoever has inherited the lock, and then to a later session."""
+        if self.lock is not None:
+            os.close(self.lock)
+
+
+def sweep() -> None:
+    """Remove what sessions of this user left, as much as a moment is enough for."""
+    left: dict[Path, int] = {}
+    try:
+        for path in islice(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"), _MOST):
+            if (lock := _locked(path)) is not None:
+                left[path] = lock
+        old = time.time() - _FRESH
+        _remove(
+            [path for path, lock in left.items() if os.fstat(lock).st_mtime < old and not (path / _STAYS).exists()],
+            _LONGEST,
+        )
+    finally:
+        for lock in left.values():
+            os.close(lock)
+
+
+def _locked(path: Path) -> int | None:
+    """A lock on a directory of this user, where nobody has it."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock).st_uid == os.geteuid():
+            return lock
+    os.close(lock)
+    return None
+
+
+def _remove(directories: Iterable[Path], seconds: float) -> None:
+    """All that is in them, but for what the guard was said to have put there."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        places = [str(place) for directory in directories for place in _going(directory)]
+        argv, null, env = ["sh", "-c", _REMOVE, "sh", *places], subprocess.DEVNULL, {"PATH": system_path()}
+        if places:
+            subprocess.run(argv, env=env, stdin=null, stdout=null, stderr=null, timeout=seconds, check=False)
+
+
+def _going(directory: Path) -> Iterable[Path]:
+    if any((directory / ASIDE).glob("*.undone-*")):
+        return (entry for entry in directory.iterdir() if entry.name != ASIDE)
+    return [directory]

@@ -1,0 +1,156 @@
+"""Boxes that are opened ahead, that are killed, and that are made while files come and go."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sagent.app import open_agent
+from sagent.config import load
+from sagent.lib.json import json_freeze_object
+from sagent.messages import Text
+from sagent.sandbox import Sandbox
+from sagent.sandbox.bubblewrap import Boxes
+from sagent.sandbox.profile import Profile
+from sagent.session.blobs import BlobDirectory
+from sagent.testing.server import FakeProviderServer, Received, Turn
+from sagent.tool import RunContext, Workspace
+from sagent.tools.bash import Bash
+from tests.waiting import until
+
+pytestmark = pytest.mark.needs("bwrap")
+
+
+class Boxed:
+    """The Bash tool in a sandbox of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.sandbox = Sandbox()
+        self.workspace, self.blobs = Workspace(root), BlobDirectory(root / "blobs")
+        self.tool = Bash(sandbox=self.sandbox)
+
+    async def run(self, command: str) -> str:
+        run = RunContext("root", "call", self.workspace, self.blobs, lambda text: None)
+        output = await self.tool(json_freeze_object({"command": command}), run)
+        return "".join(part.text for part in output.content if isinstance(part, Text))
+
+    async def processes(self) -> list[int]:
+        """Those in the box of commands, by the first of it."""
+        found = (await self.run("readlink /proc/self/ns/pid")).strip()
+        names = [name for name in os.listdir("/proc") if name.isdigit()]
+        return sorted(int(name) for name in names if namespace(name) == found)
+
+
+def namespace(pid: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+async def boxed(tmp_path: Path) -> AsyncIterator[Boxed]:
+    boxed = Boxed(tmp_path.resolve())
+    try:
+        if boxed.sandbox.means.name != "bubblewrap":
+            pytest.skip("bubblewrap does not work here")
+        yield boxed
+    finally:
+        await boxed.tool.aclose()
+        await boxed.sandbox.aclose()
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What boxes are opened with, as they are."""
+    found, really = list[object](), Boxes.open
+
+    def count(boxes: Boxes, mounts: tuple[str, ...]) -> object:
+        found.append(mounts)
+        return really(boxes, mounts)
+
+    monkeypatch.setattr(Boxes, "open", count)
+    return found
+
+
+async def test_what_is_opened_ahead_is_what_the_first_command_finds(boxed: Boxed, opened: list[object]) -> None:
+    await boxed.tool.prepare(boxed.workspace, boxed.blobs)
+    ahead = [*opened]
+    assert ahead
+    assert await boxed.run("echo there") == "there"
+    assert opened == ahead
+
+
+async def test_the_first_box_is_made_while_the_model_thinks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[object]
+) -> None:
+    async def think(_: Received) -> Turn:
+        await until(lambda: any(opened), "the box")  # the one in which it is tried has nothing of a profile
+        return Turn(text="done")
+
+    async with FakeProviderServer(think) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        settings = load({"cwd": str(tmp_path), "model": "anthropic/claude-sonnet-4-6"})
+        async with open_agent(settings, lambda _: None) as agent:
+            assert (await agent.run("go")).content == "done"
+
+
+async def test_one_that_nobody_waits_for_any_more_is_there_for_the_next_and_ends_with_the_session(
+    boxed: Boxed, opened: list[object]
+) -> None:
+    preparing = asyncio.create_task(boxed.tool.prepare(boxed.workspace, boxed.blobs))
+    await until(lambda: opened, "the box", task=preparing)
+    preparing.cancel()
+    await asyncio.wait([preparing])
+    assert await boxed.run("echo there") == "there"
+    assert opened[0] == opened[-1]
+    profile = Profile(exposed=(str(boxed.workspace.cwd),))
+    opening = asyncio.create_task(boxed.sandbox.confine((), profile, boxed.workspace.cwd))
+    await until(lambda: opened[-1] != opened[0], "the second box", task=opening)
+    opening.cancel()
+    processes, scratch = await boxed.processes(), boxed.sandbox.scratch
+    await boxed.sandbox.aclose()
+    await until(lambda: not any(map(alive, processes)), "the end of the boxes")
+    assert not scratch.exists()
+
+
+def alive(pid: int) -> bool:
+    return bool(namespace(str(pid)))
+
+
+@pytest.mark.parametrize("moment", ["while it runs", "between two"])
+async def test_a_box_that_is_killed_is_told_of_and_the_next_command_gets_another(boxed: Boxed, moment: str) -> None:
+    first, *_ = await boxed.processes()
+    if moment == "while it runs":
+        started = boxed.workspace.cwd / "started"
+        running = asyncio.create_task(boxed.run("touch started; sleep 600"))
+        await until(started.exists, "the command", task=running)
+        os.kill(first, signal.SIGKILL)
+        assert "its sandbox was killed" in await running
+    else:
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: not alive(first), "its end")
+    assert await boxed.run("echo next") == "next"
+
+
+async def test_what_a_command_made_in_its_tmp_does_not_keep_boxes_from_being_made(boxed: Boxed) -> None:
+    """The host then has something of another kind at that name, which is new and so shown in boxes."""
+    with tempfile.TemporaryDirectory(prefix="sagent-test-", dir="/tmp") as place:
+        names = [f"{place}-{number}" for number in range(3)]
+        file, directory, link = names
+        assert await boxed.run(f"mkdir {file}; touch {directory}; ln -s /nowhere {link}; echo made") == "made"
+        try:
+            Path(directory).mkdir()
+            for name in (file, link):
+                Path(name).write_text("the host's")
+            boxed.workspace.profile = lambda workspace: replace(Profile(), writable=(str(workspace.cwd),))
+            assert await boxed.run(f"ls -d {' '.join(names)}") == "\n".join(sorted(names))
+        finally:
+            subprocess.run(["rm", "-rf", *names], check=True)

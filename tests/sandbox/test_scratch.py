@@ -1,0 +1,110 @@
+"""The directories that sessions have for temporary files: whose stay, and whose are removed."""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from sagent.sandbox import Sandbox
+from sagent.sandbox.profile import Profile
+from sagent.sandbox.scratch import ASIDE, PREFIX, Scratch, sweep
+from tests.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path.resolve()))
+    return tmp_path.resolve()
+
+
+def directories(place: Path) -> set[str]:
+    return {entry for entry in os.listdir(place) if entry.startswith(PREFIX)}
+
+
+def made(*names: str) -> Scratch:
+    """One that was made a while ago, with something in it."""
+    scratch = Scratch()
+    for name in names:
+        (scratch.path / name).mkdir(parents=True)
+    os.utime(scratch.path, (0, 0))
+    return scratch
+
+
+def test_what_a_killed_session_left_is_removed_and_what_a_living_one_has_is_not(temporary: Path) -> None:
+    killed, living, let_go, young = made("tmp/left"), made("tmp/here"), made("tmp/here"), Scratch()
+    let_go.stay()
+    os.utime(let_go.path, (0, 0))
+    for scratch in (killed, let_go, young):
+        scratch.close()  # as the system does
+    sweep()
+    assert directories(temporary) == {living.path.name, let_go.path.name, young.path.name}
+    assert (living.path / "tmp/here").is_dir()
+    living.remove()
+
+
+@pytest.mark.needs("bwrap")
+async def test_a_box_that_was_let_go_keeps_its_own_until_it_ends(temporary: Path) -> None:
+    sandbox, pipe = Sandbox(), subprocess.PIPE
+    if sandbox.means.name != "bubblewrap":
+        pytest.skip("bubblewrap does not work here")
+    confined = await sandbox.confine(["sh", "-c", "echo ready; exec cat"], Profile(), Path("/"))
+    scratch = sandbox.scratch
+    with subprocess.Popen([*confined.wall, *confined.argv], stdin=pipe, stdout=pipe) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"ready\n"
+        confined.let_go()
+        confined.finish()
+        await sandbox.aclose()
+        os.utime(scratch, (0, 0))
+        sweep()
+        assert directories(temporary) == {scratch.name}
+        assert running.communicate(b"goes on")[0] == b"goes on"
+    await until(lambda: sweep() or not directories(temporary), "the end of the box", pause=0.1)
+
+
+def test_what_was_put_aside_stays_where_it_was_said_to_lie(temporary: Path) -> None:
+    scratch = made("tmp", f"{ASIDE}/x.undone-0")
+    scratch.remove()
+    sweep()
+    assert [str(each.relative_to(scratch.path)) for each in sorted(scratch.path.rglob("*"))] == [
+        ASIDE,
+        f"{ASIDE}/x.undone-0",
+    ]
+
+
+def test_links_and_directories_of_others_are_left_alone(temporary: Path) -> None:
+    elsewhere = temporary / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    (temporary / f"{PREFIX}link").symlink_to(elsewhere)
+    (temporary / f"{PREFIX}file").touch()
+    inner = made("tmp")
+    (inner.path / "tmp/link").symlink_to(elsewhere)
+    inner.close()
+    os.utime(elsewhere, (0, 0))
+    expected = {f"{PREFIX}link", f"{PREFIX}file"}
+    if os.geteuid() == 0:
+        theirs = made()
+        theirs.close()
+        os.chown(theirs.path, 65534, 65534)
+        expected.add(theirs.path.name)
+    sweep()
+    assert directories(temporary) == expected
+    assert os.listdir(elsewhere) == ["kept"]
+
+
+def test_trees_deeper_than_recursion_goes_and_closed_directories_are_removed() -> None:
+    scratch = Scratch()
+    below = os.open(scratch.path, os.O_RDONLY)
+    for _ in range(1_500):
+        os.mkdir("d", dir_fd=below)
+        inner = os.open("d", os.O_RDONLY, dir_fd=below)
+        os.close(below)
+        below = inner
+    os.close(below)
+    (scratch.path / "closed/inner").mkdir(parents=True)
+    (scratch.path / "closed").chmod(0)
+    scratch.remove()
+    assert not scratch.path.exists()
