@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from sagent.config import load
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Text
 from sagent.sandbox import Sandbox
-from sagent.sandbox.bubblewrap import Boxes
+from sagent.sandbox.bubblewrap import Box, Boxes, refusal
 from sagent.sandbox.profile import Profile
 from sagent.session.blobs import BlobDirectory
 from sagent.testing.server import FakeProviderServer, Received, Turn
@@ -138,6 +138,28 @@ async def test_a_box_that_is_killed_is_told_of_and_the_next_command_gets_another
         os.kill(first, signal.SIGKILL)
         await until(lambda: not alive(first), "its end")
     assert await boxed.run("echo next") == "next"
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What bubblewrap says at the next tries, before it works."""
+    answers, really = list[str](), Boxes.open
+
+    def fail(boxes: Boxes, mounts: Sequence[str]) -> Box | str:
+        return answers.pop(0) if answers else really(boxes, mounts)
+
+    monkeypatch.setattr(Boxes, "open", fail)
+    return answers
+
+
+async def test_where_files_come_and_go_it_is_tried_again(boxed: Boxed, failing: list[str]) -> None:
+    failing += ["bwrap: Can't bind mount /oldroot/tmp/x: No such file or directory"] * 3
+    assert await boxed.run("echo there") == "there"
+    failing += ["bwrap: Can't create file at /tmp/x: Is a directory"] * 3
+    assert refusal() == ""
+    failing += ["bwrap: setting up uid map: Permission denied"] * 3
+    assert "apparmor" in refusal().lower()
+    assert len(failing) == 2  # which is for good, and said at once
 
 
 async def test_what_a_command_made_in_its_tmp_does_not_keep_boxes_from_being_made(boxed: Boxed) -> None:
