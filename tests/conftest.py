@@ -48,6 +48,7 @@ FACILITIES: dict[str, Callable[[], bool]] = {
     "ip": lambda: bool(shutil.which("ip")),
     "ssh-keygen": lambda: bool(shutil.which("ssh-keygen")),
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome-stable"))),
+    "axe": lambda: bool(find_spec("axe_core_python")),
     "linux": lambda: sys.platform == "linux",
     "landlock": _has_landlock,
     "netns": _has_network_namespaces,

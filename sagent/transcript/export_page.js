@@ -1,5 +1,6 @@
 "use strict";
 const articles = [...document.querySelectorAll("article")];
+const children = [...document.querySelectorAll("details.child")];
 const words = document.getElementById("words");
 const agent = document.getElementById("agent");
 const count = document.getElementById("count");
@@ -11,6 +12,10 @@ function textOf(article) {
   return texts.get(article);
 }
 
+function open(place) {
+  for (let up = place?.closest("details"); up; up = up.parentElement.closest("details")) up.open = true;
+}
+
 function filter() {
   const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
   let shown = 0;
@@ -19,17 +24,19 @@ function filter() {
     const fits = of && wanted.every((word) => textOf(article).includes(word));
     article.hidden = !fits;
     shown += fits;
+    if (fits && (wanted.length || agent.value)) open(article);
     if (fits && wanted.length) {
       for (const part of article.querySelectorAll("details")) {
         if (wanted.some((word) => part.textContent.toLowerCase().includes(word))) part.open = true;
       }
     }
   }
+  for (const child of children) child.hidden = !child.querySelector("article:not([hidden])");
   count.textContent = `${shown} of ${articles.length} shown`;
 }
 
 function go(step) {
-  const shown = articles.filter((article) => !article.hidden);
+  const shown = articles.filter((article) => article.checkVisibility());
   if (!shown.length) return;
   const here = document.activeElement.closest("article");
   let place = shown.indexOf(here);
@@ -49,8 +56,10 @@ function fold() {
     if (article.hidden) continue;
     for (const part of article.querySelectorAll("details")) part.open = open;
   }
+  for (const child of children) child.open = open;
 }
 
+addEventListener("hashchange", () => open(document.getElementById(location.hash.slice(1))));
 let waiting = 0;
 words.addEventListener("input", () => {
   clearTimeout(waiting);

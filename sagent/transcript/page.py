@@ -7,7 +7,8 @@ not named by its sha256.
 import base64
 import hashlib
 import html
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sagent.lib.json import valid_text
@@ -47,23 +48,37 @@ def page(title: str, header: str, main: str, footer: str, skip_to: str, *, style
 
 
 def section(name: str, title: str, *parts: str) -> str:
+    """A part of the page with its heading; "" where there is nothing in it."""
     head = f'<section aria-labelledby="{name}">\n<h2 id="{name}" tabindex="-1">{title}</h2>\n'
-    return "".join((head, *parts, "</section>\n"))
+    return "".join((head, *parts, "</section>\n")) if any(parts) else ""
+
+
+def contents(main: str) -> str:
+    """The way to the sections of a page."""
+    links = "".join(f'<a href="#{name}">{title}</a>\n' for name, title in _HEADING.findall(main))
+    return f'<nav aria-label="Sections">{links}</nav>\n'
+
+
+_HEADING = re.compile(r'<h2 id="(\w+)" tabindex="-1">([^<]*)</h2>')
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], label: str, caption: str = "", kind: str = "") -> str:
     """A table of cells that are HTML; it scrolls by itself where it is wide. The first cell of a row is its title."""
     columns = "".join(f'<th scope="col">{name}</th>' for name in heads)
-    body = "".join(
-        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>\n'
-        for first, *others in rows
-    )
+    body = "".join(f"<tr>{''.join(_cells(heads, row))}</tr>\n" for row in rows)
     named = f"<caption>{caption}</caption>" if caption else ""
     start = f'<table class="{kind}">' if kind else "<table>"
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{label}">{start}{named}'
+        f'<div class="wide" tabindex="0" role="group" aria-label="{label}">{start}{named}'
         f"<thead><tr>{columns}</tr></thead><tbody>\n{body}</tbody></table></div>\n"
     )
+
+
+def _cells(heads: Sequence[str], row: Sequence[str]) -> Iterator[str]:
+    """Each with the name of its column, which stands before it where the screen is narrow."""
+    yield f'<th scope="row">{row[0]}</th>'
+    for name, cell in zip(heads[1:], row[1:], strict=True):
+        yield f'<td data-name="{name}">{cell}</td>'
 
 
 def _source(text: str) -> str:

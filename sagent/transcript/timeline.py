@@ -3,6 +3,7 @@ calls, and what the whole came to."""
 
 import difflib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -12,6 +13,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object
+from sagent.lib.text import one_line
 from sagent.messages import DENIED
 from sagent.session.contents import AdviceOutcome, AdviceRated
 from sagent.session.stored import StoredCall, StoredMedia
@@ -121,7 +123,36 @@ def asked_of(step: Consulted) -> str:
 
 
 def words_of(remark: Remark) -> str:
-    return ", ".join(f"{name} {value}".strip() for name, value in remark.details)
+    """What happened, as a sentence of what is known of it."""
+    facts = dict(remark.details)
+    pieces = _SENTENCES.get(remark.kind)
+    if pieces is None:
+        return ", ".join(filter(None, (remark.kind, *(f"{name} {value}".strip() for name, value in facts.items()))))
+    known = (piece for piece in pieces if all(name in facts for name in _NAME.findall(piece)))
+    return "".join(_NAME.sub(lambda name: _grouped(facts[name[1]]), piece) for piece in known)
+
+
+_NAME = re.compile(r"\{(\w*)\}")
+_SENTENCES: Mapping[str, Sequence[str]] = {
+    "advice": ("The advice", " of {advisor}", " was {outcome}", ": {by}", ": {reason}"),
+    "compacted": ("The context was compacted", ": about {before} tokens became {after}", " ({reason})"),
+    "failed": ("It failed", ": {message}", " ({kind})"),
+    "files rewound": ("Files were rewound: {}",),
+    "forked": ("An earlier point was taken up again: a new branch begins here",),
+    "handoff": ("Work was handed on", " from {from}", " to {to}"),
+    "job": ("{job}", " ({tool})", " is {state}"),
+    "notice": ("{text}",),
+    "repaired": ("The log was repaired", ": {kept} entries stay", ", {dropped_bytes} bytes do not"),
+    "returned": ("{agent} is done",),
+    "sent": ("A message", " to {to}", ", due {due}", ": {text}"),
+    "spawned": ("{agent} begins", " with {model}"),
+    "switched": ("Switched", " to {model}", ", effort {effort}", ", advisor {advisor}", ": {reason}"),
+}
+"""Remarks in words: a piece is left out where what it names is not known."""
+
+
+def _grouped(value: str) -> str:
+    return f"{int(value):,}" if value.isdecimal() and value.isascii() and 4 < len(value) < 20 else value
 
 
 def texts_of(shown: Shown) -> tuple[str, ...]:
@@ -170,7 +201,7 @@ class _Builder:
             case Said(_, text, sender):
                 timeline.shown.append(replace(step, text=_bounded(text)))
                 if not (sender or self._labelled or timeline.title):
-                    timeline.title = " ".join(text.split())[:80]
+                    timeline.title = one_line(text, 80)
             case Turn():
                 self._turn(step)
             case Answered() | Refused():

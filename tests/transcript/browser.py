@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
@@ -86,7 +87,11 @@ class Browser:
             self.events.append(answer)
 
     def open(self, page: Path) -> None:
-        """Load a page from a file, to its end."""
+        """Load a page from a file, to its end, and forget what was said of the one before."""
+        self.call("Emulation.setEmulatedMedia", features=[])
+        self.call("Emulation.clearDeviceMetricsOverride")
+        self.call("Page.navigate", url="about:blank")
+        self.events.clear()
         self.call("Page.navigate", url=page.as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
@@ -111,6 +116,19 @@ class Browser:
     def scheme(self, name: str) -> None:
         """Light or dark."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
+    def findings(self, width: int, scheme: str) -> object:
+        """What axe-core has to say against the page, everything on it opened, at a width, light or dark."""
+        found = find_spec("axe_core_python")
+        assert found is not None
+        axe = Path(str(found.origin)).with_name("axe.min.js").read_text("utf-8")
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self.scheme(scheme)
+        self.run("document.querySelectorAll('details').forEach((part) => (part.open = true))")
+        self.run(f"{axe}; 0")
+        told = "violations.map(({id, nodes}) => [id, nodes.map(({html}) => html)])"
+        return self.run(f"axe.run().then(({{violations}}) => {told})")
 
     def picture(self, out: Path) -> None:
         """Take a screenshot."""

@@ -78,5 +78,5 @@ def test_logs_without_diffs_show_what_the_arguments_tell(kind: str, tmp_path: Pa
         log.append(Touched("2", REWIND, True, files))
     page, _ = export_text(session.path, kind, Redaction())  # pyright: ignore[reportArgumentType]
     assert "-middle" in page.decode()
-    assert "files rewound" in page.decode()
+    assert "Files were rewound: " in page.decode()
     assert "a.txt" in page.decode()

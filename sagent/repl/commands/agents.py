@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from sagent.agent.tree import Node
 from sagent.errors import UsageError
+from sagent.lib.figures import count, duration, money
 from sagent.peer import JobStatus
 from sagent.repl.commands.command import CommandContext, command
-from sagent.repl.view.figures import count, duration, money
 from sagent.repl.view.lines import Span, one_line, table
 
 

@@ -3,9 +3,9 @@
 import asyncio
 
 from sagent.errors import UsageError
+from sagent.lib.figures import count, money
 from sagent.peer import Compact
 from sagent.repl.commands.command import CommandContext, command
-from sagent.repl.view.figures import count, money
 from sagent.repl.view.lines import Line, Span, table
 
 _BAR = 30  # columns

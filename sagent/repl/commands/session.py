@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sagent.errors import UsageError
+from sagent.lib.figures import count, money
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
-from sagent.repl.view.figures import count, money
 from sagent.repl.view.lines import Line, Span, table
 from sagent.session.store import Summary, find, summaries
 from sagent.usage import Sum, Totals, Usage

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias, assert_never
 
 from sagent.events import Advice, Advised, Finished, ToolFinished
 from sagent.lib.dataclass import dataclass
+from sagent.lib.figures import count, duration, money
 from sagent.messages import Message, Text, ToolResult
 from sagent.repl.view.calls import counts, essence, render_diff
-from sagent.repl.view.figures import count, duration, money
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, line_width, one_line, printable, wrap
 from sagent.repl.view.markdown import Piece, pieces_of, render_piece
 

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 from sagent.events import Retrying
 from sagent.lib.dataclass import dataclass
+from sagent.lib.figures import count, duration, money
 from sagent.repl.view.calls import essence
-from sagent.repl.view.figures import count, duration, money
 from sagent.repl.view.lines import Line, Span, cut, cut_line, line_width, one_line, printable, wrap
 from sagent.repl.view.view import ROOT, Child, Consulting, Running, View
 from sagent.usage import Cost
