@@ -14,7 +14,9 @@ def run(argv: list[str]) -> int:
     try:
         return _flushed(_dispatch(argv))
     except SagentError as error:
-        sys.stderr.write(f"sagent: {error}\n")
+        from sagent.lib.text import printable
+
+        sys.stderr.write(printable(f"sagent: {error}\n"))
         return 2 if isinstance(error, UsageError) else 1
     except SystemExit as ended:  # argparse, after --help
         return _flushed(ended.code if isinstance(ended.code, int) else 0)

@@ -24,7 +24,7 @@ from sagent.events import (
     ToolStarted,
 )
 from sagent.lib.json import json_dump
-from sagent.lib.text import one_line, printable
+from sagent.lib.text import escaped, one_line, printable
 from sagent.messages import ToolCall
 from sagent.transcript.event_json import encode_event, encode_result
 
@@ -68,7 +68,7 @@ class JsonRenderer:
             warn(event, self._err)
 
     def on_result(self, result: Result) -> None:
-        self._out.write(json_dump(encode_result(result)) + "\n")
+        self._out.write(escaped(json_dump(encode_result(result))) + "\n")
         self._out.flush()
 
 
@@ -91,12 +91,12 @@ class StreamRenderer:
             return  # on_result writes it, last
         if not self._lines and self._defer is not None:
             self._defer(self.flush)
-        self._lines.append(json_dump(encode_event(event)))
+        self._lines.append(escaped(json_dump(encode_event(event))))
         if self._defer is None:
             self.flush()
 
     def on_result(self, result: Result) -> None:
-        self._lines.append(json_dump({"type": "result", "agent": ROOT, **encode_result(result)}))
+        self._lines.append(escaped(json_dump({"type": "result", "agent": ROOT, **encode_result(result)})))
         self.flush()
 
     def flush(self) -> None:
@@ -144,9 +144,9 @@ class TextRenderer:
             self._out.write(result.content + "\n")
         self._out.flush()
         for denial in result.denials if self._transcript is None else ():
-            self._err.write(f"sagent: denied {denial.tool}: {denial.reason}\n")
+            self._err.write(printable(f"sagent: denied {denial.tool}: {denial.reason}\n"))
         if result.error is not None:
-            self._err.write(f"sagent: {result.error.message}\n")
+            self._err.write(printable(f"sagent: {result.error.message}\n"))
         write_head(result, self._err, quiet=self._quiet)
         self._err.flush()
 
@@ -160,7 +160,7 @@ class TextRenderer:
 def write_head(result: Result, err: TextIO, *, quiet: bool) -> None:
     """Write which session it was, and the head of its log."""
     if result.session_path and result.head and not quiet:
-        err.write(f"sagent: session {result.session_id}, head {result.head}\n")
+        err.write(printable(f"sagent: session {result.session_id}, head {result.head}\n"))
 
 
 def warn(event: Event, err: TextIO, *, live: bool = False) -> None:
@@ -203,16 +203,16 @@ class Transcript:
             self._show(event)
         elif isinstance(event, Finished):
             spent = event.result.error.message if event.result.error else f"{event.result.turns} turns"
-            self._line(f"  {event.agent} ended: {printable(spent)}")
+            self._line(f"  {event.agent} ended: {spent}")
         elif isinstance(event, ToolStarted):
             self._line(f"  {event.agent} ⏺ {event.call.name}({essence(event.call)})")
         elif isinstance(event, Notice):
-            self._line(f"! {event.agent}: {printable(event.text)}")
+            self._line(f"! {event.agent}: {event.text}")
 
     def _show(self, event: Event) -> None:
         match event:
             case TextDelta(_, text) if self._text:
-                self._write(printable(text))
+                self._write(text)
             case ToolStarted(_, call):
                 self._line(f"⏺ {call.name}({essence(call)})")
                 self._last_call = call.id
@@ -220,21 +220,21 @@ class Transcript:
                 mark = "✗" if result.is_error else "⎿"
                 took = f" ({seconds:.1f} s)" if seconds >= 1 else ""
                 which = "" if self._last_call == call.id else f"{call.name}({essence(call, 40)}): "
-                shown = f"  {mark} {which}{printable(summary or call.name)}{took}"
-                self._line(shown, *(f"    {printable(line)}" for line in diff.splitlines()))
+                shown = f"  {mark} {which}{summary or call.name}{took}"
+                self._line(shown, *(f"    {line}" for line in diff.splitlines()))
                 self._last_call = ""
             case Retrying(_, _, _, attempt, _, _):
                 self._line(f"… {again(event, f' (attempt {attempt + 1})')}")
             case Notice(_, _, text):
-                self._line(f"! {printable(text)}")
+                self._line(f"! {text}")
             case Switched(_, what):
-                self._line(f"→ {printable(what)}")
+                self._line(f"→ {what}")
             case Advised(_, advice):
                 self._line(*advice_lines(advice))
             case ReplyFinished():
                 self._line()
             case ThinkingDelta(_, text) if self._thinking:
-                self._write(printable(text))
+                self._write(text)
             case TextDelta() | ThinkingDelta() | AdviceDelta() | ToolProgress():
                 pass
             case SessionOpened() | Received() | Denied() | Finished():
@@ -243,7 +243,7 @@ class Transcript:
                 assert_never(event)
 
     def _write(self, text: str) -> None:
-        self._out.write(text)
+        self._out.write(printable(text))
         self._out.flush()
         self._open_line = not text.endswith("\n") if text else self._open_line
 
@@ -256,9 +256,9 @@ def advice_lines(advice: Advice) -> list[str]:
     """A consultation in a few lines: who, why, with what verdict and at what price; then what was said."""
     price = "price unknown" if advice.usd is None else f"{advice.usd:.6f} USD"
     verdict = advice.verdict or advice.status
-    reason = f": {printable(advice.reason)}" if advice.reason else ""
+    reason = f": {advice.reason}" if advice.reason else ""
     head = f"◆ {advice.advisor} ({advice.model}), {advice.trigger}: {verdict}{reason} ({price})"
-    return [head, *(f"  │ {line}" for line in printable(advice.text).splitlines())]
+    return [head, *(f"  │ {line}" for line in advice.text.splitlines())]
 
 
 def essence(call: ToolCall, width: int = 100) -> str:

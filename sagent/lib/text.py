@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from sagent.lib.dataclass import dataclass
 
 _CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
-_TURNING = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_TURNING = r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _UNSEEN = r"\xad\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _MISLEADING = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}]|(?<=[\x00-\x7f])[\u200c\u200d]")
 """The joiners stay within emoji and the scripts that are written with them."""
@@ -25,6 +25,13 @@ def printable(text: str) -> str:
     """The text without control characters, what is not seen and what turns its direction around, so that nothing that a
     model or a file says can drive the terminal or look like something else."""
     return text if text.isprintable() else _MISLEADING.sub("�", text)
+
+
+def escaped(line: str) -> str:
+    """A line of JSON that says the same, with what `printable` would replace as escapes."""
+    import json
+
+    return line if line.isprintable() else _MISLEADING.sub(lambda found: json.dumps(found[0])[1:-1], line)
 
 
 def one_line(text: str, width: int) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError
+from sagent.lib.text import printable
 from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands
 from sagent.repl.input import InputActions
@@ -87,7 +88,7 @@ class Repl(CommandContext):
 
     def _print(self, text: str) -> None:
         with contextlib.suppress(OSError):
-            os.write(self._screen.output.stdout.fileno(), text.encode(errors="replace"))
+            os.write(self._screen.output.stdout.fileno(), printable(text).encode(errors="replace"))
 
     async def _live(self) -> None:
         try:

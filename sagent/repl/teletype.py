@@ -116,11 +116,11 @@ class Teletype(CommandContext):
             text = f"\n{text}"
         self._open_line = False
         with contextlib.suppress(OSError):
-            self._stdout.write(text + end)
+            self._stdout.write(printable(text) + end)
             self._stdout.flush()
 
     def _on_event(self, event: Event) -> None:
-        text = printable(plain_text(event))
+        text = plain_text(event)
         if text and isinstance(event, TextDelta):
             self._open_line = False  # it goes on where it is
             self._write(text, end="")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from sagent.lib.text import printable
 from sagent.repl.terminal.picker import matches
 
 _PATH = re.compile(r"(?:^|[\s(])@([^\s\"@]*)$")
@@ -45,14 +46,14 @@ class InputCompleter(Completer):
         elif found := _PATH.search(document.current_line_before_cursor):
             for path in nearest(found[1], self._files()):
                 text = f'"{path}"' if " " in path else path
-                yield Completion(text, -len(found[1]), display=path)
+                yield Completion(text, -len(found[1]), display=printable(path))
 
 
 def _ranked(typed: str, options: Iterable[tuple[str, str]]) -> Iterable[Completion]:
     start, typed = -len(typed), typed.lower()
     fitting = [(text, told) for text, told in options if typed in text.lower()]
     for text, told in sorted(fitting, key=lambda option: not option[0].lower().startswith(typed)):
-        yield Completion(text, start, display=text, display_meta=[("class:dim", told)])
+        yield Completion(text, start, display=printable(text), display_meta=[("class:dim", printable(told))])
 
 
 def is_completable(text: str) -> bool:

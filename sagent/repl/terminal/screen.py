@@ -21,14 +21,21 @@ from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HS
 from prompt_toolkit.layout.controls import BufferControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
-from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
+from prompt_toolkit.layout.processors import (
+    ConditionalProcessor,
+    PasswordProcessor,
+    Processor,
+    Transformation,
+    TransformationInput,
+)
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import DynamicStyle, Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from sagent.errors import UsageError
+from sagent.lib.text import printable
 from sagent.repl.terminal.surface import SteadyOutput, Surface
-from sagent.repl.view.lines import Line, line_width
+from sagent.repl.view.lines import Line, drawable, line_width
 from sagent.repl.view.theme import THEMES, rules_of
 
 if TYPE_CHECKING:
@@ -97,6 +104,14 @@ class _Parser(Vt100Parser):
         return Keys.Ignore if prefix in _FOCUS else super()._get_match(prefix)
 
 
+class _Drawable(Processor):
+    """The input as it may be drawn, character by character."""
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        """What was pasted, too, is shown to hold what is not seen."""
+        return Transformation([(span[0], printable(span[1])) for span in transformation_input.fragments])
+
+
 class Screen:
     """What a person types into and looks at.
 
@@ -133,7 +148,10 @@ class Screen:
         self.input = Window(
             BufferControl(
                 self.buffer,
-                input_processors=[ConditionalProcessor(PasswordProcessor(), Condition(lambda: self.secret))],
+                input_processors=[
+                    ConditionalProcessor(PasswordProcessor(), Condition(lambda: self.secret)),
+                    _Drawable(),
+                ],
                 search_buffer_control=search.control,
             ),
             height=lambda: Dimension(min=1, max=max(self.rows // 3, 3)),
@@ -150,7 +168,7 @@ class Screen:
                     CompletionsMenu(max_height=MOST_COMPLETIONS),
                     Condition(lambda: self.buffer.complete_state is not None),
                 ),
-                Window(FormattedTextControl(lambda: list(self.status(self.surface.width))), height=1),
+                Window(FormattedTextControl(lambda: list(drawable(self.status(self.surface.width)))), height=1),
             ]
         )
         self.keys: KeyBindings | None = None  # before prompt_toolkit's own
@@ -191,7 +209,7 @@ class Screen:
 
     def _panel_text(self) -> "StyleAndTextTuples":
         """The panel and an empty row, without a line end after the last."""
-        lines = [*self.panel(self.surface.width, self.panel_rows), ()]
+        lines = [*map(drawable, self.panel(self.surface.width, self.panel_rows)), ()]
         return [span for number, line in enumerate(lines) for span in ((("", "\n"), *line) if number else line)]
 
     def _prefix(self, number: int, wrapped: int) -> "StyleAndTextTuples":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from sagent.repl.view.lines import Line, line_width, slice_line
+from sagent.repl.view.lines import Line, drawable, line_width, printable, slice_line
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
@@ -36,6 +36,10 @@ class SteadyOutput(Vt100_Output):
         self._pieces: list[str] = []
         self._gone = False
         self.on_gone: Callable[[], None] = lambda: None
+
+    def write(self, data: str) -> None:
+        """Draw text: what it says drives nothing. prompt_toolkit moves on by line ends alone."""
+        super().write(printable(data) if data.strip("\r\n") else data)
 
     def flush(self) -> None:
         """Write what is waiting, unless more is to come."""
@@ -122,7 +126,7 @@ class Surface:
         """
         if not rows:
             self.left = 0
-        kept = list(rows)[self.left :]
+        final, kept = [*map(drawable, final)], [*map(drawable, rows)][self.left :]
         screen = self._app.renderer.last_rendered_screen
         reach = max(self._output.get_size().rows - (screen.height if screen is not None else 0) - 1, 1)
         above = max(len(kept) - reach, 0)
@@ -214,7 +218,7 @@ class Surface:
             elif styled:
                 out.reset_attributes()
                 styled = False
-            out.write_raw(text)
+            out.write(text)
         if styled:
             out.reset_attributes()
 

@@ -15,12 +15,12 @@ _WORD = re.compile(r"\S+")
 
 
 def width_of(text: str) -> int:
-    """Columns a text takes; control characters take none."""
+    """Columns a text takes as it is drawn; what is not seen is drawn as a sign of its own."""
     if text.isascii() and text.isprintable():
         return len(text)
     from prompt_toolkit.utils import get_cwidth
 
-    return sum(get_cwidth(character) for character in text)
+    return sum(get_cwidth(character) for character in sagent.lib.text.printable(text))
 
 
 def line_width(line: Line) -> int:
@@ -36,6 +36,13 @@ def plain(lines: Iterable[Line]) -> str:
 def printable(text: str) -> str:
     """The text without control characters but line ends, so that nothing it says can drive the terminal."""
     return text if text.isprintable() else sagent.lib.text.printable(text.replace("\r\n", "\n").replace("\t", TAB))
+
+
+def drawable(line: Line) -> Line:
+    """The line as it may reach a terminal, whatever its texts hold: all that is drawn goes through here."""
+    if all(text.isprintable() for _, text in line):
+        return line
+    return tuple((style, printable(text).replace("\n", " ")) for style, text in line)
 
 
 def one_line(text: str) -> str:
