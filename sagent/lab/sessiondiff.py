@@ -1,5 +1,5 @@
-"""Two sessions side by side: turn by turn whether the same was sent, called and said, and what each came to; as JSON,
-as text and as a page."""
+"""Two sessions side by side: turn by turn whether the same was sent, called and said, and what each came to; as JSON
+and as text."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,12 +12,11 @@ from typing import TypeAlias
 from sagent.lab.check import CheckResult
 from sagent.lab.recording import Recording, Turn, models_of, name_of, read_logs, read_recording
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import Thawed, canonical_bytes
+from sagent.lib.json import Thawed, canonical_bytes, json_dump
 from sagent.lib.text import Table, one_line
 from sagent.messages import Message
 from sagent.session.contents import Environment
 from sagent.session.folds import charges, contents
-from sagent.transcript.page import escape, page, section, table
 from sagent.usage import Sum, Totals
 
 BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
@@ -49,7 +48,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A turn of one side: its number in its log, the request's sha256, the calls by name, how it ended."""
+    """A turn of one side: its number in its log, the request's sha256, the calls by name, how it ended. `parts` is
+    what it says and calls and what came of that, each text with its name; a page shows them, JSON does not."""
 
     turn: int
     sha256: str
@@ -57,6 +57,7 @@ class Move:
     calls: tuple[str, ...]
     stop: str
     failed: str = ""
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,21 @@ def _move(turn: Turn | None) -> Move | None:
         return None
     sha256, failed = turn.sent.sha256 if turn.sent else "", turn.failed.kind if turn.failed else ""
     reply = turn.reply or Message("assistant", ())
-    return Move(turn.number, sha256, reply.model, tuple(call.name for call in reply.calls), reply.stop or "", failed)
+    names, stop = tuple(call.name for call in reply.calls), reply.stop or ""
+    return Move(turn.number, sha256, reply.model, names, stop, failed, tuple(_said(turn, reply)))
+
+
+def _said(turn: Turn, reply: Message) -> Iterator[tuple[str, str]]:
+    if reply.content:
+        yield "reply", reply.content
+    results = {result.call_id: result for result in turn.answers}
+    for call in reply.calls:
+        values = (
+            (name, value if isinstance(value, str) else json_dump(value)) for name, value in call.arguments.items()
+        )
+        yield call.name, "\n".join(f"{name}: {value}" for name, value in values)
+        if call.id in results:
+            yield f"result of {call.name}", results[call.id].text
 
 
 def _calls(reply: Message | None) -> list[tuple[str, bytes]]:
@@ -236,7 +251,8 @@ def _plain(value: _Part) -> Thawed:
             fees: dict[str, Thawed] = dict(usage.fees)
             return {"usd": f"{usd:f}", "unpriced": unpriced, "calls": charges, "tokens": tokens, "fees": fees}
         case Side() | Row() | Move() | CheckResult():
-            return {_KEYS.get(each.name, each.name): _plain(getattr(value, each.name)) for each in fields(value)}
+            return {_KEYS.get(each.name, each.name): _plain(getattr(value, each.name))
+                    for each in fields(value) if each.name != "parts"}  # fmt: skip
         case tuple():
             return [_plain(each) for each in value]
         case None | str() | int() | float():
@@ -308,56 +324,3 @@ def show(diff: SessionDiff) -> Iterator[str | Table]:
     yield ""
     yield "every request, call and reply is the same" if diff.is_same else "they differ"
     yield from (f"note: {note}" for note in diff.notes)
-
-
-# -- as one page that needs nothing but itself -------------------------------------------------------------------------
-
-STYLE = """.sides th:first-child { white-space: nowrap; overflow-wrap: normal; }
-.moves td, .moves th { text-align: left; }
-"""
-"""What two columns need in addition to the look of an exported session's page."""
-MOST = 4_000  # characters of a text
-
-
-def write_diff(diff: SessionDiff) -> bytes:
-    """The page, in UTF-8. It has no script; its policy lets nothing load but its own style."""
-    title = f"{_cell(diff.left.session)} and {_cell(diff.right.session)}"
-    verdict = "Every request, call and reply is the same." if diff.is_same else "They differ."
-    notes = "".join(f'<p class="note">{_cell(note)}</p>\n' for note in diff.notes)
-    rows = [tuple(map(_cell, row)) for row in figures(diff)]
-    sides = (_answer("A", diff.left), _answer("B", diff.right))
-    main = (
-        section("figures", "Figures", table(("what", "A", "B"), rows, "Figures", kind="sides"))
-        + section("turns", "Turns", *(_turns(diff) if diff.rows else ("<p>Neither has a turn.</p>\n",)))
-        + section("answers", "Answers and outcomes", *sides)
-    )
-    footer = "<p>Written by sagent from the sessions' own logs.</p>"
-    return page(title, f"<p>{verdict}</p>\n{notes}", main, footer, "turns", style=STYLE).encode()
-
-
-def _cell(text: str) -> str:
-    """A text of theirs as text of a page."""
-    return escape(text if len(text) <= MOST else f"{text[:MOST]}\n[... cut: {len(text)} characters in all ...]")
-
-
-def _turns(diff: SessionDiff) -> Iterator[str]:
-    for (agent, prompt), rows in groupby(diff.rows, lambda row: (row.agent, row.prompt)):
-        yield f'<h3>{_cell(agent)}</h3>\n<div class="prose">{_cell(prompt)}</div>\n'
-        cells = [
-            (_cell(move_text(row.left)), _cell(move_text(row.right)), *(_mark(mark) for mark in marks(row)))
-            for row in rows
-        ]
-        yield table(("A", "B", "request", "calls", "reply"), cells, f"Turns of {_cell(agent)}", kind="moves")
-
-
-def _mark(mark: str) -> str:
-    return f'<span class="bad">{mark}</span>' if mark == "different" else mark
-
-
-def _answer(name: str, side: Side) -> str:
-    outcome = side.outcome
-    shown = outcome and f"<summary>{_cell(outcome.command)}</summary><pre>{_cell(outcome.said)}</pre>"
-    return (
-        f'<article><h3>{name}: {_cell(side.session)}</h3>\n<div class="prose">{_cell(side.final)}</div>\n'
-        f"{f'<details open>{shown}</details>' if shown else ''}</article>\n"
-    )

@@ -44,15 +44,15 @@ class Prose:
 
     def text(self, text: str) -> str:
         """As it is."""
-        return escape(self._clean(text))
+        return escape(self.clean(text))
 
     def code(self, code: str, language: str) -> str:
         """Code in a language, by its name or by what its files end in."""
-        return self._marked(self._clean(code), language)
+        return self._marked(self.clean(code), language)
 
     def numbered(self, text: str, language: str) -> str:
         """Code as the tool Read shows it: number, tab, line."""
-        clean = self._clean(text)
+        clean = self.clean(text)
         rows = [line.partition("\t") for line in clean.removesuffix("\n").split("\n")]
         if not all(number.strip().isdecimal() for number, _, _ in rows):
             return escape(clean)
@@ -62,7 +62,7 @@ class Prose:
 
     def markdown(self, text: str, *, breaks: bool = False) -> str:
         """Markdown; with `breaks`, a new line stays one, as people mean it who write in a prompt."""
-        clean = self._clean(text)
+        clean = self.clean(text)
         if len(clean) > MOST_MARKDOWN:
             return f'<div class="plain">{escape(clean)}</div>'
         markdown = self._markdown
@@ -71,7 +71,8 @@ class Prose:
         html = markdown.renderer.render(list(_safe(tokens, self._top)), markdown.options, {})
         return f'<div class="prose">{valid_text(html).translate(UNSAFE)}</div>'
 
-    def _clean(self, text: str) -> str:
+    def clean(self, text: str) -> str:
+        """Without secrets and cut, not yet escaped."""
         clean = self._redaction.text(text[: self._cap + 4_000])  # a secret at the cut is still whole
         if len(text) <= self._cap:
             return clean

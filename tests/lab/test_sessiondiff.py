@@ -1,5 +1,6 @@
 """Two sessions side by side."""
 
+import html
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,16 +10,20 @@ from itertools import pairwise
 from pathlib import Path
 
 from drawn import drawn
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sagent.codec import encode_result_part
 from sagent.lab.check import CheckResult
-from sagent.lab.sessiondiff import as_json, diff_sessions, show, write_diff
+from sagent.lab.diffpage import _marked, write_diff
+from sagent.lab.sessiondiff import as_json, diff_sessions, show
 from sagent.messages import Message, assistant, user
 from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Unknown
 from sagent.session.folds import spend
 from sagent.session.log import FileLog, read_log
 from sagent.session.store import Session, log_files
 from sagent.session.stored import StoredMessage
+from sagent.transcript.export_redaction import Redaction
 from sagent.usage import Charge, Usage
 from tests.messages import call, result
 
@@ -153,7 +158,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag != "meta":
+        if tag not in ("meta", "br"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -163,7 +168,7 @@ class Page(HTMLParser):
 def test_the_page_needs_nothing_but_itself_and_its_headings_are_in_order(tmp_path: Path) -> None:
     one = session(tmp_path / "a", (f"Fix it. {EVIL}", [(f"Done. {EVIL}",)]))
     other = session(tmp_path / "b", (f"Fix it. {EVIL}", [("No.",)]))
-    page = write_diff(diff_sessions(one, other)).decode()
+    page = write_diff(diff_sessions(one, other), Redaction()).decode()
     found = Page(page)
     assert not found.open
     assert "script" not in [tag for tag, _ in found.tags]
@@ -180,11 +185,41 @@ def test_the_page_needs_nothing_but_itself_and_its_headings_are_in_order(tmp_pat
     assert "default-src 'none'" in page.replace("&#x27;", "'")
 
 
+def test_the_page_shows_what_differs_and_folds_what_does_not(tmp_path: Path) -> None:
+    key = "sk-ant-" + "REDACTME0123456789abcdef"
+    same, after = ("I look.", "ls"), ("I check.", "cat a.txt")
+    one = session(tmp_path / "a", ("Fix it.", [same, ("Then I run it.", f"make fast KEY={key}"), after, ("Blue.",)]))
+    other = session(tmp_path / "b", ("Fix it.", [same, ("Then I run it.", f"make slow KEY={key}"), after]))
+    page = write_diff(diff_sessions(one, other), Redaction()).decode()
+    assert re.findall(r'aria-labelledby="(\w+)"', page) == ["answers", "turns", "figures"]
+    assert page.count("<summary>Turn 1: the same</summary>") == page.count("<summary>Turn 3: the same</summary>") == 1
+    assert '<h4>Turn 2: <span class="bad">calls different</span></h4>' in page
+    assert "<del>- command: make <mark>fast</mark>" in page
+    assert "<ins>+ command: make <mark>slow</mark>" in page
+    assert "<summary>reply: the same</summary><pre>Then I run it.</pre>" in page
+    assert '<h4>Turn 4: <span class="bad">only in A</span></h4>' in page
+    assert "2 turns of 4 differ" in page
+    assert "REDACTME" not in page
+
+
+LINES = st.lists(st.sampled_from(["a", "b c", "b d", "", "<i>&", "x" * 5]), max_size=12)
+
+
+@given(LINES, LINES)
+def test_marked_lines_are_the_lines(one: list[str], other: list[str]) -> None:
+    for lines, shown, tag, sign in zip((one, other), _marked(one, other), ("del", "ins"), "-+", strict=True):
+        seen = re.sub(rf"<{tag}>(.*?)</{tag}>", r"\1\n", shown.replace("<mark>", "").replace("</mark>", ""))
+        if "lines are the same" not in seen:
+            assert [html.unescape(line)[2:] for line in seen.split("\n")[:-1]] == lines
+        assert (f"<{tag}>" in shown) <= (one != other)
+        assert f"<{tag}>{sign} " in shown or f"<{tag}>" not in shown
+
+
 def test_sessions_without_a_turn_are_no_error(tmp_path: Path) -> None:
     one, other = session(tmp_path / "a"), session(tmp_path / "b")
     diff = diff_sessions(one, other)
     assert diff.rows == ()
-    assert b"Neither has a turn" in write_diff(diff)
+    assert b"Neither has a turn" in write_diff(diff, Redaction())
 
 
 def test_a_message_that_is_only_media_has_a_row(tmp_path: Path) -> None:

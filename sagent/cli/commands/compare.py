@@ -106,13 +106,16 @@ async def _with_another(session: Path, settings: "Settings", given: "Conditions"
 
 def _write(diff: "SessionDiff", form: str, output: object) -> None:
     """To a file whole or not at all, or to standard output. Raises UsageError."""
-    from sagent.lab.sessiondiff import as_json, show, write_diff
+    from sagent.lab.sessiondiff import as_json, show
 
     text = StringIO()
     out = binary_safe(sys.stdout) if output in (None, "-") else text
     match form:
         case "html":
-            out.write(write_diff(diff).decode("utf-8", "replace"))
+            from sagent.lab.diffpage import write_diff
+            from sagent.transcript.export_redaction import Redaction
+
+            out.write(write_diff(diff, Redaction()).decode("utf-8", "replace"))
         case "json":
             out.write(json_dump(as_json(diff)) + "\n")
         case _:
