@@ -86,7 +86,7 @@ class _Page:
         if later := [at for at in asked if at > place]:
             notes.append(f'<p class="note">What was <a href="#b{later[0]}">asked after it</a> has no answer.</p>\n')
         back = f'<p class="quiet"><a href="#b{place}">In the conversation</a>, {self._cards.time(last.turn.at)}</p>'
-        return section("answer", "Answer", *notes, self._prose.markdown(last.turn.text), back)
+        return section("answer", "Answer", *notes, self._prose.markdown(last.turn.text, top=3), back)
 
     def summary(self) -> str:
         """What it came to, in a line."""

@@ -31,14 +31,13 @@ _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 
 
 class Prose:
-    """Brings texts of theirs to one page: cut to `cap` characters, without secrets. `top` is the level of the highest
-    heading in a text; `left_out` counts the texts that were cut."""
+    """Brings texts of theirs to one page: cut to `cap` characters, without secrets. `left_out` counts the texts that
+    were cut."""
 
-    def __init__(self, redaction: Redaction, cap: int, top: int = 4) -> None:
+    def __init__(self, redaction: Redaction, cap: int) -> None:
         self.left_out = 0
         self._redaction = redaction
         self._cap = cap
-        self._top = top
         self._room = MOST_CODE_IN_ALL
         self._markdown = _parser(lambda code, info, _: f"<pre>{self._marked(code, info.strip())}</pre>")
 
@@ -60,15 +59,16 @@ class Prose:
         lines = zip((number.strip() for number, _, _ in rows), marked, strict=True)
         return "\n".join(f'<span class="at">{number:>4}</span> {line}' for number, line in lines)
 
-    def markdown(self, text: str, *, breaks: bool = False) -> str:
-        """Markdown; with `breaks`, a new line stays one, as people mean it who write in a prompt."""
+    def markdown(self, text: str, *, breaks: bool = False, top: int = 4) -> str:
+        """Markdown; with `breaks`, a new line stays one, as people mean it who write in a prompt. `top` is the level of
+        its highest heading."""
         clean = self.clean(text)
         if len(clean) > MOST_MARKDOWN:
             return f'<div class="plain">{escape(clean)}</div>'
         markdown = self._markdown
         markdown.options["breaks"] = breaks
         tokens = markdown.parse(valid_text(clean))
-        html = markdown.renderer.render(list(_safe(tokens, self._top)), markdown.options, {})
+        html = markdown.renderer.render(list(_safe(tokens, top)), markdown.options, {})
         return f'<div class="prose">{valid_text(html).translate(UNSAFE)}</div>'
 
     def clean(self, text: str) -> str:

@@ -88,7 +88,9 @@ def tell(path: Path) -> Path:
         log.append(Unknown("failed", {"kind": "rate_limit", "message": "slow down"}))
         log.append(Returned("root/review", child.head))
         log.append(Unknown("environment", {"git_commit": "abc1234", "git_dirty": True}))
-        log.append(MessageEntry(StoredMessage.of(assistant("All done.", model=MODEL), keep)))
+        log.append(
+            MessageEntry(StoredMessage.of(assistant("All done.\n\n# What is left\n\n### Nothing", model=MODEL), keep))
+        )
         log.blobs.put(f"spilled: TOKEN={KEY}".encode())
         log.blobs.put(b"\xff\xfe no text")
     return made.path
