@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from dataclasses import field
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sagent.errors import BudgetExceeded
@@ -13,6 +13,7 @@ from sagent.lib.money import EXACT, ZERO, show
 if TYPE_CHECKING:
     from sagent.cost.tariff import Ceiling
 
+_CENT = Decimal("0.01")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -134,7 +135,9 @@ def refusal_of(ask: Ask, budget: Budget[Ask, R]) -> BudgetExceeded | None:
     parts += [f"{show(budget.aside)} is set aside for other agents"] if budget.aside else []
     parts += [f"{show(budget.held)} is reserved by calls in flight"] if budget.held else []
     fits, share = _largest_input(ask, EXACT.subtract(left, ask.extra_usd)), int(100 * left / worst)
-    more = show(EXACT.add(EXACT.subtract(cap, left), worst))
+    gone = EXACT.add(EXACT.add(budget.counted, budget.aside), budget.held)
+    # Rounded up, with a tenth for what the next prompt adds: one who raises it to just this is not refused again.
+    more = show(EXACT.add(gone, EXACT.multiply(worst, Decimal("1.1"))).quantize(_CENT, ROUND_CEILING, EXACT))
     ways = [f"raise it to {more}", *([f"shorten the input to {fits} tokens (/compact)"] if fits else [])]
     cheaper = f"take a model at {share} % of the price" if share else "take a cheaper model"
     return BudgetExceeded(

@@ -163,7 +163,9 @@ class Ledger:
         if count and ask.ceiling is not None:
             output = self._output(ask, budget, input_bound)
             if output < ask.least or self._output(ask, budget, likely) > output * 5 // 4:
-                ask.input_bound = min(input_bound, await count() or input_bound)
+                counted = await count()
+                if counted and counted >= likely // 16:  # else it was not counted
+                    ask.input_bound = min(input_bound, counted)
                 budget = budget.living()
         if error := refusal_of(ask, budget):
             raise error

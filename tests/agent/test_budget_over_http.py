@@ -9,11 +9,11 @@ from sagent import tools
 from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
-from sagent.errors import BudgetExceeded
+from sagent.errors import BudgetExceeded, ModelError
 from sagent.events import Result
-from sagent.providers import Anthropic, OpenAICompatible
+from sagent.providers import Anthropic, OpenAI, OpenAICompatible
 from sagent.session.log import MemoryLog
-from sagent.testing.server import Call, Cut, FakeProviderServer, Received, Step, Turn
+from sagent.testing.server import Call, Cut, ErrorEvent, FakeProviderServer, Received, Step, Turn
 
 CAP = Decimal("0.50")
 ROW = {"input": 3, "output": 15, "cache_read": Decimal("0.3"), "cache_write": Decimal("3.75"), "cache_write_1h": 6}
@@ -63,3 +63,20 @@ async def test_fifty_concurrent_agents_never_pass_the_cap(family: str) -> None:
         assert any(isinstance(outcome, BudgetExceeded) for outcome in outcomes), "the cap was never near"
         assert sum(total.by_agent.values()) == total.total
         assert len(server.billed) >= 10
+
+
+@pytest.mark.parametrize("kind", [OpenAI, OpenAICompatible])
+async def test_a_model_that_fails_while_it_writes_a_call_may_bill_it(kind: type[OpenAI | OpenAICompatible]) -> None:
+    writing = ErrorEvent(Turn(calls=(Call("Write", {"file_path": "x", "content": "word " * 400}),)), after_events=30)
+    async with FakeProviderServer([writing], bill="worst") as server:
+        provider = kind.from_key("k", base_url=server.url + "/v1")
+        prices = PriceBook({f"{provider.name}/some-model": ROW})
+        resources = Resources(ledger=Ledger(CAP, prices), log=MemoryLog())
+        agent = Agent(provider.model("some-model"), limits=RunLimits(max_retries=0), resources=resources)
+        with pytest.raises(ModelError):
+            await agent.run("go")
+        await agent.aclose()
+        (usage,) = server.billed
+        cost = resources.ledger.cost() if resources.ledger else None
+        assert cost is not None
+        assert cost.total + cost.unbilled >= (prices.price(provider.name, "some-model", usage) or 0)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import re
 from decimal import Decimal, localcontext
 
 import pytest
@@ -113,7 +114,7 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_figures():
         "cap is $0.001,",
         "$0.0007 counts as spent",
         "$0.0003 of it is left",
-        "raise it to $0.001056",
+        "raise it to $0.01",
         "44 tokens (/compact)",
         "at 84 % of the price",
         "cost $0.000356;",
@@ -123,6 +124,32 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_figures():
     assert ledger.cost().total == micros(700)
     with await ledger.reserve("root", "executor", "mine", "flat", 100, 50) as reservation:
         assert reservation.max_output == 50  # a small call still fits
+
+
+@pytest.mark.parametrize("cap", ["0.10", "0.5213"])  # also one that was lowered below what is spent
+async def test_a_cap_that_is_raised_as_the_refusal_says_lets_a_somewhat_longer_call_through(cap: str):
+    spent = Charge("flat", Usage(output=510_001), usd=micros(510_001), agent="root")
+
+    async def ask(usd: Decimal, fresh: int) -> None:
+        ledger = Ledger(usd, BOOK)
+        ledger.restore([spent])
+        with await ledger.reserve("root", "executor", "mine", "flat", fresh, 5000):
+            pass
+
+    with pytest.raises(BudgetExceeded) as caught:
+        await ask(Decimal(cap), 20_000)
+    found = re.search(r"raise it to \$([\d.]+)", str(caught.value))
+    assert found is not None
+    await ask(Decimal(found[1]), 22_000)
+
+
+async def test_a_count_that_cannot_be_one_is_not_believed():
+    async def lie() -> int:
+        return 67
+
+    ledger = Ledger(micros(30_000), BOOK)
+    with pytest.raises(BudgetExceeded):
+        await ledger.reserve("root", "executor", "mine", "flat", 40_000, 5000, likely=13_000, count=lie)
 
 
 async def test_an_unpriced_model_is_refused_under_a_cap_and_a_local_one_is_not():

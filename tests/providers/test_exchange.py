@@ -161,6 +161,40 @@ async def test_answers_that_are_no_streams(raw_server, answer, kind, words) -> N
         assert words in str(error)
 
 
+def calls(arguments: str) -> bytes:
+    call = {"index": 0, "id": "1", "function": {"name": "Write", "arguments": arguments}}
+    return event({"id": "c1", "choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
+
+
+FAILED = event({"error": {"message": "Flagged", "type": "invalid_request_error"}})
+
+
+@pytest.mark.parametrize(
+    ("answer", "sent"),
+    [
+        ([HEAD, chunk(calls('{"a') + FAILED), END], True),  # a model had written
+        ([HEAD, chunk(FAILED), END], False),
+        (page(b"<html><title>Sign in</title></html>", b"text/html"), True),  # nobody refused
+        (page(b"{}"), True),
+        (page(b"[]"), True),
+        (page(b"", status=b"522 Timed out"), True),
+        (page(b'{"error":{"message":"slow down"}}', status=b"429 Too Many"), False),
+    ],
+)
+async def test_only_a_refusal_says_that_nothing_is_billed(raw_server, answer, sent) -> None:
+    async with raw_server(answer) as server, chat(server.url) as model:
+        assert (await failure(model)).sent == sent
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 9}, {"completion_tokens": 80}])
+async def test_a_bill_that_tells_half_is_an_estimate(raw_server, usage) -> None:
+    told = event({"id": "c1", "choices": [], "usage": usage})
+    answer = [HEAD, chunk(says("word " * 80, "stop") + told + DONE), END]
+    async with raw_server(answer) as server, chat(server.url) as model:
+        _, reply = await ask(model)
+        assert reply.charges[0].estimated
+
+
 async def test_a_reply_in_one_piece_is_taken_too(raw_server) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "Read", "arguments": '{"path":"a"}'}}
     body = {

@@ -59,7 +59,7 @@ class WireModel(ABC, Generic[E_co]):
                             self._heard()
                         yield item
             except ModelError as error:
-                if heard or not self._learn(error, request):
+                if heard or error.sent or not self._learn(error, request):
                     raise
             else:
                 return

@@ -25,6 +25,7 @@ from sagent.usage import Charge, Usage
 _ERROR_BODY = 65_536  # bytes read of an error's body
 _WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed
 _LINGER = 0.25  # seconds given to a finished stream to end, so that its connection can be used again
+_LONGEST_TOKEN = 64  # characters, about: with fewer tokens an answer was not counted
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TRAILER = 10.0  # seconds given to what may follow a finished reply, the usage, and to the body of an error
 
@@ -80,6 +81,9 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
     except Disrupted as error:
         error.sent = error.sent or answer is not None
         raise call.origin.disrupted(error) from error
+    except ModelError as error:
+        error.sent = error.sent or call.reader.received > 0  # it had begun to answer
+        raise
     finally:
         watch.stop()
         if answer is not None:
@@ -213,7 +217,7 @@ def _take_whole(call: Call, answer: Answer, body: bytes) -> list[Delta]:
             raise from_status(call.origin, answer.status, answer.headers, body) from error
         raise call.origin.error("protocol", f"the answer is not JSON: {_shown(body)}") from error
     fields, chunks = as_object(data), [as_object(item) for item in as_array(data)]
-    if error_in(fields) or not (fields or chunks):
+    if error_in(fields):
         raise from_event(call.origin, data)
     out: list[Delta] = []
     if fields:
@@ -222,20 +226,22 @@ def _take_whole(call: Call, answer: Answer, body: bytes) -> list[Delta]:
         if error_in(chunk):
             raise from_event(call.origin, chunk)
         call.reader.feed(chunk, out)
-    if chunks and not (out or call.reader.complete):
-        raise from_event(call.origin, data)
     if not call.reader.complete:
         raise call.origin.error("protocol", f"the answer is not a reply: {_shown(body)}")
     return _merged(out)
 
 
 def _reply(call: Call) -> Reply:
-    """The reply; its cost estimated from bytes where the provider reported nothing."""
+    """The reply; its cost estimated from bytes where the provider did not report it, or only a part."""
     reader = call.reader
     usage, charges = reader.usage(), reader.charges()
+    told, priced = sum((charge.usage for charge in charges), Usage()), any(charge.usd is not None for charge in charges)
+    partial = not told.total_input or reader.received > _LONGEST_TOKEN * max(told.output, 1)
     if usage is None:
         usage = Usage(input=call.body.max_input_tokens // 4, output=reader.received // 4)
         charges = (Charge(call.origin.model, usage, estimated=True),)
+    elif partial and not priced:
+        charges = tuple(replace(charge, estimated=True) for charge in charges)
     notes = (*call.notes, *reader.notes())
     return Reply(reader.message(), usage, charges, call.digest, reader.response_id, notes, reader.advice())
 

@@ -73,7 +73,8 @@ _STATUSES: Mapping[ModelErrorKind, tuple[int, ...]] = {
     "server": (408, 409, 424, 425, 499),  # 424 from TGI and Bedrock: the model failed
     "overloaded": (529,),
 }
-_LOST = (502, 504, 520, 524)  # a gateway's: no answer has come of a server that may have had the request
+_LOST = (408, 499, 502, 504, 520, 522, 524)
+"""A gateway's, or for a wait: no answer has come of a server that may have had the request."""
 _BY_STATUS: Mapping[int, ModelErrorKind] = {code: kind for kind, codes in _STATUSES.items() for code in codes}
 _REMEDIES: Mapping[ModelErrorKind, str] = {
     "payment": "Add credit there, or choose another model.",
