@@ -5,21 +5,28 @@ import os
 import re
 import signal
 import time
+from itertools import takewhile
 from typing import Literal
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
 
 from sagent.errors import SagentError
 from sagent.messages import Image, Part, user
 from sagent.repl.commands.command import CommandContext, run_command, split_command
-from sagent.repl.project import add_note, attach
+from sagent.repl.project import add_note, attach, image_at, instructions_file
 from sagent.repl.session import SessionLoop
 from sagent.repl.shell import run_shell
 from sagent.repl.status import HINT, StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
+from sagent.repl.terminal.picker import Option
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.blocks import Page, Report, Said, Shell
 
+LONG_PASTE = 2_000  # characters; a longer paste is shown as a place holder
+LONG_LINES = 12
 MOST_REMEMBERED = 20_000  # characters; of a longer line the history keeps what was to be seen of it
 MOST_SHARED = 20_000  # characters of a shell command's output that the model reads
 _UNFINISHED = {
@@ -37,6 +44,7 @@ class InputBuffer:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._images: dict[str, Image] = {}
+        self.begins = False  # what is in the input begins with what was pasted
 
     def _next(self) -> str:
         return str(len(self._texts) + len(self._images) + 1)
@@ -55,9 +63,30 @@ class InputBuffer:
         """The text with the pastes in their places."""
         return _HOLDER.sub(lambda match: self._texts.get(match[1], match[0]), text)
 
+    def mended(self, before: str, after: str) -> tuple[str, int] | None:
+        """The input without a place holder of which a part was deleted, or with what was typed into one behind it, and
+        where the cursor is then; None where nothing is to be done."""
+        start = _alike(before, after)
+        stop = len(before) - _alike(before[start:][::-1], after[start:][::-1])
+        typed = after[start : len(after) - len(before) + stop]
+        low, high = start, stop
+        for holder in _HOLDER.finditer(before):
+            if (holder[1] not in self._texts and holder[1] not in self._images) or (typed and start < stop):
+                continue
+            if typed and holder.start() < start < holder.end():
+                return before[: holder.end()] + typed + before[holder.end() :], holder.end() + len(typed)
+            if not typed and start < holder.end() and holder.start() < stop:
+                low, high = min(low, holder.start()), max(high, holder.end())
+        return None if (low, high) == (start, stop) else (before[:low] + before[high:], low)
+
     def images(self, text: str) -> tuple[Part, ...]:
         """The images that the text still names."""
         return tuple(self._images[match[1]] for match in _HOLDER.finditer(text) if match[1] in self._images)
+
+
+def _alike(one: str, other: str) -> int:
+    """Characters with which both begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 class InputActions:
@@ -79,6 +108,9 @@ class InputActions:
         self._painter, self._status, self._tasks = painter, status, tasks
         self._shells: set[asyncio.Task[None]] = set()
         self._pressed_at = 0.0  # Ctrl-C
+        self._before = ""  # what was in the input when the last key was pressed
+        screen.app.key_processor.before_key_press += self._note
+        screen.buffer.on_text_changed += self._mend
         context.prompt = self.send
 
     @property
@@ -90,6 +122,15 @@ class InputActions:
     def interruptible(self) -> bool:
         """Whether there is something that Esc stops."""
         return self.busy or bool(self._shells)
+
+    def _note(self, _: object) -> None:
+        self._before = self._screen.buffer.text
+        self.pasted.begins = self.pasted.begins and bool(self._before)
+
+    def _mend(self, buffer: Buffer) -> None:
+        before, self._before = self._before, buffer.text
+        if (mended := self.pasted.mended(before, buffer.text)) is not None:
+            buffer.document = Document(*mended)
 
     # -- lines
 
@@ -115,8 +156,8 @@ class InputActions:
             task = self._tasks.spawn(self._run_shell(text[1:].strip()))
             self._shells.add(task)
             task.add_done_callback(self._shells.discard)
-        elif text.startswith("#") and text[1:2] not in ("#", "!"):
-            self._tasks.spawn(self._add_note(text[1:].strip()))
+        elif text.startswith("#") and text[1:2] not in ("#", "!") and "\n" not in text and not self.pasted.begins:
+            self._tasks.spawn(self._add_note(text))
         else:
             self.send(text, typed, when_idle=moment == "idle")
         self._screen.buffer.history.append_string(typed if len(text) > MOST_REMEMBERED else text)
@@ -148,12 +189,41 @@ class InputActions:
         self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", "person's shell")
 
     async def _add_note(self, text: str) -> None:
+        """Write a note, when the person says so; else it is a message, or stays in the input."""
         await self.ready.wait()
+        options = [
+            Option("note", "Yes, write it there", key="y"),
+            Option("message", "No, send it as a message", key="m"),
+            Option("", "Neither", key="n"),
+        ]
+        name = instructions_file(self._session.cwd).name
+        said = await self.questions.choose(f"Write into {name}, for every session to come: {text[1:].strip()}", options)
+        if said == "message":
+            self.send(text)
+        if said != "note":
+            if not said:
+                self._give_back(text)
+            return
+        text = text[1:].strip()
         path = await asyncio.to_thread(add_note, self._session.cwd, text)
         self._painter.write(Report(f"Noted in {path}"))
         self._session.add_context(f"Remember (it is in {path.name} now): {text}", "note")
 
     # -- the input
+
+    def _give_back(self, text: str) -> None:
+        """Put words that were taken out of the input back before what is there now."""
+        self._screen.replace_text("\n".join(filter(None, (text, self._screen.buffer.text))))
+
+    def paste(self, data: str) -> None:
+        """Put what was pasted into the input: a place holder for what is long, the image for an image's path."""
+        text, buffer = data.replace("\r\n", "\n").replace("\r", "\n"), self._screen.buffer
+        self.pasted.begins = self.pasted.begins or not buffer.document.text_before_cursor.strip()
+        if (image := image_at(text, self._session.cwd)) is not None:
+            text = self.pasted.keep_image(image) + " "
+        elif len(text) > LONG_PASTE or text.count("\n") > LONG_LINES:
+            text = self.pasted.keep_text(text)
+        buffer.insert_text(text)
 
     def recall_queued(self) -> bool:
         """Take the last queued message back into the input; False where there is none."""
@@ -198,6 +268,10 @@ class InputActions:
         if (agent := self._session.running) is not None:
             agent.interrupt()
 
+    def close_line(self) -> None:
+        """Leave the line that was asked for."""
+        self.questions.take_line(None)
+
     def rewind(self) -> None:
         """Choose an earlier request to go back to."""
         if not self._screen.buffer.text and self._session.idle:
@@ -226,6 +300,8 @@ class InputActions:
 
     def expand(self) -> None:
         """Show the last block that can be expanded in full; again, the one before."""
+        if self.questions.expand():
+            return
         if lines := self._painter.expand():
             self._painter.write(Page(tuple(lines)))
 

@@ -26,14 +26,13 @@ if TYPE_CHECKING:
 
     Act = Callable[[Picker[object], KeyPressEvent], None]
 
-LONG_PASTE = 2_000  # characters; a longer paste is shown as a place holder
-LONG_LINES = 12
-
 
 def bind_keys(screen: "Screen", actions: "InputActions") -> KeyBindings:
     """All of ours; prompt_toolkit's emacs and vi keys work too."""
     keys, buffer = KeyBindings(), screen.buffer
-    picking = Condition(lambda: actions.questions.picker is not None)
+    picking = Condition(lambda: actions.questions.taking is not None)
+    held = Condition(lambda: actions.questions.picker is not None and actions.questions.taking is None)
+    lining = Condition(lambda: actions.questions.lining)
     typing = ~picking & ~is_searching
     focused = typing & has_focus(buffer)
     empty, busy = Condition(lambda: not buffer.text), Condition(lambda: actions.interruptible)
@@ -55,8 +54,11 @@ def bind_keys(screen: "Screen", actions: "InputActions") -> KeyBindings:
         ("c-v", focused & ~vi_navigation_mode, actions.paste_image),
         ("c-x c-v", focused, actions.paste_image),
         ("up", focused & empty & ~has_completions, recall),
+        ("pageup", held, lambda: actions.questions.read_on(-1)),
+        ("pagedown", held, lambda: actions.questions.read_on(1)),
         ("escape", typing & has_completions, close_completions),
-        ("escape", typing & busy & ~has_completions & ~vi_typing, actions.interrupt),
+        ("escape", focused & lining & ~has_completions & ~vi_typing, actions.close_line),
+        ("escape", typing & busy & ~lining & ~has_completions & ~vi_typing, actions.interrupt),
         ("escape escape", typing & ~busy & ~vi_typing, actions.rewind),
         ("c-b", typing & Condition(actions.can_background), actions.background),
         ("c-c", Always(), actions.clear_or_quit),
@@ -112,22 +114,21 @@ def _bind_input(keys: KeyBindings, screen: "Screen", actions: "InputActions", fo
         elif screen.completable(text := buffer.document.text_before_cursor):
             waiting = text  # they may be under way already, without a choice
             buffer.start_completion(select_first=True)
+        elif actions.questions.picker is not None:
+            actions.questions.take_up()
         elif buffer.text.strip() and actions.busy:
             actions.submit("idle")
 
     @keys.add(Keys.BracketedPaste, filter=focused)
     def _(event: KeyPressEvent) -> None:
-        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        if len(text) > LONG_PASTE or text.count("\n") > LONG_LINES:
-            text = actions.pasted.keep_text(text)
-        buffer.insert_text(text)
+        actions.paste(event.data)
 
 
 def _bind_picker(keys: KeyBindings, actions: "InputActions", picking: Condition) -> None:
     def on(*names: str) -> "Callable[[Act], None]":
         def register(act: "Act") -> None:
             def handle(event: KeyPressEvent) -> None:
-                if (picker := actions.questions.picker) is not None:
+                if (picker := actions.questions.taking) is not None:
                     act(picker, event)
                     get_app().invalidate()
 
@@ -140,14 +141,23 @@ def _bind_picker(keys: KeyBindings, actions: "InputActions", picking: Condition)
     on("down", "c-n", "tab")(lambda picker, event: picker.move(1))
     on("escape", "c-g", "c-c", "c-d")(lambda picker, event: picker.take())
 
-    @on("enter", "c-j")
+    on("enter", "c-j")(lambda picker, event: actions.questions.enter())
+    on("pageup")(lambda picker, event: actions.questions.read_on(-1))
+    on("pagedown")(lambda picker, event: actions.questions.read_on(1))
+    on("c-o")(lambda picker, event: actions.expand())
+
+    @on(Keys.BracketedPaste)
     def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
-        if not actions.questions.answer_in_words():
-            picker.enter()
+        if picker.keys:
+            actions.questions.hold()
+            actions.paste(event.data)
+        else:
+            picker.type(" ".join(event.data.split()))
 
     @on("backspace")
     def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
         if picker.keys:
+            actions.questions.hold()
             event.current_buffer.delete_before_cursor()
         else:
             picker.rub()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,12 +12,13 @@ from sagent.context.instructions import NAMES, repository_root
 from sagent.lib.git import git_call
 from sagent.lib.process import run
 from sagent.lib.regular import read_regular
-from sagent.messages import Part, Text
+from sagent.messages import Image, Part, Text
 
 HEADING = "## Notes"
 MOST_FILES = 200_000
 _PATIENCE = 5.0  # seconds for git
 MOST_TEXT = 400_000  # characters of a file that is attached
+IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 MENTION = re.compile(r"""(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
 
 
@@ -104,9 +106,28 @@ def attach(text: str, directory: Path) -> tuple[tuple[Part, ...], list[str]]:
                 parts.append(Text(f'\n<directory path="{name}">\n{listing}\n</directory>'))
             elif path.is_file():
                 parts.append(_attached(path, name))
+            else:
+                wrong.append(f"@{name} is no file here: it was sent as it is written")
         except (OSError, ValueError) as error:
             wrong.append(f"@{name} is not attached: {getattr(error, 'strerror', None) or error}")
     return tuple(parts), wrong
+
+
+def image_at(text: str, directory: Path) -> Image | None:
+    """The image whose path a text is, as a file manager gives it when it is dragged here; None for any other text."""
+    from urllib.parse import unquote
+
+    name = text.strip()
+    if "\n" in name or not name.lower().rstrip("'\"").endswith(IMAGES):
+        return None
+    with suppress(ValueError):  # quotes that are not closed
+        name = name if (directory / name).is_file() else " ".join(shlex.split(name))
+    path = directory / Path(unquote(name.removeprefix("file://")) if name.startswith("file://") else name).expanduser()
+    try:
+        found = _attached(path, name) if path.is_file() else None
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, Image) else None
 
 
 def _attached(path: Path, name: str) -> Part:

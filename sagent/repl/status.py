@@ -73,11 +73,15 @@ class StatusDisplay:
 
     def _render_panel(self, width: int, height: int) -> Sequence[Line]:
         try:
-            if (picker := self._questions.picker) is not None:
-                return [(), *render_picker(picker, width, height - 1)]
+            picker = self._questions.picker
             spent = self.figures.cost.by_agent if self.figures.cost else None
             now = asyncio.get_running_loop().time()
-            return render_panel(self._painter.view, self._queued(), now, width, height, spent)
+            most = height if picker is None else max(height // 4, 1)
+            panel = render_panel(self._painter.view, self._queued(), now, width, most, spent)
+            if picker is None:
+                return panel
+            gap: list[Line] = [()] if height > 12 else []
+            return [*panel, *gap, *render_picker(picker, width, height - len(panel) - len(gap))]
         except Exception as error:
             return [_defect("what is in progress", error, width)]
 

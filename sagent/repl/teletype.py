@@ -107,6 +107,14 @@ class Teletype(CommandContext):
                 if found:
                     self.say(str(error))
 
+    def _set_aside(self) -> None:
+        """What was typed before a question is a message, and no answer to it."""
+        while not self._lines.empty():
+            if (line := self._lines.get_nowait()) is None:
+                self._lines.put_nowait(None)
+                return
+            self.prompts.append(line)
+
     async def _read(self, label: str) -> str | None:
         self._write(label, end="")
         return await self._lines.get()
@@ -132,6 +140,7 @@ class Teletype(CommandContext):
         from sagent.repl.terminal.approval import allow_rules, approval_options, rules_for
         from sagent.repl.view.calls import read_text, render_approval
 
+        self._set_aside()
         options = approval_options(rules := rules_for(ask))
         rows = (f"  {option.key} {option.label}  {one_line(option.hint)}".rstrip() for option in options)
         self._write("\n".join((plain(render_approval(call, ask, partial(read_text, self.settings.cwd), 100)), *rows)))
@@ -152,6 +161,7 @@ class Teletype(CommandContext):
     async def _answer(self, question: "Question") -> str | None:
         from sagent.repl.view.calls import render_agents_question
 
+        self._set_aside()
         rows = (f"{number:3} {option}" for number, option in enumerate(question.options, 1))
         self._write("\n".join((plain(render_agents_question(question, 100)), *rows)))
         said = (await self._read("answer: ") or "").strip()

@@ -176,7 +176,8 @@ def test_mentioned_files_are_attached_by_kind(tmp_path: Path) -> None:
     assert [type(part) for part in parts] == [Text, Image, Document, Text]
     assert isinstance(parts[0], Text)
     assert "code = 1" in parts[0].text
-    assert len(wrong) == 1
+    assert len(wrong) == 2
+    assert wrong[1].startswith("@nothing is no file here")
     assert wrong[0].startswith("@e.bin is not attached")
 
 

@@ -124,9 +124,14 @@ def test_whoever_writes_a_message_allows_nothing_by_its_first_letter(console: Co
     console.type("go")
     console.until("Yes, once")
     console.type("yes but call it b.txt")
+    console.until("sent, not read yet", "n No, and say why")
+    console.keys("n")
+    console.until("Why not?")
+    console.keys("Escape")
     console.until("Understood.")
     assert not (console.cwd / "a.txt").exists()
-    assert "yes but call it b.txt" in last_text(server.requests[1])
+    assert "yes but call it b.txt" in str(server.requests[1].json["messages"])
+    assert "said no: yes" not in str(server.requests[1].json["messages"])  # a message is not the reason
 
 
 def test_switching_the_provider_there_and_back(console: Console) -> None:
@@ -298,6 +303,8 @@ def test_what_is_folded_is_shown_whole_and_a_note_is_kept(console: Console) -> N
     console.keys("C-o")
     console.until("  A long thought.")
     console.type("#the tests are slow")
+    console.until("Write into AGENTS.md", "y Yes, write it there")
+    console.keys("y")
     console.until("Noted in")
     assert "- the tests are slow" in (console.cwd / "AGENTS.md").read_text()
 

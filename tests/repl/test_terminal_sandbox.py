@@ -50,8 +50,10 @@ def test_in_a_small_terminal_all_of_it_is_above_the_question(console: Console, t
     console.start(width=40, height=10)
     console.type("go")
     screen = console.until(
-        "? Bash, as it is shown above?", "❯ y Yes, once", "s Yes, for this session", "the model says:"
+        "? The model wants to call Bash", "↑0 ↓", "y Yes, once", "s Yes, for this session", "n No, and say why"
     )
+    console.keys("C-o")
+    screen = console.until("the model says:")
     flat = "".join(line.strip() for line in screen.splitlines())
     shown = (
         "echo line 0echo line 1",

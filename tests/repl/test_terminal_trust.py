@@ -1,4 +1,4 @@
-"""A folder that wants to choose the model: asked once, before a session is opened, and No is what Enter says."""
+"""A folder that wants to choose the model: asked once, before a session is opened."""
 
 import json
 from pathlib import Path
@@ -28,13 +28,14 @@ def say(console: Console, answer: str) -> None:
     console.until(answer)
 
 
-def test_enter_says_no_and_it_is_not_asked_again(console: Console, folder: Path) -> None:
+def test_a_no_is_kept_and_it_is_not_asked_again(console: Console, folder: Path) -> None:
     console.start(ready=ASKED)
-    screen = console.until("❯ n No", "s Yes, for this session", "a Yes, always")
+    screen = console.until("n No", "s Yes, for this session", "a Yes, always")
     assert "model = openai/gpt-5.5  (line 2)" in screen
     assert str(folder) in "".join(line.strip() for line in screen.splitlines())
-    console.keys("Enter")
-    console.until("to be asked again, delete", "│ $0", gone="❯")
+    console.keys("Enter")  # nothing is selected
+    console.keys("n")
+    console.until("to be asked again, delete", "│ $0", gone="n No")
     say(console, "I am claude")
     console.leave()
     console.start()
@@ -46,6 +47,7 @@ def test_enter_says_no_and_it_is_not_asked_again(console: Console, folder: Path)
 
 def test_always_holds_until_the_wish_changes(console: Console, folder: Path) -> None:
     console.start(ready=ASKED)
+    console.until("a Yes, always")
     console.keys("a")
     console.until("to be asked again, delete", "gpt-5.5")
     say(console, "I am gpt-5.5.")
@@ -56,19 +58,18 @@ def test_always_holds_until_the_wish_changes(console: Console, folder: Path) -> 
     console.leave()
     folder.write_text('model = "openai/gpt-6"\n')
     console.start(ready=ASKED)
-    console.until("openai/gpt-6")
+    console.until("openai/gpt-6", "n No")
     console.keys("Escape")
-    console.until("│ $0", gone="❯")
+    console.until("│ $0", gone="n No")
     say(console, "I am claude")
 
 
-def test_what_is_being_typed_answers_nothing_and_stays(console: Console, folder: Path) -> None:
+def test_what_is_being_typed_answers_nothing_and_is_a_message(console: Console, folder: Path) -> None:
     console.start(ready=ASKED)
-    console.tmux("send-keys", "-l", "say hello")
-    console.keys("Enter")
-    console.until("› say hello", gone="❯")
-    console.keys("C-u")
-    say(console, "I am claude")
+    console.type("say hello")
+    console.until("say hello  ", "n No")
+    console.keys("Escape")
+    console.until("I am claude")
     state = Path(console.environment["HOME"]) / ".local" / "state" / "sagent"
     assert not (state / "trust").exists()
 
@@ -78,13 +79,15 @@ def test_for_this_session_it_is_used_and_not_kept_where_it_cannot_be(console: Co
     state.parent.mkdir()
     state.write_text("a file")
     console.start(ready=ASKED)
+    console.until("a Yes, always")
     console.keys("a")
     console.until("holds for this session only", "gpt-5.5")
     say(console, "I am gpt-5.5.")
     console.leave()
     console.start(ready=ASKED)
+    console.until("s Yes")
     console.keys("s")
-    console.until("gpt-5.5 │", gone="❯")
+    console.until("gpt-5.5 │", gone="n No")
     say(console, "I am gpt-5.5.")
 
 

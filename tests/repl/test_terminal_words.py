@@ -164,7 +164,7 @@ def test_the_model_asks_and_its_child_asks_and_both_are_answered_in_turn(console
     console.until("? The model asks", "Which flag?", "1 white")
     console.keys("plaid", "Enter")
     console.until("? root/sailor asks", "Which sea?", "2 blue", gone="Which flag?\n")
-    console.keys("Down", "Enter")
+    console.keys("Down", "Down", "Enter")
     console.until("Heard plaid; blue.")
 
 

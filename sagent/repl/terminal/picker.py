@@ -1,12 +1,12 @@
 """A list to choose from, drawn between the panel and the input: narrowed by typing, or with a key for each choice."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Generic, TypeVar
 
 from sagent.lib.dataclass import dataclass
-from sagent.repl.view.lines import Line, Span, cut_line, line_width, one_line
+from sagent.repl.view.lines import Line, Span, cut_line, line_width, one_line, wrap
 
 T = TypeVar("T")
 MOST_ROWS = 10
@@ -56,28 +56,40 @@ def _score(option: Option[T], word: str) -> int | None:
 
 @dataclass(slots=True)
 class Picker(Generic[T]):
-    """A list that is open. Its future has the choice, or None when it was left without one.
+    """A list that is open. Its future has the choice, or None when it was left without one. Its title is lines, or what
+    gives them for a width; where there is no room for all of it, it begins at `scroll`.
 
-    With `keys` letters choose at once, else they narrow. Where several may be chosen, `ticked` is a set to begin with:
-    letters and space tick, and in the end it has the numbers of all that are chosen.
+    With `keys` letters choose at once, else they narrow; nothing is selected then at first, `words` says that any other
+    text is an answer, and one that is `held` takes no keys yet, says so, and shows no choices. Where several may be
+    chosen, `ticked` is a set to begin with: letters and space tick, and in the end it has the numbers of all that are
+    chosen.
     """
 
-    title: Sequence[Line]
+    title: Sequence[Line] | Callable[[int], Sequence[Line]]
     options: Sequence[Option[T]]
     keys: bool = False
     ticked: set[int] | None = None
+    words: bool = False
+    held: str = ""
     query: str = ""
-    at: int = 0
+    at: int = -1
+    scroll: int = 0
     chosen: "asyncio.Future[T | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def __post_init__(self) -> None:
+        self.at = -1 if self.keys else 0
 
     @property
     def shown(self) -> list[Option[T]]:
         return list(self.options) if self.keys else narrowed(self.options, self.query)
 
+    def title_for(self, width: int) -> Sequence[Line]:
+        return self.title(width) if callable(self.title) else self.title
+
     def move(self, step: int) -> None:
         """Select another option, wrapping around at the ends."""
         count = len(self.shown)
-        self.at = (self.at + step) % count if count else 0
+        self.at = (max(self.at, 0 if step < 0 else -1) + step) % count if count else 0
 
     def type(self, text: str) -> bool:
         """Take a letter: it chooses, or narrows. False where it is not a choice."""
@@ -85,7 +97,7 @@ class Picker(Generic[T]):
             self.query, self.at = self.query + text, 0
             return True
         if text == " " and self.ticked is not None:
-            self._tick(self.at)
+            self._tick(max(self.at, 0))
             return True
         for number, option in enumerate(self.options):
             if text.lower() == option.key or text == str(number + 1):
@@ -105,7 +117,7 @@ class Picker(Generic[T]):
         self.query, self.at = self.query[:-1], 0
 
     def enter(self) -> None:
-        if shown := self.shown:
+        if (shown := self.shown) and (self.at >= 0 or self.ticked):
             if self.ticked is not None:
                 self.ticked = self.ticked or {self.at}
             self.take(shown[min(self.at, len(shown) - 1)].value)
@@ -118,19 +130,37 @@ class Picker(Generic[T]):
 
 def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
     """An open list in at most `height` lines: as much of its title as there is room for, then the options around the
-    one at hand."""
-    shown = picker.shown
-    rows = max(min(len(shown), MOST_ROWS, height - min(len(picker.title), 2) - (not picker.keys)), 1)
-    title = [cut_line(line, width) for line in picker.title]
-    room = max(height - rows - (not picker.keys), 1)
-    if (left := len(title) - room + 1) > 1:
-        title[room - 1 :] = [(("class:dim", f"  … {left} more lines"),)]
-    first = min(max(picker.at - rows // 2, 0), max(len(shown) - rows, 0))
+    one at hand. What is not shown is counted."""
+    rows = _rendered_options(picker, width, height)
+    query: list[Line] = []
     if not picker.keys:
-        found = f"  {len(shown)} of {len(picker.options)}"
-        title.append((("class:mark", "  / "), ("", picker.query), ("class:dim", found)))
-    near = list(enumerate(shown))[first : first + rows]
-    return [*title, *(cut_line(_option(picker, option, number), width) for number, option in near)]
+        found = f"  {len(picker.shown)} of {len(picker.options)}"
+        query.append((("class:mark", "  / "), ("", picker.query), ("class:dim", found)))
+    room = max(height - len(rows) - len(query), 1)
+    title = [cut_line(line, width) for line in picker.title_for(width)]
+    if len(title) > room:
+        head, body, room = title[: room > 2], title[room > 2 :], max(room - (room > 2) - 1, 0)
+        picker.scroll = first = max(min(picker.scroll, len(body) - room), 0)
+        counted = f"  ↑ {first} more lines · ↓ {len(body) - room - first} more lines · PgUp PgDn, Ctrl-O shows all"
+        if line_width((("", counted),)) > width:
+            counted = f"  ↑{first} ↓{len(body) - room - first} lines · PgUp PgDn Ctrl-O"
+        title = [*head, *body[first : first + room], cut_line((("class:warning", counted),), width)]
+    return [*title, *query, *rows]
+
+
+def _rendered_options(picker: Picker[T], width: int, height: int) -> list[Line]:
+    """The options, one a line; where the terminal is low, all those with keys on as few lines as they fit on."""
+    shown = picker.shown
+    lines = [cut_line(_option(picker, option, number), width) for number, option in enumerate(shown)]
+    if shown and all(option.key for option in shown) and len(shown) + 4 > height:
+        low = (f"{'❯' if number == picker.at else ''}{one.key} {one.label}" for number, one in enumerate(shown))
+        lines = wrap([("", "  ".join(each.replace(" ", "\xa0") for each in low))], width)
+    if picker.held:
+        said = wrap([("class:dim", picker.held)], width, (("", "  "),))[: max(len(lines), 1)]
+        return [*said, *(((),) * (len(lines) - len(said)))][:height]
+    rows = max(min(len(lines), MOST_ROWS, height - 2 - (not picker.keys)), 1)
+    first = min(max(picker.at - rows // 2, 0), max(len(lines) - rows, 0))
+    return lines[first : first + rows]
 
 
 def option_width(option: Option[T]) -> int:

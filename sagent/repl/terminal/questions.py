@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,34 +12,41 @@ from sagent.messages import ToolCall
 from sagent.repl.terminal.approval import Answer, approval_options, rules_for
 from sagent.repl.terminal.picker import Option, Picker, option_width
 from sagent.repl.terminal.screen import Screen
-from sagent.repl.view.lines import Line, printable, wrap
+from sagent.repl.view.lines import Line, wrap
 
 if TYPE_CHECKING:
     from sagent.policy import Ask
     from sagent.tools.ask import Question
 
 T = TypeVar("T")
-PAUSE = 0.2  # seconds without another letter after which one is a choice
-QUIET = 0.7  # seconds without a key before a question takes the keyboard
+PAUSE = 0.4  # seconds without another key after which a letter is a choice
+QUIET = 0.7  # seconds without a key, and of being seen, before a question takes keys
+_HELD = "(can be answered when you have stopped typing)"
+_DRAFT = "(Tab: answer this; what you type stays a message)"
 LONG_TURN = 10.0  # seconds of work after which its end is told with a bell
 
 
 class Presence:
-    """Knows when something was typed last, and calls who is not there. `way` is how: "off", "bell" or "osc9"."""
+    """Knows when a key was pressed last, and calls who is not there. `way` is how: "off", "bell" or "osc9"."""
 
-    def __init__(self, screen: Screen, way: Callable[[], str]) -> None:
-        self._screen, self._way = screen, way
-        self._typed_at = 0.0
-        screen.buffer.on_text_changed += self._on_typed
+    def __init__(self, screen: Screen, way: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._screen, self._way, self.clock = screen, way, clock
+        self._typed_at = -QUIET
+        self._typed = asyncio.Event()
+        screen.app.key_processor.after_key_press += self._on_typed
 
     def _on_typed(self, _: object) -> None:
-        self._typed_at = time.monotonic()
+        self._typed_at = self.clock()
+        self._typed.set()
 
-    async def until_quiet(self) -> None:
-        """Wait until the person has stopped typing."""
-        if (left := self._typed_at + QUIET - time.monotonic()) > 0:
-            await asyncio.sleep(left)
-            await self.until_quiet()
+    def unrest(self, since: float) -> float:
+        """Seconds still to pass until nothing was typed, nor has what is there since a time changed, for a while."""
+        return max(self._typed_at, since) + QUIET - self.clock()
+
+    async def until_typed(self) -> None:
+        """Wait for the next key."""
+        self._typed.clear()
+        await self._typed.wait()
 
     def ring(self, seconds: float) -> None:
         """Call a person who looks elsewhere when work ends; after long work also where the terminal does not say."""
@@ -49,7 +56,7 @@ class Presence:
     def call(self, text: str) -> None:
         """Call a person who looks elsewhere, or has not typed for a while."""
         way, screen = self._way(), self._screen
-        away = time.monotonic() - self._typed_at >= LONG_TURN if screen.focused is None else not screen.focused
+        away = self.clock() - self._typed_at >= LONG_TURN if screen.focused is None else not screen.focused
         if way == "off" or not away:
             return
         if way == "osc9":
@@ -61,10 +68,11 @@ class Presence:
 
 
 class Questions:
-    """Takes the input for a question, and gives it back with what was being typed.
+    """Shows questions above what is being typed, and takes keys for them only when nobody types: when one has been
+    there for a while, no key was pressed meanwhile and the input is empty, or when Tab asks for it.
 
     `cwd` is where relative paths begin; `allow` is told the rules that the person allows, and whether for ever; `write`
-    shows above what there is no room for in a question.
+    shows lines above.
     """
 
     def __init__(
@@ -77,43 +85,107 @@ class Questions:
         write: Callable[[Sequence[Line]], None],
     ) -> None:
         self._screen, self._presence = screen, presence
-        self._cwd, self._allow, self._write = cwd, allow, write
+        self._cwd, self._allow, self._write_above = cwd, allow, write
         self.picker: Picker[object] | None = None
         self._line: asyncio.Future[str | None] | None = None
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
+        self._shown_at = 0.0
+        self._draft = ""  # what stood in the input when a question took it for words
+        self._waits: object = None  # the last letter that may choose
         self._floor = asyncio.Lock()  # one question at a time
         self._waiting = 0  # calls to approve
 
     # -- what keys do
 
-    def type(self, text: str) -> None:
-        """A letter while a question is open: it chooses when no other follows at once, else it is the beginning of a
-        text. Whoever was about to write something must not have allowed a call by its first letter."""
-        buffer = self._screen.buffer
-        letter, self._letter = self._letter, ""
-        if letter or buffer.text:
-            buffer.insert_text(letter + text)
+    @property
+    def taking(self) -> Picker[object] | None:
+        """The list that keys are for now."""
+        return None if self.picker is None or self.picker.held else self.picker
+
+    def look(self) -> None:
+        """Have the question take keys, if nobody has typed for a while and nothing is in the input."""
+        picker, text = self.picker, self._screen.buffer.text
+        if picker is not None and picker.held:
+            if not text and self._presence.unrest(self._shown_at) <= 0:
+                self.take_up()
+            else:
+                picker.held = _DRAFT if text else _HELD
+
+    def take_up(self) -> None:
+        """Have the question take keys now."""
+        if (picker := self.picker) is None or not picker.held:
             return
-        self._letter = text
+        picker.held, self._letter = "", ""
+        if picker.words:
+            self._draft, self._screen.label = self._screen.buffer.text, "answer › "
+            self._screen.buffer.reset()
+        self._screen.redraw()
+
+    def hold(self) -> None:
+        """What is typed is for the input again, unless it is the question's answer."""
+        letter, self._letter = self._letter, ""
+        if letter:
+            self._screen.buffer.insert_text(letter)
+        if self.picker is not None and self.picker.keys and not self.picker.words:
+            self.picker.held = _DRAFT
+
+    def type(self, text: str) -> None:
+        """A letter while a question takes keys: it chooses when no other key follows at once, else it is the beginning
+        of a text. Whoever was about to write something must not have allowed a call by its first letter."""
+        letter, self._letter = self._letter, ""
+        if letter or (self._screen.buffer.text and self.picker is not None and self.picker.words):
+            self._write(letter + text)
+        else:
+            self._wait(text)
+
+    def _write(self, text: str) -> None:
+        self.hold()
+        self._screen.buffer.insert_text(text)
+
+    def _wait(self, letter: str) -> None:
+        """Let a letter choose if no other key follows."""
+        self._letter = letter
+        picker, waits = self.picker, object()
+        self._waits = waits
 
         def choose() -> None:
-            if self.picker is not None and self._letter == text:
+            if picker is not None and self.picker is picker and self._letter == letter and self._waits is waits:
                 self._letter = ""
-                if not self.picker.type(text):
-                    buffer.insert_text(text)
+                if not picker.type(letter):
+                    self._write(letter)
                 self._screen.redraw()
 
         asyncio.get_running_loop().call_later(PAUSE, choose)
 
-    def answer_in_words(self) -> bool:
-        """Answer the open question with what was typed; False where nothing was."""
+    def enter(self) -> None:
+        """Answer with what was typed or is selected; after a letter Enter adds nothing."""
+        if (picker := self.picker) is None:
+            return
         text, self._words = self._screen.buffer.text.strip(), ""
-        if not text or self.picker is None or not self.picker.keys:
-            return False
-        self._screen.buffer.reset()
-        self._words = text
-        self.picker.take()
-        return True
+        if picker.keys and self._letter:
+            self._wait(self._letter)
+        elif picker.words and text:
+            self._screen.buffer.reset()
+            self._words = text
+            picker.take()
+        else:
+            picker.enter()
+
+    def read_on(self, step: int) -> None:
+        """Show another part of a question for which there is no room."""
+        if (picker := self.picker) is not None:
+            picker.scroll = max(picker.scroll + step * max(self._screen.panel_rows // 2, 1), 0)
+
+    def expand(self) -> bool:
+        """Write all of a question above; False where none is open."""
+        if (picker := self.picker) is not None:
+            self._write_above(picker.title_for(self._screen.surface.width))
+        return self.picker is not None
+
+    @property
+    def lining(self) -> bool:
+        """Whether a line is asked for."""
+        return self._line is not None
 
     def take_line(self, text: str | None) -> bool:
         """Take the line that was asked for, None where the person leaves it; False where none was."""
@@ -133,12 +205,11 @@ class Questions:
         return picker.chosen.result()
 
     async def choose(self, title: str, options: Sequence[Option[T]]) -> T | None:
-        """Have the person choose by a key; None for nothing. Words that they write meanwhile stay in the input."""
-        picker = Picker([(("class:ask", f"? {title}"),)], options, keys=True)
+        """Have the person choose by a key; None for nothing."""
+        asked = partial(wrap, [("class:ask", title)], first=(("class:ask", "? "),))
+        picker = Picker(asked, options, keys=True)
         async with self._floor:
-            await self._presence.until_quiet()
-            words = await self._put(picker)
-        self._screen.buffer.insert_text(words)
+            await self._put(picker)
         return picker.chosen.result()
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
@@ -179,14 +250,30 @@ class Questions:
         """Put a question, and wait for a choice or for words, which are returned; what was being typed is kept."""
         await self._until_free()
         self._presence.call("sagent asks")
-        buffer = self._screen.buffer
-        kept, self._words, self._letter = buffer.text, "", ""
-        buffer.reset()
+        self._words, self._draft, picker.held = "", "", _HELD
+        self._shown_at = self._presence.clock()
+        watching = asyncio.create_task(self._watch(picker))
         try:
             await self._open(picker)
         finally:
-            self._screen.replace_text(kept or buffer.text)
+            watching.cancel()
+            if picker.words and not picker.held:
+                self._screen.label = "› "
+                self._screen.replace_text(self._draft or self._screen.buffer.text)
         return self._words
+
+    async def _watch(self, picker: "Picker[T]") -> None:
+        """Have a question take keys as soon as nobody types."""
+        while not picker.chosen.done():
+            held = picker.held
+            self.look()
+            if picker.held != held:
+                self._screen.redraw()
+            left = self._presence.unrest(self._shown_at)
+            if left > 0:
+                await asyncio.sleep(left)
+            else:
+                await self._presence.until_typed()
 
     # -- calls to approve
 
@@ -196,7 +283,6 @@ class Questions:
         self._screen.redraw()
         try:
             async with self._floor:
-                await self._presence.until_quiet()
                 return await self._put_approval(call, ask)
         finally:
             self._waiting -= 1
@@ -205,22 +291,25 @@ class Questions:
     async def _put_approval(self, call: ToolCall, ask: "Ask") -> str | None:
         from sagent.repl.view.calls import read_text, render_approval
 
-        rules, width = rules_for(ask), self._screen.surface.width
+        rules, waiting = rules_for(ask), self._waiting - 1
         options = approval_options(rules)
-        title = render_approval(call, ask, partial(read_text, self._cwd()), width, self._waiting - 1)
-        if max(map(option_width, options)) > width:
-            title += wrap([("class:tool", printable(", ".join(rules)))], width, (("class:dim", "  s and a allow: "),))
-        if len(title) > self._screen.panel_rows - 1 - len(options):
-            self._write(title)
-            title = [(("class:ask", "? "), ("class:tool", call.name), ("class:ask", ", as it is shown above?"))]
+        read = cache(partial(read_text, self._cwd()))  # what is shown does not change while it is read
+
+        @cache
+        def title(width: int) -> Sequence[Line]:
+            lines = render_approval(call, ask, read, width, waiting)
+            if max(map(option_width, options)) > width or len(options) + 4 > self._screen.panel_rows:
+                lines += wrap([("class:tool", ", ".join(rules))], width, (("class:dim", "  s and a allow: "),))
+            return lines
+
         picker: Picker[Answer] = Picker(title, options, keys=True)
-        words = await self._put(picker)
+        await self._put(picker)
         answer = picker.chosen.result()
         if answer in ("once", "session", "always"):
             if answer != "once":
                 self._allow(rules, answer == "always")
             return None
-        why = words or (await self.line("Why not? ") if answer == "no" else "") or ""
+        why = (await self.line("Why not? ") if answer == "no" else "") or ""
         return f"The person said no: {why.strip()}" if why.strip() else "The person said no."
 
     # -- what agents ask
@@ -229,11 +318,12 @@ class Questions:
         """What the person says to an agent's question, after the questions that came before it."""
         from sagent.repl.view.calls import render_agents_question
 
-        title = render_agents_question(question, self._screen.surface.width)
         options = [Option(text, text) for text in question.options]
-        picker: Picker[str] = Picker(title, options, keys=True, ticked=set() if question.multiple else None)
+        ticked: set[int] | None = set() if question.multiple else None
+        picker: Picker[str] = Picker(
+            partial(render_agents_question, question), options, keys=True, ticked=ticked, words=True
+        )
         async with self._floor:
-            await self._presence.until_quiet()
             words = await self._put(picker)
         chosen = picker.chosen.result()
         if words or not chosen or picker.ticked is None:

@@ -1,0 +1,198 @@
+"""When a question takes keys: seen and still for a while, nobody typing, and by keys of its own. The clock is ours."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prompt_toolkit.input import create_pipe_input
+from samples import CALL
+from test_painter import Terminal
+
+from sagent.policy import Ask
+from sagent.repl.input import InputBuffer
+from sagent.repl.terminal.history import ProjectHistory
+from sagent.repl.terminal.picker import Option, Picker, render_picker
+from sagent.repl.terminal.questions import PAUSE, QUIET, Presence, Questions
+from sagent.repl.terminal.screen import Screen
+from sagent.repl.terminal.surface import SteadyOutput
+from sagent.repl.view.lines import line_width, plain
+from sagent.tools.ask import Question
+
+RULED = Ask("It needs permission.", "Allowed with --allow 'Bash(make test)'.")
+
+
+class Desk:
+    """A screen, its questions, and a clock that goes on when it is told to."""
+
+    def __init__(self, screen: Screen, cwd: Path) -> None:
+        self.now, self.screen, self.allowed = 100.0, screen, list[tuple[list[str], bool]]()
+        presence = Presence(screen, lambda: "off", lambda: self.now)
+        self.questions = Questions(
+            screen,
+            presence,
+            cwd=lambda: cwd,
+            allow=lambda rules, always: self.allowed.append((list(rules), always)),
+            write=lambda lines: None,
+        )
+
+    def press(self) -> None:
+        """A key of whatever kind was pressed."""
+        self.screen.app.key_processor.after_key_press.fire()
+
+    def write(self, text: str) -> None:
+        """The person types into the input."""
+        self.screen.buffer.insert_text(text)
+        self.press()
+
+    async def wait(self, seconds: float = QUIET) -> None:
+        """Time passes, and the question looks up."""
+        self.now += seconds
+        await asyncio.sleep(0)
+        self.questions.look()
+
+    async def ask(self) -> "asyncio.Task[str | None]":
+        asked = asyncio.create_task(self.questions.approve(CALL, RULED))
+        while self.questions.picker is None:
+            await asyncio.sleep(0)
+        return asked
+
+
+@asynccontextmanager
+async def seated(monkeypatch: pytest.MonkeyPatch, cwd: Path) -> AsyncIterator[Desk]:
+    monkeypatch.setattr(SteadyOutput, "_write_all", lambda *_: None)
+    monkeypatch.setattr("sagent.repl.terminal.questions.PAUSE", 0.0)
+    with create_pipe_input() as keys:
+        screen = Screen(ProjectHistory(), stdin=keys, stdout=Terminal())
+        task = asyncio.create_task(screen.app.run_async(handle_sigint=False))
+        while screen.app.renderer.last_rendered_screen is None:
+            await asyncio.sleep(0)
+        yield Desk(screen, cwd)
+        screen.leave()
+        await task
+
+
+async def test_a_question_takes_keys_when_it_was_seen_for_a_while_and_nobody_types(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        desk.write("deploy it aft")
+        asked = await desk.ask()
+        await desk.wait()
+        assert desk.questions.taking is None  # the draft stands where it was, and keys are for it
+        assert desk.screen.buffer.text == "deploy it aft"
+        desk.screen.buffer.reset()  # sent
+        desk.press()
+        await desk.wait(QUIET / 2)
+        assert desk.questions.taking is None
+        desk.press()
+        await desk.wait(QUIET * 0.9)
+        assert desk.questions.taking is None  # the person is still at the keys
+        await desk.wait(QUIET * 0.2)
+        assert desk.questions.taking is not None
+        desk.questions.enter()
+        await asyncio.sleep(0)
+        assert not asked.done()  # Enter alone answers nothing
+        desk.questions.type("y")
+        assert await asked is None
+
+
+async def test_tab_takes_a_question_up_and_what_else_is_typed_goes_to_the_draft(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        asked = await desk.ask()
+        desk.write("a draft")
+        desk.questions.take_up()
+        for letter in "yet":  # three letters at once are no answer
+            desk.questions.type(letter)
+        assert desk.questions.taking is None
+        await asyncio.sleep(0.01)
+        assert desk.screen.buffer.text == "a draftyet"
+        assert not asked.done()
+        desk.questions.take_up()
+        desk.questions.type("y")
+        desk.questions.hold()  # a paste follows: the letter was the beginning of a text
+        assert desk.screen.buffer.text == "a draftyety"
+        desk.questions.take_up()
+        desk.questions.type("s")
+        assert await asked is None
+        assert desk.allowed == [(["Bash(make test)"], False)]
+        assert desk.screen.buffer.text == "a draftyety"
+
+
+async def test_a_letter_and_enter_answer_and_a_letter_enter_and_more_do_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert PAUSE >= 0.3  # seconds: so slowly does a person type who is not fast
+    async with seated(monkeypatch, tmp_path) as desk:
+        asked = await desk.ask()
+        await desk.wait()
+        for act in (lambda: desk.questions.type("y"), desk.questions.enter, lambda: desk.questions.type("e")):
+            act()
+        await asyncio.sleep(0.01)
+        assert not asked.done()
+        assert desk.screen.buffer.text == "ye"
+        desk.screen.buffer.reset()
+        await desk.wait()
+        desk.questions.type("y")
+        desk.questions.enter()
+        assert await asked is None
+
+
+async def test_an_answer_in_words_is_typed_where_it_is_asked_for_and_a_draft_comes_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        desk.write("half a message")
+        asked = asyncio.create_task(desk.questions.answer(Question("root", "Which?", ("red",))))
+        while desk.questions.picker is None:
+            await asyncio.sleep(0)
+        await desk.wait()
+        assert desk.screen.label == "› "
+        desk.questions.take_up()
+        assert (desk.screen.label, desk.screen.buffer.text) == ("answer › ", "")
+        for letter in "blue":
+            desk.questions.type(letter)
+        desk.questions.enter()
+        assert await asked == "blue"
+        assert (desk.screen.label, desk.screen.buffer.text) == ("› ", "half a message")
+
+
+@pytest.mark.parametrize(("width", "height"), [(79, 19), (39, 5)])
+async def test_all_of_a_question_can_be_read_where_there_is_room_for_a_part(width: int, height: int) -> None:
+    title = [(("", f"line {number}"),) for number in range(100)]
+    options = [Option(key, f"Yes, {key}", key=key) for key in "ysan"]
+    picker = Picker(title, options, keys=True)
+    seen: set[str] = set()
+    for scroll in range(100):
+        picker.scroll = scroll
+        rows = render_picker(picker, width, height)
+        assert len(rows) <= height
+        assert all(line_width(row) <= width for row in rows)
+        text = plain(rows).replace("\xa0", " ")
+        assert all(f"Yes, {key}" in text for key in "ysan")
+        shown = [line for line in text.split("\n") if line.startswith("line ")]
+        first = next(int(word.strip("↑")) for word in text.replace("↑ ", "↑").split() if word.startswith("↑"))
+        last = next(int(word.strip("↓")) for word in text.replace("↓ ", "↓").split() if word.startswith("↓"))
+        assert first + last + len(shown) == 100
+        seen |= set(shown)
+    assert len(seen) == 100
+
+
+@given(st.text("ab\n", max_size=8), st.text("ab\n", max_size=8), st.data())
+def test_a_place_holder_is_there_whole_or_not_at_all(before: str, after: str, data: st.DataObject) -> None:
+    kept = InputBuffer()
+    holder = kept.keep_text("words\n" * 20)
+    text = f"{before}{holder}{after}"
+    start = data.draw(st.integers(0, len(text)))
+    stop = data.draw(st.integers(start, len(text)))
+    typed = data.draw(st.text("ab", max_size=3)) if start == stop else ""
+    changed = text[:start] + typed + text[stop:]
+    mended = kept.mended(text, changed)
+    now = mended[0] if mended else changed
+    assert now.count("[") == now.count("]") == now.count(holder)
+    assert now.replace(holder, "").count("a") >= typed.count("a")

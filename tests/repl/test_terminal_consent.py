@@ -1,0 +1,71 @@
+"""Whoever types consents to nothing by it: drafts, pastes, notes and answers, in a real terminal."""
+
+from pathlib import Path
+
+import pytest
+from console import Console, last_text
+from samples import PNG
+
+from sagent.testing.server import Call, Turn
+
+pytestmark = pytest.mark.needs("tmux")
+
+
+def paste(console: Console, text: str) -> None:
+    """Paste, as a terminal marks it."""
+    console.tmux("set-buffer", text)
+    console.tmux("paste-buffer", "-p")
+
+
+def test_what_is_typed_or_pasted_for_something_else_answers_nothing(console: Console) -> None:
+    turns = [Turn(calls=(Call("Bash", {"command": "touch a.txt"}),)), Turn(text="Understood."), Turn(text="Hello.")]
+    server = console.serve(turns)
+    console.start("--sandbox", "off")
+    console.tmux("send-keys", "-l", "go")
+    console.keys("Enter")
+    console.tmux("send-keys", "-l", "name it b")
+    console.until("? The model wants to call Bash", "› name it b", "Tab: answer this", "Esc interrupts")
+    console.keys("Enter")
+    console.until("sent, not read yet", "y Yes, once")
+    paste(console, "y")
+    console.until("› y", "Tab: answer this", gone="Yes, once")
+    console.keys("BSpace")
+    console.until("y Yes, once")
+    console.keys("Enter")
+    console.keys("n")
+    console.until("Why not?")
+    console.keys("Escape")
+    console.until("Understood.", gone="Esc interrupts")
+    assert not (console.cwd / "a.txt").exists()
+    told = str(server.requests[1].json["messages"])
+    assert "The person said no." in told
+    assert "name it b" in told
+    console.type("hello")
+    console.until("Hello.")
+    assert "hello" in last_text(server.requests[2])
+
+
+def test_pastes_are_what_they_were_and_a_note_is_confirmed(console: Console, tmp_path: Path) -> None:
+    (tmp_path / "a shot.png").write_bytes(PNG)
+    server = console.serve(lambda request: Turn(text=f"Read {len(server.requests)}."))
+    console.start()
+    paste(console, "# a heading")
+    console.until("› # a heading")
+    console.keys("Enter")
+    console.until("Read 1.")
+    assert "# a heading" in last_text(server.requests[0])
+    paste(console, "word " * 500)
+    console.until("› [Pasted text #1]")
+    console.keys("BSpace")
+    console.until("› ", gone="[Pasted")
+    paste(console, f"'{tmp_path}/a shot.png'")
+    console.until("› [Image #2]")
+    console.type("see @typo")
+    console.until("Read 2.", "@typo is no file here")
+    assert "image/png" in last_text(server.requests[1])
+    assert "word" not in last_text(server.requests[1])
+    console.type("#slow tests")
+    console.until("? Write into AGENTS.md, for every session to come: slow tests", "y Yes, write it there")
+    console.keys("n")
+    console.until("› #slow tests", gone="y Yes, write it there")
+    assert not (console.cwd / "AGENTS.md").exists()
