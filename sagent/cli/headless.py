@@ -17,7 +17,7 @@ from sagent.events import Event, Failure, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.text import printable
-from sagent.messages import Message, Part, user
+from sagent.messages import Message, Part, Text, user
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -51,7 +51,7 @@ def failed(error: SagentError) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is asked, and what was piped in with it: an image, or a PDF."""
+    """What is asked, and what was piped in with it: a text, an image, or a PDF."""
 
     text: str
     parts: tuple[Part, ...] = ()
@@ -150,7 +150,7 @@ async def _answer_all(
             interrupter.agent = agent
             async for said in prompts:
                 text = await _without_command(said.text, settings, agent)
-                if not text:
+                if not text and not said.parts:
                     continue
                 result = await _answer(agent, user(text, *said.parts))
                 renderer.on_result(result)
@@ -209,7 +209,7 @@ def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO) -> Prompt:
     if not prompt.strip() and not text.strip():
         raise UsageError('Nothing to do: give a prompt, as in sagent "explain this repository", or pipe one in.')
     if prompt.strip() and text.strip():
-        return Prompt(f"{prompt}\n\n<stdin>\n{text}\n</stdin>")
+        return Prompt(prompt, (Text(f"\n\n<stdin>\n{text}\n</stdin>"),))  # apart: it gives way before the words do
     return Prompt(prompt if prompt.strip() else text)
 
 

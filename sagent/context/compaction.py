@@ -1,18 +1,21 @@
 """A conversation cut short: what stays word for word, what is summed up, and how, by a model or by code."""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from sagent.context.breakdown import part_bytes
 from sagent.context.stubs import ADVISOR
+from sagent.context.truncation import head_and_tail
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
 from sagent.lib.regular import read_regular
 from sagent.lib.text import one_line
-from sagent.messages import Image, Message, Text, ToolResult
+from sagent.messages import Document, Image, Message, Text, ToolResult
 
 HEADINGS = ("Goal", "Decisions", "Done", "Open", "Files", "Commands", "Failed")
 _NEEDED = 4  # of these, without which an answer is not a summary
@@ -20,26 +23,37 @@ _LEAST = 80  # characters
 _LINES = 40  # of each kind in a summary made by code
 _CHANGES = ("Write", "Edit")
 _FILES, _FILE_BYTES = 3, 8_000  # that are being edited and are shown again, and how much of each
-HEAD = (
-    "(From sagent: the conversation before this point was cut; the requests above are word for word. A summary of it:)"
-)
+_LATEST = 0.8  # of a window: what everything else may take, together with what was said since the last request
+_RECENT, _SHARE = 0.15, 0.3  # of it, and of the conversation: the last turns, that stay whole
+_REQUESTS = 0.4  # of it: what earlier requests, which stay word for word, may take
+_TOLD = 0.15  # of it: a summary made by code, and the files shown after it, each
+_BEFORE = 0.5  # of a summary made by code: what an earlier summary has of it at most
+_HEAD = "(From sagent: the conversation before this point was cut; "
+HEAD = _HEAD + "requests and advice stay word for word.{where} A summary of the rest:)"
+KEPT = " All of it is in {path}: Read it there, or search it with Grep, where the summary does not say enough."
+_FILE = "sagent:"  # begins the sender of a message that shows a file
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a conversation is cut: what is before `place` is summed up, but for the messages at `requests`."""
+    """Where a conversation is cut: what is before `place` is summed up, but for the messages at `stay`."""
 
     place: int
-    requests: tuple[int, ...]
+    stay: tuple[int, ...]
 
     def kept(self, history: Sequence[Message]) -> tuple[int, ...]:
-        return (*self.requests, *range(self.place, len(history)))
+        return (*self.stay, *range(self.place, len(history)))
+
+    def gone(self, history: Sequence[Message]) -> tuple[Message, ...]:
+        """What is summed up."""
+        return tuple(message for place, message in enumerate(history[: self.place]) if place not in self.stay)
 
 
-def find_cut(history: Sequence[Message], recent: int, above: str) -> Cut | None:
+def find_cut(history: Sequence[Message], recent: int, above: str, words: int | None = None) -> Cut | None:
     """Where to cut so that the last turns, up to `recent` bytes, stay whole; None where nothing would go.
 
-    Requests are what a person, or the agent `above`, said. Results stay with the calls they answer.
+    Requests, which are what a person or the agent `above` said, stay, and the last advice of each advisor; of requests
+    with more than `words` bytes the latest, and the first. Results stay with the calls they answer.
     """
     place, left = len(history), recent
     for at in range(len(history) - 1, 0, -1):
@@ -55,14 +69,47 @@ def find_cut(history: Sequence[Message], recent: int, above: str) -> Cut | None:
     if place >= len(history):  # all of it is one turn still open: its last round stays
         calls = [at for at, message in enumerate(history) if message.calls]
         place = calls[-1] if calls else len(history)
-    requests = tuple(at for at in range(place) if _is_request(history[at], above))
-    return Cut(place, requests) if place - len(requests) > 1 else None
+    stay = _staying(history, place, above, words)
+    return Cut(place, stay) if place - len(stay) > 1 else None
+
+
+def _staying(history: Sequence[Message], place: int, above: str, words: int | None) -> tuple[int, ...]:
+    """The messages before a place that stay word for word."""
+    requests = [at for at in range(place) if _is_request(history[at], above)]
+    stay = {history[at].sender: at for at in range(place) if history[at].sender.startswith(ADVISOR)}.values()
+    left = sys.maxsize if words is None else words - sum(size_of(history[at]) for at in requests[:1])
+    latest = list[int]()
+    for at in reversed(requests[1:]):
+        left -= size_of(history[at])
+        if left < 0:
+            break
+        latest.append(at)
+    return tuple(sorted((*requests[:1], *latest, *stay)))
+
+
+class Room(NamedTuple):
+    """Bytes that parts of a context may have when it is made smaller: the last turns, earlier requests, and a summary
+    made by code."""
+
+    recent: int
+    words: int
+    told: int
+
+
+def room_in(history: Sequence[Message], window: int, above: str) -> Room:
+    """What there is room for in so many bytes, beside what was said since the last request, which stays."""
+    last = max((at for at, message in enumerate(history) if _is_request(message, above)), default=len(history))
+    left = max(0, int(window * _LATEST) - sum(map(size_of, history[last:])))
+    recent = min(int(sum(map(size_of, history)) * _SHARE), int(window * _RECENT), left // 4)
+    return Room(recent, min(int(window * _REQUESTS), left // 2), max(1_000, min(int(window * _TOLD), left // 4)))
 
 
 def size_of(message: Message) -> int:
     """Bytes of a message, about: media count as 5,000."""
     calls = sum(len(call.name) + len(str(call.arguments)) for call in message.calls)
-    return calls + sum(part_bytes(part) for part in message.parts if isinstance(part, Text | ToolResult | Image))
+    return calls + sum(
+        part_bytes(part) for part in message.parts if isinstance(part, Text | ToolResult | Image | Document)
+    )
 
 
 def instruction(hints: str) -> str:
@@ -77,8 +124,9 @@ def is_summary(text: str) -> bool:
     return len(text.strip()) >= _LEAST and len(found) >= _NEEDED
 
 
-def sum_up(history: Sequence[Message]) -> str:
-    """A summary made by code: nothing is judged, nothing invented."""
+def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> str:
+    """A summary made by code: nothing is judged, nothing invented. What an earlier summary says is in it; of what does
+    not fit in `most` characters beginning and end, and `where` the rest is."""
     calls = {call.id: call for message in history for call in message.calls}
     failed = {result.call_id: result for message in history for result in message.results if result.is_error}
     reads: Counter[str] = Counter()
@@ -104,43 +152,57 @@ def sum_up(history: Sequence[Message]) -> str:
         "Commands": "\n".join(commands[-_LINES:]),
         "Failed": "\n".join(errors[-_LINES:]),
     }
-    return "\n".join(f"## {name}\n{text or 'none'}" for name, text in sections.items())
+    text = "\n".join(f"## {name}\n{text or 'none'}" for name, text in sections.items())
+    told = (message.content.partition("\n\n")[2] for message in history if _is_told(message))
+    if earlier := "\n\n".join(told).strip():
+        earlier = head_and_tail(earlier, int(most * _BEFORE), where)
+        text = f"{earlier}\n\nWhat came after that:\n{text}"
+    return head_and_tail(text, most, where)
 
 
-def edited_files(history: Sequence[Message], cwd: Path) -> list[tuple[str, str]]:
-    """The latest files that were edited, with what they hold: those that are text and not long."""
+def _is_told(message: Message) -> bool:
+    """Whether a message is a summary, or says that the conversation was cut."""
+    return message.sender == "sagent" and message.content.startswith(_HEAD)
+
+
+def edited_files(history: Sequence[Message], cwd: Path, most: int = _FILE_BYTES) -> list[tuple[str, str]]:
+    """The latest files that were edited, as messages with sender and text: those that are text and not long."""
     found: list[tuple[str, str]] = []
     for path in edited(history, _FILES):
         with suppress(OSError, ValueError):
-            found.append((path, read_regular(Path(cwd, path), most=_FILE_BYTES).decode()))
+            text = read_regular(Path(cwd, path), most=min(most, _FILE_BYTES)).decode()
+            found.append((f"{_FILE}{path}", f"{path}, as it is now:\n{text}"))
+            most -= len(text)
     return found
 
 
 def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
-    """The files changed last, the latest first."""
+    """The files changed last, the latest first; also those that an earlier compaction has shown."""
     failed = {result.call_id for message in history for result in message.results if result.is_error}
-    calls = (call for message in reversed(history) for call in reversed(message.calls))
-    paths = (
-        as_str(call.arguments.get("file_path")) for call in calls if call.name in _CHANGES and call.id not in failed
-    )
-    return tuple(dict.fromkeys(filter(None, paths)))[:most]
+    paths: dict[str, None] = {}
+    for message in reversed(history):
+        calls = (call for call in reversed(message.calls) if call.name in _CHANGES and call.id not in failed)
+        paths |= dict.fromkeys(filter(None, (as_str(call.arguments.get("file_path")) for call in calls)))
+        if message.sender.startswith(_FILE):
+            paths[message.sender.removeprefix(_FILE)] = None
+    return tuple(paths)[:most]
 
 
-def advice_in(history: Sequence[Message]) -> tuple[str, ...]:
-    """The last thing each advisor said."""
-    asked = {call.id for message in history for call in message.calls if call.name == ADVISOR}
-    results = (result for message in history for result in message.results)
-    found = [result.text for result in results if result.call_id in asked and not result.is_error]
-    found += [message.content for message in history if message.sender.startswith(f"{ADVISOR}:")]
-    return tuple(found[-2:])
+def advice_in(history: Sequence[Message]) -> tuple[tuple[str, str], ...]:
+    """The last thing that each advisor answered a call with, as messages with sender and text."""
+    asked = {
+        call.id: as_str(call.arguments.get("name")) for each in history for call in each.calls if call.name == ADVISOR
+    }
+    found: dict[str, str] = {}
+    for result in (result for message in history for result in message.results):
+        if result.call_id in asked and not result.is_error:
+            found[":".join(filter(None, (ADVISOR, asked[result.call_id])))] = result.text
+    return tuple(found.items())
 
 
-def compose(summary: str, advice: Sequence[str], contents: Sequence[tuple[str, str]]) -> str:
-    """The message that takes the place of what was cut."""
-    parts = [HEAD, summary.strip()]
-    parts += [f"Advice that was given:\n{text}" for text in advice]
-    parts += [f"{path}, as it is now:\n{text}" for path, text in contents]
-    return "\n\n".join(parts)
+def compose(summary: str, where: str = "") -> str:
+    """The message that takes the place of what was cut, and is kept at the path `where`."""
+    return f"{HEAD.format(where=KEPT.format(path=where) if where else '')}\n\n{summary.strip()}"
 
 
 def _is_request(message: Message, above: str) -> bool:

@@ -1,11 +1,14 @@
 """A context made smaller: stubs first, which cost nothing, then a summary; or what was asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 from sagent.context.compaction import (
+    KEPT,
     Cut,
+    Room,
     advice_in,
     compose,
     edited_files,
@@ -13,25 +16,26 @@ from sagent.context.compaction import (
     instruction,
     is_summary,
     last_request,
+    room_in,
     size_of,
     sum_up,
 )
-from sagent.context.stubs import Stub, drop, shrink
+from sagent.context.stubs import Stub, drop, gain, shrink
+from sagent.engine.context import Meter
 from sagent.engine.request import BYTES, make_side_call
 from sagent.engine.state import AgentState
-from sagent.errors import BudgetExceeded, ModelError
+from sagent.errors import BudgetExceeded, ModelError, SagentError
 from sagent.lib.money import ZERO
-from sagent.messages import user
-from sagent.model import input_budget
+from sagent.messages import Message, user
+from sagent.model import Model, input_budget
 from sagent.peer import Compact
 from sagent.session.contents import Compacted
 
 ROLE = "compactor"
 ENOUGH = 0.6  # of what is allowed: stubs that come so far are enough
-RECENT = 0.15  # of the usable window: the last turns, that stay whole
-SHARE = 0.3  # of a conversation that these are at most
+WORTH = 0.15  # of a context: a summary that would free less is not bought
 SUMMARY = 8_192  # tokens that a summary may have
-CLEARED = "The conversation was cleared, as asked; only the last request is left of it. Go on from there."
+CLEARED = "The conversation was cleared, as asked; only the last request is left of it.{where} Go on from there."
 
 
 def fill(state: AgentState) -> float:
@@ -52,31 +56,25 @@ async def keep_room(state: AgentState) -> None:
 
 
 async def make_room(state: AgentState, reason: str, hints: str = "", *, summarise: bool = False) -> None:
-    """Make the context smaller: stubs for old results, and where these do not suffice, or with `summarise`, a summary
+    """Make the context smaller: stubs for old results, or where these would not suffice, or with `summarise`, a summary
     of all but the last turns. Whatever fails, the requests and the last turns stay."""
-    before = state.context.tokens()
-    usable = input_budget(state.model_limits) or before
-    spent = state.ledger.cost().by_role.get(ROLE, ZERO)
-    stubbed = None
-    if not summarise:
-        stubbed = stub(state, before, int(usable * ENOUGH * state.limits.compact_at), reason)
-        after = state.context.tokens()
-        if stubbed and after <= usable * state.limits.compact_at * ENOUGH * 1.1:
-            _notify(state, before, f"{stubbed.results} tool results gave way to stubs")
-            return
+    context, before = state.context, state.context.tokens()
+    target = int((input_budget(state.model_limits) or before) * state.limits.compact_at * ENOUGH)
     cut = possible_cut(state)
-    if cut is None:
-        stubbed = stubbed or stub(state, before, 0, reason)
-        if stubbed:
-            _notify(state, before, f"{stubbed.results} stubs")
-        return
-    written = await _summary(state, cut, hints)
-    _sum_up(state, cut, written, before, reason)
-    cost = state.ledger.cost().by_role.get(ROLE, ZERO) - spent
-    how = f"{cut.place - len(cut.requests)} messages were summed up"
-    if written is None:
-        how += " by code, for no model gave a usable summary"
-    _notify(state, before, f"{how}, for {cost:.6f} USD")
+    freed = _share(state, gain(context.history, _room(state).words))
+    if cut is None or not (summarise or (before - freed > target * 1.1 and _is_worth(state, cut))):
+        if stubbed := stub(state, before, 0 if summarise else target, reason):
+            _notify(state, before, f"{stubbed.results} stubs took the place of tool results and attachments")
+    else:
+        spent = state.ledger.cost().by_role.get(ROLE, ZERO)
+        how = f"{len(cut.gone(context.history))} messages were summed up"
+        written = await _summary(state, cut, hints)
+        _sum_up(state, cut, written, before, reason)
+        cost = state.ledger.cost().by_role.get(ROLE, ZERO) - spent
+        how += "" if written else " by code, for no model gave a usable summary"
+        _notify(state, before, f"{how}, for {cost:.6f} USD")
+    if fill(state) >= 1 and (cut_short(state, reason) is False or fill(state) >= 1):
+        stub(state, context.tokens(), target, reason)
 
 
 def cut_short(state: AgentState, reason: str) -> bool:
@@ -86,16 +84,17 @@ def cut_short(state: AgentState, reason: str) -> bool:
     if cut is None:
         return False
     _sum_up(state, cut, None, before, reason)
-    _notify(state, before, f"{cut.place - len(cut.requests)} messages were summed up by code")
+    _notify(state, before, "what was said before the last turns was summed up by code")
     return True
 
 
 def compact_as_asked(state: AgentState, wanted: Compact) -> None:
     """Drop results, or clear the conversation, and say how much smaller it is. Raises OSError: then nothing has
     changed."""
-    context, before = state.context, state.context.tokens()
+    context, before, where = state.context, state.context.tokens(), ""
     kept = last_request(context.history, state.above)
     if wanted.clear:
+        where = _keep(state, context.history) if kept else ""
         _replace(state, "asked for", before, kept=kept)
     else:
         names = {name.lower() for name in wanted.drop}
@@ -103,7 +102,7 @@ def compact_as_asked(state: AgentState, wanted: Compact) -> None:
         _replace(state, "asked for", before, stubs=drop(context.history, names, state.log.blobs))
     after = context.tokens()
     if wanted.clear and kept:
-        state.add(user(CLEARED, sender="sagent"))
+        state.add(user(CLEARED.format(where=KEPT.format(path=where) if where else ""), sender="sagent"))
         if context.extension is not None:
             context.extension.plan(wanted)()
     state.journal.notify("info", f"The context was made smaller, from about {before:,} tokens to {after:,}.")
@@ -114,11 +113,26 @@ def tools_known(state: AgentState) -> set[str]:
     return {*state.tools, *(call.name for message in state.context.history for call in message.calls)}
 
 
+def _room(state: AgentState) -> Room:
+    usable = (input_budget(state.model_limits) or state.context.tokens()) * BYTES
+    return room_in(state.context.history, usable, state.above)
+
+
 def possible_cut(state: AgentState) -> Cut | None:
     """Up to where the conversation can be summed up, so that the last turns stay; None where nothing can go."""
-    history, usable = state.context.history, input_budget(state.model_limits)
-    recent = int(sum(map(size_of, history)) * SHARE)
-    return find_cut(history, recent if usable is None else min(recent, int(usable * RECENT * BYTES)), state.above)
+    room = _room(state)
+    return find_cut(state.context.history, room.recent, state.above, room.words)
+
+
+def _share(state: AgentState, size: int) -> int:
+    """Tokens that so many bytes of the history are, about."""
+    return state.context.tokens() * size // max(1, state.context.max_input_tokens())
+
+
+def _is_worth(state: AgentState, cut: Cut) -> bool:
+    """Whether a summary would free so much that it is worth a call."""
+    freed = sum(map(size_of, cut.gone(state.context.history))) - _room(state).told // 2
+    return _share(state, freed) >= WORTH * state.context.tokens()
 
 
 class Stubbed(NamedTuple):
@@ -129,11 +143,13 @@ class Stubbed(NamedTuple):
 
 
 def stub(state: AgentState, before: int, target: int, reason: str) -> Stubbed | None:
-    """Put stubs in the place of old results, all in one go so that the prefix changes once; None where nothing went."""
+    """Put stubs in the place of old results and attachments, all in one go so that the prefix changes once; None where
+    nothing went."""
     context = state.context
     try:
         need = context.max_input_tokens() * (before - target) // max(before, 1)
-        stubs = shrink(context.history, need, state.log.blobs)
+        last_resort = possible_cut(state) is None
+        stubs = shrink(context.history, need, state.log.blobs, _room(state).words, all_of_it=last_resort)
     except OSError as error:
         state.journal.notify("warning", f"The context cannot be made smaller: {error}")
         return None
@@ -145,22 +161,29 @@ def stub(state: AgentState, before: int, target: int, reason: str) -> Stubbed | 
 
 
 async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
-    """What a model makes of the conversation up to the cut; None where none gives what was asked for in two tries."""
-    own = replace(state.context.request(), messages=state.context.history[: cut.place])
-    model, proven = state.compactor or state.model, state.context.proven
-    if state.compactor is None and proven is not None and fill(state) >= 1:
-        model = proven[0]  # from before a switch, whose successor cannot read so much
+    """What a model makes of the conversation up to the cut; None where none gives what was asked for in two tries.
+
+    It is asked as the next request would be, with one message after it, so that the cache pays for nearly all of it.
+    """
+    reader = _reader(state)
+    if reader is None:
+        state.journal.notify("warning", "No summary: no model that can be asked has room for the conversation.")
+        return None
+    model, meter, most = reader
+    own = state.context.request()
     request = replace(
         own,
         conversation=f"{own.conversation}:{ROLE}",
         messages=(*own.messages, user(instruction(hints), sender="sagent")),
-        max_output=SUMMARY,
+        max_output=most,
         output_schema=None,
     )
-    for _ in range(2):
+    for last in (False, True):
         try:
-            reply, _ = await make_side_call(state, model, request, ROLE, lambda _: None)
+            reply, _ = await make_side_call(state, model, request, ROLE, lambda _: None, meter)
         except (ModelError, BudgetExceeded) as error:
+            if error.kind == "cut" and not last:
+                continue
             state.journal.notify("warning", f"No summary from {model.provider}/{model.id}: {error}")
             return None
         if reply.message.stop == "end" and is_summary(reply.message.content):
@@ -168,14 +191,51 @@ async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
     return None
 
 
+def _reader(state: AgentState) -> tuple[Model, Meter | None, int] | None:
+    """The first that can read all of it, to sum it up; what is known of the size of its requests; and how many tokens
+    it may write."""
+    size = state.context.tokens()
+    for model, meter in _readers(state):
+        limits = state.model_limits if model is state.model else state.neighbours.sizes(model)
+        most = min(SUMMARY, limits.max_output or SUMMARY)
+        if limits.window is None or size + most <= limits.window:
+            return model, meter, most
+    return None
+
+
+def _readers(state: AgentState) -> Iterator[tuple[Model, Meter | None]]:
+    """Who may sum up: whoever was named for that, the model itself, those that answered before."""
+    context = state.context
+    if state.compactor is not None:
+        yield state.compactor, None
+    yield context.model, context.meter
+    if context.proven is not None:
+        yield context.proven
+    for name in dict.fromkeys(message.model for message in reversed(context.history) if message.model):
+        with suppress(SagentError):
+            yield state.neighbours.resolve(name), None
+
+
 def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reason: str) -> None:
     """Put a summary, by code where there is no other, in the place of what was cut."""
-    history = state.context.history
-    gone = history[: cut.place]
-    contents = edited_files(history, state.workspace.cwd)
-    text = compose(summary or sum_up(gone), advice_in(gone), contents)
-    after = _replace(state, reason, before, kept=cut.kept(history), summary=(len(cut.requests), text))
+    history, told = state.context.history, _room(state).told
+    gone = cut.gone(history)
+    where = _keep(state, gone)
+    text = compose(summary or sum_up(gone, told, f"the whole is in {where or 'the log'}"), where)
+    notes = (*advice_in(gone), *edited_files(history, state.workspace.cwd, told))
+    after = _replace(state, reason, before, kept=cut.kept(history), summary=(len(cut.stay), text), notes=notes)
     state.context.removed += max(0, before - after)
+
+
+def _keep(state: AgentState, messages: Sequence[Message]) -> str:
+    """Keep what is cut as a file that the model can read; its path, "" where it cannot be kept."""
+    from sagent.context.transcript import keep_transcript
+
+    try:
+        return keep_transcript(messages, state.log.blobs)
+    except OSError as error:
+        state.journal.notify("warning", f"What is cut could not be kept as a file: {error}")
+        return ""
 
 
 def _replace(
@@ -186,11 +246,12 @@ def _replace(
     stubs: Sequence[Stub] = (),
     kept: Sequence[int] | None = None,
     summary: tuple[int, str] | None = None,
+    notes: tuple[tuple[str, str], ...] = (),
 ) -> int:
     """Have something smaller in the history, in memory and in the log; the tokens that are left, about."""
     context = state.context
     max_input = context.max_input_tokens()
-    entry = Compacted(tuple(stubs), before, before, reason, None if kept is None else tuple(kept), summary)
+    entry = Compacted(tuple(stubs), before, before, reason, None if kept is None else tuple(kept), summary, notes)
     context.replace(entry)
     after = before * context.max_input_tokens() // max(max_input, 1)
     state.journal.record(replace(entry, after=after))

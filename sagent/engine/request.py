@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeAlias, assert_never
 
 from sagent.cost.ledger import Reservation
+from sagent.engine.context import Meter
 from sagent.engine.limits import RunLimits
 from sagent.engine.state import AgentState
 from sagent.errors import ModelError
@@ -174,10 +175,11 @@ def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int) -> flo
 
 
 async def make_side_call(
-    state: AgentState, model: Model, request: Request, role: str, hear: Hear
+    state: AgentState, model: Model, request: Request, role: str, hear: Hear, meter: Meter | None = None
 ) -> tuple[Reply, Decimal | None]:
     """Call a model with a request of its own, billed to a role: its reply, and the price, None where that is not known.
-    The conversation, its meter and usage are untouched.
+    The conversation, its meter and usage are untouched; a request that begins with the conversation's last one is
+    bounded by its `meter`.
 
     Raises ModelError and BudgetExceeded. A call that is cancelled is billed for what it had come to; one that had begun
     to answer and failed is not made again.
@@ -190,7 +192,8 @@ async def make_side_call(
     tries = 0
     while True:
         attempt, max_input = Attempt(), model.max_input_tokens(request)
-        outgoing = Outgoing(model, request, role, max_input, max_input // BYTES)
+        known = meter or Meter()
+        outgoing = Outgoing(model, request, role, known.bound(max_input), known.estimate(max_input))
         try:
             async with sending(state, outgoing, attempt, hear) as (reply, reservation):
                 state.journal.record(RequestSent.of(reply.digest, role))

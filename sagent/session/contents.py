@@ -298,8 +298,9 @@ class Compacted:
     """What gave way in the history. `before` and `after` are estimates of the next request, in tokens. Of `stubs`, each
     has the number of a message in the history, the id of the call whose result gave way, and the text in its place.
 
-    With `kept`, only the messages of these numbers stay; with `summary`, a message of sagent's with that text is put
-    among these, at that place.
+    A stub without a call takes the place of all that a message says. With `kept`, only the messages of these numbers
+    stay; with `summary`, a message of sagent's with that text is put among these, at that place, and after it `notes`,
+    which are messages by sender and text.
     """
 
     stubs: tuple[tuple[int, str, str], ...]
@@ -308,6 +309,7 @@ class Compacted:
     reason: str
     kept: tuple[int, ...] | None = None
     summary: tuple[int, str] | None = None
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,9 @@ def _stub_kept(message: Message | _Kept, call_id: str, text: str) -> Message | _
 
 
 def _stub(message: Message, call_id: str, text: str) -> Message:
-    """A message in which a call's result gave way to a text."""
+    """A message in which a call's result, or without a call all of it, gave way to a text."""
+    if not call_id:
+        return replace(message, parts=(Text(text),))
     parts = tuple(
         replace(part, content=(Text(text),)) if isinstance(part, ToolResult) and part.call_id == call_id else part
         for part in message.parts
@@ -156,7 +158,8 @@ def _compact(
         messages[:] = [message for place, message in enumerate(messages) if place in places]
     if compacted.summary is not None:
         place, text = compacted.summary
-        messages.insert(place, keep(user(text, sender="sagent")))
+        said = [("sagent", text), *compacted.notes]
+        messages[place:place] = [keep(user(text, sender=sender)) for sender, text in said]
 
 
 @dataclass(frozen=True, slots=True)

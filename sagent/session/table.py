@@ -301,6 +301,14 @@ def _read_summary(value: object) -> tuple[int, str] | None:
     return (as_int(summary.get("at")), as_str(summary.get("text"))) if (summary := as_object(value)) else None
 
 
+def _write_notes(notes: Sequence[tuple[str, str]]) -> object:
+    return [{"sender": sender, "text": text} for sender, text in notes] or None
+
+
+def _read_notes(value: object) -> tuple[tuple[str, str], ...]:
+    return tuple((as_str(one.get("sender")), as_str(one.get("text"))) for one in map(as_object, as_array(value)))
+
+
 class _Touched(_Form[Touched]):
     def write(self, content: object) -> _Body:
         assert isinstance(content, Touched)
@@ -347,6 +355,7 @@ _TABLE: "tuple[_Form[contents.Content], ...]" = (
         stubs=_Member(_read_stubs, _write_stubs),
         kept=_Member(_read_kept, optional=True),
         summary=_Member(_read_summary, _write_summary, optional=True),
+        notes=_Member(_read_notes, _write_notes, optional=True),
     ),
     _Form("notice", contents.NoticeEntry),
     _Form("failed", contents.FailedEntry),

@@ -1,10 +1,14 @@
 """A context that is made smaller before it is full, and a task that is never lost with it."""
 
 import asyncio
+import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sagent import tools
 from sagent.agent import Agent, Resources, RunLimits
@@ -13,13 +17,15 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.events import Notice
-from sagent.messages import Message, assistant
+from sagent.lib.json import JsonObject
+from sagent.messages import Message, Text, assistant, user
 from sagent.model import ModelLimits, Request
 from sagent.peer import Compact, Switch
 from sagent.session.folds import history
 from sagent.session.log import MemoryLog
 from sagent.testing import ScriptedModel
-from sagent.tool import Workspace
+from sagent.tool import Harmless, RunContext, Tool, ToolOutput, Workspace, arguments_schema
+from tests.depth import deep
 from tests.messages import call
 
 SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in HEADINGS)
@@ -58,13 +64,14 @@ def agent_of(
     model: ScriptedModel, cwd: Path, *, log: MemoryLog | None = None, **more: object
 ) -> tuple[Agent, list[str]]:
     (cwd / "a.txt").write_text("a line of text\n" * 40)
+    extra: list[Tool] = more.pop("extra", [])  # pyright: ignore[reportAssignmentType]
     resources = Resources(
         workspace=Workspace(cwd),
         ledger=Ledger(None, PriceBook(PRICES)),
         log=log,
         **more,  # pyright: ignore[reportArgumentType]
     )
-    agent = Agent(model, tools=[tools.Read()], resources=resources)
+    agent = Agent(model, tools=[tools.Read(), *extra], resources=resources)
     told: list[str] = []
     agent.listen(lambda event: told.append(event.text) if isinstance(event, Notice) else None)
     return agent, told
@@ -147,27 +154,189 @@ async def test_what_was_compacted_is_read_the_same_from_the_log(tmp_path: Path) 
     await agent.aclose()
 
 
-async def test_the_summary_is_asked_for_with_the_prefix_that_is_cached(tmp_path: Path) -> None:
-    model = Endless(4, window=100_000)
+@pytest.mark.parametrize("asked_for", [True, False])
+async def test_the_summary_is_asked_for_over_the_prefix_that_is_cached(tmp_path: Path, *, asked_for: bool) -> None:
+    """And it has seen every outcome: no stub took the place of one before."""
+    model = Endless(4 if asked_for else 60, window=100_000 if asked_for else 8_000)
     agent, _ = agent_of(model, tmp_path)
     await agent.run("go")
-    await agent.compact("names")
-    asked = model.requests[-1]
-    before = model.requests[-2]
+    if asked_for:
+        await agent.compact("names")
+    place = next(at for at, each in enumerate(model.requests) if each.messages[-1].content.startswith(ASKED))
+    before, asked = model.requests[place - 1 : place + 1]
     assert (asked.system, asked.tools) == (before.system, before.tools)
-    assert asked.messages[:3] == before.messages[:3]
-    assert "what matters: names" in asked.messages[-1].content
+    assert all(one is other for one, other in zip(before.messages, asked.messages, strict=False))
+    assert len(asked.messages) - len(before.messages) in (2, 3)  # the reply, its results, and what is asked for
+    assert ("what matters: names" in asked.messages[-1].content) is asked_for
+    await agent.aclose()
+
+
+async def test_a_summary_is_reserved_by_what_the_provider_counted(tmp_path: Path) -> None:
+    """Under a cap a call of some 4,000 tokens needs no room for 15,000."""
+    model = ScriptedModel("ok", "said " * 2_800, "yes", "yes", SUMMARY)
+    ledger = Ledger(Decimal("0.022"), PriceBook(PRICES))
+    agent = Agent(model, resources=Resources(workspace=Workspace(tmp_path), ledger=ledger))
+    for number in range(4):
+        await agent.run(f"request {number}")
+    room = ledger.room("root")
+    assert room is not None
+    assert 14_000 > int(room * 1_000_000) > 0
+    await agent.compact()
+    assert "something that matters here" in "".join(message.content for message in agent.messages)
+    await agent.aclose()
+
+
+async def test_what_a_smaller_model_cannot_read_is_summed_up_by_one_that_answered_before(tmp_path: Path) -> None:
+    """As with `--continue --model smaller`, where no switch is remembered."""
+    large, small = Endless(40, window=400_000), Endless(0, window=4_000)
+    small.id = "small"
+    agent, _ = agent_of(large, tmp_path)
+    await agent.run("the one thing I want")
+    past = agent.messages
+    await agent.aclose()
+    later, told = agent_of(small, tmp_path, resolve={"scripted/scripted": large}.__getitem__)
+    later.restore(past)
+    assert (await later.run("and now?")).content == "the end"
+    assert (large.asked, small.asked) == (1, 0)
+    assert len(told) == 1
+    await later.aclose()
+
+
+async def test_a_summary_whose_stream_is_cut_is_asked_for_once_more(tmp_path: Path) -> None:
+    cut = ModelError("cut", "the stream ended", provider="scripted")
+    model = ScriptedModel(call_read(1), "looked", ("## Goal", cut), SUMMARY)
+    agent, told = agent_of(model, tmp_path)
+    await agent.run("the one thing I want")
+    await agent.compact()
+    assert "something that matters here" in agent.messages[1].content
+    assert "by code" not in told[-1]
     await agent.aclose()
 
 
 async def test_files_that_are_being_edited_are_shown_as_they_are(tmp_path: Path) -> None:
     edit = call("2", "Edit", file_path="a.txt", old_string="first", new_string="second")
-    model = ScriptedModel(call_read(1), Message("assistant", (edit,)), "ok", SUMMARY)
+    model = ScriptedModel(call_read(1), Message("assistant", (edit,)), "ok", SUMMARY, "ok", "ok", SUMMARY)
     (tmp_path / "a.txt").write_text("first\n")
     agent = Agent(model, tools=tools.coding_tools(), resources=Resources(workspace=Workspace(tmp_path)))
     await agent.run("go")
     await agent.compact()
-    assert "a.txt, as it is now:\nsecond" in agent.messages[1].content
+    assert agent.messages[2].content == "a.txt, as it is now:\nsecond\n"
+    (tmp_path / "a.txt").write_text("third\n")
+    await agent.run("and now? " * 99)
+    await agent.run("and then?")
+    await agent.compact()
+    assert "a.txt, as it is now:\nthird\n" in [message.content for message in agent.messages]
+    assert "a.txt, as it is now:\nsecond\n" not in [message.content for message in agent.messages]
+    await agent.aclose()
+
+
+class Advice(Harmless):
+    name, description = "advisor", ""
+    parameters = arguments_schema()
+
+    async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
+        return ToolOutput.of("Use a queue, and never two locks.")
+
+
+@pytest.mark.parametrize("summary", [SUMMARY, "I will not."])
+async def test_what_was_kept_word_for_word_stays_through_any_number_of_compactions(
+    tmp_path: Path, summary: str
+) -> None:
+    asked = "first, write the queue"
+    told = [summary] if summary == SUMMARY else [summary, summary]
+    advised = Message("assistant", (call("1", "advisor", question="how?"),))
+    more = [[call_read(10 * time), "looked", *told] for time in range(2, 6)]
+    model = ScriptedModel(
+        advised, "The queue is begun in queue.py.", *told, *(line for lines in more for line in lines)
+    )
+    log = MemoryLog()
+    agent, _ = agent_of(model, tmp_path, log=log, extra=[Advice()])
+    await agent.run(asked)
+    await agent.compact()
+    for time in range(2, 6):
+        await agent.run(f"request {time}")
+        await agent.compact()
+        said = [message.content for message in agent.messages]
+        assert said.count("Use a queue, and never two locks.") == 1
+        assert said[0] == asked
+        assert [text for text in said if text.startswith("request")] == [
+            f"request {each}" for each in range(2, time + 1)
+        ]
+        if summary != SUMMARY:
+            assert "The queue is begun in queue.py." in "".join(said)
+    assert history(log.entries(), log.blobs.get) == tuple(agent.messages)
+    await agent.aclose()
+
+
+async def test_the_mark_of_a_cut_names_what_read_can_open(tmp_path: Path) -> None:
+    def read_what_was_cut(request: Request) -> Message:
+        found = re.search(r"All of it is in (\S+):", "".join(message.content for message in request.messages))
+        assert found is not None
+        return Message("assistant", (call("9", "Read", file_path=found[1]),))
+
+    long = f"the port is 4711, {'x' * 5_000} and the host is db7"
+    model = ScriptedModel(call_read(1), long, "so it is", SUMMARY, read_what_was_cut, "the end")
+    agent, _ = agent_of(model, tmp_path)
+    await agent.run("go")
+    await agent.run("is it so?")
+    await agent.compact()
+    await agent.run("and now?")
+    (result,) = agent.messages[-2].results
+    assert not result.is_error
+    for cut in ("the port is 4711", "and the host is db7", "a line of text", "file_path: a.txt"):
+        assert cut in result.text
+    await agent.aclose()
+
+
+attached = st.lists(st.tuples(st.integers(1, 20_000), st.sampled_from(["words", "attached", "both"])), max_size=25)
+
+
+@settings(max_examples=deep(10, 200))
+@given(attached)
+async def test_a_session_can_always_go_on(given_: list[tuple[int, str]]) -> None:
+    """Whatever is attached, as long as each fits the window by itself; though the provider tells no window, too."""
+
+    def answer(request: Request) -> str:
+        if request.messages[-1].content.startswith(ASKED):
+            return SUMMARY
+        if tokens(request) > 8_000:
+            raise ModelError("context_overflow", "too long", provider="scripted", window=8_000)
+        return "seen"
+
+    model = ScriptedModel(*[answer] * 500, limits=ModelLimits(8_000, 500))
+    agent = Agent(model, resources=Resources(ledger=Ledger(None, PriceBook(PRICES))))
+    for number, (size, kind) in enumerate(given_):
+        text, parts = f"look at {number}", ()
+        if kind != "attached":
+            text += "w" * size
+        if kind != "words":
+            parts = (Text(f"\n\n<stdin>\n{'y' * (size // 2)}\n</stdin>"),)
+        assert (await agent.run(user(text[: 20_000 - size // 2], *parts))).content == "seen"
+        said = "".join(message.content for message in agent.messages)
+        assert f"look at {number}" in said
+    await agent.aclose()
+
+
+async def test_what_is_piped_in_run_after_run_costs_no_summary(tmp_path: Path) -> None:
+    model = Endless(0, window=30_000)
+    agent, told = agent_of(model, tmp_path)
+    for number in range(40):
+        diff = f"diff {number}\n" + "+ a line that was added\n" * 300
+        await agent.run(user(f"review {number}", Text(f"\n\n<stdin>\n{diff}</stdin>")))
+    assert model.asked == 0
+    assert told
+    assert [f"review {number}" in "".join(m.content for m in agent.messages) for number in range(40)] == [True] * 40
+    await agent.aclose()
+
+
+async def test_a_compaction_that_would_free_little_is_not_bought(tmp_path: Path) -> None:
+    model = Endless(0, window=8_000)
+    agent, told = agent_of(model, tmp_path)
+    for number in range(3):
+        await agent.run(f"request {number}")
+    await agent.run("word " * 3_600)
+    assert agent.status().context_tokens > 0.6 * 7_000
+    assert (model.asked, told) == (0, [])
     await agent.aclose()
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagent.agent import Agent
+from sagent.agent import Agent, RunLimits
 from sagent.model import Provider
 from sagent.providers import Anthropic, OpenAICompatible
 from sagent.testing.server import Fail, FakeProviderServer, Received, Step, Turn
@@ -41,7 +41,7 @@ async def test_an_output_limit_that_is_too_large_is_lowered(provider, model, wor
 
     async with FakeProviderServer(answer) as server:
         source = provider(server.url)
-        agent = Agent(source.model(model))
+        agent = Agent(source.model(model), limits=RunLimits(compact_at=0))
         result = await agent.run("x" * 54_000)
         assert (result.content, result.error) == ("It fits.", None)
         assert len(server.requests) == calls

@@ -112,7 +112,7 @@ def test_prompts_come_as_argument_on_stdin_or_both(
     assert shell.run(*argv, stdin=stdin).code == 0
     messages = server.requests[0].json["messages"]
     assert isinstance(messages, list)
-    assert messages[0]["content"][0]["text"] == prompt
+    assert "".join(part["text"] for part in messages[0]["content"] or ()) == prompt
 
 
 def test_a_pipe_that_nobody_writes_to_does_not_hang(shell: Shell) -> None:

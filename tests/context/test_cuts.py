@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sagent.context.compaction import HEADINGS, advice_in, edited, find_cut, instruction, is_summary, sum_up
+from sagent.context.compaction import HEADINGS, advice_in, compose, edited, find_cut, instruction, is_summary, sum_up
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from sagent.session.contents import Compacted
@@ -40,7 +40,7 @@ def test_whatever_is_cut_no_request_goes_and_calls_keep_their_results(history: l
     if cut is None:
         return
     after = list(history)
-    compact(after, Compacted((), 1, 1, "full", tuple(cut.kept(history)), (len(cut.requests), "told")))
+    compact(after, Compacted((), 1, 1, "full", tuple(cut.kept(history)), (len(cut.stay), "told")))
     assert len(after) < len(history)
     said = [message for message in history if message.role == "user" and not message.results and not message.sender]
     assert [message for message in after if message in said] == said
@@ -57,9 +57,28 @@ def test_the_last_turns_stay_as_long_as_they_are_allowed() -> None:
         history += round_of(number, "Read", "x" * 1_000, file_path="a.py")
     cut = find_cut(history, 3_500, "")
     assert cut is not None
-    assert (cut.place, cut.requests) == (15, (0,))
+    assert (cut.place, cut.stay) == (15, (0,))
     short = find_cut(history, 100_000, "")
     assert short is None
+
+
+def test_of_more_requests_than_there_is_room_for_the_first_and_the_latest_stay() -> None:
+    history = [each for number in range(9) for each in (user(f"{number}" * 100), assistant("done"))]
+    cut = find_cut(history, 0, "", 350)
+    assert cut is not None
+    assert cut.stay == (0, 14, 16)
+    assert [message.content[0] for message in cut.gone(history) if message.role == "user"] == list("123456")
+
+
+def test_a_summary_by_code_carries_the_one_before_and_stays_within_its_bounds() -> None:
+    text = "the first thing"
+    for number in range(20):
+        told = user(compose(text, "/kept/here"), sender="sagent")
+        text = sum_up([told, assistant(f"answer {number} " * 100)], 4_000, "the rest is in /kept/there")
+        assert "the first thing" in text
+        assert f"answer {number}" in text
+        assert len(text) < 4_200
+    assert "the rest is in /kept/there" in text
 
 
 def test_what_a_summary_must_be() -> None:
@@ -90,4 +109,4 @@ def test_a_summary_by_code_invents_nothing() -> None:
     assert "I changed a.py." in text
     assert is_summary(text + "\n## Decisions\nnone")
     assert edited(history, 3) == ("a.py",)
-    assert advice_in(history) == ("VERDICT: adjust",)
+    assert advice_in(history) == (("advisor", "VERDICT: adjust"),)

@@ -17,6 +17,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Finished
 from sagent.lib.json import json_dump
 from sagent.lib.text import Table, count, printable
+from sagent.messages import Text
 from sagent.transcript.event_json import encode_result
 
 if TYPE_CHECKING:
@@ -113,9 +114,10 @@ def _task(task: str | None, words: list[str], settings: "Settings") -> str:
         return ""
     if task is None or task == "-":
         prompt = read_prompt(words, sys.stdin, sys.stderr)
-        if prompt.parts:
+        piped = "".join(part.text for part in prompt.parts if isinstance(part, Text))
+        if prompt.parts and not piped:
             raise UsageError("A team's task is text: an image or a PDF is given as a file to read.")
-        return prompt.text
+        return prompt.text + piped
     try:
         text = Path(task).expanduser().read_bytes().decode("utf-8-sig")
     except OSError as error:
