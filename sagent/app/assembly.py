@@ -38,7 +38,7 @@ from sagent.session.entries import Entry
 from sagent.session.folds import charges, history
 from sagent.session.log import FileLog, Log, MemoryLog, read_log
 from sagent.session.names import agent_of
-from sagent.session.store import Session, copy, delete, find, is_session, latest, log_files
+from sagent.session.store import Session, copy, delete, find, is_session, latest, log_files, named_logs
 from sagent.tool import Tool, Workspace
 from sagent.usage import Charge
 from sagent.version import __version__
@@ -308,12 +308,12 @@ def _open_session(settings: Settings) -> tuple[Session, bool]:
 def _read_past(log: FileLog, session: Path) -> Past:
     """What a log holds; the charges are those of all its session's agents."""
     contents = log.contents()
-    others = [file for file in log_files(session) if file != log.file]
+    others = [file for file in named_logs(session) if file != log.file]
     prompt = next(contents.latest("prompt"), None)
     return Past(
         messages=history(contents, log.blobs.get),
         charges=chain(charges(contents), (charge for file in others for charge in charges(read_log(file)))),
-        agents=tuple(agent_of(session, file) for file in others),
+        agents=tuple(agent_of(session, file) for file in log_files(session) if file != log.file),
         resumed=True,
         sandbox=next((name for name in map(_sandbox_in, contents.latest("environment")) if name), ""),
         advisors=tuple(text for text in map(_advisor_in, contents.latest("switched")) if text)[::-1],

@@ -19,7 +19,7 @@ from sagent.session.entries import Entry, unreadable
 from sagent.session.folds import origin
 from sagent.session.log import read_log
 from sagent.session.names import agent_of
-from sagent.session.store import find, is_session, latest, log_files
+from sagent.session.store import find, is_session, latest, named_logs
 from sagent.usage import Charge
 
 
@@ -243,7 +243,7 @@ def _last_inherited(entries: Iterable[Entry]) -> int:
 
 def read_logs(session: Path) -> dict[str, tuple[Entry, ...]]:
     """The logs of a session, by their agents' paths."""
-    return {agent_of(session, file): tuple(read_log(file)) for file in log_files(session)}
+    return {agent_of(session, file): tuple(read_log(file)) for file in named_logs(session)}
 
 
 def read_prompt(prompt: contents.PromptEntry) -> Prompt:

@@ -12,7 +12,7 @@ from itertools import islice, product
 from pathlib import Path
 
 from sagent.agent import Agent, Resources, RunLimits
-from sagent.codec import VERSION, Fetch
+from sagent.codec import Fetch
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
@@ -51,7 +51,7 @@ from sagent.session.entries import Entry
 from sagent.session.folds import charges, contents, history, origin
 from sagent.session.log import MemoryLog, read_log
 from sagent.session.names import agent_of
-from sagent.session.store import log_files
+from sagent.session.store import check_version, named_logs
 from sagent.session.verify import verify
 from sagent.tool import Workspace
 
@@ -100,16 +100,12 @@ async def replay(
 
 
 async def _replay(path: Path, session: Path, agent: str, find: Find) -> Replay:
-    files = {agent_of(session, file): file for file in log_files(session)}
+    files = {agent_of(session, file): file for file in named_logs(session)}
     if agent and agent not in files:
         raise UsageError(f"{session.name} has no agent {agent!r}; it has {', '.join(files)}")
     fetch = BlobDirectory(session / "blobs").get
     opened = origin(islice(read_log(session / "root.jsonl"), 1))
-    if opened.version > VERSION:
-        raise UsageError(
-            f"session {session.name} was written by a newer sagent (format {opened.version}, this one reads up to "
-            f"{VERSION}): update sagent to replay it"
-        )
+    check_version(session, "replay it")
     names = (opened.session, session.name)
     found = [
         await replay_log(name, tuple(read_log(file)), fetch, find, names)

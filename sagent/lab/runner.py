@@ -29,7 +29,7 @@ from sagent.lib.json import sha256_hex
 from sagent.patterns.team import Team
 from sagent.session.folds import charges
 from sagent.session.log import read_log
-from sagent.session.store import is_session, log_files
+from sagent.session.store import is_session, named_logs
 from sagent.usage import Charge
 
 PATIENCE = 3  # runs in a row that fail, after which the rest would too
@@ -388,7 +388,7 @@ class _Run:
     def _bills(self) -> Iterator[Charge]:
         """What all agents of the run were billed, by their logs."""
         if self.session is not None and is_session(self.session):
-            for file in log_files(self.session):
+            for file in named_logs(self.session):
                 yield from charges(read_log(file))
         elif self.agent is not None:
             for path in self.agent.ledger.totals().by_agent:

@@ -17,6 +17,7 @@ from sagent.lib.text import Table, one_line
 from sagent.messages import Message
 from sagent.session.contents import Environment
 from sagent.session.folds import charges, contents
+from sagent.session.store import check_version
 from sagent.usage import Sum, Totals
 
 BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
@@ -94,7 +95,10 @@ class SessionDiff:
 
 
 def diff_sessions(left: Path, right: Path) -> SessionDiff:
-    """Two sessions, by their directories. Raises SessionCorrupt and OSError."""
+    """Two sessions, by their directories. Raises SessionCorrupt, OSError, and UsageError for one that a newer sagent
+    has written."""
+    for session in (left, right):
+        check_version(session, "compare it")
     (one, mine), (other, theirs) = _read(left), _read(right)
     agents = dict.fromkeys((*mine, *theirs))
     rows = [row for agent in agents for row in _rows(agent, mine.get(agent), theirs.get(agent))]

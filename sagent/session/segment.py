@@ -6,11 +6,13 @@ seams.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from sagent.errors import SagentError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str
 from sagent.session.contents import (
@@ -24,6 +26,7 @@ from sagent.session.contents import (
     Returned,
     Spawned,
 )
+from sagent.session.entries import parse_line
 from sagent.session.table import decode
 from sagent.session.touches import Touched
 
@@ -70,14 +73,15 @@ class Place(NamedTuple):
 class LogSegment:
     """What was found in one. `problems` have the number of their line in it, from 1.
 
-    `parent` is what its first entry follows, `left` the line before where that is a fork; `forks` are the entries that
-    were taken up again; `named` what is said of children: by which entry, its kind, agent, entry; `blobs` the names of
-    blobs and the entries that name them; `spilled` the session, the blob and the entry of a text whose whole was put
-    aside; `torn` the bytes of an unfinished line at its end.
+    `begins` is its first entry's kind, `parent` what that follows, `left` the line before where it is a fork;
+    `forks` are the entries that were taken up again; `named` what is said of children: by which entry, its kind,
+    agent, entry; `blobs` the names of blobs and the entries that name them; `spilled` the session, the blob and the
+    entry of a text whose whole was put aside; `torn` the bytes of an unfinished line at its end.
     """
 
     parent: str = ""
     left: str | None = None
+    begins: str = ""
     first: str = ""
     last: str = ""
     lines: int = 0
@@ -92,10 +96,10 @@ class LogSegment:
     asides: list[str] = field(default_factory=list[str])
     problems: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
-    def named_blobs(self, session: str) -> Iterator[tuple[str, str]]:
-        """The blobs of a session that entries name, and the entries."""
+    def named_blobs(self, names: Collection[str]) -> Iterator[tuple[str, str]]:
+        """The blobs of a session, which has had these names, that entries name, and the entries."""
         yield from self.blobs
-        yield from ((name, entry) for of, name, entry in self.spilled if of == session)
+        yield from ((name, entry) for of, name, entry in self.spilled if of in names)
 
 
 class _Line(NamedTuple):
@@ -171,6 +175,20 @@ def find_ids(place: Place, wanted: set[str]) -> set[str]:
     return {name.decode() for name in found}
 
 
+def find_children(log: Path) -> set[str]:
+    """The agents that a log says it has started, or taken an answer from. Raises OSError."""
+    found: set[str] = set()
+    with log.open("rb", buffering=1 << 18) as file:
+        for line in file:
+            if _CHILD.search(line, max(0, len(line) - 110)):
+                with suppress(ValueError, SagentError):  # of a damaged line whoever reads it tells
+                    content = parse_line(line).content
+                    if isinstance(content, Spawned | Returned):
+                        found.add(content.agent)
+    return found
+
+
+_CHILD = re.compile(rb',"kind":"(?:spawned|returned)","parent":"')
 _SPILLED = re.compile(rb'(?:the whole is|It is kept) in ((?:[^"\\]{0,4000}?/blobs/[0-9a-f]{64}(?: and )?)+)')
 _BLOB = re.compile(rb"([^/]+)/blobs/([0-9a-f]{64})")
 _TOLD = frozenset({"opened", "spawned", "returned", "repaired"})
@@ -200,7 +218,7 @@ def _read(line: bytes, redacted: frozenset[str], parse: Callable[[bytes], object
 
 def _follow(found: LogSegment, told: _Line, previous: str | None) -> None:
     if found.lines == 1:
-        found.first, found.parent, found.left = told.id, told.parent, _left(told)
+        found.begins, found.first, found.parent, found.left = told.kind, told.id, told.parent, _left(told)
     elif previous is not None and told.parent != previous:
         if _left(told) == previous:
             found.forks.append(told.parent)

@@ -35,7 +35,7 @@ class Session:
         self._logs: dict[str, FileLog] = {}
         try:
             if is_session(path):
-                _check_version(path)
+                check_version(path, "go on with it")
             self._blobs.sweep()
             self.log()
         except BaseException:
@@ -207,7 +207,7 @@ class _Seen:
         in_root, asked = True, False
         try:
             self.size = sum(file.stat().st_size for file in self._path.rglob("*") if file.is_file())
-            for file in log_files(self._path):
+            for file in named_logs(self._path):
                 for entry in read_log(file):
                     self.count += 1
                     self.last = max(self.last, entry.at)
@@ -226,6 +226,20 @@ def log_files(session: Path) -> list[Path]:
     found = session.joinpath("root").rglob("*.jsonl")
     below = (file for file in found if is_agent(agent_of(session, file)) and file.is_file())
     return [session / "root.jsonl", *sorted(below)]
+
+
+def named_logs(session: Path) -> list[Path]:
+    """Those that the root's log, or one that is named itself, says are a child's: what agents of this session did. A
+    file that nobody names is none of theirs, whoever put it there. Raises OSError."""
+    from sagent.session.segment import find_children
+
+    files = {agent_of(session, file): file for file in log_files(session)}
+    found, waiting = {"root"}, ["root"] if len(files) > 1 else []
+    while waiting:
+        children = find_children(files[waiting.pop()]) & files.keys() - found
+        found |= children
+        waiting += children
+    return [file for agent, file in files.items() if agent in found]
 
 
 def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
@@ -309,11 +323,12 @@ def delete(path: Path) -> None:
         path.rmdir()
 
 
-def _check_version(path: Path) -> None:
+def check_version(path: Path, purpose: str) -> None:
+    """Raises UsageError for a session that only a newer sagent can read."""
     first = next(iter(read_log(path / "root.jsonl")), None)
     version = origin([first] if first else ()).version
     if version > VERSION:
         raise UsageError(
             f"session {path.name} was written by a newer sagent (format {version}, this one reads up to {VERSION}): "
-            "update sagent to go on with it"
+            f"update sagent to {purpose}"
         )

@@ -199,6 +199,16 @@ class _Log:
     problems: list[str] = field(default_factory=list[str])
     stretches: list[LogSegment] = field(default_factory=list[LogSegment])
 
+    @property
+    def named(self) -> Iterator[tuple[str, str, str, str]]:
+        """What is said of children in it."""
+        return (told for stretch in self.stretches for told in stretch.named)
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether it says whose log it is, and nothing else."""
+        return not self.entries or (self.entries == 1 and self.stretches[0].begins in ("opened", ""))
+
     def lacks(self, ids: Iterable[str]) -> set[str]:
         """Those of some ids that no entry has."""
         wanted = {name for name in ids if name not in ("", self.first, self.last)}
@@ -217,6 +227,8 @@ class _Record:
         self.notes: list[str] = []
         self.strangers = strangers  # problems with files that are no part of a session
         self.signer = ""
+        self.names: set[str] = set()  # the session's own, and those of the ones that it is a copy of
+        self.reached: set[str] = set()  # agents whose logs are the root's, or named by one that is reached
         self.logs: dict[str, _Log] = {}
         self.blobs = {name[6:]: place for name, place in files.items() if name.startswith("blobs/")}
 
@@ -225,8 +237,9 @@ class _Record:
             self.logs[agent] = self._log(agent, name)
         if "root" not in self.logs:
             self.parts.append(Part("log of root", "none", (f"{self.path('root.jsonl')} is missing",)))
-        names = {log.session for each in self.logs.values() for log in each.stretches[:1] if log.session}
-        self.session = min(names, default=self.session)
+        said = {log.session for each in self.logs.values() for log in each.stretches[:1] if log.session}
+        self.session = self.session or min(said, default="")
+        self.names = {self.session, *said}
         self._children()
         self._blobs()
         self._signature()
@@ -239,7 +252,7 @@ class _Record:
             )
         blobs = self.manifest.blobs if self.manifest else frozenset[str]()
         return Proof(
-            session=self.session,
+            session=self.session or Path(self.where).name,
             heads={agent: log.last for agent, log in self.logs.items()},
             entries=sum(log.entries for log in self.logs.values()),
             blobs=sum(not name.startswith("scratch-") for name in self.blobs),
@@ -299,7 +312,7 @@ class _Record:
         vouched: dict[str, str] = {}
         named = 0
         for agent, log in self.logs.items():
-            for by, kind, child, entry in (told for stretch in log.stretches for told in stretch.named):
+            for by, kind, child, entry in log.named:
                 named += 1
                 wanted.setdefault(child, {}).setdefault(entry, f"{agent}, entry {by} ({kind})")
                 vouched[child] = entry
@@ -310,11 +323,17 @@ class _Record:
             else:
                 lost = log.lacks(entries)
                 problems.extend(f"{entries[each]}: the log of {child} has no entry {each}" for each in lost)
+        waiting = ["root"]
+        while waiting:
+            self.reached.add(agent := waiting.pop())
+            known = self.logs.keys() - self.reached
+            if agent in self.logs:
+                waiting += {child for _, _, child, _ in self.logs[agent].named if child in known}
         for agent, log in self.logs.items():
             if agent == "root":
                 continue
-            if agent not in wanted and log.entries > 1:  # the first is written before the one that names it
-                problems.append(f"{self.path(agent)}.jsonl: no other log names this one")
+            if agent not in self.reached and not log.is_opening:  # which is written before the entry that names it
+                problems.append(f"{self.path(agent)}.jsonl: no other log names this one; nothing of it is shown")
             elif vouched.get(agent) != log.last:
                 self.notes.append(f"The end of the log of {agent} is not vouched for by its parent's.")
         if named or len(self.logs) > 1:
@@ -331,7 +350,7 @@ class _Record:
                 problems.append(f"{self.path('blobs')}/{name} was changed: its content does not match its name")
         used: set[str] = set()
         for agent, log in self.logs.items():
-            told = (each for stretch in log.stretches for each in stretch.named_blobs(self.session))
+            told = (each for stretch in log.stretches for each in stretch.named_blobs(self.names))
             for name, entry in told:
                 used.add(name)
                 if name not in kept:
@@ -368,7 +387,7 @@ class _Record:
         self.parts.append(Part("signature", self.signer or "what was signed is there", tuple(problems)))
 
     def _compare(self, statement: Statement) -> Iterator[str]:
-        if statement.session != self.session:
+        if statement.session not in self.names:
             yield f"{self.path(STATEMENT)} is of the session {statement.session!r}, not of {self.session!r}"
         for agent, head in statement.heads.items():
             if agent not in self.logs or self.logs[agent].lacks([head]):
@@ -376,6 +395,16 @@ class _Record:
         for name in statement.blobs:
             if name not in self.blobs:
                 yield f"{self.path('blobs')}/{name}, which was signed, is missing"
+        for agent in self.logs.keys() - self.reached - statement.heads.keys():
+            yield f"{self.path(agent)}.jsonl: it was not there when the session was signed, and no log names it"
+        since = [
+            agent
+            for agent in self.logs
+            if agent in self.reached and statement.heads.get(agent) != self.logs[agent].last
+        ]
+        if since:
+            ends = ", ".join(since)
+            self.notes.append(f"Written since it was signed, so that no signature vouches for it: the end of {ends}.")
 
     def _check_signature(self, signers: Path) -> str:
         import tempfile
@@ -419,7 +448,7 @@ class _Record:
 def _verify_bundle(path: Path, files: Mapping[str, Place], problems: list[str], asked: _Asked) -> Proof:
     """Check an export: the manifest's files, and the session among them."""
     inside = {name.removeprefix(SESSION): place for name, place in files.items() if name.startswith(SESSION)}
-    record = _Record(path.stem, f"{path}:session" if path.is_file() else str(path / "session"), inside, asked)
+    record = _Record("", f"{path}:session" if path.is_file() else str(path / "session"), inside, asked)
     checked = "none"
     try:
         if NAME not in files:

@@ -18,7 +18,7 @@ from sagent.session.log import read_log
 from sagent.session.names import agent_of
 from sagent.session.segment import Place
 from sagent.session.signature import SIGNATURE, STATEMENT
-from sagent.session.store import log_files
+from sagent.session.store import named_logs
 from sagent.session.verify import Proof, verify
 from sagent.transcript.export_html import Checked, Fetch, write_page
 from sagent.transcript.export_markdown import write_markdown
@@ -46,7 +46,7 @@ class Exported:
 def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction) -> tuple[bytes, Exported]:
     """A session as a page or as Markdown. What is damaged is left out and reported. Raises SagentError and OSError."""
     proof = verify(session)
-    timeline = read_timeline(session, log_files(session))
+    timeline = read_timeline(session, named_logs(session))
     checked = _checked(proof)
     if kind == "html":
         page = write_page(timeline, redaction, checked, _fetch(session))
@@ -58,7 +58,7 @@ def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction
 def export_lines(session: Path, redaction: Redaction) -> Iterator[bytes]:
     """Every entry of every agent, in the order written, each a line of JSON with its `agent`; one that secrets were
     taken out of says so by `"redacted":true`, and no longer matches its id. Raises SessionCorrupt and OSError."""
-    streams = [_entries(session, file) for file in log_files(session)]
+    streams = [_entries(session, file) for file in named_logs(session)]
     for _, agent, entry in heapq.merge(*streams, key=lambda item: item[0]):
         line = redaction.entry(entry)
         mark = b'"redacted":true,' if line is not entry.line else b""
@@ -95,14 +95,14 @@ class _Bundle:
         self._unsearched: list[str] = []
 
     def write(self, out: Path, proof: Proof, settings: Mapping[str, str], torn: Sequence[str]) -> Exported:
-        for file in log_files(self._session):
+        for file in named_logs(self._session):
             self._log(file)
         self._keep_blobs()
         for name in (STATEMENT, SIGNATURE):
             with suppress(FileNotFoundError):
                 self._files[SESSION + name] = _place(self._session / name)
         secrets = self._redaction.count
-        timeline = read_timeline(self._session, log_files(self._session))
+        timeline = read_timeline(self._session, named_logs(self._session))
         apart = Redaction(self._redaction.keep)  # the same secrets again
         self._files["report.html"] = write_page(timeline, apart, _checked(proof), _fetch(self._session))
         self._files["report.json"] = canonical_bytes(apart.value(report(timeline, proof))) + b"\n"

@@ -9,11 +9,13 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from drawn import drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sagent.codec import encode_result_part
+from sagent.errors import UsageError
 from sagent.lab.check import CheckResult
 from sagent.lab.diffpage import _marked, write_diff
 from sagent.lab.sessiondiff import as_json, diff_sessions, show
@@ -226,3 +228,10 @@ def test_a_message_that_is_only_media_has_a_row(tmp_path: Path) -> None:
     one = session(tmp_path / "a", ("", [("Done.",)]))
     assert diff_sessions(one, one).rows[0].prompt == ""
     assert Message("user").content == ""
+
+
+def test_a_session_of_a_newer_sagent_is_not_compared(tmp_path: Path) -> None:
+    with Session.create_at(tmp_path / "newer") as made:
+        made.log().append(Opened(made.id, "root", "/work", {}, version=99))
+    with pytest.raises(UsageError, match=r"format 99.*update sagent to compare it"):
+        diff_sessions(made.path, made.path)

@@ -20,10 +20,13 @@ from sagent.session.contents import MessageEntry, Opened, Returned, Spawned, Unk
 from sagent.session.entries import read_body, seal
 from sagent.session.folds import history
 from sagent.session.log import read_log
-from sagent.session.store import Session, log_files, summarize
+from sagent.session.names import log_file
+from sagent.session.store import Session, copy, log_files, named_logs, summarize
 from sagent.session.stored import StoredMessage
 from sagent.session.verify import repair, verify
 from sagent.session.view import session_of
+from sagent.transcript.export import export_lines, export_text
+from sagent.transcript.export_redaction import Redaction
 from tests.depth import deep
 
 
@@ -438,3 +441,34 @@ def test_any_canonical_value_is_taken_and_any_other_text_of_it_is_not(value, asc
     if other != text:
         with pytest.raises(ValueError, match="canonical"):
             parse(other)
+
+
+def plant(session: Path, agent: str, *contents) -> None:
+    file = log_file(session, agent)
+    file.parent.mkdir(exist_ok=True, parents=True)
+    parent, lines = "", []
+    for content in contents:
+        entry = seal(parent, content)
+        parent = entry.id
+        lines.append(entry.line)
+    file.write_bytes(b"".join(lines))
+
+
+def test_a_planted_log_is_told_of_and_read_by_nobody(session: Path):
+    head = verify(session).heads["root"]
+    said = MessageEntry(StoredMessage.of(user("words of nobody"), None))
+    plant(session, "root/mole", said)  # one entry, as a kill leaves it, but not the opening one
+    (problem,) = verify(session, head).problems
+    assert "root/mole.jsonl: no other log names this one" in problem
+    plant(session, "root/mole", Spawned("root/twin", ""), said)
+    plant(session, "root/twin", Spawned("root/mole", ""), said)  # two that name each other
+    assert sum("no other log names this one" in each for each in verify(session, head).problems) == 2
+    assert named_logs(session) == [session / "root.jsonl", session / "root" / "review.jsonl"]
+    assert summarize(session).entries == 6
+    assert b"of nobody" not in b"".join(export_lines(session, Redaction()))
+    assert b"of nobody" not in export_text(session, "html", Redaction())[0]
+
+
+def test_a_copy_is_called_by_its_own_name(session: Path, tmp_path: Path):
+    made = copy(session, tmp_path / "state", tmp_path)
+    assert verify(made).session == made.name != session.name

@@ -8,7 +8,7 @@ import pytest
 from sagent.errors import UsageError
 from sagent.messages import user
 from sagent.session.bundle import write_bundle
-from sagent.session.contents import MessageEntry, Opened, Unknown
+from sagent.session.contents import MessageEntry, Opened, Spawned, Unknown
 from sagent.session.entries import read_body, seal
 from sagent.session.log import read_log
 from sagent.session.retention import remove
@@ -171,3 +171,15 @@ def test_a_statement_is_read_only_as_it_is_written():
     assert read_statement(written) == Statement("s", {"root": "a"}, ("b",))
     with pytest.raises(ValueError, match="not what sagent signs"):
         read_statement(written.replace(b":", b": "))
+
+
+def test_a_signature_vouches_for_the_set_of_logs(session: Path, key: Path, signers: Path):
+    sign_record(session, verify(session), key)
+    (session / "root").mkdir()
+    (session / "root" / "mole.jsonl").write_bytes(seal("", Opened("", "root/mole", "", {})).line)
+    assert any(
+        "was not there when the session was signed" in each for each in verify(session, signers=signers).problems
+    )
+    with Session.open(session) as made:
+        made.log().append(Spawned("root/mole", ""))
+    assert any("the end of root, root/mole" in note for note in verify(session, signers=signers).notes)

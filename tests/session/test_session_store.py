@@ -13,7 +13,7 @@ import pytest
 from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
 from sagent.messages import user
-from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Unknown
+from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Spawned, Unknown
 from sagent.session.lock import Lock
 from sagent.session.store import Session, delete, find, latest, sessions, summaries
 from sagent.session.stored import StoredMessage
@@ -196,12 +196,12 @@ def test_a_listing_tells_what_each_session_was_about(state: Path, tmp_path: Path
         log.append(MessageEntry(StoredMessage.of(user("x" * 200), None)))
         bill = Charge("m", Usage(1), usd=Decimal("0.25"), role="executor", provider="p", agent="root/a")
         log.append(ChargeEntry(replace(bill, agent="root")))
-        log.child("root/a").append(ChargeEntry(bill))
+        log.append(Spawned("root/a", log.child("root/a").append(ChargeEntry(bill)).id))
         last = log.child("root/a").append(ChargeEntry(replace(bill, model="n", usd=None)))
         log.blobs.put(b"y" * 1000)
     first, second = summaries(state)
     assert (first.path, second.path) == (session.path, old)
-    assert (first.cwd, first.entries, first.usd, first.unpriced) == ("/work", 5, Decimal("0.5"), ("p/n",))
+    assert (first.cwd, first.entries, first.usd, first.unpriced) == ("/work", 6, Decimal("0.5"), ("p/n",))
     assert (first.last, first.problem) == (last.at, "")
     assert first.size > 1000
     assert first.title == "x" * 79 + "…"

@@ -13,7 +13,7 @@ from sagent.session.contents import AdviceRated
 from sagent.session.entries import Entry
 from sagent.session.log import read_log
 from sagent.session.names import agent_of
-from sagent.session.store import Session, log_files
+from sagent.session.store import Session, named_logs
 from sagent.transcript.advice import Consultation, Review, Standing, last_answer, review
 
 GOOD, BAD = 1, -1
@@ -39,7 +39,7 @@ def run_advice(argv: Sequence[str]) -> int:
     if given.rate is not None:
         return _rate(path, GOOD if given.rate == "good" else BAD, given.name or "", as_json=given.json)
     damaged: list[SessionCorrupt] = []
-    found = review({agent_of(path, file): _entries(file, damaged) for file in log_files(path)})
+    found = review({agent_of(path, file): _entries(file, damaged) for file in named_logs(path)})
     show(_as_json(path.name, found), _lines(path.name, found), as_json=given.json)
     if damaged:
         raise damaged[0]
@@ -56,7 +56,7 @@ def _entries(file: Path, damaged: list[SessionCorrupt]) -> Iterator[Entry]:
 
 def _rate(path: Path, by: int, name: str, *, as_json: bool) -> int:
     with Session.open(path) as session:
-        logs = {agent_of(path, file): list(read_log(file)) for file in log_files(path)}
+        logs = {agent_of(path, file): list(read_log(file)) for file in named_logs(path)}
         found = review(logs)
         rated = last_answer(found.consultations, name)
         if rated is None:

@@ -304,13 +304,13 @@ def _read_session(name: str) -> Measured:
     from sagent.session.contents import MessageEntry
     from sagent.session.folds import spend
     from sagent.session.log import read_log
-    from sagent.session.store import find, log_files
+    from sagent.session.store import find, named_logs
     from sagent.session.view import branch
 
     try:
         settings = load_settings({})
         path = find(settings.state_dir, name, settings.cwd)
-        logs = [list(read_log(file)) for file in log_files(path)]
+        logs = [list(read_log(file)) for file in named_logs(path)]
     except (SessionNotFound, SessionCorrupt) as error:
         raise UsageError(f"{name}: {error}") from error
     replies, passed = 0, False

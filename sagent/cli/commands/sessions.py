@@ -15,7 +15,7 @@ from sagent.lib.text import Table, printable
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
 from sagent.session.retention import Glance, age, glances, prune, remove
-from sagent.session.store import log_files, summarize
+from sagent.session.store import named_logs, summarize
 from sagent.session.verify import repair
 from sagent.usage import Totals
 
@@ -126,7 +126,7 @@ def _show(settings: Settings, given: argparse.Namespace) -> int:
         _transcript(path)
     _say(f"session  {summary.id}")
     _say(f"log      {path / 'root.jsonl'}  ({summary.entries} entries, {_size(summary.size)})")
-    _costs(spend(entry for file in log_files(path) for entry in read_log(file)))
+    _costs(spend(entry for file in named_logs(path) for entry in read_log(file)))
     if summary.problem:
         raise UsageError(summary.problem)
     return 0

@@ -10,7 +10,7 @@ from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import write
 from sagent.errors import SessionNotFound, UsageError
-from sagent.session.store import is_session, log_files
+from sagent.session.store import is_session, named_logs
 from sagent.session.view import session_of
 from sagent.transcript.entries import read_entries
 from sagent.transcript.events import read_events
@@ -49,10 +49,10 @@ def _steps(name: str, cwd: str | None) -> Iterator[Step]:
                     yield from read_events(lines)
                     return
             session = session_of(path.absolute())
-            yield from read_entries(session, log_files(session) if path.name == "root.jsonl" else [path.absolute()])
+            yield from read_entries(session, named_logs(session) if path.name == "root.jsonl" else [path.absolute()])
         else:
             session = path.absolute() if name and is_session(path) else _found(name, cwd)
-            yield from read_entries(session, log_files(session))
+            yield from read_entries(session, named_logs(session))
     except OSError as error:
         raise UsageError(f"{error.filename or name}: cannot be read: {error.strerror or error}.") from error
 

@@ -102,7 +102,8 @@ def _show(path: Path, proof: Proof, signed: str) -> Iterator[str | Table]:
         yield f"signed: {signed}"
     if proof.problems:
         yield f"NOT OK: {count(len(proof.problems), 'problem')}"
-        if not (path.is_file() or unpacked(path)):  # what is damaged in a bundle is damaged
+        logs = any(part.problems for part in proof.parts if part.name.startswith("log of "))
+        if logs and not (path.is_file() or unpacked(path)):  # what is damaged in a bundle is damaged
             yield f"`sagent sessions repair {path}` keeps the good beginning of a damaged log."
     else:
         but = f", but for {proof.redacted} redacted" if proof.redacted else ""
