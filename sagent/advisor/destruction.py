@@ -4,19 +4,24 @@ A list of programs alone is passed by the next program. So every command line th
 scripts in files included; of programs that are not known the words that say so; of code what it names.
 """
 
+import json
 import re
 from pathlib import Path
 
 from sagent.advisor.changes import runs_tests
+from sagent.lib.json import as_object, as_str
 from sagent.lib.regular import read_regular
 from sagent.policy.harmless import only_looks
 from sagent.policy.shell import SHELLS, Part, Word, program, split
 from sagent.policy.wrappers import WRAPPERS, bare_text, runs
 
-_DESTROYERS = re.compile(r"rm|rmdir|unlink|shred|srm|wipefs|rimraf|truncate|dropdb|blkdiscard|mkfs.*")
+_DESTROYERS = re.compile(
+    r"rm|rmdir|unlink|shred|srm|wipefs|rimraf|truncate|dropdb|blkdiscard|mkfs.*|fdisk|(?:user|group)del|[lpv][gv]remove"
+)
 _ACTS = frozenset(
     {"rm", "rmi", "rb", "del", "delete", "destroy", "remove", "uninstall", "purge", "prune", "clean", "distclean"}
     | {"drop", "erase", "wipe", "flush", "flushall", "flushdb", "reset", "terminate", "teardown", "truncate", "unlink"}
+    | {"abandon", "downgrade", "fresh", "revert"}
 )
 """Words by which a program is told to take something away, also as a part of one (`apps:destroy`, `delete-bucket`)."""
 _OPTION = re.compile(r"--(?:del|delete|remove|purge|prune|discard|wipe)\b")
@@ -25,20 +30,26 @@ _GIT = re.compile(
     r"|checkout (?:.* )?(?:--(?: |$)|\.(?: |$)|-f\b|--force|-B )|switch (?:.* )?(?:-f\b|--force|--discard-changes|-C )"
     r"|branch (?:.* )?(?:-\w*D|-\w*f\b|--force)|stash (?:drop|clear)|tag (?:.* )?(?:-d\b|--delete)|gc .*--prune"
     r"|(?:filter-(?:branch|repo)|prune|rm|worktree remove|submodule deinit|checkout-index)\b|reflog (?:expire|delete)"
-    r"|update-ref .*-d\b|read-tree .*(?:-u\b|--reset)"
+    r"|update-ref .*-d\b|read-tree .*(?:-u\b|--reset)|remote (?:rm|remove)\b"
+    r"|(?:merge|rebase|am|cherry-pick) .*--(?:abort|quit)"
 )
 _OTHERS = re.compile(
     r"dd .*of=|terraform .*(?:destroy|apply)\b|(?:chmod|chown|chgrp) (?:.* )?(?:-\w*R|--recursive)"
-    r"|(?:mv|cp) .*/dev/null\b|tar .*--remove-files|docker(?:-compose)? .*\bdown .*(?:-v\b|--volumes)|find .*-delete\b"
+    r"|(?:mv|cp|ln|install) .*/dev/null\b|zip .*-\w*m|crontab .*-r\b|hg .*(?:-C\b|--clean)|tar .*--remove-files"
+    r"|docker(?:-compose)? .*\bdown .*(?:-v\b|--volumes)|find .*-delete\b"
 )
 _ALSO = frozenset({"docker", "podman", "uv", "npx"})
 """Wrappers with commands of their own."""
-_CLIENTS = frozenset({"psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "duckdb", "clickhouse-client", "cockroach"})
-_SQL = re.compile(r"\b(?:drop|truncate)\s+\w+|\bdelete\s+from\b", re.IGNORECASE)
+_CLIENTS = frozenset({"psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "duckdb", "clickhouse-client", "mongosh"})
+_SQL = re.compile(r"\b(?:drop|truncate)\s+\w+|\bdelete\s+from\b|\bdrop\w*\(|\.delete(?:One|Many)\(", re.IGNORECASE)
+_RUNNERS = frozenset({"npm", "pnpm", "yarn", "bun"})
 _INTERPRETERS = re.compile(r"(?:python|perl|ruby|node|nodejs|deno|bun|php|lua|tclsh|osascript|pwsh|[gmn]?awk)[\d.]*")
 _CODE = re.compile(
     r"rmtree|os\.(?:remove|unlink|rmdir|truncate)|removedirs|\bunlink|\brmdir|\brm(?:Sync)?\b|rm_r|FileUtils|File\.delete"
-    r"|Remove-Item|deleteFile|remove_dir|remove_tree|rimraf|\.truncate\(",
+    r"|Remove-Item|deleteFile|remove_dir|remove_tree|removeSync|\bfile delete\b|dropDatabase|rimraf|\.truncate\("
+    r"|\bopen\([^()]*,\s*\\?['\"]w[b+]*\\?['\"]\)\s*\.close\("
+    r"|write(?:_text|_bytes|File|FileSync)\((?:[^()]*,\s*)?b?(?:''|\"\")\)"
+    r"|\b(?:drop|truncate)\s+table\b|\bdelete\s+from\b",
     re.IGNORECASE,
 )
 _HIDES = re.compile(
@@ -66,8 +77,12 @@ def is_destroyer(tool: str) -> bool:
 
 
 def _part_destroys(part: Part, command: str, folder: Path | None, depth: int) -> bool:
-    texts = [word.text for word in part.words]
-    empties = texts in ([], [":"], ["true"]) or texts[1:] == ["/dev/null"]  # `> file`, `cat /dev/null > file`
+    texts = [word.text for word in part.words if not (word.text.startswith("-") and word.text != "-")]
+    # `> file`, `printf '' > file`, `cat /dev/null > file`
+    empties = texts in ([], [":"], ["true"], ["echo"], ["printf", ""]) or texts[1:] == ["/dev/null"]
+    read = [one.target.text for one in part.redirects if not one.writes]
+    if ("/dev/null" in read and "tee" in texts) or (not _CLIENTS.isdisjoint(texts) and _queries(read, folder)):
+        return True
     if empties and any(one.writes and not one.target.text.startswith("/dev/") for one in part.redirects):
         return True
     return any(_line_destroys(words, command, folder, depth, sure=sure) for words, sure in runs(part) if words)
@@ -88,8 +103,10 @@ def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, d
             return True
     if name == "git":
         return _git_destroys(rest, folder)
-    if name in _CLIENTS and _SQL.search(command):
+    if name in _CLIENTS and (_SQL.search(command) or _queries(rest, folder)):
         return True
+    if recipe := _recipe(name, rest, folder):
+        return depth >= _DEPTH or destroys(recipe, folder, depth + 1)
     if _DESTROYERS.fullmatch(name) or _OTHERS.match(line):
         return True
     if _INTERPRETERS.fullmatch(name) or name in SHELLS or name in ("source", ".") or "/" in words[0].text:
@@ -154,6 +171,25 @@ def _text_destroys(text: str, name: str, folder: Path | None, depth: int) -> boo
     first = text.partition("\n")[0]
     shell = name in SHELLS or name in ("source", ".") or (first.startswith("#!") and re.search(r"\b\w*sh\b", first))
     return destroys(text, folder, depth) if shell else _CODE.search(text) is not None
+
+
+def _queries(files: list[str], folder: Path | None) -> bool:
+    """Whether a database is told in a file to drop something."""
+    return any(_SQL.search(_read(file, folder) or "") for file in files)
+
+
+def _recipe(name: str, rest: list[str], folder: Path | None) -> str:
+    """What the project says that targets of its own do: `make tidy`, `npm run tidy`."""
+    if name == "make":
+        text = _read("Makefile", folder) or ""
+        bodies = [re.findall(rf"(?m)^{re.escape(target)}\s*:(?!=).*\n((?:\t.*\n?)+)", text) for target in rest]
+        return "\n".join(re.sub(r"(?m)^\t[@+-]*", "", body) for found in bodies for body in found)
+    text = _read("package.json", folder) if name in _RUNNERS else None
+    try:
+        scripts = as_object(as_object(json.loads(text or "{}")).get("scripts"))
+    except (ValueError, RecursionError):
+        return ""
+    return "\n".join(as_str(scripts.get(target)) for target in rest if target in scripts)
 
 
 def _is_installed(path: str) -> bool:

@@ -44,11 +44,12 @@ _SHAPES = (
     _shape("token", "ya29. SG. hvs. dop_v1_", _AT + r"(?:ya29\.|SG\.|hvs\.|dop_v1_)[\w.-]{20,}"),
     _shape("token", "earer ", r"(?<=[Bb]earer )[\w.~+/-]{16,}=*"),
     _shape("password", "asic ", r"(?<=[Bb]asic )[A-Za-z0-9+/]{12,}=*"),
+    _shape("password", "curl ", r"(?<=curl )([^\n]{0,200}?-u ?[\"']?[\w.@-]{1,100}:)[^\s\"']{1,200}"),
     _shape("password", "://", r"(?<=://)[^\s/:@]{0,200}:[^\s/]{1,500}(?=@)"),
 )
 _HINTS = tuple((hint, place) for place, shape in enumerate(_SHAPES) for hint in shape.hints)
 _SHORTEST = 8  # characters: no secret is known by less
-_NAME = re.compile(r"key|secret|token|passwd|password|passphrase|pwd|credential")
+_NAME = re.compile(r"key|secret|token|passwd|password|passwort|passphrase|pwd|(?<=_)pass(?![a-z])|credential")
 _KEY_OF = re.compile(r"(?:api|access|private|account|auth|signing|encryption|master|shared)[_-]?\Z")
 _VALUE = re.compile(
     r"[a-z0-9_.-]{0,40}\\?[\"']?\s{0,4}(?::=|=>|[:=])\s{0,4}"
@@ -96,7 +97,7 @@ def redact(text: str) -> tuple[str, int]:
         ):
             continue
         match = _VALUE.match(low, name.end())
-        if match is None and name[0] in ("password", "passwd", "passphrase", "pwd"):
+        if match is None and name[0].startswith(("pass", "pwd")):
             option = low.endswith("--", 0, name.start()) or low.endswith("--", 0, max(0, name.start() - 3))
             match = _PASSWORD.match(low, name.end()) or (_PASSED.match(low, name.end()) if option else None)
         if match is None:

@@ -72,6 +72,22 @@ from sagent.advisor.destruction import destroys, is_destroyer
         "cp /dev/null log",
         "npx rimraf dist",
         "ssh host 'rm -rf x'",
+        "printf '' > log",
+        "echo -n > log",
+        "tee log < /dev/null",
+        "install /dev/null log",
+        "python3 -c \"open('log', 'w').close()\"",
+        "node -e \"require('fs').writeFileSync('log', '')\"",
+        "python3 -c \"import sqlite3; sqlite3.connect('x').execute('drop table t')\"",
+        "deno eval \"Deno.removeSync('x')\"",
+        "mongosh --eval 'db.dropDatabase()'",
+        "git merge --abort",
+        "svn revert -R .",
+        "hg update -C",
+        "crontab -r",
+        "zip -m x.zip src",
+        "php artisan migrate:fresh",
+        "alembic downgrade base",
     ],
 )
 def test_what_takes_things_away_for_good_is_known(command: str) -> None:
@@ -115,6 +131,13 @@ def test_what_takes_things_away_for_good_is_known(command: str) -> None:
         "echo $((1+1))",
         "echo x > f",
         "bash -c 'ls'",
+        "printf '%s' x > f",
+        "echo -n x > f",
+        "python3 -c \"print(open('f').read())\"",
+        "git merge topic",
+        "git remote -v",
+        "zip -r x.zip src",
+        "crontab -l",
         "rm --help",
         "",
         "'",
@@ -136,6 +159,17 @@ def test_a_script_counts_as_what_it_does(tmp_path: Path) -> None:
     for command in ("python show.py", "sh show.sh", "./show.sh", "./tool"):
         assert not destroys(command, tmp_path), command
     assert destroys("sh gone.sh", tmp_path), "nobody can say what it does"
+
+
+def test_a_target_of_the_project_counts_as_what_it_does(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("all: x\n\tcc x.c\n\ntidy:\n\t@rm -rf build\n\nrm-less:\n\tls\n")
+    (tmp_path / "package.json").write_text('{"scripts": {"tidy": "shx rm -rf dist", "build": "tsc"}}')
+    (tmp_path / "drop.sql").write_text("DROP TABLE users;")
+    (tmp_path / "show.sql").write_text("select 1;")
+    for command in ("make tidy", "npm run tidy", "pnpm tidy", "sqlite3 a.db < drop.sql", "psql -f drop.sql"):
+        assert destroys(command, tmp_path), command
+    for command in ("make", "make all", "npm run build", "sqlite3 a.db < show.sql", "psql -f show.sql"):
+        assert not destroys(command, tmp_path), command
 
 
 def test_what_a_checkout_would_overwrite_counts(tmp_path: Path) -> None:
