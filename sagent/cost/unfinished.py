@@ -21,7 +21,11 @@ def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) ->
     told = sum((charge.usage for charge in stated), Usage())
     likely = 0 if told.total_input else reservation.ask.likely
     guess = Usage(input=likely, output=max(0, received // 4 - told.output))
-    charges = (*stated, Charge(reservation.ask.model, guess)) if guess != Usage() else stated
+    own = next((charge for charge in stated if not charge.role and charge.usd is None), None)
+    if own is None:
+        charges = (*stated, Charge(reservation.ask.model, guess)) if guess != Usage() else stated
+    else:  # one call is one charge
+        charges = tuple(replace(one, usage=one.usage + guess) if one is own else one for one in stated)
     return tuple(replace(charge, estimated=True) for charge in charges)
 
 

@@ -47,6 +47,7 @@ class Report:
     _refused: set[str] = field(default_factory=set[str])
     _withheld: int = 0
     _begun: str = ""
+    _sessions: set[str] = field(default_factory=set[str])
     _ended: Ended | None = None
 
     def show(self, steps: Iterable[Step]) -> Iterator[str]:
@@ -101,6 +102,7 @@ class Report:
             return
         if self._begun:
             yield ""
+        self._sessions.add(step.session)
         self._begun = self._begun or step.at
         if not step.resumed:
             self._turns.clear()
@@ -155,7 +157,7 @@ class Report:
             later = sums.unpriced and self._ended is not None and not self._ended.unpriced  # known at the end alone
             usd = "" if later else f", {_sum(sums.usd, sums.unpriced)}"
             yield f"{role}  {count(sums.charges, 'call')}, {_tokens(sums.usage)}{usd}"
-        if self._ended is not None and "total" in self._ended.usd:
+        if self._ended is not None and "total" in self._ended.usd and len(self._sessions) < 2:
             kinds = [f"{kind} {_usd(self._ended.usd[kind])}" for kind in ("executor", "advisor", "other")
                      if self._ended.usd.get(kind)]  # fmt: skip
             unpriced = f"; no known price: {', '.join(self._ended.unpriced)}" if self._ended.unpriced else ""

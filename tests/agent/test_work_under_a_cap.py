@@ -119,6 +119,7 @@ async def test_ten_interruptions_do_not_use_up_a_dollar() -> None:
             assert result.error is not None
             assert (result.error.kind, len(server.requests)) == ("interrupted", number)
         assert agent.ledger.held == 0
+        assert agent.ledger.totals().whole.charges == 10  # one call is one charge, stated and guessed
 
 
 async def test_four_agents_under_half_a_dollar_run_side_by_side() -> None:

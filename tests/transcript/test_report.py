@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.events import Advice, Advised, Finished, ReplyFinished, Result
+from sagent.events import Advice, Advised, Finished, ReplyFinished, Result, SessionOpened
 from sagent.messages import assistant
 from sagent.session.contents import AdviceOutcome, AdviceRated, ChargeEntry, ConsultationEntry, Unknown
 from sagent.session.store import Session, log_files
@@ -136,6 +136,15 @@ def test_an_unknown_price_is_no_zero(told):
     text = told(read_events(as_lines(unpriced, later)))  # its price came after the event
     assert "executor  1 call, 10 tokens in, 2 out\n" in text
     assert "cost  0.500000 USD" in text
+
+
+def test_the_cost_of_a_trace_of_two_sessions_is_that_of_both(told):
+    events = []
+    for session in ("one", "two"):
+        done = Result("Yes.", (), "end", cost=Cost(Decimal("0.5"), Decimal("0.5")), turns=1)
+        said = ReplyFinished("root", assistant("Yes.", model="a/b"), Usage(input=9), Decimal("0.5"))
+        events += [SessionOpened("root", session, "", "a/b"), said, Finished("root", done)]
+    assert "cost  1.000000 USD" in told(read_events(as_lines(*events)))
 
 
 def test_other_agents_are_told_under_their_names(told):
