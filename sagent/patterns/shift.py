@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Stage, failed, stop_child
+from sagent.context.truncation import head_and_tail
 from sagent.errors import SagentError, UsageError
 from sagent.events import Denial, Failure, Result
 from sagent.lib.dataclass import dataclass
@@ -31,6 +32,7 @@ from sagent.session.contents import Content, Handoff, MessageEntry
 from sagent.session.stored import StoredMessage
 from sagent.usage import Cost
 
+MOST_HANDED = 40_000  # characters of a hand-off that the next prompt has
 Mode: TypeAlias = Literal["sequential", "parallel"]
 
 
@@ -144,13 +146,23 @@ class Shift:
             parts.append(f"# Hand-offs\n\n{intro}")
         if out:
             parts.append(f"Older ones are left out: {', '.join(out)}.")
-        parts += [_quoted(name, text) for name, text in seen]
+        parts += [_quoted(name, self._bounded(text)) for name, text in seen]
         parts += [
             f"The role {name} failed ({failure.kind}: {failure.message}); there is nothing from it. Say so where it "
             "matters."
             for name, failure in self.failures.items()
         ]
         return "\n\n".join(parts)
+
+    def _bounded(self, text: str) -> str:
+        """A hand-off; of one that is too long beginning and end, and where the whole can be read."""
+        if len(text) <= MOST_HANDED:
+            return text
+        try:
+            where = f"the whole is in {self.lead.log.blobs.put(text.encode('utf-8', 'replace'))}"
+        except OSError as error:
+            where = f"the whole could not be kept: {error.strerror or error}"
+        return head_and_tail(text, MOST_HANDED, where)
 
     def _partial(self, result: Result) -> Result:
         text = sections(self.handed)

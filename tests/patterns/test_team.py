@@ -162,6 +162,22 @@ def test_visible_and_left_out_are_all_before(count: int, visible: int) -> None:
         assert (*given_.left_out, *given_.visible) == tuple(names[:place])
 
 
+async def test_a_hand_off_has_a_limit_and_the_rest_can_be_read(tmp_path: Path) -> None:
+    long = f"begin {'x' * 300_000} end"
+    crew = Crew(lambda role, _: long if role == "a" else "done")
+    with Session.create_at(tmp_path / "s") as session:
+        lead = lead_of(crew, log=session.log())
+        result = await Team(lead, roles("a", "b")).run("The task.")
+        await lead.aclose()
+    prompt = crew.prompt("b")
+    assert (result.content, result.roles[0].text) == ("done", long)
+    assert len(prompt) < 45_000
+    assert "begin xxx" in prompt and "xxx end" in prompt
+    found = re.search(r"the whole is in (\S+)", prompt)
+    assert found is not None
+    assert Path(found[1]).read_text() == long
+
+
 async def test_hand_offs_are_in_the_log_with_the_hashes_of_what_was_sent(tmp_path: Path) -> None:
     crew = Crew(says)
     with Session.create_at(tmp_path / "s") as session:
