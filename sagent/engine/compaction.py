@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sagent.context.compaction import (
-    KEPT,
     Cut,
     Room,
     advice_in,
@@ -35,7 +34,7 @@ ROLE = "compactor"
 ENOUGH = 0.6  # of what is allowed: stubs that come so far are enough
 WORTH = 0.15  # of a context: a summary that would free less is not bought
 SUMMARY = 8_192  # tokens that a summary may have
-CLEARED = "The conversation was cleared, as asked; only the last request is left of it.{where} Go on from there."
+CLEARED = "The conversation was cleared, as asked; only the last request is left of it. Go on from there."
 
 
 def fill(state: AgentState) -> float:
@@ -102,7 +101,7 @@ def compact_as_asked(state: AgentState, wanted: Compact) -> None:
         _replace(state, "asked for", before, stubs=drop(context.history, names, state.log.blobs))
     after = context.tokens()
     if wanted.clear and kept:
-        state.add(user(CLEARED.format(where=KEPT.format(path=where) if where else ""), sender="sagent"))
+        state.add(user(f"{CLEARED} What went is kept in {where}." if where else CLEARED, sender="sagent"))
         if context.extension is not None:
             context.extension.plan(wanted)()
     state.journal.notify("info", f"The context was made smaller, from about {before:,} tokens to {after:,}.")
