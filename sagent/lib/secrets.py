@@ -1,6 +1,9 @@
-"""Keys, tokens and passwords in text, found by their shape and taken out before the text leaves its owner."""
+"""Keys, tokens and passwords in text, found by their shape and taken out before the text leaves its owner. The shapes
+of most are in secrets.toml."""
 
 import re
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 # Where a key may begin: after what is no letter or digit, after an escape (\n, \u000a, %0A), or after a colour.
@@ -17,6 +20,7 @@ class _Shape(NamedTuple):
     kind: str
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
+    is_long: bool = False  # one word, of _LONG characters or more
 
 
 def _shape(kind: str, hints: str, pattern: str) -> _Shape:
@@ -44,13 +48,33 @@ _SHAPES = (
     _shape("token", "ya29. SG. hvs. dop_v1_", _AT + r"(?:ya29\.|SG\.|hvs\.|dop_v1_)[\w.-]{20,}"),
     _shape("token", "earer ", r"(?<=[Bb]earer )[\w.~+/-]{16,}=*"),
     _shape("password", "asic ", r"(?<=[Bb]asic )[A-Za-z0-9+/]{12,}=*"),
-    _shape("password", "curl ", r"(?<=curl )([^\n]{0,200}?-u ?[\"']?[\w.@-]{1,100}:)[^\s\"']{1,200}"),
     _shape("password", "://", r"(?<=://)[^\s/:@]{0,200}:[^\s/]{1,500}(?=@)"),
 )
-_HINTS = tuple((hint, place) for place, shape in enumerate(_SHAPES) for hint in shape.hints)
+_START = re.compile(_AT)
+
+
+@cache
+def _shapes() -> tuple[tuple[_Shape, ...], tuple[tuple[str, int], ...]]:
+    """Every shape, those of secrets.toml last, and the hints of each by its place."""
+    import tomllib
+
+    from sagent.lib.json import as_array, as_object, as_str
+
+    with Path(__file__).with_name("secrets.toml").open("rb") as file:
+        rows = map(as_object, as_array(tomllib.load(file)["shape"]))
+        listed = [
+            (as_str(row["kind"]), tuple(map(as_str, as_array(row["hints"]))), re.compile(as_str(row["pattern"])))
+            for row in rows
+        ]
+    shapes = (*_SHAPES, *(_Shape(*each, is_long=not each[2].groups) for each in listed))
+    return shapes, tuple((hint, place) for place, shape in enumerate(shapes) for hint in shape.hints)
+
+
+_LONG = 18
 _SHORTEST = 8  # characters: no secret is known by less
 _NAME = re.compile(r"key|secret|token|passwd|password|passwort|passphrase|pwd|(?<=_)pass(?![a-z])|credential")
-_KEY_OF = re.compile(r"(?:api|access|private|account|auth|signing|encryption|master|shared)[_-]?\Z")
+_PASSWORDS = ("pass", "pwd")  # what their names begin with
+_KEY_OF = re.compile(r"(?:client|api|access|private|account|auth|signing|encryption|master|shared)[_-]?\Z")
 _VALUE = re.compile(
     r"[a-z0-9_.-]{0,40}\\?[\"']?\s{0,4}(?::=|=>|[:=])\s{0,4}"
     r"(?:\\?[\"']([^\"'\n\\]{6,500})(?=\\?[\"'])|(?![\w.]{0,200}[(\[])([^\s\"',;<>(){}\[\]\\]{8,}))"
@@ -63,6 +87,7 @@ _PASSWORD = re.compile(
     r"|=(?!(?:none|null|true|false|password|passwd|pwd)\b|[\w.]{0,200}[(\[])([^\s\"',;&<>(){}\[\]\\$]{3,}))"
 )
 """A password may be shorter than what else is assigned to names: password=hunter2."""
+_OPTION = re.compile(r"[a-z0-9_-]{0,40} [\"']?(?!-)([^\s\"',;&<>(){}\[\]\\$]{8,})")  # --api-token X
 _PASSED = re.compile(r"[ =](?!-)([^\s\"',;&<>(){}\[\]\\$]{3,})")  # --password hunter2
 
 _KEY_NAME = re.compile(
@@ -78,16 +103,19 @@ def is_key(name: str, value: str = "") -> bool:
 
 
 def redact(text: str) -> tuple[str, int]:
-    """The text without what looks like a secret, and how many were taken out. The same text always gives the same, and
-    what it gives is left alone when it comes again. Takes time in proportion to the text, whatever that is."""
+    """The text without what looks like a secret, and how many were taken out."""
+    clean, found = redact_kinds(text)
+    return clean, len(found)
+
+
+def redact_kinds(text: str) -> tuple[str, list[str]]:
+    """The text without what looks like a secret, and the kind of each that was taken out. The same text always gives
+    the same, and what it gives is left alone when it comes again. Takes time in proportion to the text, whatever that
+    is."""
+    found: list[str] = []
     if len(text) < _SHORTEST:
-        return text, 0
-    found = 0
-    for place in sorted({place for hint, place in _HINTS if hint in text}):
-        kind, _, pattern = _SHAPES[place]
-        before = r"\1" if pattern.groups else ""
-        text, count = pattern.subn(f"{before}[redacted: {kind}]", text)
-        found += count
+        return text, found
+    text = _without_shapes(text, found)
     pieces: list[str] = []
     end = 0
     low = _lower(text)
@@ -97,19 +125,70 @@ def redact(text: str) -> tuple[str, int]:
         ):
             continue
         match = _VALUE.match(low, name.end())
-        if match is None and name[0].startswith(("pass", "pwd")):
+        if match is None and name[0].startswith(_PASSWORDS):
             option = low.endswith("--", 0, name.start()) or low.endswith("--", 0, max(0, name.start() - 3))
             match = _PASSWORD.match(low, name.end()) or (_PASSED.match(low, name.end()) if option else None)
+        if match is None and name.start() and _named_option(low, name.start()):
+            match = _OPTION.match(low, name.end())
+            match = match if match and _is_random(text[match.start(1) : match.end(1)]) else None
         if match is None:
             continue
         start, stop = match.span(match.lastindex or 0)
         value = text[start:stop]
         if value.startswith(("[redacted", "$", "{{")) or (value.isdecimal() and name[0] == "token"):
             continue  # a reference to a secret is none, and neither is how many tokens there are
+        if not name[0].startswith(_PASSWORDS) and _is_prose(value, text[stop : stop + 2]):
+            continue
         pieces += (text[end:start], "[redacted: value]")
         end = stop
-        found += 1
+        found.append("value")
     return "".join((*pieces, text[end:])), found
+
+
+def _without_shapes(text: str, found: list[str]) -> str:
+    """The text without what is known by its shape, the kind of each added to `found`."""
+    shapes, hints = _shapes()
+    long = " ".join(word for word in text.split() if len(word) >= _LONG)
+    places = sorted({place for hint, place in hints if hint in (long if shapes[place].is_long else text)})
+    for place in places:
+        kind, _, pattern, is_long = shapes[place]
+        if is_long and pattern.search(long) is None:
+            continue
+
+        def without(match: re.Match[str], kind: str = kind, is_long: bool = is_long) -> str:  # noqa: FBT001
+            before = match[1] if match.re.groups else ""
+            inside = is_long and _START.match(match.string, match.start()) is None
+            if inside or match[0].startswith("[redacted", len(before)):
+                return match[0]
+            found.append(kind)
+            return f"{before}[redacted: {kind}]"
+
+        text = pattern.sub(without, text)
+    return text
+
+
+def _is_prose(value: str, after: str) -> bool:
+    """Whether it reads as words, as in `secret: Permission denied`: no key is made of letters alone."""
+    words = value.split()
+    return all(word.strip(".!?:").isalpha() for word in words) and (
+        len(words) > 1 or (value[1:].islower() and (after[:1] == " " or not after.strip()))
+    )
+
+
+def _named_option(low: str, start: int) -> bool:
+    """Whether a word that starts there belongs to an option: --token, --api-token."""
+    place = low.rfind("--", max(0, start - 40), start)
+    return place >= 0 and " " not in low[place:start] and "\n" not in low[place:start]
+
+
+def _is_random(value: str) -> bool:
+    """Whether a value looks drawn, not said: figures among letters, and three bits or more to a character."""
+    from math import log2
+
+    if not (any(map(str.isdigit, value)) and any(map(str.isalpha, value))) or "/" in value[:2]:
+        return False
+    shares = [value.count(each) / len(value) for each in set(value)]
+    return -sum(share * log2(share) for share in shares) >= min(2.75, log2(len(value)) - 0.75)
 
 
 def _lower(text: str) -> str:

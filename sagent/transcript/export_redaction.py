@@ -2,10 +2,12 @@
 
 import json
 import re
+from collections import Counter
+from dataclasses import field
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, canonical_bytes, json_dump
-from sagent.lib.secrets import redact
+from sagent.lib.secrets import redact_kinds
 from sagent.session.entries import Entry, read_body, unreadable
 
 _NAMES = re.compile(r"(?i)key|secret|token|pass|pwd|credential|auth")
@@ -14,16 +16,31 @@ _JSON = ("arguments", "data", "schema")  # members whose text is JSON
 
 @dataclass(slots=True)
 class Redaction:
-    """Takes secrets out by their shape; `count` is how many there were. With `keep`, it leaves everything as it is."""
+    """Takes secrets out by their shape; `found` are the kinds of those that there were. With `keep`, it leaves
+    everything as it is."""
 
     keep: bool = False
-    count: int = 0
+    found: list[str] = field(default_factory=list[str])
+
+    @property
+    def count(self) -> int:
+        return len(self.found)
+
+    @count.setter
+    def count(self, number: int) -> None:
+        """Only so many count: what came after them was looked at twice."""
+        del self.found[number:]
+
+    @property
+    def kinds(self) -> str:
+        """How many of each kind, most first."""
+        return ", ".join(f"{number} {kind}" for kind, number in Counter(self.found).most_common())
 
     def text(self, text: str) -> str:
         if self.keep or not text:
             return text
-        clean, found = redact(text)
-        self.count += found
+        clean, found = redact_kinds(text)
+        self.found += found
         return clean
 
     def value(self, value: object, name: str = "") -> object:
@@ -60,9 +77,9 @@ class Redaction:
             return self._json(text)
         if _NAMES.search(name) and "\n" not in text and '"' not in text:
             head = f'{name}: "'
-            clean, found = redact(f'{head}{text}"')
+            clean, found = redact_kinds(f'{head}{text}"')
             if clean.startswith(head) and clean.endswith('"'):
-                self.count += found
+                self.found += found
                 return clean[len(head) : -1]
         return self.text(text)
 

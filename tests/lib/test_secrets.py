@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.lib.secrets import redact
+from sagent.lib.secrets import redact, redact_kinds
 
 ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
@@ -124,9 +124,94 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["ab_c.", "a", "token", "password.", "://a:", "-----BEGIN ", "sk-,", "eyJa.", "eyJ", "-eyJ", "\u0130key."]
+    "piece",
+    [
+        "ab_c.",
+        "a",
+        "token",
+        "password.",
+        "://a:",
+        "-----BEGIN ",
+        "sk-,",
+        "eyJa.",
+        "eyJ",
+        "-eyJ",
+        "\u0130key.",
+        "curl ",
+        "login a passwor ",
+        "--token",
+    ],
 )
 def test_no_text_takes_longer_than_its_length_warrants(piece: str) -> None:
     """Where a pattern goes back and forth, this does not end."""
     text = piece * (120_000 // len(piece))
+    assert redact(text) == (text, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "secret"),
+    [
+        ("GitLab token", "gldt-" + ALNUM[:20]),
+        ("Notion token", "ntn_12345678901" + ALNUM[:35]),
+        ("Shopify token", "shpat_" + "0a1b2c3d" * 4),
+        ("Databricks token", "dapi" + "0a1b2c3d" * 4),
+        ("Postman key", "PMAK-" + "0a1b2c3d" * 3 + "-" + "0a" * 17),
+        ("Pulumi token", "pul-" + "0a1b2c3d" * 5),
+        ("Linear token", "lin_api_" + ALNUM[:40]),
+        ("Twilio key", "SK" + "0a1b2c3d" * 4),
+        ("Mailchimp key", "0a1b2c3d" * 4 + "-us12"),
+        ("Telegram token", "123456789:AA" + ALNUM[:33]),
+        ("Discord token", "M" + ALNUM[:23] + ".abcdef." + ALNUM[:27]),
+        ("Google secret", "GOCSPX-" + ALNUM[:28]),
+        ("Docker token", "dckr_pat_" + ALNUM[:27]),
+        ("Terraform token", ALNUM[:14] + ".atlasv1." + ALNUM + "-_"),
+        ("age key", "AGE-SECRET-KEY-1" + "Q" * 58),
+        ("DigitalOcean token", "doo_v1_" + "0a1b2c3d" * 8),
+        ("Azure secret", "abc1Q~" + ALNUM[:34]),
+        ("Tailscale key", "tskey-auth-" + ALNUM[:30]),
+        ("RubyGems key", "rubygems_" + "0a1b2c3d" * 6),
+        ("Sentry token", "sntryu_" + "0a1b2c3d" * 8),
+    ],
+)
+def test_a_provider_s_key_is_known_by_its_form_and_told_by_its_kind(kind: str, secret: str) -> None:
+    assert redact_kinds(f"export IT='{secret}'\n") == (f"export IT='[redacted: {kind}]'\n", [kind])
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("deploy --token 8fj3kd93kd03", "8fj3kd93kd03"),
+        ("deploy --api-token 8fj3kd93kd03kd now", "8fj3kd93kd03kd"),
+        ("Cookie: sid=8asd7f6asd; theme=dark", "8asd7f6asd"),
+        ("curl -b x --cookie 'sid=8asd7f6asd'", "8asd7f6asd"),
+        ("curl -s -u me:hunter https://x.example", "hunter"),
+        ("svc --user me:pa55word", "pa55word"),
+        ("machine h login me password hunter", "hunter"),
+        ("db.example.com:5432:app:me:hunter", "hunter"),
+        ('{"auths": {"r": {"auth": "bWU6aHVudGVy"}}}', "bWU6aHVudGVy"),
+        ("    client-key-data: LS0tLS1CRUdJTiB2", "LS0tLS1CRUdJTiB2"),
+        ("//registry.example/:_auth=bWU6aHVudGVy", "bWU6aHVudGVy"),
+    ],
+)
+def test_what_stands_in_a_place_for_secrets_is_taken_out(text: str, secret: str) -> None:
+    clean, found = redact(text)
+    assert (secret in clean, found) == (False, 1)
+    assert redact(clean) == (clean, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat: /etc/secret: Permission denied",
+        '{"secret": "Permission denied"}',
+        "docker run -u 1000:1000 --user node:node x",
+        "cookie: the browser keeps it",
+        "a.py:5432:12: error",
+        "--token expires-tomorrow",
+        "commit 3f786850e387550fdab836ed7e6dc881de23001b",
+        "id 6f1c3a3e-8f0b-4c53-9a55-0f5f2a3f8a11",
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+    ],
+)
+def test_text_that_only_speaks_of_secrets_stays(text: str) -> None:
     assert redact(text) == (text, 0)

@@ -115,7 +115,10 @@ def _write(diff: "SessionDiff", form: str, output: object) -> None:
             from sagent.lab.diffpage import write_diff
             from sagent.transcript.export_redaction import Redaction
 
-            out.write(write_diff(diff, Redaction()).decode("utf-8", "replace"))
+            redaction = Redaction()
+            out.write(write_diff(diff, redaction).decode("utf-8", "replace"))
+            if redaction.count:
+                sys.stderr.write(f"sagent: secrets taken out, by shape: {redaction.kinds}; look before you share it\n")
         case "json":
             out.write(json_dump(as_json(diff)) + "\n")
         case _:

@@ -84,7 +84,7 @@ def _report(done: Exported, out: str, redaction: Redaction) -> None:
         what = f"{count(redaction.count, 'secret')} taken out"
         of = f"{count(done.entries, 'entry', 'entries')} and {count(done.blobs, 'blob')}"
         where = f", of {of}: these no longer match their ids" if done.id else ""
-        lines.append(f"{what}, by shape{where}; look before you share it")
+        lines.append(f"{what} ({redaction.kinds}), by shape{where}; look before you share it")
     else:
         lines.append("no secrets were found, by shape; look before you share it")
     if done.unsearched:
