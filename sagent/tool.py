@@ -54,6 +54,7 @@ class Effect:
     needs: "tuple[Need, ...]" = ()
     reason: str = ""
     real: Path | None = None  # where the one path leads: the call goes there or nowhere
+    check: Callable[[], None] | None = field(default=None, compare=False)  # raises ToolError if it fails in any case
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from sagent.messages import Message, user
 from sagent.model import Effort, Model
 from sagent.peer import Moment, Scope, SpawnRequest, Stop
 from sagent.policy import AllowAll, Policy
-from sagent.session.contents import MessageSent
+from sagent.session.contents import MessageSent, MessageWithdrawn
 from sagent.session.log import MemoryLog
 from sagent.tool import Tool, Workspace
 
@@ -155,6 +155,13 @@ class Agent(Node):
         if not self.hears:
             raise UsageError(f"{self.path} has ended: nothing can be sent to it")
         self.state.receive(said, moment, answer=said.sender != self.path and self.tree.get(said.sender) is not None)
+
+    def withdraw(self, message: Message) -> bool:
+        """Take back a message that was sent and not read yet; whether it could be."""
+        entries = self.state.inbox.withdraw(message)
+        for entry in entries:
+            self.state.journal.record(MessageWithdrawn(entry))
+        return bool(entries)
 
     def interrupt(self, scope: Scope = "tree") -> None:
         """Stop the model call and the tools of the run in progress, and those of all agents below, unless told "self".

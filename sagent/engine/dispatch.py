@@ -19,6 +19,7 @@ from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarte
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_object
 from sagent.lib.schema import coerce, violations
+from sagent.lib.text import nearest
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
 from sagent.policy import Allow, Ask, Deny, Hold, Verdict
@@ -44,6 +45,7 @@ class Ready:
     arguments: JsonObject
     background: bool = False
     delay: float = 0.0
+    alone: bool = False  # no call before it is at work
     effect: Effect = Effect("execute")
     cwd: Path | None = None
     verdict: Verdict | None = None
@@ -60,7 +62,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
     state.wishes.take_background()  # what was said of earlier calls
     try:
         for call in reply.calls:
-            item = await _prepare(state, call, reply)
+            item = await _prepare(state, call, reply, len(tasks))
             if not isinstance(item, Ready):
                 state.journal.emit(ToolStarted(state.path, call))
                 _answer(state, call, item, 0.0, results)
@@ -138,7 +140,7 @@ def close_calls(state: AgentState, reply: Message, reason: str, results: Results
     return message
 
 
-async def _prepare(state: AgentState, call: ToolCall, reply: Message) -> Ready | Denial | ToolOutput:
+async def _prepare(state: AgentState, call: ToolCall, reply: Message, others: int) -> Ready | Denial | ToolOutput:
     """Check and judge a call: ready to run, refused, or the error result it gets instead."""
     tool = state.tools.get(call.name)
     if tool is None:
@@ -158,7 +160,7 @@ async def _prepare(state: AgentState, call: ToolCall, reply: Message) -> Ready |
         arguments = EMPTY
     if wrong or not isinstance(arguments, JsonObject):
         return _error(f"Invalid arguments for {call.name}: {'; '.join(wrong)}. Call it again with corrected arguments.")
-    return await _judge(state, Ready(call, tool, arguments, background, delay))
+    return await _judge(state, Ready(call, tool, arguments, background, delay, not others))
 
 
 async def _judge(state: AgentState, item: Ready) -> Ready | Denial | ToolOutput:
@@ -167,6 +169,8 @@ async def _judge(state: AgentState, item: Ready) -> Ready | Denial | ToolOutput:
     try:
         effect = foresee(item.tool, item.arguments, state.workspace)
         verdict = await state.policy.before_tool(call, effect, state.workspace)
+        if item.alone and effect.check and isinstance(verdict, Ask) and state.neighbours.ask:
+            effect.check()  # nobody is asked for what fails anyway
         refused = None if verdict == item.verdict else await _refusal(state, call, verdict)
     except ToolError as error:
         return _error(str(error))
@@ -320,8 +324,4 @@ def _error(text: str) -> ToolOutput:
 
 
 def _unknown_tool(name: str, tools: Mapping[str, Tool]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, tools, 1, 0.5)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    return f"There is no tool named {name!r}.{hint} The tools are: {', '.join(tools) or 'none'}."
+    return f"There is no tool named {name!r}{nearest(name, tools) or '.'} The tools are: {', '.join(tools) or 'none'}."

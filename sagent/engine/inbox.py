@@ -36,6 +36,11 @@ class Inbox:
         self._waiting = [] if idle else [item for item in self._waiting if item[0] == "idle"]
         return taken
 
+    def withdraw(self, message: Message) -> list[str]:
+        """Take a message back that was not read; the id of its entry, nothing where it is not there."""
+        waiting, self._waiting = self._waiting, [item for item in self._waiting if item[1].message is not message]
+        return [arrived.entry for _, arrived in waiting if arrived.message is message]
+
     def holds(self, *moments: Moment) -> bool:
         """Whether a message for one of these moments (any) is there."""
         return any(not moments or moment in moments for moment, _ in self._waiting)

@@ -12,6 +12,13 @@ _MISLEADING = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}]|(?<=[\x00-\x7f])[\u
 """The joiners stay within emoji and the scripts that are written with them."""
 
 
+_BLANK = "\xa0\u034f\u115f\u1160\u1680\u2000-\u200d\u202f\u205f\u2800\u3000\u3164\uffa0\U000e0100-\U000e01ef"
+_NAMED = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}{_BLANK}]")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_ALIKE = frozenset("аеорсухіјѕһԁԛԝӏьгпАВЕКМНОРСТУХІЈЅҮԌοναρτυκιχγωΑΒΕΖΗΙΚΜΝΟΡΤΥΧօոսցհզ")
+"""Letters of other alphabets that look like those of ASCII; https://www.unicode.org/reports/tr39/ has many more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows of cells, which may hold any text. `right` are the columns of figures, from 0."""
@@ -25,6 +32,28 @@ def printable(text: str) -> str:
     """The text without control characters, what is not seen and what turns its direction around, so that nothing that a
     model or a file says can drive the terminal or look like something else."""
     return text if text.isprintable() else _MISLEADING.sub("�", text)
+
+
+def spelled(text: str) -> str:
+    """The text as a person is to judge it: what is not seen, turns it around, or is a letter that looks like another,
+    has its number behind or instead of it."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _NAMED.sub(lambda found: f"⟨{_number(found[0])}⟩", _LETTERS.sub(lambda word: _told_apart(word[0]), text))
+
+
+def _told_apart(word: str) -> str:
+    from unicodedata import normalize
+
+    def misleads(letter: str) -> bool:
+        return not letter.isascii() and (letter in _ALIKE or normalize("NFKC", letter).isascii())
+
+    mixed = any(letter.isascii() for letter in word) or all(map(misleads, word))
+    return "".join(f"{letter}⟨{_number(letter)}⟩" if mixed and misleads(letter) else letter for letter in word)
+
+
+def _number(letter: str) -> str:
+    return f"U+{ord(letter):04X}"
 
 
 def escaped(line: str) -> str:

@@ -262,10 +262,12 @@ class InputActions:
         self._session.opened.agent.apply(Background())
 
     def interrupt(self) -> None:
-        """Stop the turn, and shell commands of the person's."""
+        """Stop the turn, and shell commands of the person's. Words that were not read yet are in the input again."""
         for task in self._shells:
             task.cancel()
         if (agent := self._session.running) is not None:
+            for text in reversed(self._session.outbox.take_back(agent)):
+                self._give_back(text)
             agent.interrupt()
 
     def close_line(self) -> None:

@@ -33,6 +33,7 @@ from sagent.session.names import sessions_of
 
 if TYPE_CHECKING:
     from sagent.config import Settings
+    from sagent.messages import ToolCall
     from sagent.repl.opening import Opened, Opening
 
 
@@ -55,7 +56,7 @@ class Repl(CommandContext):
         self._tasks = tasks = Tasks(painter.write)
         presence = Presence(screen, lambda: session.notify)
         self._questions = questions = Questions(
-            screen, presence, cwd=lambda: session.cwd, allow=self._allow, write=self.write
+            screen, presence, cwd=lambda: session.cwd, allow=self._allow, made=self._made, write=self.write
         )
         self._status = status = StatusDisplay(screen, painter, questions, lambda: session.outbox.queued)
         self._session = session = SessionLoop(opening, painter, status, presence, tasks)
@@ -117,6 +118,11 @@ class Repl(CommandContext):
         branch = await asyncio.to_thread(branch_of, settings.cwd)
         self._status.show(replace(self._status.figures, branch=branch))
         self._files = await list_files(settings.cwd)
+
+    def _made(self) -> "Sequence[ToolCall]":
+        """The calls of this session so far."""
+        agent = self._session.running
+        return [call for message in (agent.messages if agent else ()) for call in message.calls]
 
     def _allow(self, rules: Sequence[str], always: bool) -> None:  # noqa: FBT001 -- a callback of two values
         """Take rules that the person allows; into the settings too, where it is for always."""

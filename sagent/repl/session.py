@@ -94,6 +94,12 @@ class Outbox:
         self.queued.remove(kept[-1])
         return kept[-1].text
 
+    def take_back(self, agent: "Agent") -> list[str]:
+        """Take all messages back that were sent and not read, as they were typed."""
+        unread = [wait for wait in self.queued if wait.sent and agent.withdraw(wait.message)]
+        self.queued = [wait for wait in self.queued if wait not in unread]
+        return [wait.text for wait in unread]
+
     def _kept(self) -> list[Waits]:
         return [wait for wait in self.queued if not wait.sent]
 

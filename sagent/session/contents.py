@@ -245,6 +245,13 @@ class MessageReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageWithdrawn:
+    """Whoever sent the message that was received by an entry has taken it back: it is not read."""
+
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
 class HandoffSaid:
     """What is passed on: by which agent, and how many bytes of which sha256; or why there is nothing."""
 
@@ -378,6 +385,7 @@ Content: TypeAlias = (
     | MessagePosted
     | MessageDelivered
     | MessageReceived
+    | MessageWithdrawn
     | Handoff
     | JobEntry
     | Touched

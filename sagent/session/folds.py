@@ -20,6 +20,7 @@ from sagent.session.contents import (
     MessageEntry,
     MessagePosted,
     MessageReceived,
+    MessageWithdrawn,
     Opened,
     Released,
     Reserved,
@@ -264,7 +265,10 @@ def waiting(entries: Iterable[Entry]) -> tuple[Entry, ...]:
         return ()  # most logs have none, and need not be gone through
     for entry in _here(entries, "received", "message"):
         if entry.kind == "received":
-            found[entry.id] = entry
+            if isinstance(content := entry.content, MessageWithdrawn):
+                found.pop(content.of, None)
+            else:
+                found[entry.id] = entry
         elif found and b'"received":"' in entry.line:
             found.pop(_is(entry, MessageEntry).received, None)
     return tuple(found.values())

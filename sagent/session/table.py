@@ -345,6 +345,7 @@ _TABLE: "tuple[_Form[contents.Content], ...]" = (
     _Form("sent", contents.MessagePosted, "due"),
     _Form("sent", contents.MessageDelivered, "of"),
     _Form("sent", contents.MessageSent),
+    _Form("received", contents.MessageWithdrawn, "of"),
     _Form("received", contents.MessageReceived),
     _Handoff("handoff", contents.Handoff),
     _Form("job", contents.JobEntry),

@@ -41,6 +41,19 @@ def write_file(path: Path, real: Path, content: str, workspace: Workspace) -> To
 def edit_file(path: Path, real: Path, replacements: Sequence[Replacement], workspace: Workspace) -> ToolOutput:
     """Make replacements in order, all or none, in a file that really lies at `real`. Raises ToolError if one fails."""
     name = short(path, workspace)
+    before, after, encoding, count = edited(path, real, replacements, workspace)
+    with explained(path):
+        data = encoding.encode(after)
+        workspace.saw(real, data, write_atomic(real, data))
+    said = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
+    shown = _changed_lines(before, after)
+    return ToolOutput.of(f"{said}\n{shown}", summary=said, diff=_unified_diff(before, after, name))
+
+
+def edited(
+    path: Path, real: Path, replacements: Sequence[Replacement], workspace: Workspace
+) -> tuple[str, str, Encoding, int]:
+    """A file's text as it is and as it would be, its encoding, and how many places change. Raises as `edit_file`."""
     with explained(path):
         before, encoding = _read(path, real, workspace, creates=replacements[0].old == "")
         after, count = before, 0
@@ -49,13 +62,9 @@ def edit_file(path: Path, real: Path, replacements: Sequence[Replacement], works
                 after, done = replace(after, replacement)
             except ToolError as error:
                 which = f"Edit {index + 1} of {len(replacements)}: " if len(replacements) > 1 else ""
-                raise ToolError(f"{which}{error} {name} was not changed.") from None
+                raise ToolError(f"{which}{error} {short(path, workspace)} was not changed.") from None
             count += done
-        data = encoding.encode(after)
-        workspace.saw(real, data, write_atomic(real, data))
-    said = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
-    shown = _changed_lines(before, after)
-    return ToolOutput.of(f"{said}\n{shown}", summary=said, diff=_unified_diff(before, after, name))
+    return before, after, encoding, count
 
 
 def _as_before(real: Path, content: str) -> tuple[str | None, bytes, str]:

@@ -1,6 +1,7 @@
 """The Edit tool: exact replacements in a file, all of them or none."""
 
 import asyncio
+from dataclasses import replace
 
 from sagent.lib.json import JsonObject, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
@@ -34,7 +35,18 @@ class Edit:
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         from sagent.tools.paths import foreseen
 
-        return foreseen("write", workspace.resolve(as_str(arguments["file_path"])), workspace)
+        path = workspace.resolve(as_str(arguments["file_path"]))
+        effect = foreseen("write", path, workspace)
+
+        def check() -> None:  # it tells nothing of a file that the agent has not read, but whether it is there
+            from sagent.tools.change import edited
+            from sagent.tools.replacement import read_replacements
+
+            real = effect.real or path
+            if not real.exists() or real.stat().st_size <= _LARGE:
+                edited(path, real, read_replacements(arguments), workspace)
+
+        return replace(effect, check=check)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Apply the edits. Raises ToolError when one cannot be, with nothing changed."""

@@ -1,5 +1,7 @@
 """The Read tool: text with line numbers, images, PDF pages, notebooks."""
 
+from dataclasses import replace
+
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_str
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
@@ -24,9 +26,16 @@ class Read:
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        from sagent.tools.paths import foreseen
+        from sagent.tools.paths import explained, foreseen
 
-        return foreseen("read", workspace.resolve(as_str(arguments["file_path"])), workspace)
+        path = workspace.resolve(as_str(arguments["file_path"]))
+        effect = foreseen("read", path, workspace)
+
+        def check() -> None:
+            with explained(path, workspace):
+                (effect.real or path).stat()
+
+        return replace(effect, check=check)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Show it. Raises ToolError for what is missing, not a regular file, or binary."""

@@ -16,6 +16,7 @@ from samples import PNG
 from sagent.errors import UsageError
 from sagent.events import Retrying
 from sagent.lib.json import JsonObject
+from sagent.lib.text import spelled
 from sagent.messages import Document, Image, Text, ToolCall
 from sagent.policy import Ask
 from sagent.repl.input import InputBuffer
@@ -23,7 +24,7 @@ from sagent.repl.project import add_note, attach, branch_of, list_files, mention
 from sagent.repl.session import guide
 from sagent.repl.settings_file import add_rule, store_key
 from sagent.repl.shell import run_shell
-from sagent.repl.terminal.approval import approval_options, rules_for
+from sagent.repl.terminal.approval import also_allowed, approval_options, rules_for, told_rules
 from sagent.repl.terminal.completion import nearest
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
@@ -133,7 +134,7 @@ def test_a_command_that_needs_more_is_shown_whole_with_each_want_and_the_reason_
     assert shown[40:] == [
         "    echo 39",
         "  wants: to reach pypi.org",
-        "         to write /opt/�x",
+        "         to write /opt/⟨U+202E⟩x",
         "         to run without the sandbox",
         "  the model says: the index wants: nothing �[31m�",
     ]
@@ -315,3 +316,41 @@ def test_a_missing_key_leads_to_its_login() -> None:
     told = [block.text for block in guide(error) if isinstance(block, Report)]
     assert told[0] == str(error)
     assert "/login groq," in told[1]
+
+
+def test_what_is_approved_is_shown_whole_and_told_apart() -> None:
+    content = "\n".join(f"line {number} {'x' * 100}" for number in range(300))
+    write = ToolCall("c", "Write", JsonObject({"file_path": "p\u0430y.py", "content": content}))
+    shown = plain(render_approval(write, Ask("Why."), lambda _: None, 60))
+    assert "p\u0430⟨U+0430⟩y.py" in shown
+    assert all(f"line {number}" in shown for number in range(300))
+    assert shown.count("x") >= 300 * 100
+    odd = JsonObject({f"n{number}": "word " * 200 for number in range(9)} | {"a\u200bb": "x\u202ey\U000e0041"})
+    shown = plain(render_approval(ToolCall("c", "mcp__a__b", odd), Ask("Why."), lambda _: None, 60))
+    assert shown.count("word") == 9 * 200
+    assert "a⟨U+200B⟩b: x⟨U+202E⟩y⟨U+E0041⟩" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("git push", "git push"),
+        ("gіt", "gі⟨U+0456⟩t"),
+        ("аррӏе.com", "а⟨U+0430⟩р⟨U+0440⟩р⟨U+0440⟩ӏ⟨U+04CF⟩е⟨U+0435⟩.com"),
+        ("привет, naïve, 東京", "привет, naïve, 東京"),
+        ("ｒm\u00a0x", "ｒ⟨U+FF52⟩m⟨U+00A0⟩x"),
+    ],
+)
+def test_letters_that_look_like_others_are_told_apart(text: str, shown: str) -> None:
+    assert spelled(text) == shown
+
+
+def test_what_else_a_rule_would_have_allowed_is_told() -> None:
+    made = [ToolCall("c", "Bash", JsonObject({"command": f"git push {name}"})) for name in "abcdb"]
+    made += [ToolCall("c", "Bash", JsonObject({"command": "ls"})), ToolCall("c", "Write", JsonObject({}))]
+    others = also_allowed(["Bash(git push:*)"], made[0], made)
+    assert others == ["git push b", "git push c", "git push d"]
+    assert told_rules(["Bash(git push:*)"], [*others, "x"]).endswith(
+        "Bash(git push:*) · of this session's calls also git push b, git push c, git push d and 1 more"
+    )
+    assert "no other" in told_rules(["Bash(make)"], also_allowed(["Bash(make)"], made[0], made))

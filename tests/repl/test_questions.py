@@ -12,7 +12,10 @@ from prompt_toolkit.input import create_pipe_input
 from samples import CALL
 from test_painter import Terminal
 
-from sagent.policy import Ask
+from sagent.agent import Agent, Resources
+from sagent.lib.json import JsonObject, json_freeze_object
+from sagent.messages import ToolCall
+from sagent.policy import Ask, Policy
 from sagent.repl.input import InputBuffer
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.picker import Option, Picker, render_picker
@@ -20,7 +23,11 @@ from sagent.repl.terminal.questions import PAUSE, QUIET, Presence, Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.terminal.surface import SteadyOutput
 from sagent.repl.view.lines import line_width, plain
+from sagent.testing import ScriptedModel
+from sagent.tool import Effect, Workspace
 from sagent.tools.ask import Question
+from sagent.tools.edit import Edit
+from sagent.tools.read import Read
 
 RULED = Ask("It needs permission.", "Allowed with --allow 'Bash(make test)'.")
 
@@ -36,6 +43,7 @@ class Desk:
             presence,
             cwd=lambda: cwd,
             allow=lambda rules, always: self.allowed.append((list(rules), always)),
+            made=lambda: [ToolCall("c0", "Bash", JsonObject({"command": "make clean"}))],
             write=lambda lines: None,
         )
 
@@ -196,3 +204,39 @@ def test_a_place_holder_is_there_whole_or_not_at_all(before: str, after: str, da
     now = mended[0] if mended else changed
     assert now.count("[") == now.count("]") == now.count(holder)
     assert now.replace(holder, "").count("a") >= typed.count("a")
+
+
+async def test_nobody_is_asked_for_a_call_that_would_fail_anyway(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    read, edit = {"file_path": "a.txt"}, {"file_path": "a.txt", "old_string": "one", "new_string": "two"}
+    turns = [
+        ("Read", read),
+        ("Edit", {**edit, "old_string": "three"}),
+        ("Read", {"file_path": str(tmp_path.parent / "no such file")}),
+        ("Edit", {"file_path": 3}),
+        ("Edti", edit),
+        ("Edit", edit),
+    ]
+    asked: list[str] = []
+
+    class Careful(Policy):
+        async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Ask:
+            return Ask("?")
+
+    async def ask(call: ToolCall, ask: Ask) -> None:
+        asked.append(call.id)
+
+    scripted = [
+        (ToolCall(f"c{number}", name, json_freeze_object(given)),) for number, (name, given) in enumerate(turns)
+    ]
+    agent = Agent(
+        ScriptedModel(*scripted, "Done."),
+        tools=(Read(), Edit()),
+        policy=Careful(),
+        resources=Resources(ask=ask, workspace=Workspace(tmp_path)),
+    )
+    await agent.run("go")
+    failed = [result.is_error for message in agent.messages for result in message.results]
+    assert failed == [False, True, True, True, True, False]
+    assert asked == ["c0", "c5"]
+    assert (tmp_path / "a.txt").read_text() == "two\n"

@@ -6,7 +6,7 @@ import pytest
 from console import Console, last_text
 from samples import PNG
 
-from sagent.testing.server import Call, Turn
+from sagent.testing.server import Call, Received, Turn
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -69,3 +69,33 @@ def test_pastes_are_what_they_were_and_a_note_is_confirmed(console: Console, tmp
     console.keys("n")
     console.until("› #slow tests", gone="y Yes, write it there")
     assert not (console.cwd / "AGENTS.md").exists()
+
+
+def test_what_was_not_read_when_the_turn_is_interrupted_is_in_the_input_again(console: Console) -> None:
+    def step(request: Received) -> Turn:
+        if "start" in last_text(request):
+            return Turn(text="word " * 2_000, pieces=400, gap=0.05)
+        return Turn(text="Read on.")
+
+    server = console.serve(step)
+    console.start()
+    console.type("start")
+    console.until("word word")
+    console.type("and then this")
+    console.until("sent, not read yet")
+    console.tmux("send-keys", "-l", "draft")
+    console.until("› draft")
+    console.keys("Escape")
+    console.until("Interrupted.", "› and then this", "  draft", gone="sent, not read yet")
+    console.keys("C-c")
+    console.until("Interrupted.", gone="draft")
+    console.type("go on")
+    console.until("Read on.")
+    assert "and then this" not in str(server.requests[-1].json["messages"])
+    console.type("/quit")
+    console.until("ended 0")
+    console.leave()
+    console.start("--continue")
+    console.type("once more")
+    console.until("› once more", "Read on.")
+    assert "and then this" not in str(server.requests[-1].json["messages"])

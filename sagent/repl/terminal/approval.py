@@ -1,20 +1,26 @@
 """What a person may answer to a call that is put to them, and what becomes of the rules that they allow."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import ConfigError, SagentError
-from sagent.policy.rules import Rule
+from sagent.lib.json import as_str
+from sagent.lib.text import spelled
+from sagent.messages import ToolCall
+from sagent.policy.rules import COMMAND_RULES, EDITS, Rule
+from sagent.policy.shell import split
 from sagent.repl.settings_file import add_rule
 from sagent.repl.terminal.picker import Option
+from sagent.repl.view.calls import essence
 
 if TYPE_CHECKING:
     from sagent.policy import Ask
     from sagent.repl.opening import Current
 
+MOST_OTHERS = 3  # calls that are named
 Answer: TypeAlias = Literal["once", "session", "always", "no"]
 
 
@@ -30,13 +36,42 @@ def rules_for(ask: "Ask") -> list[str]:
 
 def approval_options(rules: Sequence[str]) -> list[Option[Answer]]:
     """Only what names its rules can be allowed for longer than once."""
+    rules = [spelled(rule) for rule in rules]
     every = ", ".join(rule if "(" in rule else f"every call of {rule}" for rule in rules)
     longer: list[Option[Answer]] = [
-        Option("session", "Yes, for this session", every, key="s"),
-        Option("always", "Yes, always", f"adds {', '.join(rules)} to your settings", key="a"),
+        Option("session", "Yes, for this session", every, key="s", short="session"),
+        Option("always", "Yes, always", f"adds {', '.join(rules)} to your settings", key="a", short="always"),
     ]
-    no = Option[Answer]("no", "No, and say why", key="n")
-    return [Option("once", "Yes, once", key="y"), *(longer if rules else ()), no]
+    no = Option[Answer]("no", "No, and say why", key="n", short="no")
+    return [Option("once", "Yes, once", key="y", short="once"), *(longer if rules else ()), no]
+
+
+def also_allowed(rules: Sequence[str], call: ToolCall, calls: Iterable[ToolCall]) -> list[str]:
+    """What else of a session's calls, in words and each once, rules would have allowed or had a part in allowing."""
+    parsed = [Rule.parse(rule) for rule in rules]
+    found = (essence(one, 60) or one.name for one in calls if any(_names(rule, one) for rule in parsed))
+    return list(dict.fromkeys(text for text in found if text != essence(call, 60)))
+
+
+def _names(rule: Rule, call: ToolCall) -> bool:
+    if rule.tool in COMMAND_RULES:
+        command = as_str(call.arguments.get("command"))
+        named = call.name == "Bash" and bool(command)
+        return named and (
+            not rule.pattern or any(part.words and rule.allows_command(part.words) for part in split(command).parts)
+        )
+    path = as_str(call.arguments.get("file_path"))
+    if rule.tool not in ("Read", *EDITS) or not path:
+        return rule.tool == call.name and not rule.pattern
+    here = call.name in EDITS if rule.tool in EDITS else call.name == rule.tool
+    return here and rule.matches_path(path, (), "", anywhere=True)
+
+
+def told_rules(rules: Sequence[str], others: Sequence[str]) -> str:
+    """The rules that `s` and `a` write, and what else they would have allowed in this session."""
+    more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
+    today = f"also {', '.join(others[:MOST_OTHERS])}{more}" if others else "no other"
+    return f"{', '.join(map(spelled, rules))} · of this session's calls {today}"
 
 
 def allow_rules(current: "Current", rules: Sequence[str], *, always: bool) -> Iterator[tuple[str, bool]]:

@@ -14,12 +14,14 @@ MOST_ROWS = 10
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
-    """One choice: what it stands for, its words, and a key that takes it at once ("" for none)."""
+    """One choice: what it stands for, its words, and a key that takes it at once ("" for none). `short` is for where
+    there is little room."""
 
     value: T
     label: str
     hint: str = ""
     key: str = ""
+    short: str = ""
 
 
 def matches(query: str, text: str) -> int | None:
@@ -139,7 +141,7 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
     room = max(height - len(rows) - len(query), 1)
     title = [cut_line(line, width) for line in picker.title_for(width)]
     if len(title) > room:
-        head, body, room = title[: room > 2], title[room > 2 :], max(room - (room > 2) - 1, 0)
+        head, body, room = title[: room > 3], title[room > 3 :], max(room - (room > 3) - 1, 0)
         picker.scroll = first = max(min(picker.scroll, len(body) - room), 0)
         counted = f"  ↑ {first} more lines · ↓ {len(body) - room - first} more lines · PgUp PgDn, Ctrl-O shows all"
         if line_width((("", counted),)) > width:
@@ -153,19 +155,17 @@ def _rendered_options(picker: Picker[T], width: int, height: int) -> list[Line]:
     shown = picker.shown
     lines = [cut_line(_option(picker, option, number), width) for number, option in enumerate(shown)]
     if shown and all(option.key for option in shown) and len(shown) + 4 > height:
-        low = (f"{'❯' if number == picker.at else ''}{one.key} {one.label}" for number, one in enumerate(shown))
-        lines = wrap([("", "  ".join(each.replace(" ", "\xa0") for each in low))], width)
+        low = (
+            f"{'❯' if number == picker.at else ''}{one.key} {one.short or one.label}"
+            for number, one in enumerate(shown)
+        )
+        lines = wrap([("", "  ".join(low))], width, (("", " "),))
     if picker.held:
         said = wrap([("class:dim", picker.held)], width, (("", "  "),))[: max(len(lines), 1)]
         return [*said, *(((),) * (len(lines) - len(said)))][:height]
     rows = max(min(len(lines), MOST_ROWS, height - 2 - (not picker.keys)), 1)
     first = min(max(picker.at - rows // 2, 0), max(len(lines) - rows, 0))
     return lines[first : first + rows]
-
-
-def option_width(option: Option[T]) -> int:
-    """The columns that an option with a key takes."""
-    return line_width(_option(Picker([], [option], keys=True), option, 0))
 
 
 def _option(picker: Picker[T], option: Option[T], number: int) -> Line:

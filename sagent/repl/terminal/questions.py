@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.messages import ToolCall
-from sagent.repl.terminal.approval import Answer, approval_options, rules_for
-from sagent.repl.terminal.picker import Option, Picker, option_width
+from sagent.repl.terminal.approval import Answer, also_allowed, approval_options, rules_for, told_rules
+from sagent.repl.terminal.picker import Option, Picker
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, wrap
 
@@ -71,8 +71,8 @@ class Questions:
     """Shows questions above what is being typed, and takes keys for them only when nobody types: when one has been
     there for a while, no key was pressed meanwhile and the input is empty, or when Tab asks for it.
 
-    `cwd` is where relative paths begin; `allow` is told the rules that the person allows, and whether for ever; `write`
-    shows lines above.
+    `cwd` is where relative paths begin; `allow` is told the rules that the person allows, and whether for ever; `made`
+    gives the calls of the session, and `write` shows lines above.
     """
 
     def __init__(
@@ -82,9 +82,11 @@ class Questions:
         *,
         cwd: Callable[[], Path],
         allow: Callable[[Sequence[str], bool], None],
+        made: Callable[[], Sequence[ToolCall]],
         write: Callable[[Sequence[Line]], None],
     ) -> None:
         self._screen, self._presence = screen, presence
+        self._made = made
         self._cwd, self._allow, self._write_above = cwd, allow, write
         self.picker: Picker[object] | None = None
         self._line: asyncio.Future[str | None] | None = None
@@ -292,14 +294,15 @@ class Questions:
         from sagent.repl.view.calls import read_text, render_approval
 
         rules, waiting = rules_for(ask), self._waiting - 1
-        options = approval_options(rules)
+        options, others = approval_options(rules), also_allowed(rules, call, self._made())
         read = cache(partial(read_text, self._cwd()))  # what is shown does not change while it is read
 
         @cache
         def title(width: int) -> Sequence[Line]:
             lines = render_approval(call, ask, read, width, waiting)
-            if max(map(option_width, options)) > width or len(options) + 4 > self._screen.panel_rows:
-                lines += wrap([("class:tool", ", ".join(rules))], width, (("class:dim", "  s and a allow: "),))
+            if rules:
+                told = told_rules(rules, others)
+                lines[1:1] = wrap([("class:tool", told)], width, (("class:dim", "  s and a allow: "),))
             return lines
 
         picker: Picker[Answer] = Picker(title, options, keys=True)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.json import as_array, as_object, as_str, json_dump
+from sagent.lib.text import spelled
 from sagent.messages import ToolCall
 from sagent.repl.view.lines import TAB, Line, cut, cut_line, one_line, printable, wrap
 from sagent.repl.view.markdown import pieces_of, render_piece
@@ -18,6 +19,7 @@ _ESSENTIAL = ("command", "file_path", "pattern", "url", "path", "to", "prompt", 
 MOST_SHOWN = 1_000_000  # characters of a file that is compared with what will replace it
 MOST_LINES = 60  # of a diff
 MOST_REASON = 600  # columns
+_IN_DIFF = ("file_path", "content", "old_string", "new_string", "edits")
 _PLACE = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$")
 
 
@@ -48,7 +50,7 @@ def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
         old = before if before is not None else "\n".join(old for old, _ in pairs)
         new = old
         for wanted, given in pairs:
-            new = new.replace(wanted, given) if wanted else given
+            new = new.replace(wanted, given, -1 if call.arguments.get("replace_all") else 1) if wanted else given
         if new == old:  # what is to be replaced is not there as it was quoted
             old, new = "\n".join(old for old, _ in pairs), "\n".join(new for _, new in pairs)
     lines = unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm="")
@@ -66,11 +68,11 @@ def read_text(directory: Path, path: str) -> str | None:
 
 def render_diff(diff: str, width: int, *, most: int = MOST_LINES) -> list[Line]:
     """The diff in at most about `most` lines; what is left out is counted."""
-    lines = list(_rendered(diff, width))
-    if len(lines) <= most:
-        return lines
-    left = len(lines) - most
-    return [*lines[:most], (("class:dim", f"     … {left} more lines, Ctrl-O shows them"),)]
+    lines = list(_rendered(diff, printable))
+    shown = [cut_line(line, width) for line in lines[:most]]
+    if (left := len(lines) - most) <= 0:
+        return shown
+    return [*shown, (("class:dim", f"     … {left} more lines, Ctrl-O shows them"),)]
 
 
 def counts(diff: str) -> tuple[int, int]:
@@ -79,7 +81,7 @@ def counts(diff: str) -> tuple[int, int]:
     return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
 
 
-def _rendered(diff: str, width: int) -> Iterator[Line]:
+def _rendered(diff: str, say: Callable[[str], str]) -> Iterator[Line]:
     old = new = 0
     first = True
     for line in diff.splitlines():
@@ -93,10 +95,10 @@ def _rendered(diff: str, width: int) -> Iterator[Line]:
         elif line.startswith("\\"):
             yield (("class:dim", f"     {line}"),)
         else:
-            mark, text = line[:1], printable(line[1:].replace("\t", TAB))
+            mark, text = line[:1], say(line[1:].replace("\t", TAB))
             style = {"+": "class:diff.added", "-": "class:diff.removed"}.get(mark, "class:diff.context")
             number = old if mark == "-" else new
-            yield cut_line((("class:dim", f"{number:>5} "), (style, f"{mark or ' '} {text}")), width)
+            yield ("class:dim", f"{number:>5} "), (style, f"{mark or ' '} {text}")
             old += mark != "+"
             new += mark != "-"
 
@@ -104,33 +106,40 @@ def _rendered(diff: str, width: int) -> Iterator[Line]:
 def render_approval(
     call: ToolCall, ask: "Ask", read: Callable[[str], str | None], width: int, waiting: int = 0
 ) -> list[Line]:
-    """Who wants to do what, why it needs approval, and the diff or the whole command.
+    """Who wants to do what, why it needs approval, and all of the diff, the command or the arguments, in which what is
+    not seen or looks like something else is told apart.
 
     `read` gives a file's text, or None; `waiting` counts the calls that wait after this one."""
     who = "The model wants" if ask.agent in ("", "root") else f"{ask.agent} wants"
     more = f" ({waiting} more wait)" if waiting else ""
-    lines: list[Line] = [(("class:ask", f"? {who} to call "), ("class:tool", call.name), ("class:dim", more))]
+    lines: list[Line] = [(("class:ask", f"? {who} to call "), ("class:tool", spelled(call.name)), ("class:dim", more))]
     diff = proposal(call, read)
     command = as_str(call.arguments.get("command"))
     if diff:
-        lines.append((("class:argument", f"  {essence(call, width - 2)}"),))
-        lines += render_diff(diff, width, most=40)
+        lines += wrap([("class:argument", spelled(as_str(call.arguments.get("file_path"))))], width, (("", "  "),))
+        lines += (row for line in _rendered(diff, spelled) for row in wrap(line[1:], width, line[:1]))
     elif command:
-        lines += wrap([("class:code", printable(command))], width, (("class:mark", "  $ "),))
-    else:
-        for name, value in list(call.arguments.items())[:6]:
-            text = value if isinstance(value, str) else repr(value)
-            lines += wrap([("class:argument", printable(text[:300]))], width, (("class:dim", f"  {name}: "),))[:3]
+        lines += wrap([("class:code", _lines(command))], width, (("class:mark", "  $ "),))
+    shown = _IN_DIFF if diff else ("command", "reason", "needs") if command else ()
+    for name, value in call.arguments.items():
+        if name not in shown:
+            text = value if isinstance(value, str) else json_dump(value)
+            lines += wrap([("class:argument", _lines(text))], width, (("class:dim", f"  {spelled(name)}: "),))
     if ask.wants:
         return lines + list(_wants(ask.wants, as_str(call.arguments.get("reason")), width))
     return lines + wrap([("class:dim", printable(ask.reason))], width, (("", "  "),))
+
+
+def _lines(text: str) -> str:
+    """All of a text, told apart, on its lines."""
+    return "\n".join(map(spelled, text.replace("\r\n", "\n").replace("\t", TAB).split("\n")))
 
 
 def _wants(wants: Sequence[str], reason: str, width: int) -> Iterator[Line]:
     """What a command asks for beyond the sandbox, each on a line of its own, and the model's words for it."""
     for number, want in enumerate(wants):
         lead = "         " if number else "  wants: "
-        yield from wrap([("class:warning", one_line(want))], width, (("class:dim", lead),))
+        yield from wrap([("class:warning", spelled(want))], width, (("class:dim", lead),))
     said = cut(one_line(reason), MOST_REASON)
     yield from wrap(
         [("", said or "gives no reason")], width, (("class:dim", f"  the model {'says: ' if said else ''}"),)
