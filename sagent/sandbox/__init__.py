@@ -145,6 +145,11 @@ class Sandbox:
         own = self._scratch and self._scratch.path / "tmp"
         return {str(own): own} if own and own.is_dir() else {}
 
+    async def prepare(self, profile: "Profile") -> None:
+        """Have ready what the next command within a profile needs and what takes time. Raises ToolError."""
+        if self.means.name == "bubblewrap":
+            await self._open_boxes().box(profile)
+
     async def confine(
         self,
         argv: Sequence[str],

@@ -225,7 +225,7 @@ class Bash:
         """Have the sandbox ready for the next command of a workspace's agent, where one holds commands."""
         if self._sandbox is not None and self._sandbox.stands:
             with contextlib.suppress(ToolError, OSError):  # the command that needs it is told
-                (await self._sandbox.confine((), _own_profile(workspace, blobs), workspace.cwd)).finish()
+                await self._sandbox.prepare(_own_profile(workspace, blobs))
 
     def _launch(
         self,

@@ -87,6 +87,15 @@ async def test_what_is_opened_ahead_is_what_the_first_command_finds(boxed: Boxed
     assert opened == ahead
 
 
+async def test_what_is_undone_while_a_box_is_opened_ahead_is_told_to_the_command(boxed: Boxed) -> None:
+    work = boxed.workspace.cwd
+    running = asyncio.create_task(boxed.run("echo mine > .envrc; until [ -e go ]; do sleep 0.01; done"))
+    await until(lambda: (work / ".envrc").exists(), "the file", task=running)
+    await boxed.tool.prepare(boxed.workspace, boxed.blobs)
+    (work / "go").touch()
+    assert "the sandbox undid what was done" in await running
+
+
 async def test_the_first_box_is_made_while_the_model_thinks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[object]
 ) -> None:
