@@ -12,7 +12,7 @@ from sagent.agent.asking import Prompt, events_of, to_message, wait_for
 from sagent.agent.child import ChildTask
 from sagent.agent.neighbours import TreeNeighbours
 from sagent.agent.resources import Resources
-from sagent.agent.runs import Runner
+from sagent.agent.runs import Runner, warn_of_own_ledger
 from sagent.agent.spawn import AgentParts
 from sagent.agent.tree import DelayedMail, Node, Tree, allowance
 from sagent.cost.ledger import Ledger
@@ -143,6 +143,8 @@ class Agent(Node):
     async def _run(self, message: Message | None, form: object) -> tuple[Result, SagentError | None]:
         if self._life is not None:
             raise UsageError(f"{self.path} was spawned and runs by itself: send() it the message, then wait()")
+        if self._given.ledger is None:
+            warn_of_own_ledger()
         return await self._runs.take(message, form)
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:

@@ -50,6 +50,18 @@ def wanted_advice(text: str) -> str | None:
     return found and found[1].strip()
 
 
+def warn_of_own_ledger() -> None:
+    """Say so where a tool runs an agent with a ledger of its own, and the agent that has called it is under a cap."""
+    from sagent.lib.callers import caller
+
+    if isinstance(state := caller(), AgentState) and (cap := state.ledger.cap_of(state.path)) is not None:
+        state.journal.notify(
+            "warning",
+            f"A tool of {state.path} runs an agent of its own: what that spends is beyond the cap of ${cap:.2f}. "
+            "run.caller.spawn() and agent.as_tool() stay within it.",
+        )
+
+
 class Runner:
     """Takes an agent's runs, interrupts them, and knows what the last one came to.
 

@@ -136,7 +136,7 @@ def _agent_flags(parser: Parser, *, places: bool) -> None:
     group.add_argument("--advisor-stop", metavar="WHAT", help="on its verdict stop: pass it on (default), or end")
     group.add_argument("--advisor-panel", metavar="WHO", help="first (default), or all at once")
     group = parser.add_argument_group("limits")
-    group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD in this session; never overshot")
+    group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD in this session, at list prices")
     group.add_argument("--max-turns", metavar="N", help="at most N model calls")
     group.add_argument("--max-tool-call-rounds", metavar="N", help="at most N rounds of tool calls")
     group.add_argument("--max-exchanges", metavar="N", help="agents read at most N messages of each other unattended")

@@ -271,6 +271,8 @@ def _close_job(state: AgentState, job: Job) -> None:
 
 async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], ongoing: Ongoing) -> ToolOutput:
     """The tool's own output; whatever it raises is an error result, for a failing tool never ends a run."""
+    from sagent.lib.callers import working_for
+
     call = item.call
 
     def progress(text: str) -> None:
@@ -283,10 +285,11 @@ async def _invoke(state: AgentState, item: Ready, running: asyncio.Task[None], o
     own = (state.path, call.id, state.workspace, state.log.blobs, progress, state.caller)
     context = RunContext(*own, lambda: state.jobs.of(running) is not None, offer_detach, item.effect)
     try:
-        if item.effect.kind in ("none", "read"):
-            output = await item.tool(item.arguments, context)
-        else:
-            output = await state.neighbours.watch(call, item.effect, partial(_begin, state, item, context))
+        with working_for(state):
+            if item.effect.kind in ("none", "read"):
+                output = await item.tool(item.arguments, context)
+            else:
+                output = await state.neighbours.watch(call, item.effect, partial(_begin, state, item, context))
         output = ToolOutput.of(output) if isinstance(output, str) else output
         return bound_output(output, state.log.blobs)
     except ToolError as error:

@@ -1,19 +1,16 @@
 """PDF files and notebooks, taken apart in a process of their own: a kilobyte of either can ask for hours and gigabytes.
 
-That process has none of our environment, sets its own limits, and is killed with its group when nobody waits for it.
-macOS takes the limit of memory and does not keep it: there the ones of time must do.
+That process is killed with its group when nobody waits for it.
 """
 
 import json
-import os
 import signal
 import sys
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sagent.codec import decode_result_part, encode_result_part
 from sagent.errors import ToolError
+from sagent.lib import isolated
 from sagent.lib.json import as_array, as_str
 from sagent.messages import Text, ToolResult
 from sagent.tool import ToolOutput
@@ -21,16 +18,12 @@ from sagent.tool import ToolOutput
 if TYPE_CHECKING:
     from sagent.lib.process import Finished
 
-_MEMORY = 1_000_000_000  # bytes of address space
-_TIME = 20  # seconds of a processor
 _PATIENCE = 40  # seconds on the clock
 _MOST = 100_000_000  # bytes of an answer
 _INSTEAD = {
     "pdf": 'Give fewer pages, as pages="1", or turn it into text with a command, as pdftotext.',
     "notebook": "Read its JSON with offset and limit.",
 }
-_START = "import sys; sys.path[:] = sys.argv[1:]; from sagent.tools.document import answer; answer()"
-_FROM_OUTSIDE = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # without which some Pythons do not start
 
 
 async def show_document(form: Literal["pdf", "notebook"], data: bytes, name: str, pages: str = "") -> ToolOutput | None:
@@ -42,14 +35,17 @@ async def show_document(form: Literal["pdf", "notebook"], data: bytes, name: str
 
     from sagent.lib.process import run
 
-    packages = Path(__file__).parents[2]
-    argv = [sys.executable, "-I", "-S", "-c", _START, str(packages), *filter(os.path.isabs, sys.path)]
-    environment = {name: os.environ[name] for name in _FROM_OUTSIDE if name in os.environ}
     question = json.dumps([form, name, pages]).encode() + b"\n"
     why = "needs a process of its own, which could not be started"
     try:
         async with asyncio.timeout(_PATIENCE):
-            done = await run(argv, cwd="/", env=environment, input=question + data, most=_MOST)
+            done = await run(
+                isolated.command(__name__, "answer"),
+                cwd="/",
+                env=isolated.environment(),
+                input=question + data,
+                most=_MOST,
+            )
     except TimeoutError:
         done, why = None, f"takes longer than {_PATIENCE} s"
     if done is None or done.code or len(done.output) > _MOST:
@@ -66,14 +62,14 @@ def _failure(done: "Finished") -> str:
     if len(done.output) > _MOST:
         return f"becomes more than {_MOST // 1_000_000} MB"
     if done.code == -signal.SIGXCPU:
-        return f"takes longer than {_TIME} s of a processor"
+        return f"takes longer than {isolated.SECONDS} s of a processor"
     ended = signal.Signals(-done.code).name if done.code < 0 else f"exit code {done.code}"
-    return f"needs more than {_MEMORY // 1_000_000} MB of memory or is damaged ({ended})"
+    return f"needs more than {isolated.MEMORY // 1_000_000} MB of memory or is damaged ({ended})"
 
 
 def answer() -> None:
     """The other process: takes the document on standard input apart, and writes what is to be shown of it."""
-    _limit()
+    isolated.limit()
     form, name, pages = map(as_str, as_array(json.loads(sys.stdin.buffer.readline())))
     data = sys.stdin.buffer.read()
     try:
@@ -89,16 +85,3 @@ def answer() -> None:
         shown = ToolOutput((Text(str(error)),), is_error=True)
     part = encode_result_part(ToolResult("", shown.content, shown.is_error), None)
     sys.stdout.write(json.dumps([shown.summary, part]))
-
-
-def _limit() -> None:
-    """Bound this process, where the system can: what is refused, or bounded more tightly already, stays as it is."""
-    try:
-        import resource
-    except ImportError:
-        return
-    for limit, most in (resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CPU, _TIME), (resource.RLIMIT_CORE, 0):
-        soft, _ = resource.getrlimit(limit)
-        if soft == resource.RLIM_INFINITY or soft > most:
-            with suppress(OSError, ValueError):
-                resource.setrlimit(limit, (most, most + (limit == resource.RLIMIT_CPU)))

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
@@ -10,8 +10,10 @@ import pytest
 from sagent.errors import ModelError
 from sagent.lib.json import sha256_hex
 from sagent.messages import ToolCall, user
-from sagent.model import Billed, Model, Reply, Request, TextPart
-from sagent.providers import Anthropic, Google, OpenAICompatible, Timeouts
+from sagent.model import Billed, Delta, Model, Reply, Request, TextPart
+from sagent.providers import Anthropic, Google, OpenAICompatible, Timeouts, provider_named
+from sagent.testing.script import Turn
+from sagent.testing.server import FakeProviderServer
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
@@ -86,6 +88,28 @@ async def test_a_reply_its_cost_and_the_digest_of_the_bytes_sent(raw_server) -> 
 async def test_a_stream_without_its_closing_event_is_cut(raw_server, pieces) -> None:
     async with raw_server(pieces) as server, chat(server.url) as model:
         assert (await failure(model)).kind == "cut"
+
+
+async def collect(stream: AsyncIterator[Delta | Reply], heard: list[Delta | Reply]) -> None:
+    async for item in stream:
+        heard.append(item)
+
+
+@pytest.mark.parametrize("talk", ["word ", "wo rd", "x" * 40])
+@pytest.mark.parametrize("of", ["anthropic", "openai", "google", "openai-compatible"])
+async def test_a_server_that_goes_on_after_the_limit_is_left(of: str, talk: str) -> None:
+    async with FakeProviderServer([Turn(text=talk * 20_000, pieces=7)]) as server:
+        provider = provider_named(of, key="k" * 8, base_url=server.url)
+        heard: list[Delta | Reply] = []
+        stream = provider.model("claude-sonnet-4-6").stream(Request("c", [user("hi")], max_output=300))
+        with pytest.raises(ModelError, match="it went on after the 300 tokens asked for") as caught:
+            await collect(stream, heard)
+        await provider.aclose()
+    said = "".join(delta.text for delta in heard if isinstance(delta, TextPart))
+    assert caught.value.sent
+    assert not caught.value.retryable
+    assert len(said.split()) <= 303
+    assert 600 < len(said) <= 64 * 301 + 7
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sagent.errors import ToolError
+from sagent.lib import isolated
 from sagent.tool import Workspace
 from sagent.tools import Read, document
 from sagent.tools.document import show_document
@@ -85,12 +86,12 @@ def _readers() -> list[str]:
     [
         ("import os; os.abort()", r"damaged \(SIGABRT\)"),
         ("raise SystemExit(3)", r"damaged \(exit code 3\)"),
-        ("from sagent.tools import document as d; d._TIME = 1; d._limit()\nwhile True: pass", "20 s of a processor"),
+        ("from sagent.lib import isolated as i; i.SECONDS = 1; i.limit()\nwhile True: pass", "20 s of a processor"),
         ("print('x' * 200_000_000)", "becomes more than 100 MB"),
     ],
 )
 async def test_how_it_ended_is_told(start: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document, "_START", f"import sys; sys.path[:] = sys.argv[1:]; {start}")
+    monkeypatch.setattr(isolated, "_START", f"import sys; sys.path[:] = sys.argv[1:]; {start}")
     with pytest.raises(ToolError, match=rf"n.ipynb .*{said}.*; it was not shown. Read its JSON"):
         await show_document("notebook", b"{}", "n.ipynb")
 
@@ -102,7 +103,7 @@ async def test_it_has_no_keys_and_does_without_limits_that_are_refused(monkeypat
         "def refuse(*_): raise ValueError\n"
         "resource.setrlimit = refuse\n"
     )
-    monkeypatch.setattr(document, "_START", before + "from sagent.tools.document import answer; answer()")
+    monkeypatch.setattr(isolated, "_START", before + "from sagent.tools.document import answer; answer()")
     shown = await show_document("pdf", make_pdf("Hello"), "d.pdf")
     assert "Hello" in text_of(shown)
 
@@ -113,7 +114,7 @@ async def test_what_changes_while_it_is_taken_apart_was_not_seen(
     book = root / "n.ipynb"
     book.write_text('{"cells":[]}')
     change = f"import pathlib; pathlib.Path({str(book)!r}).write_text('{{}}' + ' ' * 10)"
-    monkeypatch.setattr(document, "_START", f"{change}; {document._START}")
+    monkeypatch.setattr(isolated, "_START", f"{change}; {isolated._START}")
     await read(call, "n.ipynb")
     with pytest.raises(ToolError, match="has changed since"):
         workspace.check_unchanged(book)

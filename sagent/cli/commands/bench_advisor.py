@@ -57,7 +57,7 @@ def _parser() -> Parser:
     group = parser.add_addresses("benchmark")
     group.add_argument("--repeats", metavar="N", help="carry each task out N times in each way (1)")
     group.add_argument("--jobs", metavar="N", help="N runs at a time (1)")
-    group.add_argument("--max-total-usd", metavar="N", help="all runs together cost at most N USD; never overshot")
+    group.add_argument("--max-total-usd", metavar="N", help="all runs together cost at most N USD, at list prices")
     group.add_argument("--out", metavar="DIR", help="keep every run in DIR; the same command again goes on from there")
     group.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")

@@ -83,7 +83,7 @@ def add_live_flags(parser: Parser) -> None:
     group.add_argument("--live-tools", action="store_true", help="run its tools, in a copy of the directory; else they "
                        "are answered from the recording")  # fmt: skip
     group.add_argument("--keep", metavar="DIR", help="keep that copy, as DIR")
-    group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD; never overshot")
+    group.add_argument("--max-budget-usd", metavar="N", help="spend at most N USD, at list prices")
     group.add_argument("--max-turns", metavar="N", help="at most N model calls for each prompt")
     group.add_argument("--max-response-tokens", metavar="N", help="at most N tokens in one reply")
     group.add_argument("--permission-mode", metavar="MODE", help="of live tools: plan, ask, edit (default) or full")

@@ -1,6 +1,5 @@
 """Images and documents on the wire: base64, their tokens, and the words for those that cannot be sent."""
 
-import re
 from binascii import b2a_base64
 from typing import assert_never
 
@@ -26,13 +25,11 @@ def media_tokens(part: Text | Image | Document, image: int, page: int) -> int:
     encoded = -(-len(part.data) // 3) * 4
     if isinstance(part, Image):
         return image - encoded
-    return page * pdf_pages(part.data) - encoded if part.media_type == "application/pdf" else 0
+    if part.media_type != "application/pdf":
+        return 0
+    from sagent.lib.pdf import count_pages
 
-
-def pdf_pages(data: bytes) -> int:
-    """The pages of a PDF where its page objects can be seen; else a guess from its size, on the high side."""
-    seen = len(re.findall(rb"/Type\s*/Page(?![a-zA-Z])", data))
-    return seen or -(-len(data) // 4_000)
+    return page * count_pages(part.data) - encoded
 
 
 def in_words(part: Text | Image | Document) -> str:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from sagent.errors import ModelError
-from sagent.lib.json import as_object
+from sagent.lib.json import as_int, as_object
 from sagent.model import Delta, ModelLimits, Reply, Request, RequestDigest
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import limits_of
@@ -112,9 +112,10 @@ class WireModel(ABC, Generic[E_co]):
         url: str,
         members: Mapping[str, object],
         notes: Sequence[str],
+        max_output: object,
         headers: Mapping[str, str] | None = None,
     ) -> Call:
-        """A call whose body ends with these members."""
+        """A call whose body ends with these members, one of which is the output limit."""
         origin = self._provider.origin(self.id)
         body = self._conversation(request).write(members, self._overhead(request))
         parameters = {name: value for name, value in members.items() if name not in self.unrecorded}
@@ -128,4 +129,5 @@ class WireModel(ABC, Generic[E_co]):
             origin,
             self._provider.timeouts,
             tuple(notes),
+            as_int(max_output),
         )

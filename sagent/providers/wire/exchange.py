@@ -17,7 +17,7 @@ from sagent.model import Delta, Reply, RequestDigest, TextPart, ThinkingPart
 from sagent.providers.wire.disruption import Disrupted
 from sagent.providers.wire.encoding import Body
 from sagent.providers.wire.faults import Origin, error_in, from_event, from_status
-from sagent.providers.wire.reply import ReplyReader
+from sagent.providers.wire.reply import LONGEST_TOKEN, ReplyReader
 from sagent.providers.wire.sse import EventReader
 from sagent.providers.wire.transport import Answer, Transport
 from sagent.usage import Charge, Usage
@@ -25,7 +25,6 @@ from sagent.usage import Charge, Usage
 _ERROR_BODY = 65_536  # bytes read of an error's body
 _WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed
 _LINGER = 0.25  # seconds given to a finished stream to end, so that its connection can be used again
-_LONGEST_TOKEN = 64  # characters, about: with fewer tokens an answer was not counted
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TRAILER = 10.0  # seconds given to what may follow a finished reply, the usage, and to the body of an error
 
@@ -46,7 +45,8 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request, ready to go out, and the reader that will read its answer."""
+    """A request, ready to go out, and the reader that will read its answer: of `max_output` tokens, or of any number
+    where that is 0."""
 
     url: str
     headers: Mapping[str, str]
@@ -56,6 +56,7 @@ class Call:
     origin: Origin
     timeouts: Timeouts
     notes: tuple[str, ...] = ()
+    max_output: int = 0
 
 
 async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGenerator[Delta | Reply]:
@@ -180,6 +181,10 @@ def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]
             _take_event(call, name, data, out)
             if call.reader.closed:
                 break
+            if 0 < call.max_output < call.reader.least_tokens:
+                error = call.origin.error("protocol", f"it went on after the {call.max_output:,} tokens asked for")
+                error.final = True  # it would do so again
+                return error
     except ModelError as error:
         return error
     return None
@@ -236,7 +241,7 @@ def _reply(call: Call) -> Reply:
     reader = call.reader
     usage, charges = reader.usage(), reader.charges()
     told, priced = sum((charge.usage for charge in charges), Usage()), any(charge.usd is not None for charge in charges)
-    partial = not told.total_input or reader.received > _LONGEST_TOKEN * max(told.output, 1)
+    partial = not told.total_input or reader.received > LONGEST_TOKEN * max(told.output, 1)
     if usage is None:
         usage = Usage(input=call.body.max_input_tokens // 4, output=reader.received // 4)
         charges = (Charge(call.origin.model, usage, estimated=True),)

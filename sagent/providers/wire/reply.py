@@ -10,6 +10,8 @@ from sagent.model import Billed, Delta, TextPart, ThinkingPart
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge, Usage
 
+LONGEST_TOKEN = 64  # characters, about: with fewer tokens an answer was not counted
+
 
 class ReplyReader(ABC):
     """A reply taking shape, as a family reads it: pure, no clock and no network. Its methods raise ModelError for what
@@ -21,6 +23,8 @@ class ReplyReader(ABC):
         self.closed = False  # the reply has ended: nothing more will come that matters
         self.response_id = ""
         self.received = 0  # characters of text and arguments, for an estimate where no usage is reported
+        self._words = 0  # of those
+        self._in_word = False
         self._origin = origin
         self._family = family
         self._stop = ""  # why it ended, in the provider's words
@@ -33,6 +37,11 @@ class ReplyReader(ABC):
     @abstractmethod
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
         """Take a reply that came in one piece."""
+
+    @property
+    def least_tokens(self) -> int:
+        """The fewest tokens that what has come so far can be: none holds two words, and few many characters."""
+        return max(self._words, self.received // LONGEST_TOKEN)
 
     def done(self) -> None:
         """The stream said `[DONE]`, which gateways append: an end where the reply may end here."""
@@ -63,8 +72,15 @@ class ReplyReader(ABC):
         """A piece of text or thinking, which comes after those before it."""
         if part.text:
             pieces.append(part.text)
-            self.received += len(part.text)
+            self._count(part.text)
             out.append(part)
+
+    def _count(self, piece: str) -> None:
+        """Take note of how much came; a word may come in pieces."""
+        if piece:
+            self.received += len(piece)
+            self._words += len(piece.split()) - (self._in_word and not piece[0].isspace())
+            self._in_word = not piece[-1].isspace()
 
     def _bill(self, usage: object, out: list[Delta]) -> None:
         """Take over newer counts. They only grow: null or 0, which some gateways end with, takes nothing back."""

@@ -226,7 +226,7 @@ class MessagesReplyReader(ReplyReader):
         elif kind == "input_json_delta":
             piece = as_str(delta.get("partial_json"))
             block.json.append(piece)
-            self.received += len(piece)
+            self._count(piece)
         elif kind == "thinking_delta":
             self._show(ThinkingPart(as_str(delta.get("thinking"))), block.pieces, out)
         elif kind == "signature_delta":

@@ -279,6 +279,7 @@ class AnthropicModel(WireModel["Anthropic"]):
             provider.site.url(provider.access.base_url, self.id),
             members,
             (*notes, *thought.notes),
+            members["max_tokens"],
             {"anthropic-beta": ",".join(betas)} if betas else None,
         )
 

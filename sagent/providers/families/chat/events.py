@@ -244,7 +244,7 @@ class ChatReplyReader(ReplyReader):
         if isinstance(arguments, str):
             if arguments:
                 pending.arguments.append(arguments)
-                self.received += len(arguments)
+                self._count(arguments)
         elif arguments is not None:  # an object where the wire has a string
             pending.arguments = [json_dump(arguments)]
         if extra := as_object(delta.get("extra_content")):

@@ -186,6 +186,7 @@ class ChatModel(WireModel["ChatProvider"]):
             f"{self._provider.url}/chat/completions",
             members,
             (*clamped, *notes, *self._provider.lessons(self.id, request)),
+            members.get(quirks.max_tokens),
         )
 
     def _encodings(self, request: Request) -> EncodingCache:

@@ -170,9 +170,10 @@ class GenerateReplyReader(ReplyReader):
         piece.signature = signature or piece.signature
         if (arguments := call.get("args")) is not None:
             piece.arguments = arguments
-            self.received += len(str(arguments))
+            self._count(str(arguments))
         for item in as_array(call.get("partialArgs")):
             piece.arguments = _placed(piece.arguments, as_object(item))
+            self._count(as_str(as_object(item).get("stringValue")))
         self._unfinished = piece if call.get("willContinue") is True else None
 
     def _part(self, piece: _Piece, number: int) -> Part | None:

@@ -240,6 +240,7 @@ class GoogleModel(WireModel["Google"]):
             f"{self._provider.url_of(self.id)}:streamGenerateContent?alt=sse",
             members,
             (*clamped, *notes),
+            generated.get("maxOutputTokens"),
         )
 
     def _counting(self, request: Request) -> Counted | None:

@@ -205,7 +205,7 @@ class ResponsesReplyReader(ReplyReader):
 
     def _arguments(self, event: Mapping[str, object], piece: str) -> None:
         self._item(event).arguments.append(piece)
-        self.received += len(piece)
+        self._count(piece)
 
     def _close(self, item: _Item, final: Mapping[str, object], out: list[Delta]) -> None:
         """An item in its last form; what of it was not streamed comes now."""

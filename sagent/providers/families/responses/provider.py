@@ -230,6 +230,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
             f"{provider.url}/responses",
             members,
             (*clamped, *notes, *provider.lessons(request)),
+            members.get("max_output_tokens"),
         )
 
     def _counting(self, request: Request) -> Counted | None:

@@ -1,0 +1,115 @@
+"""How many pages a PDF is taken for: what a request that shows it may cost depends on it."""
+
+import zlib
+from collections.abc import Callable
+
+import pytest
+
+from sagent.lib.pdf import count_pages
+from sagent.messages import Document, user
+from sagent.model import Model, Request
+from sagent.providers import Anthropic, Google, OpenAI
+
+
+def page(number: int, parent: int = 2) -> bytes:
+    return b"<</Type/Page/Parent %d 0 R/MediaBox[0 0 9 9]>>" % parent
+
+
+def pdf(pages: int, *, told: int | None = None, named: bytes = b"/Page", packed: bool = True) -> bytes:
+    """A PDF whose pages lie in object streams of 100, as most writers leave them, and a cross-reference stream."""
+    kids = b" ".join(b"%d 0 R" % (3 + number) for number in range(pages))
+    objects = {1: b"<</Type/Catalog/Pages 2 0 R>>"}
+    objects[2] = b"<</Type/Pages/Count %d/Kids[%s]>>" % (pages if told is None else told, kids)
+    objects |= {3 + number: page(number).replace(b"/Page/", named + b"/") for number in range(pages)}
+    data, places = bytearray(b"%PDF-1.5\n"), dict[int, tuple[int, int, int]]()
+    if not packed:
+        for number, body in objects.items():
+            places[number] = 1, len(data), 0
+            data += b"%d 0 obj%sendobj\n" % (number, body)
+    numbers, following = sorted(objects), 3 + pages
+    for first in range(0, len(numbers) if packed else 0, 100):
+        heads, bodies = b"", b""
+        for index, number in enumerate(numbers[first : first + 100]):
+            heads += b"%d %d " % (number, len(bodies))
+            bodies += objects[number] + b" "
+            places[number] = 2, following, index
+        stream = zlib.compress(heads + bodies)
+        places[following] = 1, len(data), 0
+        data += (
+            b"%d 0 obj<</Type/ObjStm/N %d/First %d/Filter/FlateDecode/Length %d>>stream\r\n%s\nendstream endobj\n"
+            % (
+                *(following, heads.count(b" ") // 2, len(heads), len(stream)),
+                stream,
+            )
+        )
+        following += 1
+    places[following] = 1, len(data), 0
+    rows = [(0, 0, 65535), *(places[number] for number in range(1, following + 1))]
+    table = zlib.compress(b"".join(bytes([kind, *at.to_bytes(4), *index.to_bytes(2)]) for kind, at, index in rows))
+    start = len(data)
+    data += (
+        b"%d 0 obj<</Type/XRef/W[1 4 2]/Size %d/Root 1 0 R/Filter/FlateDecode/Length %d>>stream\n%s\nendstream endobj\n"
+        % (
+            *(following, len(rows), len(table)),
+            table,
+        )
+    )
+    return bytes(data + b"startxref\n%d\n%%%%EOF\n" % start)
+
+
+def two(data: bytes) -> bytes:
+    """A page in plain sight beside those that are not."""
+    return data + b"9999 0 obj<</Type/Page>>endobj\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "pages"),
+    [
+        (pdf(300), 300),
+        (two(pdf(300)), 301),
+        (pdf(300, packed=False), 300),
+        (pdf(300, told=1), 300),
+        (pdf(300, named=b"/P#61ge"), 300),
+        (pdf(5000), 5000),
+        (pdf(300).replace(b"/Filter", b"/Filt#65r"), 300),
+        (pdf(300)[:-40], 300),  # cut off
+    ],
+)
+def test_pages_in_object_streams_are_counted(data: bytes, pages: int) -> None:
+    assert count_pages(data) == pages
+
+
+def test_pages_that_cannot_be_seen_are_counted_by_pypdfium2() -> None:
+    untyped = pdf(40, named=b"/Leaf", packed=False)
+    assert count_pages(untyped) == 40
+    assert count_pages(two(pdf(300).replace(b"/Root", b"/Encrypt 1 0 R/Root"))) >= 300
+
+
+@pytest.mark.parametrize("broken", [lambda data: data[:10], lambda data: b"x" * len(data)])
+def test_what_is_no_pdf_is_guessed_from_its_size(broken: Callable[[bytes], bytes]) -> None:
+    data = broken(pdf(300))
+    assert count_pages(data) == -(-len(data) // 4000)
+
+
+def test_what_unpacks_to_more_than_is_looked_at_counts_as_the_most_or_what_pypdfium2_says() -> None:
+    bomb = zlib.compress(b" " * 60_000_000)
+    hidden = pdf(300).replace(
+        b"%PDF-1.5\n", b"%%PDF-1.5\n7 0 obj<</Type/ObjStm/Filter/FlateDecode>>stream\n%s\nendstream\n" % bomb
+    )
+    assert count_pages(hidden) >= 300
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Anthropic.from_key("k" * 8).model("claude-sonnet-4-6"),
+        OpenAI.from_key("k" * 8).model("gpt-5.4"),
+        Google.from_key("k" * 8).model("gemini-3.5-flash"),
+    ],
+    ids=lambda model: model.id,
+)
+def test_a_request_weighs_all_of_them(model: Model) -> None:
+    one, all_of_them = (
+        model.max_input_tokens(Request("c", [user("", Document("application/pdf", pdf(pages)))])) for pages in (1, 300)
+    )
+    assert all_of_them - one > 299 * 3000
