@@ -49,6 +49,7 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening") -> int:
         for task in working:
             task.cancel()
             await asyncio.wait([task])
+        screen.close()
     return working[0].result() if working and not working[0].cancelled() else 0
 
 

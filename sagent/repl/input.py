@@ -6,7 +6,7 @@ import re
 import signal
 import time
 from itertools import takewhile
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
@@ -25,10 +25,15 @@ from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.blocks import Page, Report, Said, Shell
 
+if TYPE_CHECKING:
+    from sagent.policy.permissions import Mode
+
 LONG_PASTE = 2_000  # characters; a longer paste is shown as a place holder
 LONG_LINES = 12
 MOST_REMEMBERED = 20_000  # characters; of a longer line the history keeps what was to be seen of it
 MOST_SHARED = 20_000  # characters of a shell command's output that the model reads
+_WORDS = {"exit": "quit", "quit": "quit", ":q": "quit", "help": "help", "?": "help"}
+"""What people type to whatever asks: commands, and no messages."""
 _UNFINISHED = {
     "/": "type a command's name after /; Tab lists them",
     "!": "type a shell command after !",
@@ -107,7 +112,7 @@ class InputActions:
         self._screen, self._session, self._context = screen, session, context
         self._painter, self._status, self._tasks = painter, status, tasks
         self._shells: set[asyncio.Task[None]] = set()
-        self._pressed_at = 0.0  # Ctrl-C
+        self._pressed_at = self._escaped_at = -HINT  # Ctrl-C, and Esc where nothing was open or ran
         self._before = ""  # what was in the input when the last key was pressed
         screen.app.key_processor.before_key_press += self._note
         screen.buffer.on_text_changed += self._mend
@@ -150,7 +155,10 @@ class InputActions:
         if asked in _UNFINISHED:
             self._status.hint(_UNFINISHED[asked])
             return False
-        if found := split_command(text):
+        if found := split_command(f"/{_WORDS[asked.lower()]}" if asked.lower() in _WORDS else text):
+            if self.ready.is_set() and found[0] not in self._context.commands:
+                self._tasks.report(self._context.unknown(found[0]))
+                return False
             self._tasks.spawn(self._run_command(*found))
         elif text.startswith("!") and text[1:].strip():
             task = self._tasks.spawn(self._run_shell(text[1:].strip()))
@@ -270,14 +278,37 @@ class InputActions:
                 self._give_back(text)
             agent.interrupt()
 
-    def close_line(self) -> None:
-        """Leave the line that was asked for."""
-        self.questions.take_line(None)
-
-    def rewind(self) -> None:
-        """Choose an earlier request to go back to."""
-        if not self._screen.buffer.text and self._session.idle:
+    def escape(self) -> None:
+        """Close what is open, else stop what runs; pressed again, clear the input, or go back to an earlier request."""
+        buffer, now, before = self._screen.buffer, time.monotonic(), self._escaped_at
+        self._escaped_at = -HINT
+        if buffer.complete_state is not None:
+            buffer.complete_state = None
+        elif self.questions.take_line(None):
+            pass
+        elif self.interruptible:
+            self.interrupt()
+        elif not self._session.idle or (buffer.text and self._screen.vi):
+            pass
+        elif now - before >= HINT:
+            self._escaped_at = now
+            doing = "clears the input" if buffer.text else "goes back to an earlier request"
+            self._status.hint(f"Esc again {doing}")
+        elif buffer.text:
+            self._clear()
+        else:
             self._tasks.spawn(self._run_command("rewind"))
+
+    def next_mode(self) -> None:
+        """Go on to the next permission mode; to that which asks nothing only where the session began with it."""
+        from sagent.repl.commands.setup import MODE_WORDS
+
+        if self._session.ready:
+            policy, began = self._session.opened.policy, self._session.settings.permission_mode
+            modes: list[Mode] = [mode for mode in MODE_WORDS if mode != "full" or began == "full"]
+            policy.mode = modes[(modes.index(policy.mode) + 1) % len(modes) if policy.mode in modes else 0]
+            self._session.refresh()
+            self._status.hint(f"{policy.mode}: {MODE_WORDS[policy.mode]}")
 
     def clear_or_quit(self) -> None:
         """Clear the input, else interrupt; quit when pressed twice while the hint is shown."""
@@ -287,16 +318,18 @@ class InputActions:
         if self.questions.take_line(None):
             return
         if buffer.text:
-            buffer.save_to_undo_stack()
-            buffer.text = ""
-            self._screen.app.vi_state.reset()
-            self._pressed_at = 0.0
+            self._clear()
+            self._pressed_at = -HINT
         elif now - before < HINT:
             self._screen.leave()
         else:
             if self.busy:
                 self.interrupt()
             self._status.hint("Ctrl-C again quits")
+
+    def _clear(self) -> None:
+        self._screen.replace_text("")
+        self._screen.app.vi_state.reset()
 
     # -- the screen
 

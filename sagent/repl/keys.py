@@ -16,6 +16,7 @@ from prompt_toolkit.filters import (
 )
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.search import accept_search, stop_search
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,14 +33,18 @@ def bind_keys(screen: "Screen", actions: "InputActions") -> KeyBindings:
     keys, buffer = KeyBindings(), screen.buffer
     picking = Condition(lambda: actions.questions.taking is not None)
     held = Condition(lambda: actions.questions.picker is not None and actions.questions.taking is None)
-    lining = Condition(lambda: actions.questions.lining)
     typing = ~picking & ~is_searching
     focused = typing & has_focus(buffer)
-    empty, busy = Condition(lambda: not buffer.text), Condition(lambda: actions.interruptible)
+    empty = Condition(lambda: not buffer.text)
     vi_typing = vi_insert_mode & ~empty
 
-    def close_completions() -> None:
-        buffer.complete_state = None
+    def leave_search() -> None:
+        stop_search()
+        screen.redraw()
+
+    def take_found() -> None:
+        accept_search()
+        buffer.cursor_position = len(buffer.text)
 
     def recall() -> None:
         if not actions.recall_queued():
@@ -49,6 +54,7 @@ def bind_keys(screen: "Screen", actions: "InputActions") -> KeyBindings:
         ("escape enter", focused, lambda: buffer.insert_text("\n")),
         ("c-j", focused, lambda: buffer.insert_text("\n")),
         ("s-tab", focused & has_completions, buffer.complete_previous),
+        ("s-tab", focused & ~has_completions, actions.next_mode),
         ("c-x c-e", focused, actions.edit),
         # in place of quoted insertion, which Ctrl-Q does too
         ("c-v", focused & ~vi_navigation_mode, actions.paste_image),
@@ -56,10 +62,7 @@ def bind_keys(screen: "Screen", actions: "InputActions") -> KeyBindings:
         ("up", focused & empty & ~has_completions, recall),
         ("pageup", held, lambda: actions.questions.read_on(-1)),
         ("pagedown", held, lambda: actions.questions.read_on(1)),
-        ("escape", typing & has_completions, close_completions),
-        ("escape", focused & lining & ~has_completions & ~vi_typing, actions.close_line),
-        ("escape", typing & busy & ~lining & ~has_completions & ~vi_typing, actions.interrupt),
-        ("escape escape", typing & ~busy & ~vi_typing, actions.rewind),
+        ("escape", typing & (has_completions | ~vi_typing), actions.escape),
         ("c-b", typing & Condition(actions.can_background), actions.background),
         ("c-c", Always(), actions.clear_or_quit),
         ("c-d", typing & empty, screen.leave),
@@ -71,6 +74,8 @@ def bind_keys(screen: "Screen", actions: "InputActions") -> KeyBindings:
         keys.add(*names.split(), filter=condition)(_handler(act))
     _bind_input(keys, screen, actions, focused)
     _bind_picker(keys, actions, picking)
+    for names, act in (("escape", leave_search), ("c-c", leave_search), ("enter", take_found)):
+        keys.add(names, filter=is_searching & ~picking, eager=True)(_handler(act))
     return keys
 
 

@@ -66,6 +66,7 @@ class Repl(CommandContext):
         screen.completable = is_completable
         screen.keys = bind_keys(screen, self.input)
         screen.on_resized = painter.paint
+        screen.title = self._title
         screen.output.on_gone = lambda: self.end(128 + signal.SIGHUP)
 
     async def run(self, early: Sequence[str] = ()) -> None:
@@ -118,6 +119,11 @@ class Repl(CommandContext):
         branch = await asyncio.to_thread(branch_of, settings.cwd)
         self._status.show(replace(self._status.figures, branch=branch))
         self._files = await list_files(settings.cwd)
+
+    def _title(self) -> str:
+        """The folder, and whether something is asked or in progress."""
+        mark = "? " if self._questions.asks else "◌ " if self._session.busy else ""
+        return f"{mark}{self._session.cwd.name or '/'} · sagent"
 
     def _made(self) -> "Sequence[ToolCall]":
         """The calls of this session so far."""

@@ -13,13 +13,15 @@ from sagent.errors import SagentError, UsageError
 from sagent.events import Advised, Finished, Received, ReplyFinished, Switched, TextDelta, ThinkingDelta, ToolProgress
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, user
+from sagent.repl.greeting import greeting, take_news
 from sagent.repl.opening import Current
 from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence
 from sagent.repl.view.blocks import Block, Page, Report, past_blocks
-from sagent.repl.view.panel import Figures, Queued
+from sagent.repl.view.panel import Figures, Queued, cost_line
+from sagent.session.names import sessions_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -115,6 +117,7 @@ class SessionLoop(Current):
         self._presence, self._tasks, self.outbox = presence, tasks, Outbox()
         self._other_wanted = asyncio.Event()  # another session, for which `_settings` are
         self._began_at: float | None = None
+        self._greeted = False
         self._resumable: Agent | None = None
 
     # -- what is known of it
@@ -139,16 +142,26 @@ class SessionLoop(Current):
         return self._opened.agent if self._opened is not None and self._opened.agent.running else None
 
     @property
+    def ready(self) -> bool:
+        """Whether a session is open."""
+        return self._opened is not None
+
+    @property
     def idle(self) -> bool:
         """Whether a session is open and its agent does not run."""
         return self._opened is not None and not self._opened.agent.running
 
     def farewell(self) -> str:
-        """How to continue the session, "" where there is nothing to continue."""
-        log = self._resumable.log if self._resumable else None
-        if log is None or not log.path:
+        """How to continue the session and what it cost; "" where nothing was said."""
+        if (agent := self._resumable) is None:
             return ""
-        return f"To go on with this session:  sagent --session {shlex.quote(log.path)}\nIts head:  {log.head}\n"
+        cost, log = cost_line(agent.cost()), agent.log
+        if not log.path:
+            return f"This session was not kept; it cost {cost}.\n"
+        settings, path = self.settings, Path(log.path)
+        here = path.parent == sessions_of(settings.state_dir, Path.cwd())
+        way = "--continue" if here else f"--session {shlex.quote(log.path)}"
+        return f"To go on:  sagent {way}\nSession {log.session_id}, {cost}\n"
 
     def refresh(self) -> None:
         """Show the figures of the open session as they are now."""
@@ -187,6 +200,11 @@ class SessionLoop(Current):
         """Answer prompts until another session is wanted."""
         agent, self._opened = opened.agent, opened
         self._resumable = agent if agent.messages else None
+        if not self._greeted:
+            self._greeted = True
+            kept = not self.settings.ephemeral
+            news = await asyncio.to_thread(take_news, self.settings.state_dir) if kept else ()
+            self._painter.write(greeting(self.settings, opened, news))
         self._painter.write(*past_blocks(agent.messages, agent.path))
         self._status.update(opened)
         self._tasks.spawn(self._try_sandbox(opened))

@@ -9,7 +9,7 @@ from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.picker import render_picker
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
-from sagent.repl.view.lines import Line
+from sagent.repl.view.lines import Line, cut_line, line_width
 from sagent.repl.view.panel import Figures, Queued, render_panel, render_status, short_advisors
 
 if TYPE_CHECKING:
@@ -61,6 +61,12 @@ class StatusDisplay:
 
         asyncio.get_running_loop().call_later(HINT, end)
 
+    def _leaving(self) -> str:
+        """What Esc does where something is open; what runs is told with what interrupts it."""
+        if self._screen.searching:
+            return "leaves the search, Enter takes the line"
+        return "closes the list" if self._screen.buffer.complete_state else self._questions.leaving
+
     async def tick(self, agent: "Agent") -> None:
         """Redraw once a second while a clock, a countdown or a bill changes; until cancelled."""
         drawn: Sequence[Line] = ()
@@ -87,9 +93,12 @@ class StatusDisplay:
 
     def _render_status(self, width: int) -> Line:
         if self._hint:
-            return (("class:warning", self._hint),)
+            return cut_line((("class:warning", self._hint),), width)
         try:
-            return render_status(self.figures, width)
+            leaving = self._leaving()
+            lead: Line = (("class:news", f"Esc {leaving}"), ("class:dim", " │ ")) if leaving else ()
+            figures = replace(self.figures, vi=self._screen.vi)
+            return (*cut_line(lead, width), *render_status(figures, max(width - line_width(lead), 1)))
         except Exception as error:
             return _defect("the status", error, width)
 

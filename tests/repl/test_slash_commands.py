@@ -209,7 +209,10 @@ async def test_what_compactions_have_saved_is_told(context: RecordingContext) ->
     [
         ("/model", ("model", "")),
         ("/model  openai/x ", ("model", "openai/x")),
+        ("/Model x", ("model", "x")),
+        ("/tmp is full", ("tmp", "is full")),
         ("/etc/hosts is a file", None),
+        (" /tmp is full", None),
         ("/ model", None),
         ("hello /model", None),
         ("/ask-advisor why\nso?", ("ask-advisor", "why\nso?")),

@@ -80,6 +80,12 @@ class CommandContext(Current):
     def leave(self) -> None:
         """End the REPL; other runs end anyway."""
 
+    def unknown(self, name: str) -> UsageError:
+        """That there is no such command, with the nearest one; a blank before it makes it a message."""
+        near = get_close_matches(name, self.commands, 1, 0.6)
+        hint = f"Did you mean /{near[0]}?" if near else "See /help."
+        return UsageError(f"There is no command /{name}. {hint} It was not sent: a message may begin with a blank.")
+
     def names(self) -> list[tuple[str, str]]:
         """All commands, each with its summary."""
         return [(name, one.summary) for name, one in sorted(self.commands.items())]
@@ -188,15 +194,15 @@ def _arguments(run: Callable[..., object]) -> Iterable[Argument]:
 
 
 def split_command(text: str) -> tuple[str, str] | None:
-    """The name and the rest of a line that is a command; None for one that is not, a path for instance."""
-    match = re.match(r"/([a-z][a-z0-9_:-]*)(?:\s+(.*))?$", text.strip(), re.DOTALL)
-    return (match[1], match[2] or "") if match else None
+    """The name and the rest of a line that is a command, or was meant to be one; None for one that is not, as a path of
+    several names, or a line that begins with a blank."""
+    match = re.match(r"/([^\s/]+)(?:\s+(.*))?$", text.rstrip(), re.DOTALL)
+    return (match[1].lower(), match[2] or "") if match else None
 
 
 async def run_command(context: CommandContext, name: str, text: str) -> None:
     """Run a command by name. Raises UsageError where there is none, with the nearest one, and what it raises."""
     found = context.commands.get(name)
     if found is None:
-        near = get_close_matches(name, context.commands, 1, 0.6)
-        raise UsageError(f"There is no command /{name}. {f'Did you mean /{near[0]}?' if near else 'See /help.'}")
+        raise context.unknown(name)
     await found.run(context, found.read(text))

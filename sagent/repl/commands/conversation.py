@@ -31,8 +31,9 @@ async def show_help(context: CommandContext, name: str = "") -> None:
 KEYS = (
     ("Enter", "send; a running turn reads it at its next step"),
     ("Tab", "queue until the turn ends; Up takes it back"),
-    ("Alt-Enter, \\ Enter, Ctrl-J", "insert a new line"),
-    ("Esc", "interrupt; Esc Esc: back to an earlier request"),
+    ("Shift-Enter, Alt-Enter, Ctrl-J", "insert a new line"),
+    ("Esc", "close what is open, or interrupt; Esc Esc: clear, or back to an earlier request"),
+    ("Shift-Tab", "the next permission mode"),
     ("Ctrl-B", "move the running call to the background"),
     ("Ctrl-O", "expand the last call, thought or advice"),
     ("Ctrl-R", "search the history"),

@@ -3,17 +3,18 @@
 import asyncio
 import os
 import platform
+from collections.abc import Mapping
 from typing import Literal
 
 from sagent.errors import UsageError
 from sagent.messages import user
-from sagent.policy.permissions import MODES
+from sagent.policy.permissions import MODES, Mode
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line, Span, cut, table
 from sagent.repl.view.theme import THEMES
 
-_MODES = {
+MODE_WORDS: Mapping[Mode, str] = {
     "plan": "look only, change nothing",
     "ask": "ask before writing or running",
     "edit": "edit in the project freely, run in the sandbox, ask for more",
@@ -29,7 +30,7 @@ _SANDBOX = {
 _MARKS = {"good": ("class:done", "✓"), "poor": ("class:warning", "!"), "bad": ("class:failed", "✗")}
 
 
-@command(complete=_MODES.items())
+@command(complete=MODE_WORDS.items())
 async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edit", "full", ""] = "") -> None:
     """Show or change the permission mode.
 
@@ -40,9 +41,9 @@ async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edi
         if mode == known:
             context.require_person("--permission-mode")
             policy.mode = known
-            context.say(f"Permission mode {mode}: {_MODES[known]}")
+            context.say(f"Permission mode {mode}: {MODE_WORDS[known]}")
             return
-    rows: list[Line] = [(("", "Mode "), ("class:mode", policy.mode), ("class:dim", f": {_MODES[policy.mode]}"))]
+    rows: list[Line] = [(("", "Mode "), ("class:mode", policy.mode), ("class:dim", f": {MODE_WORDS[policy.mode]}"))]
     rows += [(("class:done", "  allow "), ("", str(rule))) for rule in policy.rules.allow]
     rows += [(("class:failed", "  deny  "), ("", str(rule))) for rule in policy.rules.deny]
     context.write([*rows, *table([("class:dim", name), ("", text)] for name, text in await sandbox_rows(context))])

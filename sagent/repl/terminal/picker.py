@@ -59,7 +59,7 @@ def _score(option: Option[T], word: str) -> int | None:
 @dataclass(slots=True)
 class Picker(Generic[T]):
     """A list that is open. Its future has the choice, or None when it was left without one. Its title is lines, or what
-    gives them for a width; where there is no room for all of it, it begins at `scroll`.
+    gives them for a width; where there is no room for all of it, it begins at `scroll`. `leaving` is what Esc does.
 
     With `keys` letters choose at once, else they narrow; nothing is selected then at first, `words` says that any other
     text is an answer, and one that is `held` takes no keys yet, says so, and shows no choices. Where several may be
@@ -73,6 +73,7 @@ class Picker(Generic[T]):
     ticked: set[int] | None = None
     words: bool = False
     held: str = ""
+    leaving: str = "leaves the list"
     query: str = ""
     at: int = -1
     scroll: int = 0

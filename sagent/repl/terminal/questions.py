@@ -104,6 +104,18 @@ class Questions:
         """The list that keys are for now."""
         return None if self.picker is None or self.picker.held else self.picker
 
+    @property
+    def asks(self) -> bool:
+        """Whether an answer is waited for."""
+        return self.picker is not None or self._line is not None
+
+    @property
+    def leaving(self) -> str:
+        """What Esc does while keys are for a question; "" where they are for something else."""
+        if (picker := self.taking) is None:
+            return "leaves it" if self._line is not None else ""
+        return picker.leaving
+
     def look(self) -> None:
         """Have the question take keys, if nobody has typed for a while and nothing is in the input."""
         picker, text = self.picker, self._screen.buffer.text
@@ -305,7 +317,7 @@ class Questions:
                 lines[1:1] = wrap([("class:tool", told)], width, (("class:dim", "  s and a allow: "),))
             return lines
 
-        picker: Picker[Answer] = Picker(title, options, keys=True)
+        picker: Picker[Answer] = Picker(title, options, keys=True, leaving="says no")
         await self._put(picker)
         answer = picker.chosen.result()
         if answer in ("once", "session", "always"):
@@ -324,7 +336,12 @@ class Questions:
         options = [Option(text, text) for text in question.options]
         ticked: set[int] | None = set() if question.multiple else None
         picker: Picker[str] = Picker(
-            partial(render_agents_question, question), options, keys=True, ticked=ticked, words=True
+            partial(render_agents_question, question),
+            options,
+            keys=True,
+            ticked=ticked,
+            words=True,
+            leaving="leaves it unanswered",
         )
         async with self._floor:
             words = await self._put(picker)

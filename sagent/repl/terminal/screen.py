@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
@@ -23,19 +23,20 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import (
     ConditionalProcessor,
+    HighlightIncrementalSearchProcessor,
     PasswordProcessor,
-    Processor,
-    Transformation,
-    TransformationInput,
 )
 from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.search import SearchState
 from prompt_toolkit.styles import DynamicStyle, Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from sagent.errors import UsageError
 from sagent.lib.text import printable
+from sagent.repl.terminal.key_codes import read_key
 from sagent.repl.terminal.surface import SteadyOutput, Surface
-from sagent.repl.view.lines import Line, drawable, line_width
+from sagent.repl.terminal.wrapping import DrawnInput
+from sagent.repl.view.lines import Line, drawable, line_width, width_of
 from sagent.repl.view.theme import THEMES, rules_of
 
 if TYPE_CHECKING:
@@ -74,14 +75,15 @@ class _Application(Application[None]):
 
 
 class _Parser(Vt100Parser):
-    """Knows three more sequences: the terminal gained focus, lost it, or reports its background colour."""
+    """Knows more sequences: the terminal gained focus, lost it, or reports its background colour; keys told apart."""
 
     def __init__(self, callback: Callable[[KeyPress], None], screen: "Screen") -> None:
         def take(press: KeyPress) -> None:
             if press.key == Keys.Ignore and press.data in _FOCUS:
                 screen.focused = _FOCUS[press.data]
             else:
-                callback(press)
+                text = press.key if len(press.key) == 1 else press.data
+                callback(KeyPress(press.key, text))
 
         super().__init__(take)
         self._screen = screen
@@ -101,15 +103,10 @@ class _Parser(Vt100Parser):
         super().feed(data)
 
     def _get_match(self, prefix: str) -> "Keys | tuple[Keys, ...] | None":
-        return Keys.Ignore if prefix in _FOCUS else super()._get_match(prefix)
-
-
-class _Drawable(Processor):
-    """The input as it may be drawn, character by character."""
-
-    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """What was pasted, too, is shown to hold what is not seen."""
-        return Transformation([(span[0], printable(span[1])) for span in transformation_input.fragments])
+        if prefix in _FOCUS:
+            return Keys.Ignore
+        key = read_key(prefix)
+        return super()._get_match(prefix) if key is None else cast("Keys | tuple[Keys, ...]", key)  # or characters
 
 
 class Screen:
@@ -132,6 +129,8 @@ class Screen:
         self._style = Style.from_dict(self._rules)
         self.panel: Callable[[int, int], Sequence[Line]] = lambda width, height: ()
         self.status: Callable[[int], Line] = lambda width: (("class:dim", "starting …"),)
+        self.title: Callable[[], str] = lambda: ""  # of the terminal's window; "" leaves it as it is
+        self._titled = ""
         self.completer: Completer | None = None
         self.completable: Callable[[str], bool] = lambda text: False  # whether typing on should offer completions
         out = stdout or sys.stdout
@@ -144,15 +143,20 @@ class Screen:
             history=history,
             tempfile_suffix=".md",
         )
-        search = SearchToolbar(ignore_case=True)
+        search = SearchToolbar(
+            ignore_case=True, backward_search_prompt=self._sought, forward_search_prompt=self._sought
+        )
+        self._search = search.control
         self.input = Window(
             BufferControl(
                 self.buffer,
                 input_processors=[
                     ConditionalProcessor(PasswordProcessor(), Condition(lambda: self.secret)),
-                    _Drawable(),
+                    HighlightIncrementalSearchProcessor(),
+                    DrawnInput(lambda: width_of(self.label)),
                 ],
                 search_buffer_control=search.control,
+                preview_search=True,
             ),
             height=lambda: Dimension(min=1, max=max(self.rows // 3, 3)),
             dont_extend_height=True,
@@ -213,7 +217,16 @@ class Screen:
         return [span for number, line in enumerate(lines) for span in ((("", "\n"), *line) if number else line)]
 
     def _prefix(self, number: int, wrapped: int) -> "StyleAndTextTuples":
-        return [("class:prompt", self.label)] if not number and not wrapped else [("", " " * len(self.label))]
+        return [("class:prompt", self.label)] if not number and not wrapped else [("", " " * width_of(self.label))]
+
+    def _sought(self) -> "StyleAndTextTuples":
+        """What stands before the words that the history is searched for."""
+        words = self._search.buffer.text
+        lost = words and words.lower() not in self.buffer.document_for_search(self._state()).text.lower()
+        return [("class:warning", "  not found: ") if lost else ("class:mark", "  search: ")]
+
+    def _state(self) -> SearchState:
+        return SearchState(self._search.buffer.text, self._search.searcher_search_state.direction, ignore_case=True)
 
     def set_theme(self, name: str) -> None:
         """Use a theme. Raises UsageError naming the themes."""
@@ -230,6 +243,17 @@ class Screen:
         self.app.editing_mode = EditingMode.VI if vi else EditingMode.EMACS
         self.app.vi_state.reset()
         return "vi" if vi else "emacs"
+
+    @property
+    def searching(self) -> bool:
+        """Whether the history is searched."""
+        return self.app.layout.is_searching
+
+    @property
+    def vi(self) -> str:
+        """The mode of vi keys: "insert", "navigation" and so on; "" without them."""
+        mode: str = self.app.vi_state.input_mode.value.removeprefix("vi-")
+        return mode if self.app.editing_mode == EditingMode.VI else ""
 
     def clear(self) -> None:
         """Begin at the top of the screen; what was on it moves to the scrollback, where the terminal keeps one."""
@@ -255,9 +279,22 @@ class Screen:
             self._holding = False
             self.output.release()
         self.surface.flush_waiting()
+        self._set_title()
         if not self._asked:
             self._asked = True
             self.output.write_raw(_QUESTION)
+            self.output.flush()
+
+    def _set_title(self) -> None:
+        if (title := printable(self.title())) != self._titled and self.output.term != "linux":
+            self.output.write_raw(f"\x1b[22;2t\x1b]2;{title}\x1b\\" if not self._titled else f"\x1b]2;{title}\x1b\\")
+            self.output.flush()
+            self._titled = title
+
+    def close(self) -> None:
+        """Give the window the title that it had."""
+        if self._titled:
+            self.output.write_raw("\x1b]2;\x1b\\\x1b[23;2t")
             self.output.flush()
 
     def leave(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from sagent.repl.terminal import key_codes
 from sagent.repl.view.lines import Line, drawable, line_width, printable, slice_line
 
 if TYPE_CHECKING:
@@ -75,12 +76,12 @@ class SteadyOutput(Vt100_Output):
         self.write_raw(f"\r\x1b[{self.get_size().rows}M")
 
     def enable_bracketed_paste(self) -> None:
-        """Have pastes marked and changes of focus reported."""
+        """Have pastes marked, changes of focus reported, and keys told apart."""
         super().enable_bracketed_paste()
-        self.write_raw("\x1b[?1004h")
+        self.write_raw(f"\x1b[?1004h{key_codes.ASK}" if self.term != "linux" else "\x1b[?1004h")
 
     def disable_bracketed_paste(self) -> None:
-        self.write_raw("\x1b[?1004l")
+        self.write_raw(f"{key_codes.STOP}\x1b[?1004l" if self.term != "linux" else "\x1b[?1004l")
         super().disable_bracketed_paste()
 
     def hold(self) -> None:

@@ -16,7 +16,7 @@ MOST_THOUGHT = 4  # lines of reasoning
 MOST_CHILDREN = 10
 MOST_QUEUED = 5
 LEAST_NAME = 8  # columns to which a model's name is cut before more is left out of the status line
-_MODEL, _COST = 1, 2  # how soon these are left out of it
+_MODEL, _COST = 2, 3  # how soon these are left out of it
 _MARKS = {"working": ("◌", "class:working"), "done": ("●", "class:done"), "failed": ("✗", "class:failed")}
 
 
@@ -43,6 +43,7 @@ class Figures:
     branch: str = ""
     note: str = ""  # instead of a model, while there is none
     sandboxed: bool | None = None
+    vi: str = ""  # the mode of vi keys
 
 
 def render_panel(
@@ -189,25 +190,26 @@ def render_status(figures: Figures, width: int) -> Line:
 
 def _segments(figures: Figures) -> Iterator[tuple[int, Line]]:
     """Segments in the order they stand in, each with how soon it is left out."""
+    if figures.vi:
+        yield 1, (("class:mode", figures.vi.upper()),)
     if figures.note:
         yield _MODEL, (("class:status", figures.note),)
     if figures.model:
         effort: Line = (("class:dim", f" {figures.effort}"),) if figures.effort else ()
         yield _MODEL, (("class:status", figures.model.partition("/")[2] or figures.model), *effort)
     if figures.advisor:
-        yield 5, (("class:advice", f"◆ {figures.advisor}"),)
+        yield 6, (("class:advice", f"◆ {figures.advisor}"),)
     if figures.context:
-        yield 3, _context(figures)
+        yield 4, _context(figures)
     if figures.cost is not None:
-        more = f" +{money(figures.cost.unbilled)}?" if figures.cost.unbilled else ""
-        yield _COST, (("class:status", f"{'≥' if figures.cost.unpriced else ''}{money(figures.cost.total)}{more}"),)
-        yield 6, _shares(figures.cost)
+        yield _COST, (("class:status", cost_line(figures.cost)),)
+        yield 7, _shares(figures.cost)
     if figures.jobs:
-        yield 4, (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
+        yield 5, (("class:working", f"{figures.jobs} job{'s' if figures.jobs > 1 else ''}"),)
     if figures.mode:
         yield 0, (("class:mode", figures.mode), *_held(figures))
     if figures.branch:
-        yield 7, (("class:dim", f"⎇ {figures.branch}"),)
+        yield 8, (("class:dim", f"⎇ {figures.branch}"),)
 
 
 def _held(figures: Figures) -> Line:
@@ -224,6 +226,12 @@ def _context(figures: Figures) -> Line:
     style = "class:failed" if share > 0.9 else "class:warning" if share > 0.7 else "class:status"
     full = round(share * 8)
     return ((style, "▰" * full), ("class:dim", "▱" * (8 - full)), (style, f" {share:.0%}"))
+
+
+def cost_line(cost: Cost) -> str:
+    """What was spent, and after + what calls that were lost or cut may have cost."""
+    more = f" +{money(cost.unbilled)}?" if cost.unbilled else ""
+    return f"{'≥' if cost.unpriced else ''}{money(cost.total)}{more}"
 
 
 def _shares(cost: Cost) -> Line:

@@ -1,0 +1,69 @@
+"""What stands at the top of the first session, and what is new since the version that was used before."""
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.lib.atomic import atomic_write
+from sagent.repl.view.blocks import Page
+from sagent.repl.view.lines import Line, one_line
+from sagent.version import __version__
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.repl.opening import Opened
+
+MOST_NEWS = 3
+LONG_PATH = 40  # characters
+_KEYS = (("/", "commands"), ("Shift-Tab", "mode"), ("?", "help"))
+
+
+def greeting(settings: "Settings", opened: "Opened", news: tuple[str, ...] = ()) -> Page:
+    """Name, version, model and directory; the permission mode in words; keys worth knowing; and what is new."""
+    from sagent.repl.commands.setup import MODE_WORDS
+
+    mode = opened.policy.mode
+    model = opened.agent.status().model.partition("/")[2]
+    about = f" {__version__} · {one_line(short_path(settings.cwd))} · {model}"
+    keys = [span for key, what in _KEYS for span in (("class:tool", key), ("class:dim", f" {what}  "))]
+    lines: list[Line] = [
+        (("class:prompt", "sagent"), ("class:dim", about)),
+        (("class:dim", "mode "), ("class:mode", mode), ("class:dim", f": {MODE_WORDS[mode]}")),
+        tuple(keys),
+    ]
+    return Page((*lines, *((("class:news", "new  "), ("", text)) for text in news[:MOST_NEWS])))
+
+
+def short_path(path: Path) -> str:
+    """The path, with ~ for the person's home; of a long one the end."""
+    home = Path.home()
+    text = f"~/{path.relative_to(home)}".removesuffix("/.") if path.is_relative_to(home) else str(path)
+    return text if len(text) <= LONG_PATH else "…/" + "/".join(path.parts[-2:])
+
+
+def take_news(state: Path) -> tuple[str, ...]:
+    """What is new since the version that was used before, once; () where that is this one, or there was none."""
+    file = state / "version"
+    try:
+        before = file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        before = ""
+    if before == __version__:
+        return ()
+    with contextlib.suppress(OSError):
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with atomic_write(file) as written:
+            written.write(__version__.encode())
+    return news_since(before) if before else ()
+
+
+def news_since(before: str) -> tuple[str, ...]:
+    """The lines of news.md above the heading of that version, newest first; those of this version where it has none."""
+    text = Path(__file__).with_name("news.md").read_text(encoding="utf-8")
+    found: list[str] = []
+    for line in text.splitlines():
+        if line == f"## {before}" or (line.startswith("## ") and found and f"## {before}\n" not in text):
+            break
+        if line.startswith("- "):
+            found.append(line[2:])
+    return tuple(found)

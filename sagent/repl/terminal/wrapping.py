@@ -1,0 +1,65 @@
+"""The input as it is drawn: what is not seen shown as a sign, and rows that end between words."""
+
+import re
+from collections.abc import Callable
+
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
+from prompt_toolkit.layout.utils import explode_text_fragments
+
+from sagent.lib.text import printable
+from sagent.repl.view.lines import width_of
+
+_WORDS = re.compile(r"\S+|\s")
+
+
+def gaps(text: str, room: int) -> dict[int, int]:
+    """Where the rows of a text end between words: by the place of a character, the columns to leave free before it; -1
+    for a blank that is not drawn, since the row is full."""
+    found: dict[int, int] = {}
+    column = 0
+    for word in _WORDS.finditer(text):
+        if word[0].isspace() and column == room:
+            found[word.start()], column = -1, 0
+            continue
+        width = width_of(word[0])
+        if column and column + width > room >= width:
+            if column < room:
+                found[word.start()] = room - column
+            column = 0
+        for character in word[0] if width > room else ():  # a word longer than a row is broken anywhere
+            size = width_of(character)
+            column = size if column + size > room else column + size
+        column += width if width <= room else 0
+    return found
+
+
+class DrawnInput(Processor):
+    """Draws the input for rows that begin with a label of so many columns."""
+
+    def __init__(self, label: Callable[[], int]) -> None:
+        self._label = label
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        """The line with blanks before the words that begin a row; what was pasted, too, is shown to hold what is not
+        seen."""
+        cells = [(cell[0], printable(cell[1])) for cell in explode_text_fragments(transformation_input.fragments)]
+        room = transformation_input.width - self._label()
+        text = "".join(cell[1] for cell in cells)
+        places = gaps(text, room) if len(cells) == len(text) and width_of(text) > room > 0 else {}
+        if not places:
+            return Transformation([*cells])
+        shown: list[tuple[str, str]] = []
+        to_display: list[int] = []
+        to_source: list[int] = []
+        for number, cell in enumerate(cells):
+            gap = places.get(number, 0)
+            drawn = [] if gap < 0 else [*([("", " ")] * gap), cell]
+            to_display.append(len(shown) + max(gap, 0))
+            to_source += [number] * len(drawn)
+            shown += drawn
+        end, after = len(cells), len(shown)
+        return Transformation(
+            [*shown],
+            lambda place: to_display[place] if place < end else after + place - end,
+            lambda place: to_source[place] if place < after else end + place - after,
+        )

@@ -1,0 +1,42 @@
+"""What hands expect of any terminal: words, modes, keys told apart, searching, and where one is."""
+
+import pytest
+from console import Console
+
+from sagent.testing.server import Turn
+
+pytestmark = pytest.mark.needs("tmux")
+
+
+def test_words_modes_escape_and_titles(console: Console) -> None:
+    server = console.serve([Turn(text="One."), Turn(text="Two.")])
+    console.start("--sandbox", "off")
+    console.until("sagent 0.", "work · claude-sonnet-4-6", "mode edit: edit in the project freely", "Shift-Tab mode")
+    assert console.tmux("display", "-p", "#{pane_title}").strip() == "work · sagent"
+    console.keys("BTab")
+    console.until("plan: look only")
+    console.keys("BTab", "BTab")
+    console.until("edit: edit in the project")  # what asks nothing is not among them
+    console.type("help")
+    console.until("Commands", "Ctrl-D")
+    console.type("/modle")
+    console.until("There is no command /modle. Did you mean /model?", "› /modle")
+    console.keys("Escape")
+    console.until("Esc again clears the input")
+    console.keys("Escape")
+    console.until("› ", gone="› /modle\n│")
+    console.raw(b"one\x1b[13;2utwo\x1b[27;2;13~three\x1b[13u")  # Shift-Enter of two kinds, and Enter as kitty has it
+    console.until("One.", "› one\n  two\n  three")
+    console.raw(b"a draft\x1b[114;5utwo")  # Ctrl-R
+    console.until("search: two", "› one\n  two\n  three", gone="a draft")
+    console.keys("Escape")
+    console.until("› a draft", gone="search:")
+    console.raw(b"\x1b[99;5u")  # Ctrl-C
+    console.keys("C-r", "thr")
+    console.until("search: thr")
+    console.keys("Enter", ".", "Enter")
+    console.until("  three.", "Two.")
+    assert len(server.requests) == 2
+    console.type("exit")
+    console.until("To go on:  sagent --continue", "ended 0")
+    assert console.tmux("display", "-p", "#{pane_title}").strip() != "work · sagent"
