@@ -167,9 +167,13 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What compactions have saved in a session: tokens that were not sent, and USD at the price of cache reads, less
-    what the summaries cost; None where a price is not known. `compactions` counts them."""
+    """What `compactions` have saved in a session: input tokens and USD that it would have come to without them, less
+    what it came to, summaries included. USD is None where a price is not known."""
 
     compactions: int = 0
     tokens: int = 0
     usd: Decimal | None = ZERO
+
+    def __add__(self, other: "Saving") -> "Saving":
+        usd = None if self.usd is None or other.usd is None else EXACT.add(self.usd, other.usd)
+        return Saving(self.compactions + other.compactions, self.tokens + other.tokens, usd)

@@ -4,14 +4,16 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.agent.handoffs import answer_of
 from sagent.agent.output import output_of
 from sagent.agent.structured import Output, take_structured_turn
 from sagent.agent.tree import Tree
 from sagent.engine.actions import apply_pending
-from sagent.engine.compaction import ROLE as COMPACTOR
 from sagent.engine.extension import Report
 from sagent.engine.inbox import Arrived
 from sagent.engine.loop import take_turn
@@ -22,7 +24,11 @@ from sagent.lib.money import EXACT, ZERO
 from sagent.messages import Message, user
 from sagent.model import full_name
 from sagent.session.contents import FailedEntry
-from sagent.usage import Saving, Usage
+from sagent.session.names import log_file
+from sagent.usage import Saving
+
+if TYPE_CHECKING:
+    from sagent.session.savings import Savings
 
 LIMIT_REASONS = {
     "max_turns": "the limit of {turns} turns is reached; raise max_turns (--max-turns)",
@@ -81,6 +87,7 @@ class Runner:
         self._announced = self._remarked = False
         self._payer = state.path if "/" in state.path else ""  # whose costs a result tells; "" is the session
         self._before = ZERO  # what these were before the run
+        self._savings: Savings | None = None
 
     @property
     def running(self) -> bool:
@@ -229,7 +236,7 @@ class Runner:
             head=state.log.head,
             denials=tuple(state.run.denials),
             data=data,
-            saving=_saving(state),
+            saving=self._saving(),
             advisors=report.tallies,
             sandbox=held,
         )
@@ -243,11 +250,29 @@ class Runner:
         state.journal.emit(Finished(state.path, self.last))
         return self.last
 
+    def _saving(self) -> Saving:
+        """What compactions have saved so far, of this agent and those below, as far as their logs can be read."""
+        state, known = self._state, self._tree.savings
+        with suppress(SagentError, OSError):
+            known[state.path] = self._own_saving()
+        billed = state.ledger.totals(state.path).by_agent
+        earlier = [agent for agent in billed if agent not in known and self._tree.get(agent) is None]
+        if earlier and state.log.path:  # by an earlier process
+            from sagent.session.savings import add_savings
 
-def _saving(state: AgentState) -> Saving:
-    """What compactions have saved so far."""
-    if not state.context.compactions:
-        return Saving()
-    read = state.ledger.prices.price(state.model.provider, state.model.id, Usage(cache_read=state.context.saved))
-    _, paid = state.ledger.billed(COMPACTOR)
-    return Saving(state.context.compactions, state.context.saved, None if read is None or paid is None else read - paid)
+            for agent in earlier:
+                file = log_file(Path(state.log.path), agent)
+                known[agent] = add_savings([file], state.ledger.prices.price)
+        own = (saving for path, saving in known.items() if f"{path}/".startswith(f"{state.path}/"))
+        return sum(own, Saving())
+
+    def _own_saving(self) -> Saving:
+        """The same of this agent alone. Raises SessionCorrupt and OSError."""
+        log = self._state.log.contents()
+        if self._savings is None:
+            if next(log.of("compacted"), None) is None:
+                return Saving()
+            from sagent.session.savings import Savings  # for few sessions
+
+            self._savings = Savings(self._state.ledger.prices.price)
+        return self._savings.follow(log)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from sagent.agent.asking import Prompt
 from sagent.agent.conversation import Conversation
@@ -25,6 +26,9 @@ from sagent.session.contents import MessageDelivered, MessagePosted
 from sagent.session.entries import Entry
 from sagent.session.folds import on_their_way
 from sagent.session.stored import StoredMessage
+
+if TYPE_CHECKING:
+    from sagent.usage import Saving
 
 LONGEST_NAME = 40
 END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then is left alone
@@ -96,6 +100,7 @@ class Tree:
         self._numbers: dict[str, int] = {}  # last given, by the beginning of the path
         self._detached: list[str] = []  # by agents that have ended
         self.prompts = Prompts()
+        self.savings: dict[str, Saving] = {}  # of compactions, by path, as of the last run of each
         self.post: DelayedMail | None = None
 
     @property

@@ -173,7 +173,6 @@ def _accept(
     state.journal.record(RequestSent.of(reply.digest))
     context, message = state.context, _distinct_calls(reply.message)
     context.proven = None
-    context.saved += context.removed
     state.add(message)
     charges = (replace(charge, role=roles.get(charge.role, charge.role)) for charge in reply.charges)
     usd = settle(state, reservation, tuple(charges))

@@ -28,9 +28,8 @@ from sagent.lib.money import ZERO
 from sagent.messages import Message, user
 from sagent.model import Model, input_budget
 from sagent.peer import Compact
-from sagent.session.contents import Compacted
+from sagent.session.contents import COMPACTOR, Compacted
 
-ROLE = "compactor"
 ENOUGH = 0.6  # of what is allowed: stubs that come so far are enough
 WORTH = 0.15  # of a context: a summary that would free less is not bought
 SUMMARY = 8_192  # tokens that a summary may have
@@ -65,11 +64,11 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
         if stubbed := stub(state, before, 0 if summarise else target, reason):
             _notify(state, before, f"{stubbed.results} stubs took the place of tool results and attachments")
     else:
-        spent = state.ledger.cost().by_role.get(ROLE, ZERO)
+        spent = state.ledger.cost().by_role.get(COMPACTOR, ZERO)
         how = f"{len(cut.gone(context.history))} messages were summed up"
         written = await _summary(state, cut, hints)
         _sum_up(state, cut, written, before, reason)
-        cost = state.ledger.cost().by_role.get(ROLE, ZERO) - spent
+        cost = state.ledger.cost().by_role.get(COMPACTOR, ZERO) - spent
         how += "" if written else " by code, for no model gave a usable summary"
         _notify(state, before, f"{how}, for {cost:.6f} USD")
     if fill(state) >= 1 and (cut_short(state, reason) is False or fill(state) >= 1):
@@ -154,9 +153,7 @@ def stub(state: AgentState, before: int, target: int, reason: str) -> Stubbed | 
         return None
     if not stubs:
         return None
-    after = _replace(state, reason, before, stubs=stubs)
-    context.removed += max(0, before - after)
-    return Stubbed(len(stubs), after)
+    return Stubbed(len(stubs), _replace(state, reason, before, stubs=stubs))
 
 
 async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
@@ -172,14 +169,14 @@ async def _summary(state: AgentState, cut: Cut, hints: str) -> str | None:
     own = state.context.request()
     request = replace(
         own,
-        conversation=f"{own.conversation}:{ROLE}",
+        conversation=f"{own.conversation}:{COMPACTOR}",
         messages=(*own.messages, user(instruction(hints), sender="sagent")),
         max_output=most,
         output_schema=None,
     )
     for last in (False, True):
         try:
-            reply, _ = await make_side_call(state, model, request, ROLE, lambda _: None, meter)
+            reply, _ = await make_side_call(state, model, request, COMPACTOR, lambda _: None, meter)
         except (ModelError, BudgetExceeded) as error:
             if error.kind == "cut" and not last:
                 continue
@@ -222,8 +219,7 @@ def _sum_up(state: AgentState, cut: Cut, summary: str | None, before: int, reaso
     where = _keep(state, gone)
     text = compose(summary or sum_up(gone, told, f"the whole is in {where or 'the log'}"), where)
     notes = (*advice_in(gone), *edited_files(history, state.workspace.cwd, told))
-    after = _replace(state, reason, before, kept=cut.kept(history), summary=(len(cut.stay), text), notes=notes)
-    state.context.removed += max(0, before - after)
+    _replace(state, reason, before, kept=cut.kept(history), summary=(len(cut.stay), text), notes=notes)
 
 
 def _keep(state: AgentState, messages: Sequence[Message]) -> str:
@@ -258,7 +254,6 @@ def _replace(
 
 
 def _notify(state: AgentState, before: int, how: str) -> None:
-    state.context.compactions += 1
     where = "; the log has all of it" if state.log.path else ""
     after = state.context.tokens()
     text = f"The context was made smaller, from about {before:,} tokens to {after:,}: {how}{where}."

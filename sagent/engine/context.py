@@ -60,9 +60,6 @@ class Context:
     history: list[Message] = field(default_factory=list[Message])
     meter: Meter = field(default_factory=Meter)
     proven: tuple[Model, Meter] | None = None  # the model before the one that has not answered yet
-    compactions: int = 0
-    removed: int = 0  # tokens that compactions have taken out of every request since
-    saved: int = 0  # tokens that were not sent for that
     cramped: int = -1  # messages there were when a compaction was made because the window was full
 
     def request(self) -> Request:

@@ -14,6 +14,9 @@ from sagent.session.stored import StoredMessage, StoredResult
 from sagent.session.touches import Touched
 from sagent.usage import Charge
 
+COMPACTOR = "compactor"
+"""The role that summaries are billed to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:

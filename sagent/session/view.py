@@ -94,8 +94,8 @@ class Index:
 
     def choose(self, numbers: Iterable[int], kinds: Sequence[str]) -> Iterator[int]:
         """Those of some entries that are of some kinds."""
-        wanted, found = {self._names.get(kind) for kind in kinds}, self._kinds
-        return (number for number in numbers if not kinds or found[number] in wanted)
+        wanted, found = {self._names[kind] for kind in kinds if kind in self._names}, self._kinds
+        return (number for number in (numbers if wanted or not kinds else ()) if not kinds or found[number] in wanted)
 
 
 class FileLogView(LogView):

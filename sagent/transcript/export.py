@@ -207,6 +207,8 @@ def report(timeline: Timeline, proof: Proof) -> dict[str, object]:
         "context": {
             "compactions": timeline.compactions,
             "tokens_removed": timeline.compacted,
+            "tokens_saved": timeline.saving.tokens,
+            "usd_saved": None if timeline.saving.usd is None else str(timeline.saving.usd),
             "cache_read": spent.whole.usage.cache_read,
         },
         "consultations": [

@@ -190,7 +190,12 @@ class _Page:
             for place, turn, call in calls_of(timeline)
             if call.state == "denied"
         ]
-        left = f"{count(timeline.compactions, 'compaction')}; about {timeline.compacted:,} tokens left the context."
+        saving = timeline.saving
+        usd = "" if saving.usd is None else f", and {saving.usd:.6f} USD by list prices"
+        left = (
+            f"{count(timeline.compactions, 'compaction')}; about {timeline.compacted:,} tokens left the context. "
+            f"Saved, less what the summaries took: {saving.tokens:,} tokens{usd}."
+        )
         compacted = f"<p>{left}</p>\n" if timeline.compactions else ""
         listed = f"<ul>{''.join(items)}</ul>" if items else ""
         return section("audit", "Audit", f"<p>Verified: {self._prose.text(checked.summary)}</p>\n", listed, compacted)

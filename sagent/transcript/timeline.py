@@ -11,11 +11,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal, TypeAlias, assert_never
 
+from sagent.cost.prices import PriceBook
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object
 from sagent.lib.text import one_line
 from sagent.messages import DENIED
 from sagent.session.contents import AdviceOutcome, AdviceRated
+from sagent.session.savings import add_savings
 from sagent.session.stored import StoredCall, StoredMedia
 from sagent.transcript.entries import LogEnds, SessionReader
 from sagent.transcript.steps import (
@@ -32,7 +34,7 @@ from sagent.transcript.steps import (
     Said,
     Turn,
 )
-from sagent.usage import Charge, Totals
+from sagent.usage import Charge, Saving, Totals
 
 MOST_TEXT = 200_000  # characters of one text that are kept
 MOST_PARAMETERS = 100  # different ones that are kept
@@ -89,6 +91,7 @@ class Timeline:
     parameters: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
     compactions: int = 0
     compacted: int = 0  # tokens that left the context, as estimated
+    saving: Saving = field(default_factory=Saving)  # USD by list prices
     damaged: list[str] = field(default_factory=list[str])
 
     @property
@@ -177,6 +180,8 @@ def read_timeline(session: Path, files: Sequence[Path]) -> Timeline:
         builder.add(step)
     timeline = builder.timeline
     timeline.agents = {path: replace(builder.member(path), log=log) for path, log in reader.logs.items()}
+    if timeline.compactions:
+        timeline.saving = add_savings(files, PriceBook().price)
     return timeline
 
 

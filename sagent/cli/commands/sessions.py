@@ -10,11 +10,13 @@ from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import write
 from sagent.config import Settings
+from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
-from sagent.lib.text import Table, printable
+from sagent.lib.text import Table, count, printable
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
 from sagent.session.retention import Glance, age, glances, prune, remove
+from sagent.session.savings import add_savings
 from sagent.session.store import named_logs, summarize
 from sagent.session.verify import repair
 from sagent.usage import Totals
@@ -126,7 +128,12 @@ def _show(settings: Settings, given: argparse.Namespace) -> int:
         _transcript(path)
     _say(f"session  {summary.id}")
     _say(f"log      {path / 'root.jsonl'}  ({summary.entries} entries, {_size(summary.size)})")
-    _costs(spend(entry for file in named_logs(path) for entry in read_log(file)))
+    files = named_logs(path)
+    _costs(spend(entry for file in files for entry in read_log(file)))
+    saving = add_savings(files, PriceBook(settings.prices).price)
+    if saving.compactions:
+        usd = "USD unknown" if saving.usd is None else f"{saving.usd:.6f} USD"
+        _say(f"saved    {saving.tokens} tokens, {usd}, by {count(saving.compactions, 'compaction')}")
     if summary.problem:
         raise UsageError(summary.problem)
     return 0

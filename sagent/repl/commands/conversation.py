@@ -1,6 +1,7 @@
 """Commands about the conversation itself."""
 
 import asyncio
+from decimal import Decimal
 
 from sagent.errors import UsageError
 from sagent.lib.figures import count, money
@@ -90,10 +91,10 @@ async def context(context: CommandContext) -> None:
     bar += [("class:dim", empty), ("class:dim", f"  of {count(whole)}")]
     share = f", {size / window:.0%} of {count(window)}" if window else ""
     lines = table(rows, right=(2, 3))
-    context.write([(("", f"About {count(size)} tokens{share}"),), tuple(bar), *lines, *await _saved(context)])
+    context.write([(("", f"About {count(size)} tokens{share}"),), tuple(bar), *lines, *await saved(context)])
 
 
-async def _saved(context: CommandContext) -> list[Line]:
+async def saved(context: CommandContext) -> list[Line]:
     """What compactions have saved, as of the last turn; while one is in progress that is not known."""
     agent = context.opened.agent
     try:
@@ -103,8 +104,15 @@ async def _saved(context: CommandContext) -> list[Line]:
     if saving is None or not saving.compactions:
         return []
     times = f"{saving.compactions} compaction{'s' if saving.compactions > 1 else ''}"
-    usd = "" if saving.usd is None else f", {money(abs(saving.usd))} {'less' if saving.usd >= 0 else 'more'} in all"
-    return [(), (("class:dim", f"  {times}: {count(saving.tokens)} tokens were not sent again{usd}"),)]
+    tokens, usd = saving.tokens, saving.usd
+    told = f"{count(abs(tokens))} tokens"
+    if usd is not None:
+        told += f"{f' {_than(tokens)}' if (tokens < 0) != (usd < 0) else ''} and {money(abs(usd))}"
+    return [(), (("class:dim", f"  {times}: {told} {_than(tokens if usd is None else usd)} than without"),)]
+
+
+def _than(saved: Decimal | int) -> str:
+    return "less" if saved >= 0 else "more"
 
 
 @command()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from sagent.errors import UsageError
 from sagent.lib.figures import count, money
 from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.commands.conversation import saved
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line, Span, table
 from sagent.session.store import Summary, find, summaries
@@ -106,7 +107,7 @@ async def status(context: CommandContext) -> None:
 async def cost(context: CommandContext) -> None:
     """Show what this session has cost.
 
-    By role, model and agent, with the cache's share.
+    By role, model and agent, with the cache's share, and what compactions have saved.
     """
     ledger = context.opened.agent.ledger
     totals, spent = ledger.totals(), ledger.cost()
@@ -125,7 +126,7 @@ async def cost(context: CommandContext) -> None:
         lines.append((("class:warning", f"{money(spent.unbilled)} more count towards a cap ({why})"),))
     if ledger.held:
         lines.append((("class:dim", f"{money(ledger.held)} are reserved by calls in flight"),))
-    context.write([*lines, *_on_the_advisor_alone(context, totals)])
+    context.write([*lines, *await saved(context), *_on_the_advisor_alone(context, totals)])
 
 
 def _cached(usage: Usage, nothing: str) -> str:

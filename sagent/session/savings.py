@@ -1,0 +1,209 @@
+"""What compactions have saved: what a conversation would have sent without them, at its provider's cache rules, against
+what it did send, summaries included. All of it is read off the log."""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TypeAlias
+
+from sagent.errors import SagentError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.money import EXACT, ZERO
+from sagent.session.contents import COMPACTOR, ChargeEntry, Compacted, RequestSent
+from sagent.session.entries import Entry
+from sagent.session.log import read_contents
+from sagent.session.view import LogView
+from sagent.usage import Charge, Saving, Usage
+
+Price: TypeAlias = Callable[[str, str, Usage, datetime, str], Decimal | None]
+"""USD by list price: provider, model, tokens, time, service tier. None where that is not known."""
+
+LIFE = 300.0  # seconds for which a provider's cache is believed where nothing shows whether it was read
+SMALLEST = 4_096  # tokens: some cache no request below that
+MEDIA = 1_500  # tokens of an image or a document, about
+FRAME = 150  # bytes of an entry of a message or result around what it says, about
+LEAST, USUAL, MOST = 0.1, 0.28, 0.8  # tokens to a byte of what is said
+_KINDS = ("request", "spent", "message", "result", "compacted", "forked")
+_MARK = b'"kind":"compacted"'
+
+
+@dataclass(slots=True)
+class _Stand:
+    """Where a conversation stands: its last request, and what has happened since."""
+
+    more: int = 0  # tokens that it would have had without compaction
+    model: str = ""  # "provider/model"
+    total: int = 0  # tokens it had
+    cached: int = 0  # of these, what the provider's cache can have
+    output: int = 0  # tokens of the reply that are sent from then on
+    at: datetime = datetime.min.replace(tzinfo=UTC)
+    left: float | None = None  # share of the context that compactions since have left; None where there was none
+    seen: bool = False  # whether the compactor has found the context in the cache since
+    said: int = 0  # bytes of messages to it since
+    media: int = 0  # images and documents in them
+
+
+class Savings:
+    """Goes along a log, and tells what has been saved so far.
+
+    The conversation is compared with its twin, which is sent the same and says the same, and is never compacted. What
+    gave way is measured: the last request before, what was said since, and the first request after.
+    """
+
+    def __init__(self, price: Price) -> None:
+        self._price = price
+        self._compactions, self._tokens = 0, 0
+        self._usd: Decimal | None = ZERO
+        self._stand = _Stand()
+        self._asked: RequestSent | None = None  # the conversation's request whose charges come now
+        self._role = ""  # that they are billed to
+        self._caching: set[str] = set()  # models of which something was read from a cache, or written to it
+        self._writing: set[str] = set()  # those of which something was written
+        self._forks: dict[str, _Stand] = {}  # where it stood at entries that were taken up again
+        self._read, self._said = 0, 0  # tokens that were counted for so many bytes of messages
+        self._last = ""  # the last entry that was counted
+
+    def follow(self, log: LogView) -> Saving:
+        """What was saved, by all that a log says now. Raises SessionCorrupt and OSError."""
+        fresh: list[Entry] = []
+        for entry in log.latest(*_KINDS) if self._last else ():
+            if entry.id == self._last:
+                break
+            fresh.append(entry)
+        if self._last and not any(entry.kind == "forked" for entry in fresh):
+            self._add(reversed(fresh))
+        else:  # where it stood at an earlier entry is only known once that was taken up
+            self.__init__(self._price)
+            self._forks = {entry.parent: _Stand() for entry in log.of("forked")}
+            self._add(log.of() if self._forks else log.of(*_KINDS))
+        return Saving(self._compactions, self._tokens, self._usd)
+
+    def _add(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if entry.kind == "forked":
+                self._stand = replace(self._forks[entry.parent])
+            elif entry.kind in ("message", "result"):
+                self._hear(entry)
+            elif entry.kind in _KINDS:
+                self._count(entry)
+            if entry.id in self._forks:
+                self._forks[entry.id] = replace(self._stand)
+            if entry.kind in _KINDS:
+                self._last = entry.id
+
+    def _hear(self, entry: Entry) -> None:
+        """Something is said to the model. Nothing is read of it but its size: there is much of it."""
+        line, stand = entry.line, self._stand
+        if entry.kind == "message" and b'"role":"user"' not in line:
+            return
+        self._asked = None
+        if b'"type":"tool_result"' in line:  # it carries all results that were logged before
+            stand.said, stand.media = 0, 0
+        start = line.find(b'"body":{' if entry.kind == "message" else b'"result":{')  # behind a change that is not sent
+        stand.said += max(0, len(line) - start - FRAME)
+        stand.media += line.count(b'"blob":"')
+
+    def _count(self, entry: Entry) -> None:
+        match entry.content:
+            case RequestSent() as request:
+                self._asked, self._role = None if request.role else request, ""
+            case ChargeEntry(charge) if charge.role == COMPACTOR:
+                self._tokens -= charge.usage.total_input
+                self._pay(charge.usd, ZERO)
+                self._stand.seen |= charge.usage.cache_read > 0 and _model_of(charge) == self._stand.model
+            case ChargeEntry(charge) if self._asked is not None and charge.usage.total_input:
+                self._role = self._role or charge.role
+                if charge.role == self._role:  # else that of a model that the provider ran inside the call
+                    self._compare(charge, self._asked, datetime.fromisoformat(entry.at))
+            case Compacted() as compacted:
+                self._compact(compacted)
+            case _:
+                pass
+
+    def _compact(self, compacted: Compacted) -> None:
+        self._compactions += 1
+        self._asked = None
+        if compacted.kept is not None and compacted.summary is None:  # cleared: the twin forgets it too
+            self._stand = _Stand()
+        else:
+            left = min(1.0, compacted.after / max(compacted.before, 1))
+            self._stand.left = left * (1.0 if self._stand.left is None else self._stand.left)
+
+    def _compare(self, charge: Charge, request: RequestSent, at: datetime) -> None:
+        """A request of the conversation, and what its twin would have been billed for."""
+        usage, stand, model = charge.usage, self._stand, _model_of(charge)
+        written = usage.cache_write + usage.cache_write_1h
+        self._writing |= {model} if written else set()
+        self._caching |= {model} if written or usage.cache_read else set()
+        before, same = stand.more, model == stand.model
+        if stand.left is not None:
+            stand.more += self._removed(stand, usage.total_input, same=same)
+        elif same:
+            self._learn(stand, usage.total_input - stand.total - stand.output)
+        if stand.more:
+            twin = self._twin(usage, stand, model, before, at)
+            self._tokens += stand.more
+            self._pay(self._cost(charge, request, usage, at), self._cost(charge, request, twin, at))
+        cached = usage.total_input - usage.input if written else usage.total_input
+        output = usage.output - usage.reasoning
+        self._stand = _Stand(stand.more, model, usage.total_input, cached, output, at)
+
+    def _learn(self, stand: _Stand, tokens: int) -> None:
+        """Take over what a provider has counted for what was said to it."""
+        if not stand.media and LEAST <= tokens / max(stand.said, 1) <= MOST:
+            self._read, self._said = self._read + tokens, self._said + stand.said
+
+    def _removed(self, stand: _Stand, total: int, *, same: bool) -> int:
+        """Tokens that compactions have taken out since the last request, by the `total` of the first one after it."""
+        if not same:  # counted by another model: the estimates of the compactions decide
+            return round(total / stand.left) - total if stand.left else 0
+        density = self._read / self._said if self._said else USUAL
+        return stand.total + stand.output + round(stand.said * density) + stand.media * MEDIA - total
+
+    def _twin(self, usage: Usage, stand: _Stand, model: str, before: int, at: datetime) -> Usage:
+        """What the twin would have been billed for in the place of a request."""
+        same, total = model == stand.model, usage.total_input + stand.more
+        soon = model in self._caching and (at - stand.at).total_seconds() <= LIFE
+        first, read = stand.left is not None, usage.cache_read
+        if first or (not read and usage.total_input < SMALLEST):
+            # the compacted request shares little with the one before, its twin all of it
+            if same and (soon or stand.seen or (first and read)):
+                read = max(read, min(stand.cached + before, total))
+        elif same and 2 * read >= min(stand.total, usage.total_input):
+            read += stand.more
+        rest = total - read
+        plain = rest if model not in self._writing else min(usage.input, rest)
+        if usage.input == usage.total_input and model in self._writing:  # too small to be written; the twin was not
+            plain = 0
+        hour = rest - plain if usage.cache_write_1h > usage.cache_write else 0
+        return replace(usage, input=plain, cache_read=read, cache_write=rest - plain - hour, cache_write_1h=hour)
+
+    def _cost(self, charge: Charge, request: RequestSent, usage: Usage, at: datetime) -> Decimal | None:
+        for name in (charge.model, request.model):  # the server's own name, and the one that was asked for
+            usd = self._price(charge.provider, name, usage, at, charge.tier)
+            if usd is not None:
+                return usd
+        return None
+
+    def _pay(self, usd: Decimal | None, twin: Decimal | None) -> None:
+        if usd is None or twin is None or self._usd is None:
+            self._usd = None
+        else:
+            self._usd = EXACT.add(self._usd, EXACT.subtract(twin, usd))
+
+
+def _model_of(charge: Charge) -> str:
+    return f"{charge.provider}/{charge.model}"
+
+
+def add_savings(files: Iterable[Path], price: Price) -> Saving:
+    """What was saved in several logs of a session. One that cannot be read is left out."""
+    found = Saving()
+    for file in files:
+        with suppress(SagentError, OSError, ValueError), file.open("rb") as lines:
+            if any(_MARK in line for line in lines):
+                found += Savings(price).follow(read_contents(file))
+    return found
