@@ -69,7 +69,8 @@ def report(file: TeamFile, result: TeamResult) -> str:
 
 def _head(file: TeamFile, result: TeamResult) -> Sequence[str]:
     outcome = "done" if result.error is None else f"{result.error.kind}: {result.error.message}"
-    cost = result.cost
+    cost, saved = result.cost, result.handoffs_saved
+    usd = "price unknown" if saved.usd is None else f"{saved.usd:.6f} USD"
     where = [f"- Session: `{result.session_path}`"] if result.session_path else ["- Session: not kept"]
     check = [f"- Check it: `sagent verify {result.session_path} --head {result.head}`"] if result.session_path else []
     sight = f", visible hand-offs: {file.visible_handoffs}" if file.mode == "sequential" else ""
@@ -79,6 +80,7 @@ def _head(file: TeamFile, result: TeamResult) -> Sequence[str]:
         f"- Outcome: {_line(outcome)}",
         f"- Mode: {file.mode}{sight}",
         f"- Cost: {'≥ ' if cost.unpriced else ''}{cost.total:.6f} USD, all rounds of the session",
+        *([f"- Saved by hand-offs that are left out or cut: {saved.tokens} tokens, {usd}"] if saved.tokens else []),
         *where,
         f"- Head: `{result.head}`",
         *check,

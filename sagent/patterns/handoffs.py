@@ -8,15 +8,17 @@ from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from sagent.agent.agent import Agent
+from sagent.engine.state import EXECUTOR
 from sagent.events import Failure
 from sagent.lib.dataclass import dataclass
 from sagent.session.contents import Handoff, HandoffGiven, HandoffSaid, MessageEntry
 from sagent.session.entries import Entry
 from sagent.session.folds import branch_contents, charges, contents
 from sagent.session.log import Log, read_agent
-from sagent.session.view import branch
-from sagent.usage import Sum, Usage
+from sagent.session.view import MemoryLogView, branch
+from sagent.usage import Saving, Sum, Usage
 
+MOST_HANDED = 40_000  # characters of a hand-off that the next prompt has
 ASKER = ""
 """Stands for whoever asked the team: the first hand-off comes from there, the last one goes there."""
 
@@ -95,7 +97,7 @@ class RoleReport:
     """What a role came to, in all its tries. `usd` is None where a price is not known; `text` is what it passed on.
 
     `agent` and `model` are those of the last try; `turns` counts replies of models, `usage` includes that of agents
-    below it and of advisors.
+    below it and of advisors. `saving` is what it would have been sent more with all hand-offs before it, whole.
     """
 
     name: str
@@ -107,6 +109,7 @@ class RoleReport:
     usd: Decimal | None = Decimal(0)
     text: str = ""
     error: Failure | None = None
+    saving: Saving = field(default_factory=Saving)
 
 
 def report_role(lead: Agent, found: Round, name: str) -> RoleReport:
@@ -130,7 +133,27 @@ def report_role(lead: Agent, found: Round, name: str) -> RoleReport:
                 billed.add(charge)
         turns += sum(each.message.role == "assistant" for each in contents(read_agent(lead.log, agent), MessageEntry))
     text = answer_of(lead.log, last) if state == "done" else ""
-    return RoleReport(name, state, last, model, turns, billed.usage, billed.price, text, error)
+    saving = sum((_saved(lead, found, handoff) for handoff in found.handoffs if handoff.taker == name), Saving())
+    return RoleReport(name, state, last, model, turns, billed.usage, billed.price, text, error, saving)
+
+
+def _saved(lead: Agent, found: Round, begun: HandOff) -> Saving:
+    """What a role was not sent for what its prompt leaves out of the hand-offs before it."""
+    if (given := begun.given) is None:
+        return Saving()
+    missing = 0.0
+    for name, said in {each.giver: each.said for each in found.handoffs if each.said.error is None}.items():
+        if name in (*given.left_out, *given.visible) and said.size:
+            own = [charge for charge in charges(read_agent(lead.log, said.agent)) if charge.role == EXECUTOR]
+            tokens = own[-1].usage.output - own[-1].usage.reasoning if own else 0  # those of its answer
+            shown = 0 if name in given.left_out else min(MOST_HANDED, said.size)
+            missing += tokens * (1 - shown / said.size)
+    if missing < 1:
+        return Saving()
+    from sagent.session.savings import save_ahead  # for few teams
+
+    log = MemoryLogView(tuple(read_agent(lead.log, given.agent)))
+    return save_ahead(log, lead.ledger.prices.price, round(missing))
 
 
 def answer_of(log: Log, agent: str) -> str:

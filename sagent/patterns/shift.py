@@ -17,6 +17,7 @@ from sagent.messages import Message, Text
 from sagent.model import full_name
 from sagent.patterns.handoffs import (
     ASKER,
+    MOST_HANDED,
     HandoffGiven,
     HandoffSaid,
     RoleReport,
@@ -32,7 +33,6 @@ from sagent.session.contents import Content, Handoff, MessageEntry
 from sagent.session.stored import StoredMessage
 from sagent.usage import Cost
 
-MOST_HANDED = 40_000  # characters of a hand-off that the next prompt has
 Mode: TypeAlias = Literal["sequential", "parallel"]
 
 

@@ -53,11 +53,12 @@ class Savings:
     gave way is measured: the last request before, what was said since, and the first request after.
     """
 
-    def __init__(self, price: Price) -> None:
-        self._price = price
+    def __init__(self, price: Price, more: int = 0) -> None:
+        """`more` are tokens that the twin was sent in addition when it began."""
+        self._price, self._more = price, more
         self._compactions, self._tokens = 0, 0
         self._usd: Decimal | None = ZERO
-        self._stand = _Stand()
+        self._stand = _Stand(more)
         self._asked: RequestSent | None = None  # the conversation's request whose charges come now
         self._role = ""  # that they are billed to
         self._caching: set[str] = set()  # models of which something was read from a cache, or written to it
@@ -76,8 +77,8 @@ class Savings:
         if self._last and not any(entry.kind == "forked" for entry in fresh):
             self._add(reversed(fresh))
         else:  # where it stood at an earlier entry is only known once that was taken up
-            self.__init__(self._price)
-            self._forks = {entry.parent: _Stand() for entry in log.of("forked")}
+            self.__init__(self._price, self._more)
+            self._forks = {entry.parent: _Stand(self._more) for entry in log.of("forked")}
             self._add(log.of() if self._forks else log.of(*_KINDS))
         return Saving(self._compactions, self._tokens, self._usd)
 
@@ -197,6 +198,13 @@ class Savings:
 
 def _model_of(charge: Charge) -> str:
     return f"{charge.provider}/{charge.model}"
+
+
+def save_ahead(log: LogView, price: Price, tokens: int) -> Saving:
+    """What an agent would have been sent more, had it begun with so many `tokens` more. Raises SessionCorrupt."""
+    twin, own = Savings(price, tokens).follow(log), Savings(price).follow(log)
+    less = None if own.usd is None else EXACT.minus(own.usd)
+    return twin + Saving(-own.compactions, -own.tokens, less)
 
 
 def add_savings(files: Iterable[Path], price: Price) -> Saving:

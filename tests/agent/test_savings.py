@@ -23,7 +23,7 @@ from sagent.providers import Anthropic, OpenAICompatible
 from sagent.session.contents import COMPACTOR, ChargeEntry, Compacted, Content, RequestSent
 from sagent.session.folds import charges, history
 from sagent.session.log import MemoryLog, read_log
-from sagent.session.savings import Savings
+from sagent.session.savings import Savings, add_savings
 from sagent.session.store import Session, named_logs
 from sagent.testing.server import Call, FakeProviderServer, Received, Turn, Usage
 from sagent.tool import Workspace
@@ -194,6 +194,8 @@ async def test_what_is_told_is_what_a_twin_without_compaction_has_paid_more(
     await twin.tell(*runs)
     assert twin.saving == Saving()
     told, tokens, usd = compacted.saving, twin.sent - compacted.sent, twin.billed - compacted.billed
+    assert compacted.path is not None
+    assert add_savings(named_logs(compacted.path), PRICES.price) == told, "as it is shown later"
     assert told.compactions
     assert compacted.provider.summed >= summed
     assert told.tokens == pytest.approx(tokens, rel=0.02)

@@ -145,6 +145,9 @@ def test_json_has_roles_hand_offs_and_costs(shell: Shell, crew) -> None:
     assert handoffs[2]["given"]["left_out"] == ["one"]
     assert re.fullmatch(r"[0-9a-f]{64}", handoffs[2]["given"]["prompt_sha256"])
     assert found["cost_by_role"] == pytest.approx({"one": 0.0045, "two": 0.0045, "three": 0.0045})
+    saved = found["handoffs_saved"]
+    assert saved["tokens"] > 0 and saved["usd"] > 0
+    assert f"left out or cut: {saved['tokens']} tokens, {saved['usd']:.6f} USD" in str(found["report"])
     assert str(found["report"]).startswith("# Team crew\n")
     assert Path(str(found["session_path"])) == sessions(shell)[0]
     logged = [json.loads(line) for line in (sessions(shell)[0] / "root.jsonl").read_text().splitlines()]

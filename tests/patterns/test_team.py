@@ -22,7 +22,7 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError, SessionCorrupt, UsageError
 from sagent.events import Event, Failure, Finished, Result
-from sagent.messages import Image, Thinking, user
+from sagent.messages import Image, Thinking, assistant, user
 from sagent.model import Delta, ModelLimits, Reply, Request
 from sagent.patterns import Role, Team, TeamResult, sequential
 from sagent.patterns.handoffs import HandOff, RoleReport, Round, digest, last_round
@@ -176,6 +176,32 @@ async def test_a_hand_off_has_a_limit_and_the_rest_can_be_read(tmp_path: Path) -
     found = re.search(r"the whole is in (\S+)", prompt)
     assert found is not None
     assert Path(found[1]).read_text() == long
+
+
+async def test_what_prompts_leave_out_is_told_as_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a twin whose roles see all of it, in two requests each; what c says is too long to be handed on whole."""
+
+    def play(role: str, request: Request) -> Line:
+        if len(request.messages) == 1:
+            return assistant("", call("1", "Glob", pattern="*.none"), stop="tool_use")
+        return f"What {role} found. " * (3_000 if role == "c" else 500)
+
+    async def run(visible: int) -> TeamResult:
+        lead = lead_of(Crew(play))
+        result = await Team(lead, roles("a", "b", "c", "d", "e"), visible_handoffs=visible).run("The task.")
+        await lead.aclose()
+        return result
+
+    found = await run(1)
+    with monkeypatch.context() as patch:
+        patch.setattr("sagent.patterns.shift.MOST_HANDED", 10**6)
+        twin = await run(5)
+    told = found.handoffs_saved
+    assert told.tokens == pytest.approx(twin.usage.total_input - found.usage.total_input, rel=0.02)
+    assert told.usd is not None
+    assert float(told.usd) == pytest.approx(float(twin.cost.total - found.cost.total), rel=0.02)
+    assert [role.saving.tokens > 0 for role in found.roles] == [False, False, True, True, True]
+    assert (await run(5)).roles[2].saving.tokens == 0
 
 
 async def test_hand_offs_are_in_the_log_with_the_hashes_of_what_was_sent(tmp_path: Path) -> None:

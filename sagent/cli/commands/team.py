@@ -273,6 +273,7 @@ def show_team(file: "TeamFile", result: "TeamResult") -> Mapping[str, object]:
         "roles": [_show_role(role) for role in result.roles],
         "handoffs": [_show_handoff(handoff) for handoff in result.handoffs],
         "cost_by_role": {role.name: number(role.usd) for role in result.roles},
+        "handoffs_saved": {"tokens": result.handoffs_saved.tokens, "usd": number(result.handoffs_saved.usd)},
     }
 
 
