@@ -24,6 +24,7 @@ from sagent.repl.terminal.picker import Option
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.blocks import Page, Report, Said, Shell
+from sagent.repl.view.view import NOTE, SHELL
 
 if TYPE_CHECKING:
     from sagent.policy.permissions import Mode
@@ -190,11 +191,16 @@ class InputActions:
     async def _run_shell(self, command: str) -> None:
         """Run a shell command of the person's, and share its output with the model."""
         await self.ready.wait()
-        code, output = await run_shell(command, self._session.cwd)
+        ticking = asyncio.create_task(self._status.tick())
+        try:
+            with self._painter.running(command) as tell:
+                code, output = await run_shell(command, self._session.cwd, tell)
+        finally:
+            ticking.cancel()
         self._painter.write(Shell(command, output, code))
         half = MOST_SHARED * 2 // 5
         shared = output if len(output) <= MOST_SHARED else f"{output[:half]}\n[...]\n{output[-half:]}"
-        self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", "person's shell")
+        self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", SHELL)
 
     async def _add_note(self, text: str) -> None:
         """Write a note, when the person says so; else it is a message, or stays in the input."""
@@ -215,7 +221,7 @@ class InputActions:
         text = text[1:].strip()
         path = await asyncio.to_thread(add_note, self._session.cwd, text)
         self._painter.write(Report(f"Noted in {path}"))
-        self._session.add_context(f"Remember (it is in {path.name} now): {text}", "note")
+        self._session.add_context(f"Remember (it is in {path.name} now): {text}", NOTE)
 
     # -- the input
 

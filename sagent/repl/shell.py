@@ -2,16 +2,19 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from sagent.lib.process import ProcessGroup, open_reader
 
 MOST_HEAD, MOST_TAIL = 50_000, 200_000  # bytes kept of the output's beginning and end
+MOST_TOLD = 4_000  # bytes
 DRAIN = 0.1  # seconds that output is waited for when the shell has ended
 
 
-async def run_shell(command: str, cwd: Path) -> tuple[int, str]:
-    """Its exit code and what it wrote to both streams. When cancelled the command is killed, with its children.
+async def run_shell(command: str, cwd: Path, tell: Callable[[str], None] = lambda text: None) -> tuple[int, str]:
+    """Its exit code and what it wrote to both streams, as a terminal would have left it; `tell` takes the end of that
+    while there is more to come. When cancelled the command is killed, with its children.
 
     It has ended when the shell has: what it left running may hold the pipe open.
     """
@@ -27,7 +30,7 @@ async def run_shell(command: str, cwd: Path) -> tuple[int, str]:
         os.close(sink)
     kept = _Kept()
     stream, transport = await open_reader(source)
-    reading = asyncio.create_task(_read(stream, kept))
+    reading = asyncio.create_task(_read(stream, kept, tell))
     try:
         await process.ended()
         await asyncio.wait([reading], timeout=DRAIN)
@@ -45,9 +48,10 @@ async def run_shell(command: str, cwd: Path) -> tuple[int, str]:
     return (128 - code if code < 0 else code), kept.text()
 
 
-async def _read(stream: asyncio.StreamReader, kept: "_Kept") -> None:
+async def _read(stream: asyncio.StreamReader, kept: "_Kept", tell: Callable[[str], None]) -> None:
     while data := await stream.read(1 << 16):
         kept.add(data)
+        tell(kept.end())
 
 
 class _Kept:
@@ -61,7 +65,15 @@ class _Kept:
             self._left_out += over
 
     def text(self) -> str:
+        from sagent.tools.capture import legible
+
         self.add(b"", slack=0)
         middle = f"\n[... {self._left_out} bytes are left out ...]\n" if self._left_out else ""
         head, tail = self._data[:MOST_HEAD], self._data[MOST_HEAD:]
-        return head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
+        return legible(bytes(head)) + middle + legible(bytes(tail))
+
+    def end(self) -> str:
+        """The last lines so far."""
+        from sagent.tools.capture import legible
+
+        return legible(bytes(self._data[-MOST_TOLD:]))

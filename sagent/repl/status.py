@@ -67,12 +67,13 @@ class StatusDisplay:
             return "leaves the search, Enter takes the line"
         return "closes the list" if self._screen.buffer.complete_state else self._questions.leaving
 
-    async def tick(self, agent: "Agent") -> None:
+    async def tick(self, agent: "Agent | None" = None) -> None:
         """Redraw once a second while a clock, a countdown or a bill changes; until cancelled."""
         drawn: Sequence[Line] = ()
         while True:
             await asyncio.sleep(1.0)
-            self.update_cost(agent)  # prices load meanwhile, and calls are billed without an event
+            if agent is not None:
+                self.update_cost(agent)  # prices load meanwhile, and calls are billed without an event
             before, drawn = drawn, self._render_panel(self._screen.surface.width, self._screen.rows)
             if drawn != before:
                 self.redraw()

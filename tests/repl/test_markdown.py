@@ -73,8 +73,8 @@ Second line.
     goes on
 1. first
 
-  def f(x):  # why
-      return "s" + 12
+def f(x):  # why
+    return "s" + 12
 
 name      │  n
 ──────────┼───
@@ -130,7 +130,7 @@ def test_a_line_of_code_is_finished_when_it_has_ended() -> None:
         ("snake_case_name", False, [("", "snake_case_name")]),
         ("`a**b**`", False, [("class:inline-code", "a**b**")]),
         ("\\*no\\*", False, [("", "*"), ("", "no"), ("", "*")]),
-        ("[x](http://y.z)", False, [("class:link", "x"), ("class:dim", " (http://y.z)")]),
+        ("[x](http://y.z)", False, [("class:link [http://y.z]", "x"), ("class:dim", " (http://y.z)")]),
     ],
 )
 def test_marks_inside_a_line(text: str, live: bool, spans: list[tuple[str, str]]) -> None:

@@ -89,6 +89,7 @@ I run the tests.
 Now
 
 ✗ Bash make test · exit 1 (3.2 s)
+  │ 1 failed
 ● Edit a.py · +1 -1
     9   one
    10 - x = 1
@@ -163,6 +164,10 @@ def test_a_child_ends_with_its_last_words() -> None:
     view, blocks = tell(TextDelta("root/a", "x"), Finished("root/a", done))
     assert written(blocks) == "● root/a 3 turns, 42 s · All is well."
     assert view.children["root/a"].state == "done"
+    view, blocks = tell(Received("root", user("has ended: All is well.", sender="root/a")), view=view)
+    assert not blocks  # it was told
+    _, blocks = tell(Received("root", user("one more thing", sender="root/a")), view=view)
+    assert written(blocks) == "↳ root/a: one more thing"
     view, _ = tell(Finished("root", Result("", (), "end")), view=view)
     assert not view.children
 
@@ -176,7 +181,7 @@ def test_advice_has_a_frame() -> None:
         written(blocks)
         == """\
 ╭─ opus · asked · adjust ──────────────── $0.0421 · 3.4 s ─╮
-│ Do this.
+│ Do this.                                                 │
 ╰──────────────────────────────────────────────────────────╯"""
     )
 
@@ -185,6 +190,10 @@ def test_denials_and_news_are_told() -> None:
     denial, notice = Denied("root/a", Denial("Bash", "c", "no")), Notice("root", "warning", "careful")
     _, blocks = tell(denial, notice)
     assert written(blocks) == "! root/a: Bash was denied: no\n! careful"
+    denied = Denied("root", Denial("Bash", CALL.id, "Not now."))
+    view, blocks = tell(denied, ToolFinished("root", CALL, answer(CALL, "No: Not now.", failed=True), 0.0, "No"))
+    assert written(blocks) == "✗ Bash make test · was denied\n  │ Not now."
+    assert not view.denied
 
 
 def test_nothing_a_model_says_drives_the_terminal() -> None:

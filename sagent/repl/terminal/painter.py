@@ -2,14 +2,18 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 from sagent.events import Event, TextDelta
+from sagent.lib.json import JsonObject
+from sagent.messages import ToolCall
 from sagent.repl.terminal.surface import Surface
 from sagent.repl.view.blocks import Block, Report, expand, expandable, render_block, separated
 from sagent.repl.view.lines import Line, printable, wrap
 from sagent.repl.view.markdown import Piece, finish, render_piece
-from sagent.repl.view.view import ROOT, View, plain_text, reduce
+from sagent.repl.view.view import MOST_TAIL, ROOT, Running, View, plain_text, reduce
 
 INTERVAL = 0.08  # seconds between two paintings
 MOST_EXPANDABLE = 100  # blocks that can still be shown whole
@@ -57,6 +61,25 @@ class Painter:
         self._add(*blocks)
         quiet = isinstance(event, TextDelta) and before.flow.begun and before.thinking == self.view.thinking
         self._schedule(redraw=not quiet)
+
+    @contextmanager
+    def running(self, command: str) -> Generator[Callable[[str], None]]:
+        """Show a command of the person's while it runs; what this yields takes what the command has written."""
+        shown = Running(ROOT, ToolCall("", "!", JsonObject({"command": command})), asyncio.get_running_loop().time())
+
+        def tell(text: str) -> None:
+            nonlocal shown
+            others = tuple(one for one in self.view.shells if one is not shown)
+            shown = replace(shown, tail=text[-MOST_TAIL:])
+            self.view = replace(self.view, shells=(*others, shown))
+            self._schedule(redraw=True)
+
+        tell("")
+        try:
+            yield tell
+        finally:
+            self.view = replace(self.view, shells=tuple(one for one in self.view.shells if one is not shown))
+            self._redraw()
 
     def write(self, *blocks: Block) -> None:
         self._take_texts()
@@ -109,7 +132,7 @@ class Painter:
     def _unfinished(self, width: int) -> list[Line]:
         try:
             pieces = finish(self.view.flow)
-            rows = [line for piece in pieces for line in render_piece(piece, width, live=True)]
+            rows = [line for piece in pieces for line in render_piece(piece, width, live=True, edge=width + 1)]
         except Exception:
             return []
         return [(), *rows] if rows and separated(self._last, Piece("paragraph")) else rows

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.layout.screen import Char
 
 CLOSING = 0.1  # seconds after Esc in which another key makes it a combination
+LOW = 12  # rows of a terminal in which fewer of them are left empty
 MOST_COMPLETIONS = 8
 MOST_ANSWER = 30  # characters
 _QUESTION, _ANSWER = "\x1b]11;?\x1b\\", "\x1b]11;"  # the background's colour, same page as below
@@ -209,11 +210,12 @@ class Screen:
     @property
     def panel_rows(self) -> int:
         """The rows that the panel may have."""
-        return max(self.rows - min(self.buffer.document.line_count, max(self.rows // 3, 1)) - 4, 2)
+        return max(self.rows - min(self.buffer.document.line_count, max(self.rows // 3, 1)) - 4 - (self.rows > LOW), 2)
 
     def _panel_text(self) -> "StyleAndTextTuples":
-        """The panel and an empty row, without a line end after the last."""
-        lines = [*map(drawable, self.panel(self.surface.width, self.panel_rows)), ()]
+        """The panel between empty rows, without a line end after the last."""
+        panel = self.panel(self.surface.width, self.panel_rows)
+        lines: list[Line] = [*([()] if panel and self.rows > LOW else []), *map(drawable, panel), ()]
         return [span for number, line in enumerate(lines) for span in ((("", "\n"), *line) if number else line)]
 
     def _prefix(self, number: int, wrapped: int) -> "StyleAndTextTuples":

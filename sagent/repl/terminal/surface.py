@@ -6,22 +6,24 @@ and it moves down as it is. Everything of one step reaches the terminal in one w
 """
 
 import os
+import re
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from sagent.repl.terminal import key_codes
-from sagent.repl.view.lines import Line, drawable, line_width, printable, slice_line
+from sagent.repl.view.lines import GOES_ON, Line, drawable, line_width, printable, slice_line
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.styles import Attrs
 
 MOST_AT_ONCE = 4  # rows put in: more than fit are lost, and a terminal may be smaller already than it has told
+_ADDRESS = re.compile(r" ?\[((?:https?|file)://[!-~]+)\]$")  # of what a style leads to: nothing that drives a terminal
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"  # https://gist.github.com/christianparpart/d8a62cc1ab659194337d73e399004036
 
 
@@ -113,6 +115,8 @@ class Surface:
         self.left = 0  # rows of it that are out of reach, above the screen's edge or final already
         self._look: Hashable = None
         self._known: dict[str, Attrs] = {}  # of that look
+        self._links = output.term not in ("linux", "dumb")
+        self._wraps = False  # the terminal goes on at its edge by itself
         self._waiting: list[Line] = []  # rows for when the screen is ours again
 
     @property
@@ -162,7 +166,10 @@ class Surface:
         for index in range(min(len(old), len(wanted))):
             if old[index] != wanted[index]:
                 self._move(row, index)
-                self._change(old[index], wanted[index])
+                if not self._go_on(wanted, index):
+                    self._change(old[index], wanted[index])
+                elif line_width(wanted[index]) < line_width(old[index]):
+                    out.write_raw("\x1b[K")
                 row = index
         height = screen.height
         if len(wanted) < len(old):
@@ -177,9 +184,10 @@ class Surface:
             out.write_raw("\r" + "\n" * len(chunk))
             self._move(top + height - 1 + len(chunk), top)
             out.write_raw(f"\x1b[{len(chunk)}L")
-            self._write(chunk[0])
-            for line in chunk[1:]:
-                out.write_raw("\r\n")
+            if not self._go_on(wanted, top):
+                self._write(chunk[0])
+            for before, line in pairwise(chunk):
+                out.write_raw("" if GOES_ON in before else "\r\n")
                 self._write(line)
             top += len(chunk)
             row = top - 1
@@ -191,6 +199,16 @@ class Surface:
     def _move(self, row: int, target: int) -> None:
         self._output.cursor_up(max(row - target, 0))
         self._output.cursor_down(max(target - row, 0))
+
+    def _go_on(self, wanted: Sequence[Line], index: int) -> bool:
+        """Write the row where the cursor is by way of the edge of the row above, where it goes on that one."""
+        if not index or GOES_ON not in wanted[index - 1]:
+            return False
+        self._output.cursor_up(1)
+        self._output.write_raw("\r")
+        self._write(wanted[index - 1])
+        self._write(wanted[index])
+        return True
 
     def _change(self, before: Line, after: Line) -> None:
         """Write what differs in the row where the cursor is, from the first column that does."""
@@ -212,16 +230,27 @@ class Surface:
 
     def _write(self, line: Line) -> None:
         out, depth, styled = self._output, self._app.color_depth, False
+        if GOES_ON in line:
+            out.enable_autowrap()  # which prompt_toolkit switches off
+            self._wraps = True
         for style, text in line:
+            address = _ADDRESS.search(style) if "[" in style else None
             if style:
-                out.set_attributes(self._attributes(style), depth)
+                out.set_attributes(self._attributes(style.partition("[")[0]), depth)
                 styled = True
             elif styled:
                 out.reset_attributes()
                 styled = False
+            if address and self._links:
+                out.write_raw(f"\x1b]8;;{address[1]}\x1b\\")
             out.write(text)
+            if address and self._links:
+                out.write_raw("\x1b]8;;\x1b\\")
         if styled:
             out.reset_attributes()
+        if self._wraps and GOES_ON not in line:
+            out.disable_autowrap()
+            self._wraps = False
 
     def freeze(self) -> None:
         """The rows of the unfinished stay as they are: something else will be written below them. The last, which may

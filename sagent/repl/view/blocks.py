@@ -4,6 +4,7 @@ Pure: the same block in the same width is the same lines.
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal, TypeAlias, assert_never
 
 from sagent.events import Advice, Advised, Finished, ToolFinished
@@ -18,6 +19,7 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 MOST_MESSAGES = 30  # of an earlier conversation that are shown
 MOST_SAID = 40  # lines of a message of the person's own
 MOST_SHELL = 60  # lines of a command of the person's own
+MOST_FAILED, MOST_DONE = 5, 2  # lines of a call's output that are shown below it
 MOST_EXPANDED = 400  # lines of a block that is shown whole
 _LEVELS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "error": ("class:failed", "✗ ")}
 
@@ -95,7 +97,7 @@ def render_block(block: Block, width: int) -> list[Line]:
         case Said():
             return _said(block, width)
         case Piece():
-            return render_piece(block, width)
+            return render_piece(block, width, edge=width + 1)
         case Thought(text, seconds):
             took = f" for {duration(seconds)}" if seconds >= 1 else ""
             return [(("class:thinking", f"✻ Thought{took}, {len(text.split())} words"),)]
@@ -141,10 +143,18 @@ def _without_indent(line: Line) -> tuple[Line, str]:
 
 
 def separated(previous: Block | None, block: Block) -> bool:
-    """Whether an empty line belongs between two blocks; what a person said brings its own."""
-    if previous is None or isinstance(previous, Said) or isinstance(block, Said):
+    """Whether an empty line belongs between two blocks. Pieces of one answer bring their own; what is done and told
+    meanwhile stands together."""
+    if isinstance(previous, Piece) and isinstance(block, Piece):
         return False
-    return isinstance(previous, Piece) != isinstance(block, Piece) or isinstance(block, Page | Shell)
+    if previous is None:
+        return isinstance(block, Said) and not block.sender
+    return not (_is_work(previous) and _is_work(block))
+
+
+def _is_work(block: Block) -> bool:
+    reported = isinstance(block, Said) and bool(block.sender)
+    return reported or isinstance(block, Thought | ToolFinished | Finished | Report)
 
 
 def expandable(block: Block) -> bool:
@@ -202,7 +212,7 @@ def _said(block: Said, width: int) -> list[Line]:
     shown = "\n".join(line if len(line) <= 2_000 else cut(line, 2_000) for line in lines)
     if block.sender:
         return wrap([("class:news", shown)], width, (("class:mark", "↳ "),))
-    return [(), *wrap([("class:said", shown)], width, (("class:mark", "› "),)), ()]
+    return wrap([("class:said", shown)], width, (("class:mark", "› "),))
 
 
 def _called(block: ToolFinished, width: int) -> list[Line]:
@@ -219,10 +229,29 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
     job = f"{block.job} " if block.job and not block.summary.endswith(block.job) else ""
     head: list[Span] = [mark, ("class:news", who + job), ("class:tool", block.call.name)]
     if short:
-        head.append(("class:argument", f" {short}"))
+        path = block.call.arguments.get("file_path")
+        named = isinstance(path, str) and path.isprintable() and Path(path).is_absolute()
+        link = f" [{Path(str(path)).as_uri()}]" if named else ""
+        head += [("class:argument", " "), (f"class:argument{link}", short)]
     head += [("class:dim", " · "), (style, summary), ("class:dim", took)]
     line = cut_line(tuple(span for span in head if span[1]), width)
-    return [line, *render_diff(block.diff, width)]
+    if block.diff:
+        return [line, *render_diff(block.diff, width)]
+    return [line, *_outcome(block, width, told=line_width(tuple(head)) <= width)]
+
+
+def _outcome(block: ToolFinished, width: int, *, told: bool) -> list[Line]:
+    """The end of what a call brought: of a command, and of one that failed, where its line has not `told` that."""
+    goes_on = block.job and block.summary.endswith(block.job)
+    if goes_on or not (block.result.is_error or "command" in block.call.arguments):
+        return []
+    lines = [line for line in printable(block.result.text).split("\n") if line.strip()]
+    if lines and lines[-1].startswith("[exit code"):
+        lines.pop()  # which the line above tells
+    if lines in ([], ["(no output)"]) or (told and one_line(block.summary) == one_line(" ".join(lines))):
+        return []
+    most = MOST_FAILED if block.result.is_error else MOST_DONE
+    return [row for line in lines[-most:] for row in _output(line[: most * width], width)][-most:]
 
 
 def _expanded_call(block: ToolFinished, width: int) -> list[Line]:
@@ -264,7 +293,8 @@ def _returned(block: Finished, width: int) -> Line:
 
 def _advice(advice: Advice, width: int) -> list[Line]:
     """Advice in its frame: who, why, with what verdict, at what price; then what was said."""
-    inner = min(width, 100) - 4
+    whole = min(width, 100)
+    inner = whole - 4
     state = {"answered": "", "cut": " (cut at its length limit)"}.get(advice.status, f" {advice.status}")
     verdict = advice.verdict or ("" if state else "advice")
     title = f" {advice.advisor} · {advice.trigger}{' · ' + verdict if verdict else ''}{state} "
@@ -273,9 +303,10 @@ def _advice(advice: Advice, width: int) -> list[Line]:
     if len(title) + len(price) > inner:
         price = f" {money(advice.usd)} "
     title, top = cut(title, max(inner - len(price), 8)), "class:advice"
-    fill = max(min(width, 100) - len(title) - len(price) - 4, 1)
+    fill = max(whole - len(title) - len(price) - 4, 1)
     head: Line = ((top, "╭─"), (style, title), (top, "─" * fill), ("class:dim", price), (top, "─╮"))
     body = wrap([("class:warning", printable(advice.reason))], inner) if advice.reason else []
     body += [line for piece in pieces_of(printable(advice.text)) for line in render_piece(piece, inner)]
-    foot: Line = ((top, "╰" + "─" * (min(width, 100) - 2) + "╯"),)
-    return [cut_line(head, width), *(((top, "│ "), *line) for line in body), foot]
+    foot: Line = ((top, "╰" + "─" * (whole - 2) + "╯"),)
+    rows = (((top, "│ "), *line, ("", " " * (inner - line_width(line))), (top, " │")) for line in body)
+    return [cut_line(head, width), *rows, foot]

@@ -11,6 +11,8 @@ Span: TypeAlias = tuple[str, str]
 Line: TypeAlias = tuple[Span, ...]
 
 TAB = "    "
+GOES_ON: Span = ("class:goes-on", "")
+"""Ends a row as wide as the terminal, which the next row goes on: who copies them gets one line."""
 _WORD = re.compile(r"\S+")
 
 
@@ -35,7 +37,7 @@ def plain(lines: Iterable[Line]) -> str:
 
 def printable(text: str) -> str:
     """The text without control characters but line ends, so that nothing it says can drive the terminal."""
-    return text if text.isprintable() else sagent.lib.text.printable(text.replace("\r\n", "\n").replace("\t", TAB))
+    return text if text.isprintable() else sagent.lib.text.printable(text.replace("\r\n", "\n").expandtabs(len(TAB)))
 
 
 def drawable(line: Line) -> Line:
@@ -89,6 +91,15 @@ def slice_line(line: Line, start: int, stop: int | None = None) -> Line:
         start -= len(text)
         stop = None if stop is None else stop - len(text)
     return tuple(spans)
+
+
+def fold(line: Line, width: int, *, joined: bool) -> Iterator[Line]:
+    """A line in rows of at most `width` columns, broken at the edge wherever that is."""
+    while line_width(line) > width:
+        end = max(_end("".join(text for _, text in line), 0, width), 1)
+        yield (*slice_line(line, 0, end), *((GOES_ON,) if joined else ()))
+        line = slice_line(line, end)
+    yield line
 
 
 def wrap(spans: Iterable[Span], width: int, first: Line = (), rest: Line | None = None) -> list[Line]:

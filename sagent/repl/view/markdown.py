@@ -12,7 +12,7 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.repl.view.lines import Line, Span, cut_line, line_width, printable, slice_line, wrap
+from sagent.repl.view.lines import Line, Span, cut_line, fold, line_width, printable, wrap
 
 Kind: TypeAlias = Literal["paragraph", "heading", "item", "quote", "code", "table", "rule"]
 
@@ -162,13 +162,14 @@ class _Reader:
         self.gap, self.begun = False, True
 
 
-def render_piece(piece: Piece, width: int, *, live: bool = False) -> list[Line]:
-    """A block in lines of at most `width` columns. What is not closed in one that is `live` counts as closed."""
-    lines = list(_rendered(piece, width, live=live))
+def render_piece(piece: Piece, width: int, *, live: bool = False, edge: int = 0) -> list[Line]:
+    """A block in lines of at most `width` columns. What is not closed in one that is `live` counts as closed. Lines of
+    code may be as wide as the terminal, where that is given as `edge`: one that is longer goes on in the next row."""
+    lines = list(_rendered(piece, width, live=live, edge=edge))
     return [(), *lines] if piece.gap else lines
 
 
-def _rendered(piece: Piece, width: int, *, live: bool) -> Iterator[Line]:
+def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Line]:
     text = printable(piece.text)
     prose = min(width, MOST_COLUMNS)
     match piece.kind:
@@ -187,28 +188,24 @@ def _rendered(piece: Piece, width: int, *, live: bool) -> Iterator[Line]:
                 box, text = (("class:mark", "☐ " if text[1] == " " else "☑ "),), text[4:]
             yield from wrap((*box, *inline(text, live=live)), prose, lead)
         case "quote":
-            bar: Line = (("class:mark", "▎ "),)
-            spans = [(f"class:quote {style}".strip(), part) for style, part in inline(text, live=live)]
-            yield from wrap(spans, prose, bar, bar)
-        case "code":
-            lead = (("", " " * min(piece.level + 2, width // 3)),)
-            yield from _hard_wrap((*lead, *colour(text, piece.mark)), width)
+            yield from _quoted(text, width, live=live, edge=edge)
+        case "code":  # without indentation and signs of ours: it is copied from the screen
+            yield from fold(colour(text, piece.mark), edge or width, joined=bool(edge) and not live)
         case "table":
             yield from _table(text, width)
         case "rule":
             yield (("class:dim", "─" * min(prose, 40)),)
 
 
-def _hard_wrap(line: Line, width: int) -> Iterator[Line]:
-    """A line of code, broken at the edge where it is too long."""
-    while line_width(line) > width:
-        head = cut_line(line, width)
-        taken = sum(len(text) for _, text in head) - 1  # but for the ellipsis
-        yield (*slice_line(line, 0, taken), ("class:dim", "…"))
-        line = (("", "    "), *slice_line(line, taken, None))
-        if taken <= 4:
-            break
-    yield line
+def _quoted(text: str, width: int, *, live: bool, edge: int) -> Iterator[Line]:
+    """What is quoted behind a bar, but for code, which is copied."""
+    bar: Span = ("class:mark", "▎ ")
+    for piece in pieces_of(text):
+        if piece.kind == "code":
+            yield from render_piece(piece, width, live=live, edge=edge)
+            continue
+        for line in render_piece(piece, min(width, MOST_COLUMNS) - 2, live=live):
+            yield (bar, *((f"class:quote {style}".strip(), part) for style, part in line))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -253,11 +250,12 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
         elif "code" in found:
             yield (f"{style} class:inline-code".strip(), found["code"].strip() or found["code"])
         elif "label" in found:
-            yield from inline(found["label"], f"{style} class:link".strip())
+            yield from inline(found["label"], _link(style, found["url"]))
             if found["url"] and found["url"] != found["label"] and not found["url"].startswith("#"):
                 yield (f"{style} class:dim".strip(), f" ({found['url']})")
         elif "auto" in found or "bare" in found:
-            yield (f"{style} class:link".strip(), found.get("auto") or found["bare"])
+            url = found.get("auto") or found["bare"]
+            yield (_link(style, url), url)
         else:
             [(name, inner)] = found.items()
             yield from inline(inner, f"{style} class:{name.rstrip('2')}".strip())
@@ -272,6 +270,11 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
             yield from inline(inner.rstrip("*~"), f"{style} class:{opened.lastgroup}".strip(), live=True)
     elif rest:
         yield (style, rest.rstrip("*`~") if live else rest)
+
+
+def _link(style: str, url: str) -> str:
+    """The style of what leads to a page, with its address, which the terminal is told where it can be one."""
+    return f"{style} class:link [{url}]".strip()
 
 
 # ----------------------------------------------------------------------------------------------------------------------

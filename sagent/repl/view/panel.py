@@ -55,6 +55,7 @@ def render_panel(
     """
     tail, thought = (MOST_TAIL, MOST_THOUGHT) if height > 12 else (2, 2)
     running = [call for call in view.running.values() if call.agent == ROOT or call.agent not in view.children]
+    running += view.shells
     parts = [
         *_children(view, at, width, spent or {}),
         *(line for call in running for line in _running(call, at, width, tail)),
@@ -70,7 +71,6 @@ def render_panel(
 
 def _working(view: View, at: float, width: int) -> Line:
     assert view.since is not None
-    step = 1
     if view.waiting:
         doing = "Waiting for the provider"
     elif view.consulting:
@@ -80,14 +80,14 @@ def _working(view: View, at: float, width: int) -> Line:
     elif view.thinking:
         doing = "Thinking"
     elif view.flow.rest or view.flow.begun:
-        doing, step = "Writing", 10  # one sees that it goes on, and every drawing of a clock costs
+        doing = "Writing"
     elif view.said and any(child.state == "working" for child in view.children.values()):
         doing = "Waiting for agents"
     elif view.said and view.jobs:
         doing = "Waiting for jobs"
     else:
         doing = "Working"
-    clock = _clock((at - view.since) // step * step)
+    clock = _clock(at - view.since)
     return cut_line((("class:working", f"◌ {doing}"), ("class:dim", f" {clock} · Esc interrupts")), width)
 
 

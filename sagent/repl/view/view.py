@@ -8,6 +8,7 @@ from typing import TypeAlias, assert_never
 from sagent.events import (
     AdviceDelta,
     Advised,
+    Denial,
     Denied,
     Event,
     Finished,
@@ -31,6 +32,7 @@ from sagent.repl.view.markdown import Flow, feed, finish
 
 ROOT = "root"  # the agent that the person talks to
 MOST_KEPT = 100_000  # characters of a call's output that can be shown again
+SHELL, NOTE = "person's shell", "note"  # send what the person has seen
 MOST_TAIL = 4_000  # characters of what runs or is thought that may be shown
 
 
@@ -72,6 +74,7 @@ class View:
 
     `since` is when the turn in progress began, None when there is none; `said` that the last reply asked for no calls,
     so that a message for the end of the turn is read now. `waiting` has failed model calls, and when each is repeated.
+    `denied` has the reasons of calls that are about to end, `ended` the agents whose end was told and will be read.
     """
 
     since: float | None = None
@@ -84,6 +87,9 @@ class View:
     children: Mapping[str, Child] = field(default_factory=dict[str, Child])
     waiting: Mapping[str, tuple[Retrying, float]] = field(default_factory=dict[str, tuple[Retrying, float]])
     consulting: Mapping[str, Consulting] = field(default_factory=dict[str, Consulting])
+    shells: tuple[Running, ...] = ()  # commands of the person's own
+    denied: Mapping[str, str] = field(default_factory=dict[str, str])
+    ended: frozenset[str] = frozenset()
 
 
 Step: TypeAlias = tuple[View, tuple[Block, ...]]
@@ -105,7 +111,9 @@ def reduce(view: View, event: Event, at: float) -> Step:
         case Received():
             since = at if view.since is None else view.since
             view, blocks = _end_reply(view, at)
-            return replace(view, since=since), (*blocks, *_received(event))
+            told = event.message.sender in (SHELL, NOTE, *view.ended)
+            view = replace(view, since=since, ended=view.ended - {event.message.sender})
+            return view, (*blocks, *(() if told else _received(event)))
         case Retrying():
             return _retry(view, event, at)
         case Finished(_, result):
@@ -194,7 +202,7 @@ def _shared(view: View, event: Event, at: float) -> Step:
             left = {path: one for path, one in view.consulting.items() if path != agent}
             return replace(view, consulting=left), (event,)
         case Denied(agent, denial):
-            return view, (Report(f"{_who(agent)}{denial.tool} was denied: {denial.reason}", "warning"),)
+            return _denied(view, agent, denial)
         case Switched(agent, what):
             return view, (Report(f"{_who(agent)}{what}"),)
         case Notice(agent, level, text):
@@ -205,6 +213,12 @@ def _shared(view: View, event: Event, at: float) -> Step:
             return view, ()
         case _:
             assert_never(event)
+
+
+def _denied(view: View, agent: str, denial: Denial) -> Step:
+    if agent == ROOT:  # told with the call, which ends now
+        return replace(view, denied={**view.denied, _key(agent, denial.call_id): denial.reason}), ()
+    return view, (Report(f"{_who(agent)}{denial.tool} was denied: {denial.reason}", "warning"),)
 
 
 def _key(agent: str, call_id: str) -> str:
@@ -227,8 +241,11 @@ def _finished_call(view: View, event: ToolFinished) -> Step:
     view = replace(view, running=running, jobs=jobs)
     if event.agent != ROOT and not event.diff:
         return view, ()
-    shown = ToolResult(event.call.id, (Text(event.result.text[:MOST_KEPT]),), event.result.is_error)
-    return view, (replace(event, result=shown, job=name),)
+    denied = dict(view.denied)
+    reason = denied.pop(key, None)
+    text, summary = (event.result.text[:MOST_KEPT], event.summary) if reason is None else (reason, "was denied")
+    shown = ToolResult(event.call.id, (Text(text),), event.result.is_error)
+    return replace(view, denied=denied), (replace(event, result=shown, job=name, summary=summary),)
 
 
 def _other(view: View, event: Event, at: float) -> Step:
@@ -254,7 +271,7 @@ def _other(view: View, event: Event, at: float) -> Step:
         case Finished(agent, result):
             child = replace(child, state="failed" if result.error else "done", doing="")
             running = {key: call for key, call in view.running.items() if call.agent != agent or call.job}
-            view, blocks = replace(view, running=running), (event,)
+            view, blocks = replace(view, running=running, ended=view.ended | {agent}), (event,)
         case _:
             view, blocks = _shared(view, event, at)
     return replace(view, children={**view.children, child.path: child}), blocks
