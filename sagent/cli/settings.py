@@ -38,7 +38,9 @@ def session_path(settings: Settings, name: str | None) -> "Path":
     """The session of a name: a path, an id or its beginning; the last of the directory without one."""
     from sagent.session.store import find, latest
 
-    return find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd)
+    return (
+        find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd, empty=True)
+    )
 
 
 def read_flag(flag: str, text: str | None, read: Callable[[object], T]) -> T | None:

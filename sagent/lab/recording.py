@@ -268,7 +268,7 @@ def models_of(recording: Recording) -> Iterator[str]:
 def locate(settings: Settings, name: str | None) -> Path:
     """What a name means; the last session of the directory where there is none. Raises UsageError."""
     if not name:
-        return latest(settings.state_dir, settings.cwd)
+        return latest(settings.state_dir, settings.cwd, empty=True)
     path = Path(name).expanduser()
     path = path.parent if path.name == "root.jsonl" else path
     if path.is_dir() and (is_session(path) or unpacked(path)):

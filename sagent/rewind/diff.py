@@ -17,6 +17,7 @@ from sagent.rewind.snapshot import (
     Keep,
     Stop,
     TreeSnapshot,
+    read_file_state,
     read_state,
 )
 from sagent.session.touches import ABSENT, DIRECTORY, Omission, Snapshot, Touch, unknown
@@ -40,7 +41,34 @@ def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], k
     """What happened between two looks, but for files in `skip`, which somebody else answers for. Raises StoppedError
     and OSError."""
     found = Difference()
-    suspects = [path for path in _suspects(before, after) if path not in skip]
+    _compare_files(before, after, [path for path in _suspects(before, after) if path not in skip], keep, stop, found)
+    _compare_directories(before, after, found)
+    if len(found.omitted) > MOST_TOLD:
+        more = Omission(os.fsdecode(after.root), f"{len(found.omitted) - MOST_TOLD} more files in it are not covered")
+        found.omitted[MOST_TOLD:] = [more]
+    return found
+
+
+def compare_files(before: TreeSnapshot, paths: Sequence[bytes], keep: Keep, stop: Stop) -> Difference:
+    """What happened to some files since a look. Raises StoppedError and OSError."""
+    states = {path: state for path in paths if (state := read_file_state(path)) is not None}
+    after = TreeSnapshot(before.root, before.started, files=states)
+    found = Difference()
+    suspects = [
+        path
+        for path in paths
+        if (old := before.files.get(path)) is None
+        or path not in states
+        or old.signature != states[path].signature
+        or not old.settled
+    ]
+    _compare_files(before, after, suspects, keep, stop, found)
+    return found
+
+
+def _compare_files(
+    before: TreeSnapshot, after: TreeSnapshot, suspects: Sequence[bytes], keep: Keep, stop: Stop, found: Difference
+) -> None:
     contents = _from_git(before, suspects, stop)
     kept = 0
     for path in sorted(suspects):
@@ -58,11 +86,6 @@ def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], k
         if why := first.why or last.why:
             found.omitted.append(Omission(os.fsdecode(path), why))
         found.files.append(Touch(os.fsdecode(path), first, last))
-    _compare_directories(before, after, found)
-    if len(found.omitted) > MOST_TOLD:
-        more = Omission(os.fsdecode(after.root), f"{len(found.omitted) - MOST_TOLD} more files in it are not covered")
-        found.omitted[MOST_TOLD:] = [more]
-    return found
 
 
 def _suspects(before: TreeSnapshot, after: TreeSnapshot) -> Iterator[bytes]:

@@ -21,6 +21,7 @@ Read: TypeAlias = Callable[[str], Iterable[Entry]]
 REWIND = "rewind"  # stands for the tool where files were rewound
 BETWEEN = "somebody else changed it in between"
 ELSE = "somebody else has changed it since"
+EARLIER = "a command that had begun before changed files in it, and may have done so before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,11 @@ class _Log:
         if not what.ended:
             self.begun[what.call] = (at, what, self.passed)
             return
-        self.begun.pop(what.call, None)
+        _, _, later = self.begun.pop(what.call, ("", what, True))
         if self.passed:
+            if what.files and not later:
+                early = tuple(Omission(path, EARLIER) for path in what.trees)
+                what = replace(what, omitted=(*what.omitted, *early))
             self.found.append((at, what))
 
     def close(self) -> None:

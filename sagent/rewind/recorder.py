@@ -8,12 +8,13 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from sagent.lib.dataclass import dataclass
 from sagent.messages import ToolCall
-from sagent.rewind.diff import Difference, compare
+from sagent.rewind.diff import Difference, compare, compare_files
 from sagent.rewind.snapshot import (
     FileState,
     Keep,
@@ -128,8 +129,10 @@ class Checkpoints:
             try:
                 if paths:
                     mark.named, mark.missing = await in_thread(lambda _: _read_named(paths, mark.keep))
+                    await self._book_files(mark)
                 else:
                     await self._take_snapshots(mark)
+                    await self._book_trees(mark)
             except Exception as error:  # a checkpoint may not hinder a call
                 mark.omitted += (Omission(str(recorder.workspace.cwd), f"{type(error).__name__}: {error}"),)
             files = tuple(Touch(path, before, unknown(NOT_SEEN)) for path, before in mark.named.items())
@@ -159,9 +162,44 @@ class Checkpoints:
                 mark.omitted += (Omission(os.fsdecode(root), found),)
             else:
                 self._last[root] = found
-                mark.trees[root] = replace(
-                    found, files=dict(found.files), listings=dict(found.listings), reported=set()
-                )
+                mark.trees[root] = _copy(found)
+
+    async def _book_trees(self, mark: _Mark) -> None:
+        """Log what calls that go on have changed until this one begins: later it could not be told from its own."""
+        named = self._paths_named()
+        looked = dict(mark.trees)
+        for other in [each for each in self._marks if each.trees]:
+            for root, before in tuple(other.trees.items()):
+                if (now := looked.get(root)) is None:
+                    skip, last = _own_places(other.recorder), self._last.get(root)
+                    look = partial(take_snapshot, root, last, skip, relist=False)
+                    now = looked[root] = self._last[root] = await in_thread(lambda stop, look=look: look(stop=stop))
+                if now.why:
+                    continue
+                differ = partial(compare, before, now, named, other.keep)
+                found = await in_thread(lambda stop, differ=differ: differ(stop))
+                other.trees[root] = _copy(now)
+                self._book(other, found)
+
+    async def _book_files(self, mark: _Mark) -> None:
+        """The same for the files that a call names."""
+        paths = frozenset(map(os.fsencode, mark.named)) - self._paths_named()
+        for other in [each for each in self._marks if each.trees]:
+            for before in other.trees.values():
+                inside = [path for path in filter(_below(before.root), paths) if before.was_there(path) is not None]
+                differ = partial(compare_files, before, inside, other.keep)
+                self._book(other, await in_thread(lambda stop, differ=differ: differ(stop)), every=True)
+
+    def _book(self, mark: _Mark, found: Difference, *, every: bool = False) -> None:
+        """Log what a call has changed so far, and that it goes on."""
+        if found.files or found.made or found.gone:
+            so_far = _with_difference(replace(_ended(mark), omitted=()), found)
+            mark.recorder.journal.record(so_far)
+            mark.recorder.journal.record(Touched(mark.call.id, mark.call.name, ended=False, trees=so_far.trees))
+            self.report(None if every else mark, found.states, found.made, found.gone)
+
+    def _paths_named(self) -> frozenset[bytes]:
+        return frozenset(os.fsencode(path) for mark in self._marks for path in mark.named)
 
     async def _end(self, mark: _Mark, seconds: float | None) -> None:
         """Record what a call did to files; within some seconds, where nobody waits for more."""
@@ -182,6 +220,10 @@ class Checkpoints:
         """What became of the files that a call named."""
         files, made, states = await in_thread(lambda _: _read_again(mark))
         self.report(mark, states, made, ())
+        for touch in files:  # what it wrote, no other call that names the file has written
+            for other in self._marks:
+                if other is not mark and touch.path in other.named and touch.after.kind != "unknown":
+                    other.named[touch.path] = touch.after
         omitted = tuple(Omission(touch.path, why) for touch in files if (why := touch.before.why or touch.after.why))
         return replace(_ended(mark), files=files, made=made, omitted=(*mark.omitted, *omitted))
 
@@ -189,7 +231,7 @@ class Checkpoints:
         """What is different in the directories of a call."""
         what = _ended(mark)
         skip = _own_places(mark.recorder)
-        others = frozenset(os.fsencode(path) for other in self._marks for path in other.named)
+        others = self._paths_named()
 
         def look_again(
             root: bytes, before: TreeSnapshot, last: TreeSnapshot | None, stop: Stop
@@ -206,13 +248,7 @@ class Checkpoints:
                 continue
             self._last[root] = after
             self.report(mark, found.states, found.made, found.gone)
-            what = replace(
-                what,
-                files=(*what.files, *found.files),
-                made=(*what.made, *found.made),
-                gone=(*what.gone, *found.gone),
-                omitted=(*what.omitted, *found.omitted),
-            )
+            what = _with_difference(what, found)
         if mark.recorder.is_detached():
             what = replace(what, omitted=(*what.omitted, *(Omission(os.fsdecode(root), LET_GO) for root in mark.trees)))
         return what
@@ -303,6 +339,21 @@ def _ended(mark: _Mark) -> Touched:
     trees = tuple(map(os.fsdecode, mark.trees))
     what = Touched(mark.call.id, mark.call.name, ended=True, omitted=mark.omitted, trees=trees)
     return replace(what, beside=tuple(mark.beside))
+
+
+def _with_difference(what: Touched, found: Difference) -> Touched:
+    return replace(
+        what,
+        files=(*what.files, *found.files),
+        made=(*what.made, *found.made),
+        gone=(*what.gone, *found.gone),
+        omitted=(*what.omitted, *found.omitted),
+    )
+
+
+def _copy(tree: TreeSnapshot) -> TreeSnapshot:
+    """One that is brought up to date for one call."""
+    return replace(tree, files=dict(tree.files), listings=dict(tree.listings), reported=set())
 
 
 def _not_known(mark: _Mark, why: str) -> Touched:

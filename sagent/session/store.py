@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from sagent.codec import VERSION
-from sagent.errors import SessionCorrupt, SessionNotFound, UsageError
+from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.session.blobs import BlobDirectory
 from sagent.session.entries import Entry
@@ -19,6 +19,8 @@ from sagent.session.log import FileLog, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, new_session_id, sessions_of
 
 LAST = "last-opened"  # the file beside the sessions of a working directory that names the one opened last
+_COPY = ".copy-"  # how the name of a directory begins in which a session is copied
+_BEGUN = 600  # seconds in which a copy surely has its lock
 
 
 class Session:
@@ -135,21 +137,33 @@ def find(state: Path, name: str, cwd: Path | None = None) -> Path:
     return found[0]
 
 
-def latest(state: Path, cwd: Path) -> Path:
-    """The session of a working directory that was last written to. Raises SessionNotFound.
+def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
+    """The session of a working directory that was last written to and in which something was said; else one in which
+    nothing was, where an `empty` one will do. Raises SessionNotFound.
 
     Where a file's time is still to come the clock was set back, and times tell nothing: then it is the one that was
     opened last.
     """
     found = [(path.joinpath("root.jsonl").stat().st_mtime_ns, path.name, path) for path in sessions(state, cwd)]
-    if not found:
-        raise SessionNotFound(f"no session of {cwd} yet; run without --continue to start one")
-    newest, _, path = max(found)
-    if newest > time.time_ns():
+    order = [path for _, _, path in sorted(found, reverse=True)]
+    if found and max(found)[0] > time.time_ns():
         with suppress(OSError):
-            opened = (path.parent / LAST).read_text("utf-8", "replace")
-            path = next((each for _, name, each in found if name == opened), path)
-    return path
+            opened = (sessions_of(state, cwd) / LAST).read_text("utf-8", "replace")
+            order.sort(key=lambda path: path.name != opened)
+    for path in order:
+        if _has_conversation(path):
+            return path
+    if order and empty:
+        return order[0]
+    raise SessionNotFound(f"no session of {cwd} yet; run without --continue to start one")
+
+
+def _has_conversation(path: Path) -> bool:
+    """Whether something was said; of a damaged session that is not known, and whoever opens it is told."""
+    try:
+        return any(entry.kind in ("message", "received") for entry in read_log(path / "root.jsonl"))
+    except (SessionCorrupt, OSError):
+        return True
 
 
 def _note_last(path: Path) -> None:
@@ -252,29 +266,47 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
 
     if not is_session(source):
         raise SessionNotFound(f"no session at {source}")
+    home = sessions_of(state, cwd)
+    make_directory(home)
+    _sweep_copies(home)
+    draft = home / f"{_COPY}{new_session_id()}"
+    made = draft / new_session_id()
     with ExitStack() as undo:
-        with Session.create(state, cwd) as made:
-            undo.callback(shutil.rmtree, made.path, ignore_errors=True)
-            for log in tuple(made._logs.values()):  # noqa: SLF001 -- its own; the empty file makes room for the copy
-                log.close()
-            for file in log_files(source):
-                target = made.path / file.relative_to(source)
-                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                shutil.copyfile(file, target)
-                target.chmod(0o600)
-                _end_at_line(target)  # of one in use, the last line may not be whole
-            if (source / "blobs").is_dir():
-                shutil.copytree(source / "blobs", made.path / "blobs", copy_function=_link, dirs_exist_ok=True)
+        undo.callback(shutil.rmtree, draft, ignore_errors=True)
+        made.mkdir(mode=0o700, parents=True)
+        undo.enter_context(closing(Lock(draft)))
+        for file in log_files(source):  # before the blobs: what a log names by now is there
+            target = made / file.relative_to(source)
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+            target.chmod(0o600)
+            _end_at_line(target)  # of one in use, the last line may not be whole
+        if (source / "blobs").is_dir():
+            unfinished = shutil.ignore_patterns("scratch-*")
+            shutil.copytree(source / "blobs", made / "blobs", ignore=unfinished, copy_function=_link)
         if entry:
-            with Session.open(made.path) as session:
+            with Session.open(made) as session:
                 log = session.log()
                 fitting = {found.id for found in log.entries() if found.id.startswith(entry)}
                 if len(fitting) != 1:
                     many = "several entries begin" if fitting else "no entry begins"
                     raise UsageError(f"{many} with {entry!r} in {source.name}")
                 log.fork(fitting.pop())
-        undo.pop_all()
-    return made.path
+        path = made.rename(home / made.name)  # from here on it is a session, and whole
+    _note_last(path)
+    return path
+
+
+def _sweep_copies(home: Path) -> None:
+    """Remove what processes left that were killed while they copied."""
+    import shutil
+
+    for left in home.glob(f"{_COPY}*"):
+        with suppress(SessionBusy, SessionNotFound, OSError):
+            if not (left / "lock").exists() and left.stat().st_mtime > time.time() - _BEGUN:
+                continue  # somebody may be about to take its lock
+            with closing(Lock(left)):
+                shutil.rmtree(left)
 
 
 def _end_at_line(file: Path) -> None:

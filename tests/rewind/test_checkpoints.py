@@ -627,6 +627,50 @@ async def test_a_job_is_compared_when_it_ends_and_not_blamed_for_others(plain: P
         assert set(tree(plain)) == {"a.txt", "below/b.txt"}
 
 
+@pytest.mark.parametrize("where", ["plain", "repository"])
+@pytest.mark.parametrize("other", ["Write", "Bash"])
+async def test_what_a_job_changed_before_another_call_did_is_wound_back(
+    other: str, where: str, request: pytest.FixtureRequest
+) -> None:
+    cwd: Path = request.getfixturevalue(where)
+    cwd.joinpath("seen.txt").write_text("seen\n")
+    before = tree(cwd)
+    changes = "echo A > a.txt; echo A > new; touch half; while [ ! -e go ]; do sleep 0.01; done; echo end > end"
+    second = {
+        "Write": call("write", "Write", file_path="a.txt", content="B\n"),
+        "Bash": call("bash", "Bash", command="echo B > a.txt; echo B > new"),
+    }
+    async with at_work(cwd) as rig:
+        point = rig.agent.log.head
+        rig.steps += [
+            (
+                call("job", "Bash", command=changes, background=True),
+                call("wait", "Bash", command="while [ ! -e half ]; do sleep 0.01; done"),
+            ),
+            (call("read", "Read", file_path="a.txt"),),
+            (second[other],),
+            (call("go", "Write", file_path="go", content=""),),
+            *["done"] * 3,
+        ]
+        await rig.agent.run("do it")
+        assert cwd.joinpath("a.txt").read_text() == "B\n"
+        done = await rig.agent.rewind_files(point)
+        assert not done.left
+        assert tree(cwd) == before
+
+
+async def test_two_commands_of_one_reply_and_two_writes_of_one_file_are_wound_back(plain: Path) -> None:
+    before = tree(plain)
+    async with at_work(plain) as rig:
+        point = await rig.do(
+            ("Bash", {"command": "echo A > a.txt; touch half; while [ ! -e go ]; do sleep 0.01; done; rm half go"}),
+            ("Bash", {"command": "while [ ! -e half ]; do sleep 0.01; done; echo B > a.txt; touch go"}),
+        )
+        done = await rig.agent.rewind_files(point)
+        assert not done.left
+        assert tree(plain) == before
+
+
 async def test_a_job_is_not_blamed_for_a_directory_whose_name_only_begins_like_its_own(plain: Path) -> None:
     elsewhere = plain.with_name("plainly") / "new" / "tool.txt"
     async with at_work(plain) as rig:

@@ -1,17 +1,23 @@
 """Going back, going forward again, and going on in a copy."""
 
 import os
+import shutil
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from sagent.agent import Agent, Resources
 from sagent.errors import SessionNotFound, UsageError
-from sagent.session.contents import Unknown
+from sagent.messages import user
+from sagent.session.contents import MessageEntry, Opened, Spawned, Unknown
 from sagent.session.folds import history, points
-from sagent.session.store import Session, copy
+from sagent.session.store import Session, copy, latest, sessions
+from sagent.session.stored import StoredMessage
 from sagent.session.verify import verify
 from sagent.testing import ScriptedModel
+from tests.depth import deep
 
 
 def texts(agent: Agent) -> list[str]:
@@ -79,3 +85,53 @@ async def test_a_copy_goes_on_by_itself(tmp_path: Path) -> None:
     with pytest.raises(SessionNotFound):
         copy(tmp_path / "nothing", tmp_path, tmp_path)
     assert len([path for path in session.path.parent.iterdir() if path.is_dir()]) == 3
+
+
+def die_at(step: int) -> None:
+    """Have this process killed at one of its next steps at the file system."""
+    steps = iter(range(1, step))
+
+    def strike(event: str, _: object) -> None:
+        if event.startswith(("os.", "open", "shutil.")) and next(steps, None) is None:
+            signal.raise_signal(signal.SIGKILL)
+
+    sys.addaudithook(strike)
+
+
+def test_a_copy_that_is_killed_at_any_step_is_no_session(tmp_path: Path) -> None:
+    """Each process of these is killed before its next step at the file system; the last one ends."""
+    state = tmp_path / "state"
+    with Session.create(state, tmp_path) as session:
+        log = session.log()
+        below = session.log("root/child").append(MessageEntry(StoredMessage.of(user("below"), None)))
+        log.append(Spawned("root/child", below.id))
+        for number in range(3):
+            session._blobs.put(f"{number}".encode())
+        entry = log.append(MessageEntry(StoredMessage.of(user("first"), None))).id
+    os.utime(session.path / "root.jsonl", (1e9, 1e9))
+    for step in range(1, 10_000, deep(5, 1)):
+        if not (child := os.fork()):
+            die_at(step)
+            copy(session.path, state, tmp_path, entry)
+            os._exit(0)
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        for found in set(sessions(state, tmp_path)) - {session.path}:
+            assert verify(found).problems == ()
+            assert len(list(found.joinpath("blobs").iterdir())) == 3
+            shutil.rmtree(found)
+        assert latest(state, tmp_path) == session.path
+        if not ended:
+            break
+    assert step > 60, step
+    assert not ended
+    for left in session.path.parent.glob(".copy-*"):
+        os.utime(left, (1e9, 1e9))
+    shutil.rmtree(copy(session.path, state, tmp_path))
+    assert not list(session.path.parent.glob(".copy-*"))
+
+
+def test_a_session_in_which_nothing_was_said_is_not_gone_on_with(tmp_path: Path) -> None:
+    with Session.create(tmp_path, tmp_path) as silent:
+        silent.log().append(Opened(silent.id, "root", str(tmp_path), {}))
+    with pytest.raises(SessionNotFound):
+        latest(tmp_path, tmp_path)
