@@ -9,6 +9,7 @@ from sagent.lib import isolated
 
 _MOST = 1000  # pages; no provider takes more
 _LARGEST = 50_000_000  # bytes of object streams that are unpacked here
+_PAGE_BYTES = 4_000  # of a page, where nothing else is known
 _PATIENCE = 10  # seconds on the clock
 _PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _ESCAPED = re.compile(rb"#([0-9a-fA-F]{2})")
@@ -22,6 +23,8 @@ def count_pages(data: bytes) -> int:
     seen, is_all = _seen(data)
     if seen and is_all:
         return seen
+    if b"obj" not in data:  # nothing in it could be a page
+        return -(-len(data) // _PAGE_BYTES)
     try:
         done = subprocess.run(
             isolated.command(__name__, "answer"),
@@ -36,7 +39,7 @@ def count_pages(data: bytes) -> int:
         return _MOST
     if done.returncode < 0 or not done.stdout.isdigit():
         return _MOST
-    return max(seen, int(done.stdout) or -(-len(data) // 4_000))
+    return max(seen, int(done.stdout) or -(-len(data) // _PAGE_BYTES))
 
 
 def _seen(data: bytes) -> tuple[int, bool]:
