@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sagent.tools.dialect import Dialect
     from sagent.tools.search import Query, Report
 
+_PLACES = ("$", r"\b", r"\B", r"\>", r"\z", r"\Z")  # that a pattern names, and that have no width
 _LIMIT = 100
 
 
@@ -59,7 +60,7 @@ class Grep:
             dialect = translate(pattern, multiline=arguments.get("multiline") is True)
         except PatternError as error:
             raise ToolError(f"The pattern {pattern!r} is not a valid regular expression: {error}.") from None
-        query = await _query(arguments, dialect, run)
+        query = await _query(pattern, arguments, dialect, run)
         if dialect.steady or query.files == [] or not sys.executable:
             from sagent.tools.offload import offload
             from sagent.tools.search import search
@@ -71,7 +72,7 @@ class Grep:
         return ToolOutput.of("\n".join([report.text, *notes]), summary=report.summary)
 
 
-async def _query(arguments: JsonObject, dialect: "Dialect", run: RunContext) -> "Query":
+async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: RunContext) -> "Query":
     from sagent.lib.regular import stat_real
     from sagent.tools.filetypes import globs_of
     from sagent.tools.listing import files_matching, list_files
@@ -92,7 +93,8 @@ async def _query(arguments: JsonObject, dialect: "Dialect", run: RunContext) -> 
     if not single:
         listing = await list_files(str(real))
         files, cut = listing.files, listing.cut
-        if dialect.rust is not None:
+        # ripgrep 13 does not see a match of no characters at the end of a file without a last line break
+        if dialect.rust is not None and not (multiline and any(mark in pattern for mark in _PLACES)):
             options = ["--multiline", "--multiline-dotall"] if multiline else []
             options.append("--ignore-case" if ignore_case else "--case-sensitive")
             likely = names or ([glob] if glob and not set(glob) & set("!/,\\") else [])

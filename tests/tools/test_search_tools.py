@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import sagent
@@ -391,6 +391,8 @@ LINES = st.lists(st.text('ab é1_.{}"]&A\t\x1f\0', max_size=6), max_size=5)
 
 @pytest.mark.needs("rg")
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
+@example(parts=["$"], contents=[["1"]], end="\n", multiline=True, ignore_case=False)
+@example(parts=[r"\b", "$"], contents=[["1"]], end="\n", multiline=True, ignore_case=False)
 @given(
     parts=PATTERN,
     contents=st.lists(LINES, min_size=1, max_size=3),
