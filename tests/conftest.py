@@ -77,9 +77,8 @@ MAY_BE_MISSING = {
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three for two cores: half of what the tests do is to wait for processes, terminals and time limits."""
-    cores = os.cpu_count() or 1
-    return cores + (cores + 1) // 2
+    """Four for two cores: half of what the tests do is to wait for processes, terminals and time limits."""
+    return 2 * (os.cpu_count() or 1)
 
 
 @cache

@@ -98,7 +98,7 @@ async def collect(stream: AsyncIterator[Delta | Reply], heard: list[Delta | Repl
 @pytest.mark.parametrize("talk", ["word ", "wo rd", "x" * 40])
 @pytest.mark.parametrize("of", ["anthropic", "openai", "google", "openai-compatible"])
 async def test_a_server_that_goes_on_after_the_limit_is_left(of: str, talk: str) -> None:
-    async with FakeProviderServer([Turn(text=talk * 20_000, pieces=7)]) as server:
+    async with FakeProviderServer([Turn(text=talk * (24_000 // len(talk)), pieces=7)]) as server:
         provider = provider_named(of, key="k" * 8, base_url=server.url)
         heard: list[Delta | Reply] = []
         stream = provider.model("claude-sonnet-4-6").stream(Request("c", [user("hi")], max_output=300))

@@ -29,7 +29,7 @@ from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
 from tests.depth import deep
 
 CHECKOUT = Path(__file__).parents[2]
-KILLS = deep(12, 200)
+KILLS = deep(8, 200)
 EACH = 4 if KILLS < 50 else 10  # kills of one session, one run after the other
 WHO = re.compile(r"You are (root/[^ ,]+), an agent")
 LATE = 1.5  # seconds after a run's first line in which it is killed
