@@ -250,6 +250,17 @@ class InputActions:
         self._screen.surface.freeze()
         self._screen.buffer.open_in_editor()
 
+    async def edit_text(self, text: str) -> str:
+        """A text as the person leaves it in their editor; the input stays what it is."""
+        buffer, kept = self._screen.buffer, self._screen.buffer.text
+        self._screen.replace_text(text)
+        self._screen.surface.freeze()
+        try:
+            await buffer.open_in_editor()
+            return buffer.text
+        finally:
+            self._screen.replace_text(kept)
+
     def paste_image(self) -> None:
         """Attach the image in the clipboard."""
         self._tasks.spawn(self._paste_image())

@@ -14,6 +14,7 @@ from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands
 from sagent.repl.input import InputActions
 from sagent.repl.keys import bind_keys
+from sagent.repl.plan import plan_in, settle_plan
 from sagent.repl.project import branch_of, list_files
 from sagent.repl.session import SessionLoop
 from sagent.repl.status import StatusDisplay
@@ -60,6 +61,8 @@ class Repl(CommandContext):
         )
         self._status = status = StatusDisplay(screen, painter, questions, lambda: session.outbox.queued)
         self._session = session = SessionLoop(opening, painter, status, presence, tasks)
+        self.turn = session.turn
+        session.on_answered = lambda answer: tasks.spawn(self._settle(answer))
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
         self.pick, self.line, self.reopen, self.leave = questions.pick, questions.line, session.reopen, screen.leave
         screen.completer = InputCompleter(lambda: self._files, self.names, self.arguments)
@@ -124,6 +127,14 @@ class Repl(CommandContext):
         """The folder, and whether something is asked or in progress."""
         mark = "? " if self._questions.asks else "◌ " if self._session.busy else ""
         return f"{mark}{self._session.cwd.name or '/'} · sagent"
+
+    async def _settle(self, answer: str) -> None:
+        """Have the person accept or edit the plan in an answer, and the model carry it out."""
+        settled = await settle_plan(plan_in(answer), self._questions.choose, self.input.edit_text)
+        if settled is not None:
+            self.opened.policy.mode, text = settled
+            self._session.refresh()
+            self.prompt(text)
 
     def _made(self) -> "Sequence[ToolCall]":
         """The calls of this session so far."""

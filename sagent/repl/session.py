@@ -15,16 +15,18 @@ from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, user
 from sagent.repl.greeting import greeting, take_news
 from sagent.repl.opening import Current
+from sagent.repl.plan import PLAN, PLANNED
 from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence
 from sagent.repl.view.blocks import Block, Page, Report, past_blocks
 from sagent.repl.view.panel import Figures, Queued, cost_line
+from sagent.repl.view.view import PLAN_MODE
 from sagent.session.names import sessions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from sagent.agent import Agent
     from sagent.config import Settings
@@ -77,11 +79,12 @@ class Outbox:
     def on_read(self, message: Message) -> None:
         self.queued = [wait for wait in self.queued if not (wait.sent and wait.message is message)]
 
-    def release(self) -> None:
-        """Begin a turn with the first message that waits."""
+    def release(self) -> bool:
+        """Begin a turn with the first message that waits; False where none does."""
         if kept := self._kept():
             self.queued.remove(kept[0])
             self.prompts.put_nowait(kept[0].message)
+        return bool(kept)
 
     def pass_on(self, agent: "Agent") -> None:
         """The turn would end now: send the first message that waited for that."""
@@ -117,6 +120,9 @@ class SessionLoop(Current):
         self._presence, self._tasks, self.outbox = presence, tasks, Outbox()
         self._other_wanted = asyncio.Event()  # another session, for which `_settings` are
         self._began_at: float | None = None
+        self.turn = asyncio.Lock()  # one works on the conversation at a time
+        self.on_answered: Callable[[str], object] = lambda answer: None  # in plan mode
+        self._planning = False  # the model was told that it is to propose a plan
         self._greeted = False
         self._resumable: Agent | None = None
 
@@ -199,6 +205,7 @@ class SessionLoop(Current):
     async def _converse(self, opened: "Opened") -> None:
         """Answer prompts until another session is wanted."""
         agent, self._opened = opened.agent, opened
+        self._planning = False
         self._resumable = agent if agent.messages else None
         if not self._greeted:
             self._greeted = True
@@ -247,17 +254,21 @@ class SessionLoop(Current):
         began = self._began_at = time.monotonic()
         self._resumable = agent
         ticking = asyncio.create_task(self._status.tick(agent))
+        if (planning := opened.policy.mode == "plan") != self._planning:
+            self._planning = planning
+            agent.send(user(PLAN if planning else PLANNED, sender=PLAN_MODE), "next")
         try:
-            good = await self._run(agent.run(message))
-            while good and any(wait.sent for wait in self.outbox.queued):
-                good = await self._run(agent.go_on())
+            async with self.turn:
+                good = await self._run(agent.run(message))
+                while good and any(wait.sent for wait in self.outbox.queued):
+                    good = await self._run(agent.go_on())
         finally:
             ticking.cancel()
             self._began_at = None
         self._status.update(opened)
         self._presence.ring(time.monotonic() - began)
-        if good:
-            self.outbox.release()
+        if good and not self.outbox.release() and opened.policy.mode == "plan":
+            self.on_answered(agent.messages[-1].content)
 
     async def _run(self, run: "Awaitable[Result]") -> bool:
         """Whether a run ended well. Its events have shown what went wrong."""

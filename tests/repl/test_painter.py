@@ -2,6 +2,9 @@
 
 import asyncio
 import io
+import os
+import pty
+import tty
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -85,3 +88,38 @@ async def test_a_terminal_that_is_gone_is_told_once(monkeypatch: pytest.MonkeyPa
             painter.write(Report(f"news {number}"))
             painter.paint()
     assert gone == [True]
+
+
+async def test_a_terminal_that_does_not_read_stops_the_drawing_and_nothing_else() -> None:
+    master, slave = pty.openpty()
+    tty.setraw(slave)
+    taken = asyncio.Event()
+    with open(slave, "w") as terminal, create_pipe_input() as keys:
+        screen = Screen(ProjectHistory(), stdin=keys, stdout=terminal)
+        task = asyncio.create_task(screen.app.run_async(handle_sigint=False))
+        while screen.app.renderer.last_rendered_screen is None:
+            await asyncio.sleep(0)
+        painter = Painter(screen.surface, screen.redraw)
+        screen.on_resized = lambda: (painter.paint(), taken.set())[1]
+        painter.write(*(Report(f"news {number} is {'x' * 500}") for number in range(400)))
+        painter.paint()  # which returns
+        assert screen.output.stalled
+        unsent = len(screen.output._unsent)
+        painter.write(Report("the last of the news"))
+        painter.paint()
+        screen.redraw()
+        await asyncio.sleep(0)
+        assert len(screen.output._unsent) == unsent
+        read = bytearray()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(master, lambda: read.extend(os.read(master, 1 << 16)))
+        async with asyncio.timeout(20):
+            await taken.wait()
+            while b"the last of the news" not in read:
+                await asyncio.sleep(0.01)
+        assert all(read.count(b"news %d is" % number) == 1 for number in range(400))
+        screen.leave()
+        await task
+        screen.close()
+        loop.remove_reader(master)
+    os.close(master)

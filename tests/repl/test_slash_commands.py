@@ -128,7 +128,7 @@ COMMANDS = (
     Row("/cost", "/cost", "tokens read", wrong="x"),
     Row("/context", "/context", "About .* tokens", wrong="x"),
     Row("/status", "/status", "permissions", wrong="x"),
-    Row("/compact [text]", "/compact the names", "smaller before the next"),
+    Row("/compact [text]", "/compact the names", "The context has .* tokens now; it had"),
     Row("/clear", "/clear", "is forgotten", wrong="x"),
     Row("/rewind [request]", "/rewind 1", wrong="77"),
     Row("/fork [request]", "/fork", refuses="not kept", wrong="77"),

@@ -1,5 +1,6 @@
 """Slash commands: decorated functions whose docstring is the help and whose parameters are the arguments."""
 
+import asyncio
 import inspect
 import re
 import shlex
@@ -28,6 +29,7 @@ class CommandContext(Current):
     def __init__(self) -> None:
         super().__init__()
         self.has_person = False
+        self.turn = asyncio.Lock()  # held by whoever works on the conversation
         self.commands: Mapping[str, Command] = {}
         self.prompts: list[str] = []
 

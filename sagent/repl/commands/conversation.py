@@ -58,8 +58,15 @@ async def leave(context: CommandContext) -> None:
 @command()
 async def compact(context: CommandContext, text: str = "") -> None:
     """Shrink the context; the text says what to keep."""
-    context.opened.agent.apply(Compact(hints=text))
-    context.say("The context will be made smaller before the next model call.")
+    agent = context.opened.agent
+    if agent.running:
+        agent.apply(Compact(hints=text))
+        context.say("The context will be made smaller before the next model call.")
+        return
+    before = agent.status().context_tokens
+    async with context.turn:
+        await agent.compact(text)
+    context.say(f"The context has {count(agent.status().context_tokens)} tokens now; it had {count(before)}.")
 
 
 @command()
@@ -77,7 +84,7 @@ async def context(context: CommandContext) -> None:
     """
     status = context.opened.agent.status()
     size, window = status.context_tokens, status.window
-    whole = max(size, 1) if not window else window if size > window // 10 else window // 10  # nearly empty: a tenth
+    whole = window or max(size, 1)
     styles = ("class:mark", "class:advice", "class:done", "class:warning", "class:news", "class:dim")
     kinds = sorted(status.holds.items(), key=lambda item: -item[1])
     bar: list[Span] = []
@@ -85,11 +92,11 @@ async def context(context: CommandContext) -> None:
     for number, (kind, tokens) in enumerate(kinds):
         style = styles[min(number, len(styles) - 1)]
         bar.append((style, "█" * max(round(_BAR * tokens / whole), not number)))
-        figures = (count(tokens), f"{tokens / max(size, 1):.0%}")
+        figures = (count(tokens), f"{tokens / whole:.1%}")
         rows.append([(style, "■"), ("", kind), *(("class:dim", figure) for figure in figures)])
     empty = "░" * max(_BAR - sum(len(text) for _, text in bar), 0)
-    bar += [("class:dim", empty), ("class:dim", f"  of {count(whole)}")]
-    share = f", {size / window:.0%} of {count(window)}" if window else ""
+    bar += [("class:dim", empty)]
+    share = f", {size / window:.1%} of the window's {count(window)}" if window else ""
     lines = table(rows, right=(2, 3))
     context.write([(("", f"About {count(size)} tokens{share}"),), tuple(bar), *lines, *await saved(context)])
 

@@ -32,8 +32,11 @@ def _earlier(context: CommandContext) -> list[Summary]:
         own = context.opened.agent.log.session_id
     except UsageError:
         own = ""
-    found = summaries(context.settings.state_dir, context.settings.cwd)
-    return [one for one in found if one.title and one.id != own]
+    return [one for one in _all(context) if one.id != own]
+
+
+def _all(context: CommandContext) -> list[Summary]:
+    return [one for one in summaries(context.settings.state_dir, context.settings.cwd) if one.title]
 
 
 def _describe(summary: Summary) -> str:
@@ -63,9 +66,11 @@ async def resume(context: CommandContext, session: str = "") -> None:
 
 @command(name="sessions")
 async def list_sessions(context: CommandContext) -> None:
-    """List the sessions of this directory."""
-    found = await asyncio.to_thread(_earlier, context)
-    rows = [[("class:dim", _describe(one)), ("", one.title)] for one in found[:50]]
+    """List the sessions of this directory; ● is this one."""
+    found = await asyncio.to_thread(_all, context)
+    own = context.opened.agent.log.session_id
+    marks = {own: ("class:done", "●")}
+    rows = [[marks.get(one.id, ("", " ")), ("class:dim", _describe(one)), ("", one.title)] for one in found[:50]]
     context.write(table(rows or [[("class:dim", f"no sessions of {context.settings.cwd} yet")]]))
 
 

@@ -98,7 +98,10 @@ class Painter:
             self._timer = loop.call_at(max(loop.time(), self._painted + INTERVAL), self.paint)
 
     def paint(self) -> None:
-        """Bring the terminal up to date now."""
+        """Bring the terminal up to date now; one that does not read, when it has."""
+        if self._surface.stalled():
+            self._timer = None  # what comes now waits for the next painting
+            return
         self._surface.fit()
         self._take_texts()
         if self._timer is not None:

@@ -60,6 +60,7 @@ class _Application(Application[None]):
     """Waits less long for a second key after Esc than after Ctrl-X, and leaves resizing to Screen."""
 
     on_resize: Callable[[], None] = lambda: None
+    stalled: Callable[[], bool] = lambda: False
 
     @property
     def timeoutlen(self) -> float:
@@ -72,7 +73,12 @@ class _Application(Application[None]):
         del value
 
     def _on_resize(self) -> None:
-        self.on_resize()
+        if not self.stalled():
+            self.on_resize()
+
+    def _redraw(self, render_as_done: bool = False) -> None:  # noqa: FBT001, FBT002 -- as it is called
+        if render_as_done or not self.stalled():
+            super()._redraw(render_as_done)
 
 
 class _Parser(Vt100Parser):
@@ -196,7 +202,8 @@ class Screen:
         self.app.key_bindings = DynamicKeyBindings(lambda: self.keys)
         self.app.ttimeoutlen = 0.05
         self.redraw = self.app.invalidate
-        self.app.on_resize = self._resize
+        self.app.on_resize, self.app.stalled = self._resize, lambda: self.output.stalled
+        self.output.on_taken = self._catch_up
         self.app.before_render += self._before_render
         self.app.after_render += self._drawn
         self.surface = Surface(self.app, self.output, self.fit)
@@ -298,6 +305,7 @@ class Screen:
         if self._titled:
             self.output.write_raw("\x1b]2;\x1b\\\x1b[23;2t")
             self.output.flush()
+        self.output.close()
 
     def leave(self) -> None:
         if self.app.is_running and not self.app.is_done:
@@ -323,6 +331,12 @@ class Screen:
         """Draw anew where the terminal's size is another than it was."""
         if self._is_stale:
             self._resize()
+
+    def _catch_up(self) -> None:
+        """Draw what was not drawn while the terminal did not read."""
+        self.fit()
+        self.app.invalidate()
+        self.on_resized()
 
     def _resize(self) -> None:
         """The terminal has rewrapped its rows: find the first of ours, and draw from there."""

@@ -5,10 +5,13 @@ status line) belongs to prompt_toolkit, which draws it relative to its own first
 and it moves down as it is. Everything of one step reaches the terminal in one write, inside synchronised output.
 """
 
+import asyncio
 import os
 import re
+import select
+import time
 from collections.abc import Callable, Generator, Hashable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, TextIO
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.styles import Attrs
 
+LEAVING = 1.0  # seconds that a terminal which does not read has in the end
 MOST_AT_ONCE = 4  # rows put in: more than fit are lost, and a terminal may be smaller already than it has told
 _ADDRESS = re.compile(r" ?\[((?:https?|file)://[!-~]+)\]$")  # of what a style leads to: nothing that drives a terminal
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"  # https://gist.github.com/christianparpart/d8a62cc1ab659194337d73e399004036
@@ -38,7 +42,10 @@ class SteadyOutput(Vt100_Output):
         self._depth = 0
         self._pieces: list[str] = []
         self._gone = False
+        self._unsent = b""  # what the terminal has not taken yet
+        self._own: int | None = None  # the terminal, opened so that writing to it waits for nothing
         self.on_gone: Callable[[], None] = lambda: None
+        self.on_taken: Callable[[], None] = lambda: None  # a terminal that was stalled has taken all
 
     def write(self, data: str) -> None:
         """Draw text: what it says drives nothing. prompt_toolkit moves on by line ends alone."""
@@ -60,15 +67,59 @@ class SteadyOutput(Vt100_Output):
             self._gone = True
             self.on_gone()
 
-    def _write_all(self, data: bytes) -> None:
-        number = self.stdout.fileno()
-        while data:
-            try:
-                data = data[os.write(number, data) :]
-            except BlockingIOError:
-                import select
+    @property
+    def stalled(self) -> bool:
+        """Whether the terminal does not read, so that nothing more should be drawn."""
+        return bool(self._unsent)
 
-                select.select([], [number], [], 1.0)
+    def _write_all(self, data: bytes) -> None:
+        waits, self._unsent = self.stalled, self._unsent + data
+        if not waits and not self._send():
+            asyncio.get_running_loop().add_writer(self._terminal(), self._send_rest)
+
+    def _send(self) -> bool:
+        """Write what the terminal takes; whether that is all."""
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[os.write(self._terminal(), self._unsent) :]
+        except BlockingIOError:
+            return False
+        return True
+
+    def _send_rest(self) -> None:
+        gone = False
+        try:
+            if not self._send():
+                return
+        except OSError:
+            gone, self._unsent = True, b""
+        asyncio.get_running_loop().remove_writer(self._terminal())
+        if gone:
+            self._gone = True
+            self.on_gone()
+        else:
+            self.on_taken()
+
+    def _terminal(self) -> int:
+        if self._own is None:  # opened anew: the mode of standard output is that of others too
+            try:
+                self._own = os.open(os.ttyname(self.stdout.fileno()), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+            except OSError:
+                return self.stdout.fileno()
+        return self._own
+
+    def close(self) -> None:
+        """Give the terminal a moment to take the rest."""
+        if self._own is None:
+            return
+        if self.stalled:
+            asyncio.get_running_loop().remove_writer(self._own)
+            end = time.monotonic() + LEAVING
+            with suppress(OSError):
+                while (left := end - time.monotonic()) > 0 and not self._send():
+                    select.select([], [self._own], [], left)
+        os.close(self._own)
+        self._own = None
 
     def erase_down(self) -> None:
         """Empty the cursor's row and those below; prompt_toolkit and we do so at a row's beginning only.
@@ -109,6 +160,7 @@ class Surface:
 
     def __init__(self, app: "Application[None]", output: SteadyOutput, fit: Callable[[], None] = lambda: None) -> None:
         self._app = app
+        self.stalled = lambda: output.stalled
         self.fit = fit  # draws anew where the terminal's size is another than it was
         self._output = output
         self.open_rows: list[Line] = []  # rows of what is not finished, as they are on the screen

@@ -32,7 +32,7 @@ from sagent.repl.view.markdown import Flow, feed, finish
 
 ROOT = "root"  # the agent that the person talks to
 MOST_KEPT = 100_000  # characters of a call's output that can be shown again
-SHELL, NOTE = "person's shell", "note"  # send what the person has seen
+SHELL, NOTE, PLAN_MODE = "person's shell", "note", "plan mode"  # send what the person knows
 MOST_TAIL = 4_000  # characters of what runs or is thought that may be shown
 
 
@@ -111,7 +111,7 @@ def reduce(view: View, event: Event, at: float) -> Step:
         case Received():
             since = at if view.since is None else view.since
             view, blocks = _end_reply(view, at)
-            told = event.message.sender in (SHELL, NOTE, *view.ended)
+            told = event.message.sender in (SHELL, NOTE, PLAN_MODE, *view.ended)
             view = replace(view, since=since, ended=view.ended - {event.message.sender})
             return view, (*blocks, *(() if told else _received(event)))
         case Retrying():
