@@ -24,7 +24,7 @@ from sagent.repl.terminal.picker import Option
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.blocks import Page, Report, Said, Shell
-from sagent.repl.view.view import NOTE, SHELL
+from sagent.repl.view.view import NOTE, ROOT, SHELL
 
 if TYPE_CHECKING:
     from sagent.policy.permissions import Mode
@@ -177,7 +177,12 @@ class InputActions:
         typed = typed or text
         parts, wrong = attach(text, self._session.cwd)
         self._painter.write(*(Report(sentence, "warning") for sentence in wrong))
-        self._session.send(user(text, *parts, *self.pasted.images(typed)), typed, when_idle=when_idle)
+        message, near = user(text, *parts, *self.pasted.images(typed)), self._painter.near
+        if near == ROOT:
+            self._session.send(message, typed, when_idle=when_idle)
+        elif not self._session.send_to(near, message):
+            self._painter.write(Report(f"{near} has ended; /enter root goes back.", "warning"))
+            self._give_back(typed)
 
     async def _run_command(self, name: str, text: str = "") -> None:
         self._painter.write(Said(f"/{name} {text}".strip()))
@@ -303,6 +308,9 @@ class InputActions:
             buffer.complete_state = None
         elif self.questions.take_line(None):
             pass
+        elif self._painter.near != ROOT:
+            if not self._session.stop_agent(self._painter.near):
+                self._context.enter(ROOT)
         elif self.interruptible:
             self.interrupt()
         elif not self._session.idle or (buffer.text and self._screen.vi):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagent.errors import SagentError
+from sagent.errors import SagentError, UsageError
 from sagent.lib.text import printable
 from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands
@@ -27,9 +27,10 @@ from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence, Questions
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.trust import settle_trust
-from sagent.repl.view.blocks import Page, Report
+from sagent.repl.view.blocks import Page, Report, past_blocks
 from sagent.repl.view.lines import Line
 from sagent.repl.view.panel import Figures
+from sagent.repl.view.view import ROOT
 from sagent.session.names import sessions_of
 
 if TYPE_CHECKING:
@@ -165,6 +166,16 @@ class Repl(CommandContext):
     def rewound(self, text: str) -> None:
         if text and not self._screen.buffer.text:
             self._screen.replace_text(text)
+
+    def enter(self, agent: str) -> None:
+        if (node := self.opened.agent.tree.get(agent)) is None:
+            raise UsageError(f"{agent} has ended.")
+        if agent == self._painter.near:
+            raise UsageError(f"You are with {agent} already.")
+        back = agent == ROOT
+        self._screen.label = self._screen.home = "› " if back else f"{agent} › "
+        past = () if back else past_blocks(node.messages, ROOT)[:-1]
+        self._painter.enter(agent, (Report(f"Back with {agent}." if back else f"With {agent}; Esc goes back."), *past))
 
     def copy(self, text: str) -> None:
         self._screen.output.write_raw(osc52(text))

@@ -243,6 +243,21 @@ class SessionLoop(Current):
                 agent.send(message, "now")
         self._status.redraw()
 
+    def send_to(self, agent: str, message: Message) -> bool:
+        """Send a message to another agent than the root; False where it has ended."""
+        node = self._opened.agent.tree.get(agent) if self._opened else None
+        if node is not None:
+            node.send(message)
+        return node is not None
+
+    def stop_agent(self, agent: str) -> bool:
+        """Stop the turn of an agent; False where it is in none."""
+        node = self._opened.agent.tree.get(agent) if self._opened else None
+        if node is None or not node.running:
+            return False
+        node.interrupt()
+        return True
+
     def add_context(self, text: str, sender: str) -> None:
         """Have the agent read a text together with the next prompt."""
         if self._opened is not None:

@@ -139,6 +139,7 @@ COMMANDS = (
     Row("/export [form] [file]", "/export md x.md", refuses="not kept", completes="bundle", wrong="pdf"),
     Row("/copy", "/copy", refuses="no terminal whose clipboard", wrong="x"),
     Row("/agents", "/agents", "root  idle", wrong="x"),
+    Row("/enter [agent]", "/enter root", refuses="no terminal in which", completes="root", wrong="nobody"),
     Row("/send <agent> <text>", "/send nobody hello", refuses="not one of the living agents"),
     Row("/stop [name]", "/stop", wrong="nobody"),
     Row("/tasks", "/tasks", "nothing in the background", wrong="x"),

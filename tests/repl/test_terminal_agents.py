@@ -104,3 +104,30 @@ def test_a_child_at_work_is_an_indented_line_with_its_figures(console: Console) 
     line = next(line for line in screen.splitlines() if "◌ worker" in line)
     assert line.startswith("  ◌")
     console.until("● root/worker", "Slept.", gone="◌ worker")
+
+
+def test_one_reads_along_with_an_agent_talks_to_it_and_goes_back(console: Console) -> None:
+    def step(request: Received) -> Turn:
+        whole = str(request.json["messages"])
+        if "begin here" in whole:
+            if "tool_result" in whole:
+                return Turn(text="It works below.")
+            return Turn(calls=(Call("AgentSpawn", {"name": "worker", "prompt": "wait a little"}, id="a"),))
+        if "and for me" in whole:
+            return Turn(text="I do it for you.")
+        if "tool_result" in whole:
+            return Turn(text="I waited.")
+        return Turn(text="I wait.", calls=(Call("Bash", {"command": "sleep 60"}),))
+
+    server = console.serve(step)
+    console.start("--permission-mode", "full", width=100)
+    console.type("begin here")
+    console.until("◌ worker working  Bash sleep")
+    console.type("/enter root/worker")
+    screen = console.until("With root/worker", "root/worker › ")
+    assert "wait a little" in screen[screen.index("With root/worker") :]
+    console.type("and for me")
+    console.until("› and for me", "I do it for you.")
+    assert sum("and for me" in said(request) for request in server.requests) == 1
+    console.type("/enter root")
+    console.until("Back with root.", gone="root/worker › \n")

@@ -7,6 +7,7 @@ from sagent.errors import UsageError
 from sagent.lib.figures import count, duration, money
 from sagent.peer import JobStatus
 from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Span, one_line, table
 
 
@@ -43,6 +44,19 @@ async def list_agents(context: CommandContext) -> None:
         path = "  " * now.path.count("/") + now.path
         rows.append([("class:news", path), *(("class:dim", figure) for figure in figures)])
     context.write(table(rows))
+
+
+@command(complete=lambda context: [*_others(context), ("root", "back")])
+async def enter(context: CommandContext, agent: str = "") -> None:
+    """Read along with an agent, and talk to it.
+
+    What you type goes to it, and Esc stops it; Esc again, or /enter root, goes back.
+    """
+    if not agent:
+        options = [Option(one.path, one.path, one.status().state) for one in context.opened.agent.tree.living]
+        agent = await context.pick("Which agent?", options) or ""
+    if agent:
+        context.enter(_named(context, agent).path)
 
 
 @command(complete=_others)

@@ -71,6 +71,10 @@ class CommandContext(Current):
         """Put a text into the clipboard."""
         raise UsageError("There is no terminal whose clipboard could be used.")
 
+    def enter(self, agent: str) -> None:
+        """Read along with an agent, and talk to it."""
+        raise UsageError("There is no terminal in which another agent could be read along with.")
+
     def reopen(self, settings: "Settings") -> None:
         """Close the session and open another."""
         raise UsageError("Without a terminal a session is named by --session, --continue or --fork.")

@@ -16,6 +16,7 @@ from sagent.repl.view.markdown import Piece, finish, render_piece
 from sagent.repl.view.view import MOST_TAIL, ROOT, Running, View, plain_text, reduce
 
 INTERVAL = 0.08  # seconds between two paintings
+MOST_RECALLED = 500  # blocks of the root's that are shown when one is back
 MOST_EXPANDABLE = 100  # blocks that can still be shown whole
 
 
@@ -24,6 +25,9 @@ class Painter:
 
     def __init__(self, surface: Surface, redraw: Callable[[], None]) -> None:
         self.view = View()
+        self.near = ROOT  # the agent that is read along with
+        self._near_view = View()
+        self._kept: list[Block] = []  # of the root's, while another is read along with
         self._surface, self._redraw = surface, redraw
         self._pending: list[Block] = []
         self._texts: list[str] = []  # of the answer, not taken in yet
@@ -38,7 +42,7 @@ class Painter:
         """Take in an event. The text of an answer, which comes in small pieces, is gathered until the next painting."""
         view = self.view
         writes = bool(view.flow.rest or view.flow.begun) and not view.thinking and not view.waiting
-        if writes and type(event) is TextDelta and event.agent == ROOT:  # more of it changes nothing but the answer
+        if writes and type(event) is TextDelta and event.agent == self.near == ROOT:  # it changes only the answer
             self._texts.append(event.text)
             if self._timer is None:
                 self._schedule()
@@ -58,9 +62,28 @@ class Painter:
             self.view, blocks = reduce(before, event, at)
         except Exception as error:
             blocks = (Report(f"{plain_text(event)} (the display failed: {type(error).__name__}: {error})", "warning"),)
+        if self.near != ROOT:
+            blocks = self._take_near(event, blocks, at)
         self._add(*blocks)
         quiet = isinstance(event, TextDelta) and before.flow.begun and before.thinking == self.view.thinking
         self._schedule(redraw=not quiet)
+
+    def _take_near(self, event: Event, blocks: Sequence[Block], at: float) -> Sequence[Block]:
+        """What an event adds while another agent than the root is read along with."""
+        if event.agent != self.near:
+            self._kept = [*self._kept, *blocks][-MOST_RECALLED:]
+            return ()
+        self._near_view, blocks = reduce(self._near_view, replace(event, agent=ROOT), at)
+        return blocks
+
+    def enter(self, agent: str, past: Sequence[Block]) -> None:
+        """Read along with an agent, whose conversation so far is `past`; what the root says comes when one is back."""
+        self.paint()
+        self._surface.freeze()
+        self._live, self._surface.left = False, 0
+        kept, self._kept = self._kept, []
+        self.near, self._near_view = agent, View()
+        self.write(*past, *(kept if agent == ROOT else ()))
 
     @contextmanager
     def running(self, command: str) -> Generator[Callable[[str], None]]:
@@ -134,7 +157,7 @@ class Painter:
 
     def _unfinished(self, width: int) -> list[Line]:
         try:
-            pieces = finish(self.view.flow)
+            pieces = finish((self.view if self.near == ROOT else self._near_view).flow)
             rows = [line for piece in pieces for line in render_piece(piece, width, live=True, edge=width + 1)]
         except Exception:
             return []

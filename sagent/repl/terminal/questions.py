@@ -239,7 +239,7 @@ class Questions:
             return await self._line
         finally:
             self._line = None
-            screen.label, screen.secret = "› ", False
+            screen.label, screen.secret = screen.home, False
             screen.replace_text(kept)
             screen.redraw()
 
@@ -272,7 +272,7 @@ class Questions:
         finally:
             watching.cancel()
             if picker.words and not picker.held:
-                self._screen.label = "› "
+                self._screen.label = self._screen.home
                 self._screen.replace_text(self._draft or self._screen.buffer.text)
         return self._words
 

@@ -123,7 +123,7 @@ class Screen:
     """
 
     def __init__(self, history: "History", *, stdin: "Input | None" = None, stdout: TextIO | None = None) -> None:
-        self.label = "› "
+        self.label = self.home = "› "  # before what is typed; where no question is answered
         self.secret = False  # what is typed is not shown
         self.focused: bool | None = None  # whether the terminal is in front; None where it has not said
         self._holding = False

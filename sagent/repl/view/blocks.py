@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, assert_never
 from sagent.events import Advice, Advised, Finished, ToolFinished
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
-from sagent.messages import Message, Text, ToolResult
+from sagent.messages import Message, Text
 from sagent.repl.view.calls import counts, essence, render_diff
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, line_width, one_line, printable, wrap
 from sagent.repl.view.markdown import Piece, pieces_of, render_piece
@@ -86,8 +86,8 @@ def past_blocks(messages: Sequence[Message], agent: str) -> Sequence[Block]:
             continue
         blocks += pieces_of(message.content)
         for call in message.calls:
-            result = results.get(call.id) or ToolResult(call.id, ())
-            blocks.append(ToolFinished(agent, call, result, 0.0, result.text.strip().split("\n", 1)[0][:200]))
+            if (result := results.get(call.id)) is not None:
+                blocks.append(ToolFinished(agent, call, result, 0.0, result.text.strip().split("\n", 1)[0][:200]))
     blocks.append(Report("The session goes on."))
     return blocks
 
