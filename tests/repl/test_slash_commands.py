@@ -1,6 +1,7 @@
 """Slash commands: parsed, validated, carried out without a terminal."""
 
 import asyncio
+import os
 import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -19,6 +20,7 @@ from sagent.errors import UsageError
 from sagent.policy.permissions import PermissionPolicy
 from sagent.repl.commands.command import CommandContext, run_command, split_command
 from sagent.repl.commands.registry import all_commands, built_in_commands, filled, own_command
+from sagent.repl.commands.session import show_page
 from sagent.repl.headless_command import run_headless_command
 from sagent.repl.opening import Opened
 from sagent.repl.terminal.picker import Option
@@ -421,3 +423,18 @@ async def test_a_command_as_the_first_line_of_a_prompt(context: RecordingContext
     for text in ("/model", "/login openai", "/copy", "/resume x", "/vim", "/nothing"):
         with pytest.raises(UsageError):
             await headless_command(text)
+
+
+async def test_a_page_is_opened_where_there_is_a_desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, page = tmp_path / "told", tmp_path / "a page.html"
+    for name in ("open", "xdg-open"):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\nprintf %s "$1" > {told}.part; mv {told}.part {told}\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("DISPLAY", ":7")
+    show_page(page)
+    async with asyncio.timeout(20):
+        while not told.exists():
+            await asyncio.sleep(0.01)
+    assert told.read_text() == page.as_uri()

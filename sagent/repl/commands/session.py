@@ -1,6 +1,10 @@
 """Commands about sessions: what is open and what it cost, earlier ones, and how one leaves this machine."""
 
 import asyncio
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -164,7 +168,7 @@ async def export(
 ) -> None:
     """Write this session to a file for others.
 
-    A page, Markdown, its entries, or a bundle. What looks like a secret is taken out and counted.
+    A page, which a browser shows, Markdown, entries, or a bundle. What looks like a secret is taken out and counted.
     """
     session = context.opened.agent.log.path
     if not session:
@@ -174,8 +178,19 @@ async def export(
     done = await asyncio.to_thread(_write, Path(session), path, form or "html")
     note = f"{done.secrets} that looked like secrets were taken out" if done.secrets else "nothing looks like a secret"
     context.say(f"Exported to {path}; {note}: look before you share it.")
+    if context.has_person and path.suffix == ".html":
+        show_page(path)
     for problem in done.problems[:10]:
         context.say(problem)
+
+
+def show_page(page: Path) -> None:
+    """Open a page in the desktop's browser, where there is a desktop."""
+    mac = sys.platform == "darwin"
+    program = shutil.which("open" if mac else "xdg-open")
+    if program and (mac or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ):
+        line = '"$0" "$1" </dev/null >/dev/null 2>&1 &'  # a browser may run on after us
+        subprocess.run(["/bin/sh", "-c", line, program, page.resolve().as_uri()], start_new_session=True, check=False)
 
 
 def _write(session: Path, path: Path, form: Literal["html", "md", "jsonl", "bundle"]) -> "Exported":
