@@ -22,7 +22,23 @@ COMMANDS = {
     "config": "show every setting and where it comes from",
     "doctor": "check keys, providers, programs, the terminal and directories",
     "demo": "fix a failing test in a small repository, by default offline and without a key",
+    "completion": "completion for bash, zsh or fish, and a man page",
 }
+
+ELSEWHERE = {
+    "help": "sagent --help",
+    "version": "sagent --version",
+    "login": "sagent doctor, which says where keys come from",
+    "auth": "sagent doctor, which says where keys come from",
+    "logout": "sagent doctor, which says where keys come from",
+    "resume": "sagent --continue",
+    "continue": "sagent --continue",
+    "exec": "sagent run",
+    "chat": "sagent alone",
+    "session": "sagent sessions",
+    "man": "sagent completion man",
+}
+"""What other programs have as commands, and what does it here."""
 
 EPILOG = """commands:
 {commands}
@@ -73,16 +89,35 @@ class Parser(argparse.ArgumentParser):
         )
         return group
 
+    @property
+    def flags(self) -> list[argparse.Action]:
+        return [action for action in self._actions if action.option_strings]
+
     def error(self, message: str) -> NoReturn:
         near: list[str] = []
         if "unrecognized arguments:" in message:
             import difflib
 
-            known = [flag for action in self._actions for flag in action.option_strings]
+            known = [flag for action in self.flags for flag in action.option_strings]
             wrong = message.partition(":")[2].split()[0].partition("=")[0]
             near = difflib.get_close_matches(wrong, known, 3, 0.6)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise UsageError(f"{message.rstrip('.')}.{meant} See {self.prog} --help.")
+
+
+def meant_command(words: list[str]) -> str:
+    """What few unquoted words may have meant: a command that is spelled nearly so, or has another name; "" for none."""
+    first = words[0] if words else ""
+    if len(first) < 3 or len(words) > 3 or not first.replace("-", "").isalpha():
+        return ""
+    if first in ELSEWHERE and (len(words) == 1 or first == "session"):
+        return ELSEWHERE[first]
+    alike = [name for name in COMMANDS if name[0] == first[0] and abs(len(name) - len(first)) < 3]
+    if not alike:
+        return ""
+    from difflib import get_close_matches
+
+    return " or ".join(f"sagent {name}" for name in get_close_matches(first, alike, 2, 0.8))
 
 
 def run_parser() -> Parser:
@@ -167,11 +202,15 @@ def _session_flags(group: argparse._ArgumentGroup) -> None:
     from sagent.version import __version__
 
     one = group.add_mutually_exclusive_group()
-    one.add_argument("--continue", action="store_true", help="go on with the last session of this directory")
+    one.add_argument("-c", "--continue", action="store_true", help="go on with the last session of this directory")
+    resume = "go on with this session, by its path, its id or the beginning of one; without S as --continue"
+    one.add_argument("-r", "--resume", metavar="S", nargs="?", const="", help=resume)
     one.add_argument("--session", metavar="PATH", help="go on with this session, or start it at a new path")
     one.add_argument("--fork", metavar="S[@E]", help="go on with a copy of a session, from an entry on")
     one.add_argument("--ephemeral", action="store_true", help="keep nothing on disk")
     group.add_argument("--output-format", metavar="F", help="text (default), json or stream-json")
+    as_json = "the same as --output-format json"
+    group.add_argument("--json", dest="output_format", action="store_const", const="json", help=as_json)
     group.add_argument("--input-format", metavar="F", help="text (default) or stream-json: one message a line")
     group.add_argument("--trace", metavar="FILE", help="add every event to FILE; sagent trace FILE shows it")
     group.add_argument("--config", metavar="FILE", help="your settings, TOML or YAML, instead of your own file")

@@ -169,8 +169,8 @@ async def _answer_all(
 
 
 async def _without_command(text: str, settings: "Settings", agent: Agent) -> str:
-    """A prompt without the slash command that its first line may be, which is carried out; what that says goes to
-    stderr. Raises UsageError."""
+    """A prompt without the slash command that its first line may be, which is carried out; what that says is the
+    output, on stderr where the output is JSON. Raises UsageError."""
     if not text.startswith("/"):
         return text
     from sagent.app import policy_of
@@ -179,7 +179,10 @@ async def _without_command(text: str, settings: "Settings", agent: Agent) -> str
     from sagent.sandbox import Sandbox
 
     opened = Opened(agent, policy_of(settings), Sandbox(settings.sandbox, cache=settings.state_dir))
-    return await run_headless_command(text, settings, opened, sys.stderr.write)
+    out = sys.stdout if settings.output_format == "text" else sys.stderr
+    rest = await run_headless_command(text, settings, opened, out.write)
+    out.flush()
+    return rest
 
 
 async def _answer(agent: Agent, message: Message) -> Result:

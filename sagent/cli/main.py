@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from sagent.cli.flags import COMMANDS, run_parser
+from sagent.cli.flags import COMMANDS, meant_command, run_parser
 from sagent.errors import SagentError, UsageError
 
 
@@ -59,10 +59,24 @@ def _dispatch(argv: list[str]) -> int:
     if not words and not printed and _on_terminal():
         return _talk(flags)
     _neutralize()
+    if not printed and "--" not in argv and (meant := meant_command(words)):
+        _ask_whether_prompt(" ".join(words), meant)
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_or_report
 
     return run_headless(load_or_report(flags), words)
+
+
+def _ask_whether_prompt(prompt: str, meant: str) -> None:
+    """Nothing is billed for a command that was misspelled. Raises UsageError unless a person wants the words sent."""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stderr.write(f"`sagent {prompt}` is no command; near it is {meant}. Send these words to a model? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+    raise UsageError(
+        f"`sagent {prompt}` is no command. Did you mean {meant}? To send it as a prompt: sagent -- {prompt}"
+    )
 
 
 def _talk(flags: Mapping[str, object]) -> int:

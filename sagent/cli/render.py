@@ -52,8 +52,21 @@ def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
         case _:
             talk = settings.log_level in ("info", "debug") or (err.isatty() and settings.log_level != "error")
             thinking = settings.log_level == "debug"
-            transcript = Transcript(err, text=not out.isatty(), thinking=thinking) if talk else None
+            twice = err.isatty() and _is_pipe(out)
+            text = not out.isatty() and not twice
+            transcript = Transcript(err, text=text, before_calls=twice, thinking=thinking) if talk else None
             return TextRenderer(out, err, transcript, quiet=settings.log_level == "error")
+
+
+def _is_pipe(out: TextIO) -> bool:
+    """Whether the answer goes to another program, which may well show it on the same terminal."""
+    from os import fstat
+    from stat import S_ISFIFO
+
+    try:
+        return S_ISFIFO(fstat(out.fileno()).st_mode)
+    except (OSError, ValueError):  # closed, or no file
+        return False
 
 
 class JsonRenderer:
@@ -192,14 +205,17 @@ def waiting(seconds: float) -> str:
 class Transcript:
     """A run as a person reads it in a terminal, line by line; nothing is ever repainted."""
 
-    def __init__(self, out: TextIO, *, text: bool = True, thinking: bool = False) -> None:
-        self._out, self._text, self._thinking = out, text, thinking
+    def __init__(self, out: TextIO, *, text: bool = True, before_calls: bool = False, thinking: bool = False) -> None:
+        """`before_calls`: of the text, only what is said before calls, which is no answer yet."""
+        self._out, self._text, self._before_calls, self._thinking = out, text, before_calls, thinking
         self._open_line = False
         self._last_call = ""
 
     def on_event(self, event: Event) -> None:
         """Write what there is to see. Of other agents than the root their calls and ends, under their names."""
         if event.agent == ROOT:
+            if self._before_calls and isinstance(event, ReplyFinished) and event.message.calls:
+                self._line(*event.message.content.splitlines())
             self._show(event)
         elif isinstance(event, Finished):
             spent = event.result.error.message if event.result.error else f"{event.result.turns} turns"

@@ -15,8 +15,12 @@ _MISLEADING = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}]|(?<=[\x00-\x7f])[\u
 _BLANK = "\xa0\u034f\u115f\u1160\u1680\u2000-\u200d\u202f\u205f\u2800\u3000\u3164\uffa0\U000e0100-\U000e01ef"
 _NAMED = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}{_BLANK}]")
 _LETTERS = re.compile(r"[^\W\d_]+")
-_ALIKE = frozenset("аеорсухіјѕһԁԛԝӏьгпАВЕКМНОРСТУХІЈЅҮԌοναρτυκιχγωΑΒΕΖΗΙΚΜΝΟΡΤΥΧօոսցհզ")
-"""Letters of other alphabets that look like those of ASCII; https://www.unicode.org/reports/tr39/ has many more."""
+_ALIKE = frozenset(
+    "ɑɡͿΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγικνορτυχωϜϲϳϹЅІЈАВЕКМНОРСТУХагеопрсухьѕіјѡѴѵҬҮүһҽӀӏԁԌԚԛԜԝՍՏՕգզհոսցօဝႽჿᎠ"
+    "ᎡᎢᎥᎩᎪᎫᎬᎳᎷᎻᎽᏀᏂᏃᏏᏒᏔᏕᏙᏚᏞᏟᏢᏦᏴᐯᑌᑭᒍᒪᖴᗅᗞᗪᗷ᙭ᴄᴏᴜᴠᴡⲈⲎⲔⲘⲚⲞⲟⲢⲣⲤⲥⲦⲨⲬⲭꓐꓑꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴꜱ"
+)
+"""Letters of other alphabets that look like those of ASCII, after https://www.unicode.org/reports/tr39/; the wide,
+mathematical and other forms of letters of ASCII are told by their NFKC."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import pytest
 from program import CHECKOUT, Shell
 
 from sagent import __version__
+from sagent.cli.flags import COMMANDS, run_parser
 from sagent.testing.server import Turn
 
 
@@ -111,3 +112,21 @@ def test_instructions_reach_the_model(shell: Shell) -> None:
     assert "Esperanto" in system
     assert "Be brief." in system
     assert str(shell.cwd) in system
+
+
+def test_completion_and_the_man_page_know_every_flag_and_command(shell: Shell) -> None:
+    made = {what: shell.run("completion", what, model="") for what in ("bash", "zsh", "fish", "man")}
+    for what, done in made.items():
+        assert done.code == 0
+        for action in run_parser().flags:
+            long = action.option_strings[-1] if action.option_strings[-1].startswith("--") else action.option_strings[0]
+            name = {"fish": f"-l {long[2:]} ", "man": long.replace("-", "\\-")}.get(what, long)
+            assert name in done.out, (what, long)
+        for command in COMMANDS:
+            assert command.replace("-", "\\-" if what == "man" else "-") in done.out, (what, command)
+    typed = 'COMP_WORDS=(sagent "$1"); COMP_CWORD=1; _sagent; echo "${COMPREPLY[@]}"'
+    for word, completed in (("swe", "sweep"), ("--perm", "--permission-mode"), ("zz", "")):
+        script = made["bash"].out + typed
+        said = subprocess.run(["bash", "-c", script, "_", word], capture_output=True, text=True, check=True)
+        assert (said.stdout.strip(), said.stderr) == (completed, "")
+    assert shell.run("completion", "tcsh", model="").code == 2

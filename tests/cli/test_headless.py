@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from program import PROGRAM, Shell
 
+from sagent.cli.flags import meant_command
 from sagent.session.contents import MessageEntry, SwitchedEntry
 from sagent.session.log import read_log
 from sagent.session.verify import verify
@@ -661,3 +662,59 @@ def test_a_session_of_another_project_is_not_read_unasked_and_one_s_own_is(shell
     assert done.json["result"] == "done", done.out
     refused = ["Read", "Bash"] if sandbox == "off" else ["Read"]  # else it runs, and finds nothing there
     assert [denial["tool"] for denial in done.json["permission_denials"]] == refused
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        ("sesions list", "sagent sessions"),
+        ("doctr", "sagent doctor"),
+        ("help", "sagent --help"),
+        ("login", "sagent doctor"),
+    ],
+)
+def test_a_misspelled_command_is_not_billed_and_names_the_nearest(words: str, near: str, shell: Shell) -> None:
+    server = shell.serve([Turn(text="sent")])
+    done = shell.run(*words.split())
+    assert (done.code, done.out, server.requests) == (2, "", [])
+    assert near in done.err
+    assert f"sagent -- {words}" in done.err
+    assert shell.run("--", *words.split()).out == "sent\n"
+
+
+def test_words_that_mean_no_command_are_prompts() -> None:
+    for prompt in (
+        "hello",
+        "fix it",
+        "sesions list of all users",
+        "why",
+        "sessions?",
+        "Explain",
+        "review this",
+        "report bugs",
+    ):
+        assert meant_command(prompt.split()) == ""
+    assert meant_command(["sesions list"]) == ""  # quoted: one argument
+    assert meant_command([]) == ""
+
+
+def test_resume_and_json_are_what_people_know_them_as(shell: Shell) -> None:
+    server = shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three"), Turn(text="four")])
+    first = shell.run("--json", "hi").json
+    assert first["result"] == "one"
+    for argv in (["-c", "more"], ["-p", "--resume", str(first["session_id"]), "more"], ["more", "-r"]):
+        assert shell.run("--json", *argv).json["session_id"] == first["session_id"]
+    missing = shell.run("--json", "--resume", "nowhere", "more")
+    assert missing.code == 2
+    assert "no session 'nowhere'" in str(missing.json["error"])
+    assert len(server.requests) == 4
+
+
+def test_what_a_slash_command_says_is_the_output(shell: Shell) -> None:
+    server = shell.serve([])
+    done = shell.run("/cost")
+    assert done.code == 0
+    assert "tokens read" in done.out
+    assert "tokens read" not in done.err
+    assert "tokens read" in shell.run("--json", "/cost").err
+    assert server.requests == []

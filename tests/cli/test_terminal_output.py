@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -21,11 +22,11 @@ HOSTILE = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\u202etxt.exe\u2066e\x08f\rg\x1b[8m
 DRIVING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def on_terminal(shell: Shell, *argv: str) -> str:
+def on_terminal(shell: Shell, *argv: str, program: list[str] = PROGRAM) -> str:
     """What a command writes to a terminal on either stream, in whatever way it ends."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
-        [*PROGRAM, *argv], cwd=shell.cwd, env=shell.environment, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
+        [*program, *argv], cwd=shell.cwd, env=shell.environment, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
     )
     shell.children.append(child)
     os.close(theirs)
@@ -132,3 +133,29 @@ def test_neutral_text_holds_nothing_that_drives_and_all_else(text: str) -> None:
 
 def test_a_page_shows_control_characters_of_8_bits() -> None:
     assert escape("\x9b31m\x85") == "[U+009B]31m[U+0085]"
+
+
+def test_an_answer_that_goes_through_a_pipe_is_on_the_terminal_once(shell: Shell) -> None:
+    calls = (Call("Glob", {"pattern": "*.nothing"}),)
+    shell.serve([Turn(text="I shall look.", calls=calls), Turn(text="The answer.")])
+    program = shlex.join([*PROGRAM, "--model", "anthropic/claude-sonnet-4-6", "go on"])
+    shown = on_terminal(shell, program=["sh", "-c", f"{program} | cat"])
+    assert shown.count("The answer.") == 1
+    assert shown.count("I shall look.") == 1
+    assert "Glob" in shown
+
+
+def test_a_person_is_asked_whether_a_misspelled_command_is_a_prompt(shell: Shell) -> None:
+    server = shell.serve([Turn(text="sent")])
+    for typed, code, sent in (("\n", 2, 0), ("y\n", 0, 1)):
+        ours, theirs = pty.openpty()
+        os.write(ours, typed.encode())
+        done = subprocess.run(
+            [*PROGRAM, "--model", "anthropic/claude-sonnet-4-6", "sesions", "list"],
+            cwd=shell.cwd, env=shell.environment, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, check=False,
+        )  # fmt: skip
+        assert done.stdout == b"sent\n" * sent
+        assert b"sagent sessions" in os.read(ours, 65536)
+        os.close(theirs)
+        os.close(ours)
+        assert (done.returncode, len(server.requests)) == (code, sent)

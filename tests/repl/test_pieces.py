@@ -338,6 +338,7 @@ def test_what_is_approved_is_shown_whole_and_told_apart() -> None:
         ("gіt", "gі⟨U+0456⟩t"),
         ("аррӏе.com", "а⟨U+0430⟩р⟨U+0440⟩р⟨U+0440⟩ӏ⟨U+04CF⟩е⟨U+0435⟩.com"),
         ("привет, naïve, 東京", "привет, naïve, 東京"),
+        ("gᴏ ꓚat 𝐫m", "gᴏ⟨U+1D0F⟩ ꓚ⟨U+A4DA⟩at 𝐫⟨U+1D42B⟩m"),
         ("ｒm\u00a0x", "ｒ⟨U+FF52⟩m⟨U+00A0⟩x"),
     ],
 )
