@@ -45,7 +45,7 @@ class Ready:
     arguments: JsonObject
     background: bool = False
     delay: float = 0.0
-    alone: bool = False  # no call before it is at work
+    earlier: "Sequence[Ready]" = ()  # calls before it that are at work
     effect: Effect = Effect("execute")
     cwd: Path | None = None
     verdict: Verdict | None = None
@@ -62,7 +62,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
     state.wishes.take_background()  # what was said of earlier calls
     try:
         for call in reply.calls:
-            item = await _prepare(state, call, reply, len(tasks))
+            item = await _prepare(state, call, reply, tuple(ready))
             if not isinstance(item, Ready):
                 state.journal.emit(ToolStarted(state.path, call))
                 _answer(state, call, item, 0.0, results)
@@ -140,7 +140,9 @@ def close_calls(state: AgentState, reply: Message, reason: str, results: Results
     return message
 
 
-async def _prepare(state: AgentState, call: ToolCall, reply: Message, others: int) -> Ready | Denial | ToolOutput:
+async def _prepare(
+    state: AgentState, call: ToolCall, reply: Message, earlier: Sequence[Ready]
+) -> Ready | Denial | ToolOutput:
     """Check and judge a call: ready to run, refused, or the error result it gets instead."""
     tool = state.tools.get(call.name)
     if tool is None:
@@ -160,7 +162,7 @@ async def _prepare(state: AgentState, call: ToolCall, reply: Message, others: in
         arguments = EMPTY
     if wrong or not isinstance(arguments, JsonObject):
         return _error(f"Invalid arguments for {call.name}: {'; '.join(wrong)}. Call it again with corrected arguments.")
-    return await _judge(state, Ready(call, tool, arguments, background, delay, not others))
+    return await _judge(state, Ready(call, tool, arguments, background, delay, earlier))
 
 
 async def _judge(state: AgentState, item: Ready) -> Ready | Denial | ToolOutput:
@@ -169,7 +171,8 @@ async def _judge(state: AgentState, item: Ready) -> Ready | Denial | ToolOutput:
     try:
         effect = foresee(item.tool, item.arguments, state.workspace)
         verdict = await state.policy.before_tool(call, effect, state.workspace)
-        if item.alone and effect.check and isinstance(verdict, Ask) and state.neighbours.ask:
+        settled = not any(one.effect.kind == "execute" or conflict(one.effect, effect) for one in item.earlier)
+        if settled and effect.check and isinstance(verdict, Ask) and state.neighbours.ask:
             effect.check()  # nobody is asked for what fails anyway
         refused = None if verdict == item.verdict else await _refusal(state, call, verdict)
     except ToolError as error:

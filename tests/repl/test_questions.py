@@ -215,8 +215,10 @@ async def test_nobody_is_asked_for_a_call_that_would_fail_anyway(tmp_path: Path)
         ("Read", {"file_path": str(tmp_path.parent / "no such file")}),
         ("Edit", {"file_path": 3}),
         ("Edti", edit),
-        ("Edit", edit),
     ]
+    back = {"old_string": "two", "new_string": "three"}
+    absent = {**edit, "old_string": "three"}
+    (tmp_path / "b.txt").write_text("other\n")
     asked: list[str] = []
 
     class Careful(Policy):
@@ -226,9 +228,12 @@ async def test_nobody_is_asked_for_a_call_that_would_fail_anyway(tmp_path: Path)
     async def ask(call: ToolCall, ask: Ask) -> None:
         asked.append(call.id)
 
-    scripted = [
+    scripted: list[tuple[ToolCall, ...]] = [
         (ToolCall(f"c{number}", name, json_freeze_object(given)),) for number, (name, given) in enumerate(turns)
     ]
+    together = [("Read", {"file_path": "b.txt"}), ("Edit", absent), ("Edit", edit), ("Edit", {**edit, **back})]
+    calls = (ToolCall(f"t{number}", name, JsonObject(given)) for number, (name, given) in enumerate(together))
+    scripted.append(tuple(calls))
     agent = Agent(
         ScriptedModel(*scripted, "Done."),
         tools=(Read(), Edit()),
@@ -237,6 +242,8 @@ async def test_nobody_is_asked_for_a_call_that_would_fail_anyway(tmp_path: Path)
     )
     await agent.run("go")
     failed = [result.is_error for message in agent.messages for result in message.results]
-    assert failed == [False, True, True, True, True, False]
-    assert asked == ["c0", "c5"]
-    assert (tmp_path / "a.txt").read_text() == "two\n"
+    assert failed == [False, True, True, True, True, False, True, False, False]
+    assert asked == ["c0", "t0", "t2", "t3"], (
+        "of one reply too; but what an earlier call may make possible is asked for"
+    )
+    assert (tmp_path / "a.txt").read_text() == "three\n"
