@@ -149,7 +149,7 @@ async def _answer_all(
         async with open_agent(settings, emit) as agent:
             interrupter.agent = agent
             async for said in prompts:
-                text = await _without_command(said.text, settings, agent)
+                text = await carry_out(said.text, settings, agent)
                 if not text and not said.parts:
                     continue
                 result = await _answer(agent, user(text, *said.parts))
@@ -168,7 +168,7 @@ async def _answer_all(
     return worst
 
 
-async def _without_command(text: str, settings: "Settings", agent: Agent) -> str:
+async def carry_out(text: str, settings: "Settings", agent: Agent) -> str:
     """A prompt without the slash command that its first line may be, which is carried out; what that says is the
     output, on stderr where the output is JSON. Raises UsageError."""
     if not text.startswith("/"):

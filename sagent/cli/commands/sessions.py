@@ -1,10 +1,12 @@
-"""`sagent sessions`: list, show, delete, prune, repair."""
+"""`sagent sessions`: list, search, show, compact, rewind, delete, prune, repair."""
 
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings, session_path
@@ -12,19 +14,24 @@ from sagent.cli.tables import write
 from sagent.config import Settings
 from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
+from sagent.events import Event, Notice
 from sagent.lib.text import Table, count, printable
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
-from sagent.session.retention import Glance, age, glances, prune, remove
+from sagent.session.retention import Glance, age, glance, glances, prune, remove
 from sagent.session.savings import add_savings
 from sagent.session.store import named_logs, summarize
 from sagent.session.verify import repair
 from sagent.usage import Totals
 
+if TYPE_CHECKING:
+    from sagent.agent import Agent
+
 
 def run_sessions(argv: Sequence[str]) -> int:
     parser = Parser("sessions", "Sessions kept on this machine.")
-    operations = parser.add_subparsers(dest="operation", required=True, metavar="list | show | delete | prune | repair")
+    every = "list | search | show | compact | rewind | delete | prune | repair"
+    operations = parser.add_subparsers(dest="operation", required=True, metavar=every)
     listing = operations.add_parser("list", help="sessions of this directory, last used first")
     listing.add_argument("--all", action="store_true", help="of every directory")
     listing.add_argument("--ids", action="store_true", help="ids alone, for scripts")
@@ -32,6 +39,25 @@ def run_sessions(argv: Sequence[str]) -> int:
     showing = operations.add_parser("show", help="the conversation and what it cost")
     showing.add_argument("session", nargs="?", help="a path, an id, or the beginning of one; the last one if left out")
     showing.add_argument("--costs", action="store_true", help="only what it cost and where it lies")
+    searching = operations.add_parser("search", help="what was said, in sessions of every directory; 1 if nothing")
+    searching.add_argument("words", nargs="+", metavar="WORD", help="a message holds all of them, in any case")
+    searching.add_argument("--here", action="store_true", help="only in sessions of this directory")
+    searching.add_argument("--limit", metavar="N", type=int, default=50, help="messages shown; 50")
+    compacting = operations.add_parser("compact", help="have a model sum up what was said, so that less is sent")
+    compacting.add_argument("session", help="a path, an id or a beginning")
+    compacting.add_argument("hints", nargs="*", help="what the summary is to keep")
+    rewinding = operations.add_parser("rewind", help="go back to before a request; what came after stays as a branch")
+    rewinding.add_argument("session", help="a path, an id or a beginning")
+    rewinding.add_argument(
+        "request", nargs="?", help="its number, or the beginning of its entry's id; a list if left out"
+    )
+    rewinding.add_argument(
+        "what",
+        nargs="?",
+        choices=("conversation", "files", "both"),
+        default="conversation",
+        help="conversation alone if left out",
+    )
     _prune_flags(operations.add_parser("prune", help="delete old sessions of this directory"))
     for name, what in (("delete", "delete sessions"), ("repair", "keep the good part of a damaged log")):
         operations.add_parser(name, help=what).add_argument("session", nargs="+", help="a path, an id or a beginning")
@@ -39,27 +65,36 @@ def run_sessions(argv: Sequence[str]) -> int:
         each.add_cwd()
     given = parser.parse_args(argv)
     settings = load_settings({"cwd": given.cwd})
-    match given.operation:
-        case "list":
-            return _list(settings, given)
-        case "show":
-            return _show(settings, given)
-        case "delete":
-            for name in given.session:
-                path = session_path(settings, name)
-                remove(path)
-                _say(f"deleted {path.name}")
-        case "prune":
-            return _prune(settings, given)
-        case _:
-            for name in given.session:
-                path = session_path(settings, name)
-                repairs = repair(path)
-                for done in repairs:
-                    kept = f"kept {done.kept} entries, dropped {done.dropped} bytes"
-                    _say(f"{done.file}: {kept}; the damaged one is {done.aside}")
-                if not repairs:
-                    _say(f"{path}: nothing to repair")
+    do: Mapping[str, Callable[[Settings, argparse.Namespace], int]] = {
+        "list": _list,
+        "search": _search,
+        "show": _show,
+        "compact": _compact,
+        "rewind": _rewind,
+        "delete": _delete,
+        "prune": _prune,
+        "repair": _repair,
+    }
+    return do[given.operation](settings, given)
+
+
+def _delete(settings: Settings, given: argparse.Namespace) -> int:
+    for name in given.session:
+        path = session_path(settings, name)
+        remove(path)
+        _say(f"deleted {path.name}")
+    return 0
+
+
+def _repair(settings: Settings, given: argparse.Namespace) -> int:
+    for name in given.session:
+        path = session_path(settings, name)
+        repairs = repair(path)
+        for done in repairs:
+            kept = f"kept {done.kept} entries, dropped {done.dropped} bytes"
+            _say(f"{done.file}: {kept}; the damaged one is {done.aside}")
+        if not repairs:
+            _say(f"{path}: nothing to repair")
     return 0
 
 
@@ -93,6 +128,75 @@ def _list(settings: Settings, given: argparse.Namespace) -> int:
 
 def _row(session: Glance) -> tuple[str, ...]:
     return session.id, session.last[:16].replace("T", " "), _size(session.size), session.title
+
+
+def _search(settings: Settings, given: argparse.Namespace) -> int:
+    from sagent.session.search import search
+
+    if given.limit < 1:
+        raise UsageError(f"--limit {given.limit}: a number of messages is needed, 1 or more.")
+    found = glances(settings.state_dir, settings.cwd if given.here else None)
+    hits = list(islice(search((session.path for session in found), given.words), given.limit + 1))
+    rows = tuple(
+        (hit.session.name, hit.at[:16].replace("T", " "), hit.role if hit.agent == "root" else hit.agent, hit.excerpt)
+        for hit in hits[: given.limit]
+    )
+    write(sys.stdout, [Table(rows)])
+    if len(hits) > given.limit:
+        _say(f"{given.limit} messages shown, there are more: give more words, or --limit {2 * given.limit}")
+    if not hits:
+        where = f"of {settings.cwd}; without --here those of every directory are searched" if given.here else "of yours"
+        _say(f"Nobody said that in a session {where}.")
+    return 0 if hits else 1
+
+
+def _compact(settings: Settings, given: argparse.Namespace) -> int:
+    """1 where nothing could be made smaller."""
+
+    async def compact(agent: "Agent", _: Settings) -> None:
+        await agent.compact(" ".join(given.hints))
+
+    if _carried_out(settings, given, compact):
+        return 0
+    _say("Nothing gave way: there are only the last turns.")
+    return 1
+
+
+def _rewind(settings: Settings, given: argparse.Namespace) -> int:
+    from sagent.cli.headless import carry_out
+
+    async def rewind(agent: "Agent", there: Settings) -> None:
+        command = f"/rewind {given.request} {given.what}" if given.request else "/tree"
+        await carry_out(command, there, agent)
+
+    _carried_out(settings, given, rewind)
+    return 0
+
+
+def _carried_out(
+    settings: Settings, given: argparse.Namespace, act: "Callable[[Agent, Settings], Awaitable[None]]"
+) -> Sequence[str]:
+    """Open a session where it took place and do something there; what its agents said of that."""
+    import asyncio
+
+    from sagent.app import open_agent
+
+    path = session_path(settings, given.session)
+    cwd = given.cwd or glance(path).cwd
+    there = load_settings({"session": str(path), **({"cwd": cwd} if cwd and Path(cwd).is_dir() else {})})
+    told: list[str] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Notice):
+            told.append(event.text)
+            _say(printable(event.text))
+
+    async def carry_out() -> None:
+        async with open_agent(there, hear) as agent:
+            await act(agent, there)
+
+    asyncio.run(carry_out())
+    return told
 
 
 def _prune_flags(parser: argparse.ArgumentParser) -> None:

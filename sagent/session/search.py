@@ -1,0 +1,83 @@
+"""What was said, by the words in it, over any number of sessions."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from sagent.errors import SessionCorrupt
+from sagent.lib.dataclass import dataclass
+from sagent.session.contents import MessageEntry
+from sagent.session.entries import parse_line
+from sagent.session.names import agent_of
+from sagent.session.store import log_files, named_logs
+
+_AROUND = 40  # characters of a message shown on either side of the first word
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message that holds all the words, and what stands around the first of them. `at` is UTC, ISO 8601."""
+
+    session: Path
+    agent: str
+    entry: str
+    at: str
+    role: str
+    excerpt: str
+
+
+def search(paths: Iterable[Path], words: Sequence[str]) -> Iterator[Said]:
+    """The messages of these sessions, later ones first within each log, that hold all the words, in any case. Of calls
+    and results nothing is looked at, nor logs that no other names. What is damaged or cannot be read is passed over."""
+    wanted = [word.casefold() for word in words]
+    raw = [json.dumps(word, ensure_ascii=False)[1:-1].encode() for word in words]
+    fold = bytes.lower if all(word.isascii() for word in words) else _casefolded
+    for path in paths:
+        files = [(file, lines) for file in log_files(path) if (lines := _likely(file, list(map(fold, raw)), fold))]
+        root = path / "root.jsonl"
+        named = _named(path) if any(file != root for file, _ in files) else {root}
+        for file, lines in files:
+            if file in named:
+                yield from _said(path, agent_of(path, file), reversed(lines), wanted)
+
+
+def _likely(file: Path, words: Sequence[bytes], fold: Callable[[bytes], bytes]) -> Sequence[bytes]:
+    """The lines of messages that hold the words, both folded."""
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return ()
+    folded = fold(data)
+    if not all(word in folded for word in words):
+        return ()
+    lines = (line for line in data.splitlines(keepends=True) if b',"kind":"message"' in line[-140:])
+    return [line for line in lines if (folded := fold(line)) and all(word in folded for word in words)]
+
+
+def _casefolded(data: bytes) -> bytes:
+    return data.decode("utf-8", "replace").casefold().encode("utf-8", "replace")
+
+
+def _named(path: Path) -> set[Path]:
+    try:
+        return set(named_logs(path))
+    except (OSError, SessionCorrupt):
+        return {path / "root.jsonl"}
+
+
+def _said(session: Path, agent: str, lines: Iterable[bytes], wanted: Sequence[str]) -> Iterator[Said]:
+    for line in lines:
+        try:
+            entry = parse_line(line)
+            content = entry.content
+        except (ValueError, SessionCorrupt):
+            continue
+        if not isinstance(content, MessageEntry):
+            continue
+        text = " ".join(content.message.text.split())
+        folded = text.casefold()
+        if all(word in folded for word in wanted):
+            at = max(0, folded.find(wanted[0]) - _AROUND)
+            end = at + 2 * _AROUND + len(wanted[0])
+            excerpt = f"{'…' if at else ''}{text[at:end]}{'…' if end < len(text) else ''}"
+            yield Said(session, agent, entry.id, entry.at, content.message.role, excerpt)

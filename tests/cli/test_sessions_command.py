@@ -1,0 +1,44 @@
+"""A session is searched, compacted and rewound from the shell, without a prompt."""
+
+from program import Shell
+
+from sagent.context.compaction import HEADINGS
+from sagent.testing.script import Call, Turn
+
+SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in HEADINGS)
+
+
+def test_it_is_searched_compacted_and_rewound_at_once(shell: Shell) -> None:
+    write = Call("Write", {"file_path": "made.txt", "content": "by the second request\n"})
+    long = [Turn(text=f"{'needle ' if number == 1 else ''}{'word ' * 3000}") for number in range(3)]
+    server = shell.serve([long[0], Turn(calls=(write,)), long[1], long[2], Turn(text=SUMMARY), Turn(text="Later.")])
+    shell.environment["SAGENT_MODEL"] = "anthropic/claude-sonnet-4-6"
+    for number in range(3):
+        flags = ("--continue",) if number else ()
+        assert shell.run("--permission-mode", "edit", *flags, f"request {number}").code == 0
+    found = shell.run("sessions", "search", "NEEDLE", "word", model="")
+    assert found.code == 0, found.err
+    (row,) = found.out.splitlines()
+    session = row.split()[0]
+    assert "needle word" in row
+    assert shell.run("sessions", "search", "nobody", "said", model="").code == 1
+
+    before = len(server.requests)
+    done = shell.run("sessions", "compact", session, "keep", "the", "needle", model="")
+    assert done.code == 0, done.err
+    assert "The context was made smaller" in done.out
+    assert len(server.requests) == before + 1
+    assert b"keep the needle" in server.requests[-1].body
+
+    listed = shell.run("sessions", "rewind", session, model="")
+    assert "request 1" in listed.out, listed.err
+    assert (shell.cwd / "made.txt").exists()
+    back = shell.run("sessions", "rewind", session, "2", "both", model="")
+    assert back.code == 0, back.err
+    assert "back before: request 1" in back.out
+    assert not (shell.cwd / "made.txt").exists()
+    missing = shell.run("sessions", "rewind", session, "9", model="")
+    assert missing.code == 2
+    assert "There is no request 9" in missing.err
+    assert shell.run("--continue", "on").code == 0
+    assert b"request 1" not in server.requests[-1].body
