@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sagent.advisor.advisory import Setup
@@ -141,6 +141,7 @@ def test_a_rating_is_of_the_last_answer_of_its_advisor() -> None:
     assert last_answer(found.consultations, "nobody") is None
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # where all else runs beside it
 @given(
     st.lists(
         st.dictionaries(
