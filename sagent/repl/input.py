@@ -117,7 +117,7 @@ class InputActions:
         self._before = ""  # what was in the input when the last key was pressed
         screen.app.key_processor.before_key_press += self._note
         screen.buffer.on_text_changed += self._mend
-        context.prompt = self.send
+        context.prompt, questions.whole = self.send, self.pasted.whole
 
     @property
     def busy(self) -> bool:
@@ -143,7 +143,7 @@ class InputActions:
     def submit(self, moment: Literal["now", "idle"]) -> None:
         """Send what was typed: to be read now, or when the turn would end."""
         buffer = self._screen.buffer
-        if not self.questions.take_line(buffer.text) and self.take(buffer.text, moment):
+        if not self.questions.take_line(self.pasted.whole(buffer.text)) and self.take(buffer.text, moment):
             buffer.reset()
             self._screen.app.vi_state.reset()  # a new line is typed, not navigated
 
@@ -238,7 +238,7 @@ class InputActions:
         """Put what was pasted into the input: a place holder for what is long, the image for an image's path."""
         text, buffer = data.replace("\r\n", "\n").replace("\r", "\n"), self._screen.buffer
         self.pasted.begins = self.pasted.begins or not buffer.document.text_before_cursor.strip()
-        if (image := image_at(text, self._session.cwd)) is not None:
+        if not self.questions.wording and (image := image_at(text, self._session.cwd)) is not None:
             text = self.pasted.keep_image(image) + " "
         elif len(text) > LONG_PASTE or text.count("\n") > LONG_LINES:
             text = self.pasted.keep_text(text)
@@ -394,3 +394,4 @@ class InputActions:
         loop.remove_signal_handler(signal.SIGTSTP)
         os.kill(0, signal.SIGTSTP)
         loop.add_signal_handler(signal.SIGTSTP, self.suspend)
+        self._screen.app.key_processor.after_key_press.fire()  # whoever brought it back has typed that

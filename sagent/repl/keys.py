@@ -119,7 +119,7 @@ def _bind_input(keys: KeyBindings, screen: "Screen", actions: "InputActions", fo
         elif screen.completable(text := buffer.document.text_before_cursor):
             waiting = text  # they may be under way already, without a choice
             buffer.start_completion(select_first=True)
-        elif actions.questions.picker is not None:
+        elif actions.questions.seen:
             actions.questions.take_up()
         elif buffer.text.strip() and actions.busy:
             actions.submit("idle")
@@ -142,9 +142,10 @@ def _bind_picker(keys: KeyBindings, actions: "InputActions", picking: Condition)
 
         return register
 
-    on("up", "c-p", "s-tab")(lambda picker, event: picker.move(-1))
-    on("down", "c-n", "tab")(lambda picker, event: picker.move(1))
-    on("escape", "c-g", "c-c", "c-d")(lambda picker, event: picker.take())
+    on("up", "c-p", "s-tab")(lambda picker, event: actions.questions.move(-1))
+    on("down", "c-n", "tab")(lambda picker, event: actions.questions.move(1))
+    on("c-g", "c-c", "c-d")(lambda picker, event: picker.take())
+    on("escape")(lambda picker, event: actions.questions.leave())
 
     on("enter", "c-j")(lambda picker, event: actions.questions.enter())
     on("pageup")(lambda picker, event: actions.questions.read_on(-1))
@@ -169,5 +170,7 @@ def _bind_picker(keys: KeyBindings, actions: "InputActions", picking: Condition)
 
     @on("<any>")
     def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
-        if event.data.isprintable():
+        if not event.data.isprintable():
+            actions.questions.drop()
+        else:
             (actions.questions.type if picker.keys else picker.type)(event.data)

@@ -83,7 +83,7 @@ class StatusDisplay:
             picker = self._questions.picker
             spent = self.figures.cost.by_agent if self.figures.cost else None
             now = asyncio.get_running_loop().time()
-            most = height if picker is None else max(height // 4, 1)
+            most = height if picker is None else height // 4
             panel = render_panel(self._painter.view, self._queued(), now, width, most, spent)
             if picker is None:
                 return panel

@@ -15,7 +15,7 @@ from samples import PNG
 
 from sagent.errors import UsageError
 from sagent.events import Retrying
-from sagent.lib.json import JsonObject
+from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.lib.text import spelled
 from sagent.messages import Document, Image, Text, ToolCall
 from sagent.policy import Ask
@@ -355,3 +355,20 @@ def test_what_else_a_rule_would_have_allowed_is_told() -> None:
         "Bash(git push:*) · of this session's calls also git push b, git push c, git push d and 1 more"
     )
     assert "no other" in told_rules(["Bash(make)"], also_allowed(["Bash(make)"], made[0], made))
+
+
+def test_nothing_of_a_call_is_hidden_behind_its_diff_its_command_or_a_long_name() -> None:
+    def shown(name: str, **arguments: object) -> str:
+        call = ToolCall("c", name, json_freeze_object({**arguments}))
+        return plain(render_approval(call, Ask("Why."), lambda _: "x = 1\ny = 2\nx = 1\nz\n", 60))
+
+    everywhere = {"old_string": "x = 1", "new_string": "x = 9", "replace_all": True}
+    assert shown("Edit", file_path="a", edits=[everywhere]).count("+ x = 9") == 2
+    later = {"old_string": "not there", "new_string": "danger"}
+    assert "danger" in shown("Edit", file_path="a", edits=[{"old_string": "y", "new_string": "w"}, later])
+    for name in ("content", "old_string", "edits", "reason", "needs", "n" * 100):
+        assert "danger" in shown("mcp__a__b", **{"file_path": "a", "command": "ls", "content": "x", name: "danger"})
+    assert "⟨U+000C⟩z" in shown("Write", file_path="a", content="x = 1\ny = 2\nx = 1\n\x0cz\n")
+    assert "No newline at end of file" in shown("Write", file_path="a", content="x = 1\ny = 2\nx = 1\nz")
+    assert "No newline" not in shown("Write", file_path="a", content="x = 1\r\ny = 2\r\nx = 1\r\nw\r\n")
+    assert shown("Bash", command=f"echo {'a' * 20_000}b").count("a") > 20_000

@@ -62,6 +62,10 @@ class Desk:
         await asyncio.sleep(0)
         self.questions.look()
 
+    async def until_lining(self) -> None:
+        while not self.questions.lining:
+            await asyncio.sleep(0)
+
     async def ask(self) -> "asyncio.Task[str | None]":
         asked = asyncio.create_task(self.questions.approve(CALL, RULED))
         while self.questions.picker is None:
@@ -191,6 +195,18 @@ async def test_all_of_a_question_can_be_read_where_there_is_room_for_a_part(widt
     assert len(seen) == 100
 
 
+async def test_where_there_is_room_for_two_rows_no_more_are_drawn() -> None:
+    options = [Option(key, f"Yes, {key}", key=key) for key in "ysan"]
+    for held in ("", "(can be answered when you have stopped typing)"):
+        picker = Picker([(("", f"line {number}"),) for number in range(9)], options, keys=True, held=held)
+        rows = render_picker(picker, 19, 2)
+        assert len(rows) == 2
+        assert "↓9" in plain(rows)
+        assert held or plain(rows).split()[-4:] == list("ysan")
+        many = Picker([(("", "Which?"),)], [Option(number, str(number)) for number in range(99)], held=held)
+        assert len(render_picker(many, 19, 9)) <= 9
+
+
 @given(st.text("ab\n", max_size=8), st.text("ab\n", max_size=8), st.data())
 def test_a_place_holder_is_there_whole_or_not_at_all(before: str, after: str, data: st.DataObject) -> None:
     kept = InputBuffer()
@@ -247,3 +263,60 @@ async def test_nobody_is_asked_for_a_call_that_would_fail_anyway(tmp_path: Path)
         "of one reply too; but what an earlier call may make possible is asked for"
     )
     assert (tmp_path / "a.txt").read_text() == "three\n"
+
+
+async def test_keys_for_something_else_answer_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        monkeypatch.setattr("sagent.repl.terminal.questions.PAUSE", 0.01)
+        asked = await desk.ask()
+        questions = desk.questions
+        await desk.wait()
+        for keys in (
+            (lambda: questions.move(-1), lambda: questions.move(-1), questions.enter),  # an earlier message again
+            (lambda: questions.type("y"), questions.drop),  # y, and a key that deletes it
+            (lambda: questions.type("y"), lambda: questions.move(1)),
+            (questions.leave, lambda: questions.type("[")),  # an arrow that comes slowly
+            (questions.leave, questions.enter),  # Alt-Enter
+            (lambda: questions.type("3"),),  # no key that is shown
+        ):
+            questions.take_up()
+            for act in keys:
+                act()
+            await asyncio.sleep(0.02)
+            assert not asked.done()
+        desk.screen.buffer.reset()
+        questions.take_up()
+        picker = questions.picker
+        assert picker is not None
+        assert picker.at == -1  # nothing is selected any more
+        questions.move(-1)
+        desk.now += PAUSE
+        questions.enter()
+        await desk.until_lining()
+        questions.take_line("because")
+        assert await asked == "The person said no: because"
+
+
+async def test_a_question_waits_for_a_line_and_a_list_for_both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        asked = await desk.ask()
+        key = asyncio.create_task(desk.questions.line("Key: ", secret=True))
+        await desk.until_lining()
+        await desk.wait()
+        desk.questions.take_up()  # Tab
+        assert desk.questions.taking is None
+        desk.questions.take_line("k")
+        assert await key == "k"
+        listed = asyncio.create_task(desk.questions.pick("Which?", [Option(1, "one"), Option(2, "two")]))
+        await desk.wait()
+        desk.questions.type("n")
+        await desk.until_lining()
+        assert desk.questions.picker is None  # the reason is not typed into a list
+        desk.questions.take_line(None)
+        await asked
+        while desk.questions.picker is None:
+            await asyncio.sleep(0)
+        assert desk.questions.taking is None  # a list that comes late takes no key at once
+        await desk.wait()
+        desk.questions.enter()
+        assert await listed == 1

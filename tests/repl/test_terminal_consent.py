@@ -99,3 +99,37 @@ def test_what_was_not_read_when_the_turn_is_interrupted_is_in_the_input_again(co
     console.type("once more")
     console.until("› once more", "Read on.")
     assert "and then this" not in str(server.requests[-1].json["messages"])
+
+
+def test_keys_for_something_else_answer_nothing_and_a_reason_is_what_was_pasted(console: Console) -> None:
+    words = [
+        Turn(text="Before."),
+        Turn(text="w " * 12, pieces=12, gap=0.05, calls=(Call("Bash", {"command": "touch a"}),)),
+    ]
+    server = console.serve([*words, Turn(text="Understood.")])
+    console.start("--sandbox", "off", width=60, height=16)
+    console.type("make it")
+    console.until("Before.")
+    console.type("go")
+    console.until("w w w")
+    console.keys("C-r")
+    console.tmux("send-keys", "-l", "mak")
+    console.until("? The model wants to call Bash", "search: mak")
+    console.tmux("send-keys", "-l", "e")
+    console.until("search: make", "when you have stopped typing")
+    console.keys("C-c")
+    console.until("y Yes, once")
+    console.keys("Up", "Up", "Enter")  # an earlier message again
+    console.until("❯ a Yes, always")
+    console.keys("y", "C-e")
+    console.until("› y", "Tab: answer this")
+    console.keys("BSpace")
+    console.until("  y Yes, once")
+    console.keys("n")
+    console.until("Why not?")
+    paste(console, "not this\n" * 20)
+    console.until("Why not? [Pasted text #1")
+    console.keys("Enter")
+    console.until("Understood.")
+    assert not (console.cwd / "a").exists()
+    assert last_text(server.requests[-1]).count("not this") == 20

@@ -103,7 +103,7 @@ class Picker(Generic[T]):
             self._tick(max(self.at, 0))
             return True
         for number, option in enumerate(self.options):
-            if text.lower() == option.key or text == str(number + 1):
+            if text.lower() == (option.key or str(number + 1)):
                 if self.ticked is None:
                     self.take(option.value)
                 else:
@@ -147,6 +147,8 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
         counted = f"  ↑ {first} more lines · ↓ {len(body) - room - first} more lines · PgUp PgDn, Ctrl-O shows all"
         if line_width((("", counted),)) > width:
             counted = f"  ↑{first} ↓{len(body) - room - first} lines · PgUp PgDn Ctrl-O"
+        if line_width((("", counted),)) > width:
+            counted = f" ↑{first} ↓{len(body) - room - first} · Ctrl-O"
         title = [*head, *body[first : first + room], cut_line((("class:warning", counted),), width)]
     return [*title, *query, *rows]
 
@@ -161,9 +163,12 @@ def _rendered_options(picker: Picker[T], width: int, height: int) -> list[Line]:
             for number, one in enumerate(shown)
         )
         lines = wrap([("", "  ".join(low))], width, (("", " "),))
+        if len(lines) > max(height // 2, 1):
+            lines = [(("", f" {'  '.join(one.key for one in shown)}"),)]
     if picker.held:
-        said = wrap([("class:dim", picker.held)], width, (("", "  "),))[: max(len(lines), 1)]
-        return [*said, *(((),) * (len(lines) - len(said)))][:height]
+        held = max(min(len(lines), MOST_ROWS, height - 2 - (not picker.keys)), 1)
+        said = wrap([("class:dim", picker.held)], width, (("", "  "),))[:held]
+        return [*said, *(((),) * (held - len(said)))]
     rows = max(min(len(lines), MOST_ROWS, height - 2 - (not picker.keys)), 1)
     first = min(max(picker.at - rows // 2, 0), max(len(lines) - rows, 0))
     return lines[first : first + rows]

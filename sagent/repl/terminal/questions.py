@@ -23,6 +23,7 @@ PAUSE = 0.4  # seconds without another key after which a letter is a choice
 QUIET = 0.7  # seconds without a key, and of being seen, before a question takes keys
 _HELD = "(can be answered when you have stopped typing)"
 _DRAFT = "(Tab: answer this; what you type stays a message)"
+_ESC = "\x1b"
 LONG_TURN = 10.0  # seconds of work after which its end is told with a bell
 
 
@@ -91,7 +92,8 @@ class Questions:
         self.picker: Picker[object] | None = None
         self._line: asyncio.Future[str | None] | None = None
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
-        self._shown_at = 0.0
+        self._shown_at = self._moved_at = 0.0
+        self.whole: Callable[[str], str] = lambda text: text  # gives a text with what was pasted in its place
         self._draft = ""  # what stood in the input when a question took it for words
         self._waits: object = None  # the last letter that may choose
         self._floor = asyncio.Lock()  # one question at a time
@@ -110,6 +112,16 @@ class Questions:
         return self.picker is not None or self._line is not None
 
     @property
+    def seen(self) -> bool:
+        """Whether a question is there, and has been for a while."""
+        return self.picker is not None and self._presence.clock() - self._shown_at >= QUIET
+
+    @property
+    def wording(self) -> bool:
+        """Whether what is typed is an answer in words."""
+        return self._line is not None or ((picker := self.taking) is not None and picker.words)
+
+    @property
     def leaving(self) -> str:
         """What Esc does while keys are for a question; "" where they are for something else."""
         if (picker := self.taking) is None:
@@ -120,16 +132,17 @@ class Questions:
         """Have the question take keys, if nobody has typed for a while and nothing is in the input."""
         picker, text = self.picker, self._screen.buffer.text
         if picker is not None and picker.held:
-            if not text and self._presence.unrest(self._shown_at) <= 0:
+            away = self._screen.elsewhere or self._line is not None
+            if not text and not away and self._presence.unrest(self._shown_at) <= 0:
                 self.take_up()
             else:
                 picker.held = _DRAFT if text else _HELD
 
     def take_up(self) -> None:
         """Have the question take keys now."""
-        if (picker := self.picker) is None or not picker.held:
+        if (picker := self.picker) is None or not picker.held or self._line is not None:
             return
-        picker.held, self._letter = "", ""
+        picker.held, picker.at, self._letter = "", -1 if picker.keys else 0, ""
         if picker.words:
             self._draft, self._screen.label = self._screen.buffer.text, "answer › "
             self._screen.buffer.reset()
@@ -137,7 +150,7 @@ class Questions:
 
     def hold(self) -> None:
         """What is typed is for the input again, unless it is the question's answer."""
-        letter, self._letter = self._letter, ""
+        letter, self._letter = self._letter.strip(_ESC), ""
         if letter:
             self._screen.buffer.insert_text(letter)
         if self.picker is not None and self.picker.keys and not self.picker.words:
@@ -148,7 +161,7 @@ class Questions:
         of a text. Whoever was about to write something must not have allowed a call by its first letter."""
         letter, self._letter = self._letter, ""
         if letter or (self._screen.buffer.text and self.picker is not None and self.picker.words):
-            self._write(letter + text)
+            self._write(letter.strip(_ESC) + text)
         else:
             self._wait(text)
 
@@ -165,25 +178,50 @@ class Questions:
         def choose() -> None:
             if picker is not None and self.picker is picker and self._letter == letter and self._waits is waits:
                 self._letter = ""
-                if not picker.type(letter):
+                if letter == _ESC:
+                    picker.take()
+                elif not picker.type(letter):
                     self._write(letter)
                 self._screen.redraw()
 
         asyncio.get_running_loop().call_later(PAUSE, choose)
 
-    def enter(self) -> None:
-        """Answer with what was typed or is selected; after a letter Enter adds nothing."""
+    def leave(self) -> None:
+        """Answer nothing, when Esc is not the beginning of another key, or of one that comes slowly; twice is clear."""
         if (picker := self.picker) is None:
             return
-        text, self._words = self._screen.buffer.text.strip(), ""
-        if picker.keys and self._letter:
+        if picker.keys and self._letter != _ESC:
+            self._wait(_ESC)
+        else:
+            picker.take()
+
+    def drop(self) -> bool:
+        """Another key follows a letter, which thus was no answer but the beginning of a text; False where none did."""
+        if letter := self._letter:
+            self.hold()
+        return bool(letter)
+
+    def move(self, step: int) -> None:
+        """Select another choice."""
+        if (picker := self.picker) is not None and not self.drop():
+            picker.move(step)
+            self._moved_at = self._presence.clock()
+
+    def enter(self) -> None:
+        """Answer with what was typed, or was selected for a while; after a letter Enter adds nothing."""
+        if (picker := self.picker) is None:
+            return
+        text, self._words = self.whole(self._screen.buffer.text).strip(), ""
+        if self._letter == _ESC:
+            self.drop()
+        elif picker.keys and self._letter:
             self._wait(self._letter)
         elif picker.words and text:
             self._screen.buffer.reset()
             self._words = text
             picker.take()
-        else:
-            picker.enter()
+        elif picker.words or not picker.keys or self._presence.clock() - self._moved_at >= PAUSE:
+            picker.enter()  # and not with keys by which an earlier message is sent again: Up, Up, Enter
 
     def read_on(self, step: int) -> None:
         """Show another part of a question for which there is no room."""
@@ -215,7 +253,8 @@ class Questions:
     async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
         """Have the person choose; None for nothing."""
         picker = Picker([(("class:ask", f"? {title}"),)], options)
-        await self._open(picker)
+        late = self.asks or bool(self._screen.buffer.text)  # something else is typed by now
+        await (self._put(picker) if late else self._open(picker))
         return picker.chosen.result()
 
     async def choose(self, title: str, options: Sequence[Option[T]]) -> T | None:
@@ -228,6 +267,9 @@ class Questions:
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         """Have the person type a line; None when they leave it, or another one is being typed."""
+        while (picker := self.taking) is not None:
+            await asyncio.wait([picker.chosen])
+            await asyncio.sleep(0)
         if self._line is not None:
             return None
         buffer, screen = self._screen.buffer, self._screen
@@ -256,8 +298,8 @@ class Questions:
             self._screen.redraw()
 
     async def _until_free(self) -> None:
-        while self.picker is not None:
-            await asyncio.wait([self.picker.chosen])
+        while (open_ := self._line if self.picker is None else self.picker.chosen) is not None:
+            await asyncio.wait([open_])
             await asyncio.sleep(0)
 
     async def _put(self, picker: "Picker[T]") -> str:
@@ -278,12 +320,15 @@ class Questions:
 
     async def _watch(self, picker: "Picker[T]") -> None:
         """Have a question take keys as soon as nobody types."""
+        away = False
         while not picker.chosen.done():
-            held = picker.held
+            held, before, away = picker.held, away, self._screen.elsewhere
+            if before and not away:
+                self._shown_at = self._presence.clock()  # until now something else was to be seen
             self.look()
             if picker.held != held:
                 self._screen.redraw()
-            left = self._presence.unrest(self._shown_at)
+            left = QUIET if away else self._presence.unrest(self._shown_at)
             if left > 0:
                 await asyncio.sleep(left)
             else:

@@ -259,6 +259,11 @@ class Screen:
         return self.app.layout.is_searching
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether what is typed goes elsewhere than into the input: to a search, or to another program."""
+        return self.searching or self.app._running_in_terminal  # noqa: SLF001 -- it has no other name
+
+    @property
     def vi(self) -> str:
         """The mode of vi keys: "insert", "navigation" and so on; "" without them."""
         mode: str = self.app.vi_state.input_mode.value.removeprefix("vi-")

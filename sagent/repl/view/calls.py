@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.lib.json import as_array, as_object, as_str, json_dump
+from sagent.errors import ToolError
+from sagent.lib.json import as_str, json_dump
 from sagent.lib.text import spelled
 from sagent.messages import ToolCall
+from sagent.policy.rules import EDITS
 from sagent.repl.view.lines import TAB, Line, cut, cut_line, one_line, printable, wrap
 from sagent.repl.view.markdown import pieces_of, render_piece
 
@@ -20,6 +22,7 @@ MOST_SHOWN = 1_000_000  # characters of a file that is compared with what will r
 MOST_LINES = 60  # of a diff
 MOST_REASON = 600  # columns
 _IN_DIFF = ("file_path", "content", "old_string", "new_string", "edits")
+_BESIDE_COMMAND = ("command", "reason", "needs")  # of Bash: what it asks for beyond the sandbox is told by itself
 _PLACE = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$")
 
 
@@ -33,35 +36,51 @@ def essence(call: ToolCall, width: int = 100) -> str:
 
 
 def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
-    """What a call would change, as a unified diff; "" where it edits no file. `read` gives a file's text, or None."""
+    """What a call of Edit or Write would change, as a unified diff; "" where it cannot be told, or for other calls.
+    `read` gives a file's text, or None."""
     from difflib import unified_diff
 
     path = as_str(call.arguments.get("file_path"))
-    if not path:
+    if call.name not in EDITS or not path:
         return ""
     before = read(path)
-    if isinstance(content := call.arguments.get("content"), str):
-        old, new = before or "", content
+    if call.name == "Write":
+        old, new = before or "", as_str(call.arguments.get("content")).replace("\r\n", "\n")
     else:
-        edits = [as_object(edit) for edit in as_array(call.arguments.get("edits"))] or [call.arguments]
-        pairs = [(as_str(edit.get("old_string")), as_str(edit.get("new_string"))) for edit in edits]
-        if not any(old or new for old, new in pairs):
+        try:
+            old, new = _edited(call, before)
+        except ToolError:
             return ""
-        old = before if before is not None else "\n".join(old for old, _ in pairs)
-        new = old
-        for wanted, given in pairs:
-            new = new.replace(wanted, given, -1 if call.arguments.get("replace_all") else 1) if wanted else given
-        if new == old:  # what is to be replaced is not there as it was quoted
-            old, new = "\n".join(old for old, _ in pairs), "\n".join(new for _, new in pairs)
-    lines = unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm="")
-    return "\n".join(lines)
+    return "\n".join(unified_diff(_split(old), _split(new), path, path, lineterm=""))
+
+
+def _edited(call: ToolCall, before: str | None) -> tuple[str, str]:
+    """A file's text before and after edits; of one that is not known, what one edit quotes and gives. Raises ToolError
+    where an edit cannot be made."""
+    from sagent.tools.replacement import read_replacements, replace
+
+    edits = read_replacements(call.arguments)
+    if before is None and len(edits) == 1 and not edits[0].everywhere:
+        return edits[0].old, edits[0].new
+    text = before or ""
+    for edit in edits:
+        text, _ = replace(text, edit)
+    return before or "", text
+
+
+def _split(text: str) -> list[str]:
+    """Lines by line feeds alone, as files have them; a last one without says so in a line of its own."""
+    lines = text.split("\n")
+    last = lines.pop()
+    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
 
 
 def read_text(directory: Path, path: str) -> str | None:
-    """A file that `proposal` compares, below a directory or named in full; None where it cannot be read."""
+    """A file that `proposal` compares, below a directory or named in full; None where it cannot be read as a whole."""
     try:
         with (directory / Path(path).expanduser()).open(encoding="utf-8", errors="replace") as file:
-            return file.read(MOST_SHOWN)
+            text = file.read(MOST_SHOWN + 1)
+            return text if len(text) <= MOST_SHOWN else None
     except (OSError, ValueError):
         return None
 
@@ -84,7 +103,7 @@ def counts(diff: str) -> tuple[int, int]:
 def _rendered(diff: str, say: Callable[[str], str]) -> Iterator[Line]:
     old = new = 0
     first = True
-    for line in diff.splitlines():
+    for line in diff.removesuffix("\n").split("\n"):
         if place := _PLACE.match(line):
             old, new = int(place[1]), int(place[2])
             if not first:
@@ -120,7 +139,8 @@ def render_approval(
         lines += (row for line in _rendered(diff, spelled) for row in wrap(line[1:], width, line[:1]))
     elif command:
         lines += wrap([("class:code", _lines(command))], width, (("class:mark", "  $ "),))
-    shown = _IN_DIFF if diff else ("command", "reason", "needs") if command else ()
+    told = _BESIDE_COMMAND if call.name == "Bash" else ("command",)
+    shown = _IN_DIFF if diff else told if command else ()
     for name, value in call.arguments.items():
         if name not in shown:
             text = value if isinstance(value, str) else json_dump(value)

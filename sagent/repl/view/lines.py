@@ -13,7 +13,7 @@ Line: TypeAlias = tuple[Span, ...]
 TAB = "    "
 GOES_ON: Span = ("class:goes-on", "")
 """Ends a row as wide as the terminal, which the next row goes on: who copies them gets one line."""
-_WORD = re.compile(r"\S+")
+_WORD = re.compile(r"\S{1,500}")  # of a longer one a part at a time: a command may be one word of a megabyte
 
 
 def width_of(text: str) -> int:
@@ -105,9 +105,11 @@ def fold(line: Line, width: int, *, joined: bool) -> Iterator[Line]:
 def wrap(spans: Iterable[Span], width: int, first: Line = (), rest: Line | None = None) -> list[Line]:
     """Spans in lines of at most `width` columns, broken between words, and inside a word that is longer than a line.
 
-    `first` begins the first line and `rest` the others (as wide as `first`, and empty, where left out). A text may
-    hold line ends.
+    `first` begins the first line and `rest` the others (as wide as `first`, and empty, where left out; a `first` that
+    leaves less than half of a line has lines of its own). A text may hold line ends.
     """
+    if rest is None and line_width(first) > max(width, 8) // 2:
+        return [*wrap(first, width), *wrap(spans, width, (("", TAB),))]
     rest = ((("", " " * line_width(first)),) if first else ()) if rest is None else rest
     width = max(width, 8)
     lines: list[Line] = []
