@@ -31,6 +31,26 @@ PLAIN = """
 from prompt_toolkit import PromptSession
 PromptSession("\\u203a ").prompt()
 """
+STREAMING = """
+import asyncio, sys
+from pathlib import Path
+from prompt_toolkit import PromptSession
+from prompt_toolkit.patch_stdout import patch_stdout
+
+async def stream(text):
+    for at in range(0, len(text), 40):
+        print(text[at:at + 40], end="", flush=True)
+        await asyncio.sleep(0.0042)
+
+async def main():
+    session = PromptSession("\\u203a ")
+    with patch_stdout():
+        await session.prompt_async()
+        streaming = asyncio.create_task(stream(Path(sys.argv[1]).read_text()))
+        await session.prompt_async()
+
+asyncio.run(main())
+"""
 SECTION = """## Section {number}
 
 A paragraph of some length with **strong words**, `code`, and a [link](https://example.org/{number}) in it, so that it
@@ -195,16 +215,61 @@ def settled(opened: Terminal) -> None:
     opened.quiet(0.5)
 
 
+def while_it_streams(
+    url: str, size: int, keys: int, argv: list[str] | None = None
+) -> tuple[float, float, float, float]:
+    """Of an answer of so many characters: seconds of CPU, bytes to the terminal for each; 99 % of the keys typed while
+    another comes are echoed within so many milliseconds; and MB at the prompt before."""
+    with terminal(url, argv) as opened:
+        settled(opened) if argv is None else opened.until(PROMPT, start=0)
+        opened.quiet(0.5)
+        memory, before, count = opened.memory(), opened.cpu(), len(opened.received)
+        opened.type("a long one\r")
+        opened.until(b"Section", start=count)
+        opened.quiet(1.0)
+        spent, written = opened.cpu() - before, len(opened.received) - count
+    with terminal(url, argv) as opened:
+        settled(opened) if argv is None else opened.until(PROMPT, start=0)
+        opened.type("a long one\r")
+        opened.until(b"Section")
+        delays = sorted(echo(opened, keys))
+    return spent, written / size, delays[int(len(delays) * 0.99)], memory
+
+
+def beside_a_bare_prompt(url: str, size: int, keys: int) -> Iterator[Figure]:
+    """The same of a program that is nothing but prompt_toolkit's prompt and prints the same text above it."""
+    with tempfile.NamedTemporaryFile("w", suffix=".md") as file:
+        file.write(markdown(size))
+        file.flush()
+        bare = while_it_streams(url, size, keys, [sys.executable, "-c", STREAMING, file.name])
+    ours = while_it_streams(url, size, keys)
+    told = f"{size // 1000} kB streamed"
+    yield Figure(f"CPU, {told}, over a bare prompt", ours[0] / bare[0], 1.1, "×", f"{ours[0]:.2f} and {bare[0]:.2f} s")
+    yield Figure(f"bytes per character, {told}", ours[1], 2.5, "B", f"{bare[1]:.2f} B, bare prompt")
+    yield Figure(
+        f"key to echo, p99, {told}, over a bare prompt",
+        ours[2] / bare[2],
+        1.1,
+        "×",
+        f"{ours[2]:.1f} and {bare[2]:.1f} ms",
+    )
+    yield Figure(
+        "memory at the prompt over a bare prompt", ours[3] / bare[3], 1.6, "×", f"{ours[3]:.0f} and {bare[3]:.0f} MB"
+    )
+
+
 def measure(*, quick: bool) -> list[Figure]:
     """Every figure."""
     runs, size, idle, turns = (2, 2_000, 2.0, 100) if quick else (7, 8_000, 10.0, 2_000)
     text = markdown(size)
-    seconds = size / 4 * 0.0042
+    seconds, long, keys = size / 4 * 0.0042, 15 * size, 20 if quick else 150
 
     def script(request: Received) -> Step:
         messages = request.json.get("messages")
         done = (len(messages) - 1) // 2 if isinstance(messages, list) else 0
         body = str(request.json)
+        if "a long one" in body:
+            return Turn(text=markdown(long), pieces=40, gap=0.0042)
         if "many turns" not in body:
             return Turn(text=text, pieces=4, gap=0.0042)
         if done >= turns:
@@ -215,7 +280,9 @@ def measure(*, quick: bool) -> list[Figure]:
     with FakeProviderServer(script, strict=False).in_thread() as server:
         plain = start(server.url, runs, [sys.executable, "-c", PLAIN])
         beside = f"{plain:.0f} ms, plain prompt_toolkit"
-        figures.append(Figure("start to usable prompt", start(server.url, runs), 200, "ms", beside))
+        ours = start(server.url, runs)
+        figures.append(Figure("start to usable prompt", ours, 200, "ms", beside))
+        figures.append(Figure("start over a bare prompt", ours / plain, 1.1, "×"))
         with terminal(server.url) as opened:
             settled(opened)
             figures.append(Figure("memory at the prompt (PSS)", opened.memory(), 60, "MB"))
@@ -239,8 +306,9 @@ def measure(*, quick: bool) -> list[Figure]:
             settled(opened)
             opened.type("tell me\r")
             opened.until(b"Section")
-            delays = sorted(echo(opened, 20 if quick else 150))
+            delays = sorted(echo(opened, keys))
             figures.append(Figure("key to echo while streaming, p99", delays[int(len(delays) * 0.99)], 30, "ms"))
+        figures += beside_a_bare_prompt(server.url, long, keys)
         with terminal(server.url) as opened:
             settled(opened)
             opened.type("many turns\r")
