@@ -95,11 +95,17 @@ def slice_line(line: Line, start: int, stop: int | None = None) -> Line:
 
 def fold(line: Line, width: int, *, joined: bool) -> Iterator[Line]:
     """A line in rows of at most `width` columns, broken at the edge wherever that is."""
-    while line_width(line) > width:
-        end = max(_end("".join(text for _, text in line), 0, width), 1)
-        yield (*slice_line(line, 0, end), *((GOES_ON,) if joined else ()))
-        line = slice_line(line, end)
-    yield line
+    row, room = list[Span](), width
+    for style, text in line:
+        at = 0
+        while (end := _end(text, at, room)) < len(text):
+            end = end if row else max(end, at + 1)  # a character may be wider than the row
+            yield (*row, *(((style, text[at:end]),) if end > at else ()), *((GOES_ON,) if joined else ()))
+            row, room, at = [], width, end
+        if at < len(text):
+            row.append((style, text[at:]))
+            room -= width_of(text[at:])
+    yield tuple(row)
 
 
 def wrap(spans: Iterable[Span], width: int, first: Line = (), rest: Line | None = None) -> list[Line]:
