@@ -46,8 +46,12 @@ def _seen(data: bytes) -> tuple[int, bool]:
     """Page objects, and whether all there are can be seen."""
     seen, left, is_all, at = _number(data), _LARGEST, b"/Encrypt" not in data, 0
     while (at := data.find(b"/ObjStm", at) + 1) > 0:
-        start = data.find(b"stream", at, at + _DICTIONARY) + len(b"stream")
-        packed = data[start : data.find(b"endstream", start)].lstrip(b"\r\n")
+        start = data.find(b"stream", at, at + _DICTIONARY)
+        end = data.find(b"endstream", start) if start >= 0 else -1
+        if end < 0:
+            return seen, False
+        packed = data[start + len(b"stream") : end].lstrip(b"\r\n")
+        at = end
         unpacking = zlib.decompressobj()
         try:
             objects = unpacking.decompress(packed, max(left, 1))

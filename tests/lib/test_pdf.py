@@ -91,6 +91,12 @@ def test_what_is_no_pdf_is_guessed_from_its_size(broken: Callable[[bytes], bytes
     assert count_pages(data) == -(-len(data) // 4000)
 
 
+@pytest.mark.parametrize("flood", [b"/ObjStm", b"/ObjStm stream\n", b"/Type "])
+def test_a_file_that_only_begins_things_is_given_up_soon(flood: bytes) -> None:
+    data = b"%PDF-1.5 1 0 obj" + flood * 400_000  # by the square, this would take hours
+    assert count_pages(data) == -(-len(data) // 4000)
+
+
 def test_what_unpacks_to_more_than_is_looked_at_counts_as_the_most_or_what_pypdfium2_says() -> None:
     bomb = zlib.compress(b" " * 60_000_000)
     hidden = pdf(300).replace(
