@@ -1,6 +1,7 @@
 """What stands at the top of the first session, and what is new since the version that was used before."""
 
 import contextlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,12 @@ def take_news(state: Path) -> tuple[str, ...]:
         with atomic_write(file) as written:
             written.write(__version__.encode())
     return news_since(before) if before else ()
+
+
+def new_commands() -> list[str]:
+    """The commands that the news of this version name."""
+    text = Path(__file__).with_name("news.md").read_text(encoding="utf-8")
+    return re.findall(r"/([a-z-]+)", text.partition(f"## {__version__}")[2].partition("\n## ")[0])
 
 
 def news_since(before: str) -> tuple[str, ...]:

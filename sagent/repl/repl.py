@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.lib.text import printable
 from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands
+from sagent.repl.greeting import new_commands
 from sagent.repl.input import InputActions
 from sagent.repl.keys import bind_keys
 from sagent.repl.plan import plan_in, settle_plan
@@ -21,7 +22,7 @@ from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.approval import allow_rules
 from sagent.repl.terminal.clipboard import osc52
-from sagent.repl.terminal.completion import InputCompleter, is_completable
+from sagent.repl.terminal.completion import InputCompleter, is_completable, used_commands
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence, Questions
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.messages import ToolCall
     from sagent.repl.opening import Opened, Opening
+
+MOST_LINES = 500  # of the history that are looked through for commands
 
 
 class Repl(CommandContext):
@@ -66,7 +69,7 @@ class Repl(CommandContext):
         session.on_answered = lambda answer: tasks.spawn(self._settle(answer))
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
         self.pick, self.line, self.reopen, self.leave = questions.pick, questions.line, session.reopen, screen.leave
-        screen.completer = InputCompleter(lambda: self._files, self.names, self.arguments)
+        screen.completer = InputCompleter(lambda: self._files, self.names, self.arguments, self._first_commands)
         screen.completable = is_completable
         screen.keys = bind_keys(screen, self.input)
         screen.on_resized = painter.paint
@@ -123,6 +126,11 @@ class Repl(CommandContext):
         branch = await asyncio.to_thread(branch_of, settings.cwd)
         self._status.show(replace(self._status.figures, branch=branch))
         self._files = await list_files(settings.cwd)
+
+    def _first_commands(self) -> Iterator[str]:
+        """The commands that were used last, then what is new in this version, and what is the person's own."""
+        yield from used_commands(reversed(self._screen.buffer.history.get_strings()[-MOST_LINES:]))
+        yield from new_commands()
 
     def _title(self) -> str:
         """The folder, and whether something is asked or in progress."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document as Typed
 from samples import PNG
 
 from sagent.errors import UsageError
@@ -25,12 +28,13 @@ from sagent.repl.session import guide
 from sagent.repl.settings_file import add_rule, store_key
 from sagent.repl.shell import run_shell
 from sagent.repl.terminal.approval import also_allowed, approval_options, rules_for, told_rules
-from sagent.repl.terminal.completion import nearest
+from sagent.repl.terminal.completion import InputCompleter, nearest, used_commands
 from sagent.repl.terminal.history import ProjectHistory
+from sagent.repl.terminal.menu import render_menu
 from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
 from sagent.repl.view.blocks import Report
 from sagent.repl.view.calls import proposal, render_approval
-from sagent.repl.view.lines import plain
+from sagent.repl.view.lines import line_width, plain
 from sagent.repl.view.view import plain_text
 from tests.waiting import until
 
@@ -224,6 +228,39 @@ async def test_a_list_is_narrowed_by_words_and_chosen_from() -> None:
     assert plain(render_picker(picker, 40, 6)) == "  / open  2 of 3\n  openai/gpt-5.5\n❯ openai/mini"
     picker.enter()
     assert await picker.chosen == 2
+
+
+def test_names_are_matched_before_what_is_said_of_them() -> None:
+    options = [Option(1, "gpt", "as good as opus"), Option(2, "claude-opus", "", also="anthropic/claude-opus")]
+    assert [one.value for one in narrowed(options, "opus")] == [2, 1]
+    assert [one.value for one in narrowed(options, "anthropic/cl")] == [2]
+    commands = [("clear", "Forget the conversation"), ("compact", "Shrink"), ("model", "Clear words"), ("quit", "Quit")]
+    completer = InputCompleter(tuple, lambda: commands, lambda *_: (), lambda: used_commands(["/quit", "x /y", "/"]))
+
+    def offered(typed: str) -> list[str]:
+        return [one.display_text for one in completer.get_completions(Typed(typed), CompleteEvent())]
+
+    assert offered("/") == ["/quit", "/clear", "/compact", "/model"]
+    assert offered("/cle") == ["/clear", "/model"]
+    assert offered("/cpt") == ["/compact"]
+
+
+@given(
+    st.lists(st.tuples(st.text("ab宽\n", max_size=50), st.text("c \x1b", max_size=50)), max_size=20),
+    st.integers(-1, 19),
+    st.integers(12, 60),
+    st.integers(1, 9),
+)
+def test_a_menu_fits_and_counts_what_it_does_not_show(
+    rows: list[tuple[str, str]], at: int, width: int, most: int
+) -> None:
+    at = min(at, len(rows) - 1)
+    lines = render_menu(rows, at, width, most)
+    assert len(lines) == min(len(rows), most)
+    assert all(line_width(line) <= width for line in lines)
+    told = [int(count) for count in re.findall(r"[↑↓] (\d+)", plain(lines))]
+    assert sum(told) == len(rows) - len(lines) or len(lines) < 2
+    assert plain(lines).count("❯") == (at >= 0)
 
 
 async def test_a_long_list_is_shown_around_what_is_chosen() -> None:

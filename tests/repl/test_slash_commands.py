@@ -241,7 +241,7 @@ async def test_wrong_names_and_arguments_are_told(context: RecordingContext) -> 
 async def test_without_a_person_it_is_said_what_to_name(context: RecordingContext) -> None:
     with pytest.raises(UsageError, match="name it"):
         await context.do("/model")
-    assert [one.label for one in context.offered] == ["openai/gpt-5.5", "anthropic/opus"]
+    assert [one.also for one in context.offered] == ["openai/gpt-5.5", "anthropic/opus"]
 
 
 async def test_switching(context: RecordingContext) -> None:

@@ -52,7 +52,7 @@ class CommandContext(Current):
 
     async def pick(self, title: str, options: Sequence[Option[T]]) -> T | None:
         """Have the person choose; None for nothing."""
-        names = ", ".join(option.label for option in options[:20])
+        names = ", ".join(option.also or option.label for option in options[:20])
         raise UsageError(f"{title} Nobody can choose here; name it after the command: {names}")
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:

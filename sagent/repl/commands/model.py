@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,13 +13,16 @@ from sagent.config.keyring import IN_KEYRING, has_keyring, keep_key
 from sagent.config.servers import own_address, provider_of
 from sagent.context.instructions import repository_root
 from sagent.errors import ModelError, UsageError
+from sagent.lib.figures import count
 from sagent.model import EFFORTS, Effort
 from sagent.peer import Consult, Switch
-from sagent.providers.registry import provider_named, row_named
-from sagent.providers.rows import built_in
+from sagent.providers.abilities import reasons, sees
+from sagent.providers.registry import provider_named, row_called, row_named
+from sagent.providers.rows import Row, built_in
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.settings_file import store_key
 from sagent.repl.terminal.picker import Option
+from sagent.repl.view.lines import table
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -30,21 +34,52 @@ _TOGGLES = (("off", "ask no advisor"), ("on", "as before"))
 _RATINGS = (("rate good", "its last advice helped"), ("rate bad", "it did not"))
 
 
-def _rows(context: CommandContext) -> list[tuple[str, str]]:
-    """The models that can be used, each with window and price; those of which both are known come first."""
+def _models(context: CommandContext) -> dict[str, Sequence[str]]:
+    """The models that can be used, each with window, price, and whether it sees and reasons; those of which the first
+    two are known come first."""
+    own = {name: one.row for name, one in context.settings.providers.items()}
     lines = (line.partition(": ") for line in context.opened.agent.catalog().splitlines())
-    found = [(name, about) for name, colon, about in lines if colon and "/" in name]
+    found = [(name, _cells(name, about, own)) for name, colon, about in lines if colon and "/" in name]
     providers = list(dict.fromkeys(name.partition("/")[0] for name, _ in found))
     found.sort(key=lambda row: row[0], reverse=True)  # later versions come first
-    return sorted(found, key=lambda row: (providers.index(row[0].partition("/")[0]), "unknown" in row[1]))
+    return dict(sorted(found, key=lambda row: (providers.index(row[0].partition("/")[0]), "?" in row[1][:2])))
+
+
+def _cells(name: str, about: str, own: Mapping[str, Row]) -> Sequence[str]:
+    provider, _, model = name.partition("/")
+    window, price = re.search(r"window (\d+)", about), re.search(r"([\d.e+-]+) in and ([\d.e+-]+) out", about)
+    row = row_called(provider, own)
+    sight, thought = (sees(row, model), reasons(row, model)) if row else (None, False)
+    return (
+        count(int(window[1])) if window else "?",
+        f"${price[1]} in ${price[2]} out" if price else "?",
+        "sees" if sight else "-" if sight is False else "sees?",
+        "reasons" if thought else "-",
+    )
+
+
+def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """The cells of each row in columns."""
+    lines = table([("", cell) for cell in row] for row in rows)
+    return ["".join(text for _, text in line)[2:] for line in lines]
+
+
+def _rows(context: CommandContext) -> list[tuple[str, str]]:
+    """The models that can be used, and what is known of each."""
+    models = _models(context)
+    return list(zip(models, _aligned(models.values()), strict=True))
 
 
 async def _pick_model(context: CommandContext, title: str, *more: tuple[str, str]) -> str | None:
-    rows = await asyncio.to_thread(_rows, context)
-    options = [Option(name, name, about) for name, about in (*more, *rows)]
-    if not options:
+    """Have the person choose a model; the one in use is marked."""
+    models = await asyncio.to_thread(_models, context)
+    if not models:
         raise UsageError("No other model is known here; name one: /model provider/model")
-    return await context.pick(title, options)
+    now, options = context.opened.agent.status().model, [Option(name, name, about) for name, about in more]
+    about = _aligned((name.partition("/")[0], *cells) for name, cells in models.items())
+    for name, told in zip(models, about, strict=True):
+        options.append(Option(name, f"{name.partition('/')[2]}{' ✓' if name == now else ''}", told, also=name))
+    return await context.pick(f"{title} (USD per million tokens)", options)
 
 
 @command(complete=_rows)

@@ -2,7 +2,7 @@
 
 import heapq
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -10,6 +10,7 @@ from prompt_toolkit.document import Document
 from sagent.lib.text import printable
 from sagent.repl.terminal.picker import matches
 
+MOST = 200  # that are offered at once
 _PATH = re.compile(r"(?:^|[\s(])@([^\s\"@]*)$")
 
 
@@ -27,33 +28,50 @@ def nearest(query: str, files: Sequence[str], most: int = 50) -> list[str]:
 
 
 class InputCompleter(Completer):
-    """`commands` lists names with their help; `arguments` what may follow a command, given what is typed of it."""
+    """`commands` lists names with their help; `arguments` what may follow a command, given what is typed of it; `first`
+    the commands to offer before others, best first."""
 
     def __init__(
         self,
         files: Callable[[], Sequence[str]],
         commands: Callable[[], Iterable[tuple[str, str]]],
         arguments: Callable[[str, str], Iterable[tuple[str, str]]],
+        first: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        self._files, self._commands, self._arguments = files, commands, arguments
+        self._files, self._commands, self._arguments, self._first = files, commands, arguments, first
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         del complete_event
         before = document.text_before_cursor
         if before.startswith("/") and "\n" not in before:
             name, space, rest = before[1:].partition(" ")
-            yield from _ranked(rest, self._arguments(name, rest)) if space else _ranked(name, self._commands())
+            if space:
+                yield from _ranked(rest, self._arguments(name, rest))
+            else:
+                places = {one: place for place, one in enumerate(dict.fromkeys(self._first()))}
+                commands = sorted(self._commands(), key=lambda row: places.get(row[0], len(places)))
+                yield from _ranked(name, commands, "/")
         elif found := _PATH.search(document.current_line_before_cursor):
             for path in nearest(found[1], self._files()):
                 text = f'"{path}"' if " " in path else path
                 yield Completion(text, -len(found[1]), display=printable(path))
 
 
-def _ranked(typed: str, options: Iterable[tuple[str, str]]) -> Iterable[Completion]:
-    start, typed = -len(typed), typed.lower()
-    fitting = [(text, told) for text, told in options if typed in text.lower()]
-    for text, told in sorted(fitting, key=lambda option: not option[0].lower().startswith(typed)):
-        yield Completion(text, start, display=printable(text), display_meta=[("class:dim", printable(told))])
+def _ranked(typed: str, options: Iterable[tuple[str, str]], mark: str = "") -> Iterator[Completion]:
+    """The options that fit: those whose names do by how well, then those of which the words about them hold it."""
+    typed, scored = typed.lower(), list[tuple[tuple[bool, int], str, str]]()
+    for text, told in options:
+        if (score := matches(typed, text)) is not None:
+            scored.append(((False, score if typed else 0), text, told))
+        elif typed in told.lower():
+            scored.append(((True, 0), text, told))
+    for _, text, told in sorted(scored, key=lambda each: each[0])[:MOST]:
+        yield Completion(text, -len(typed), display=mark + printable(text), display_meta=printable(told))
+
+
+def used_commands(lines: Iterable[str]) -> Iterator[str]:
+    """The names of the commands among lines."""
+    return (line[1:].split(maxsplit=1)[0] for line in lines if line.startswith("/") and line[1:2].strip())
 
 
 def is_completable(text: str) -> bool:

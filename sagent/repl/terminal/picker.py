@@ -6,22 +6,25 @@ from dataclasses import field
 from typing import Generic, TypeVar
 
 from sagent.lib.dataclass import dataclass
+from sagent.repl.terminal.menu import render_menu
 from sagent.repl.view.lines import Line, Span, cut_line, line_width, one_line, wrap
 
 T = TypeVar("T")
 MOST_ROWS = 10
+_IN_HINT = 1_000  # worse than any match of a name
 
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
     """One choice: what it stands for, its words, and a key that takes it at once ("" for none). `short` is for where
-    there is little room."""
+    there is little room; `also` is another name that it is found by."""
 
     value: T
     label: str
     hint: str = ""
     key: str = ""
     short: str = ""
+    also: str = ""
 
 
 def matches(query: str, text: str) -> int | None:
@@ -43,17 +46,16 @@ def matches(query: str, text: str) -> int | None:
 
 
 def narrowed(options: Sequence[Option[T]], query: str) -> list[Option[T]]:
-    """The options that fit every word of the query, best first."""
+    """The options that fit every word of the query, best first: those whose names do before those whose hints do."""
     scored = ((option, [_score(option, word) for word in query.split()]) for option in options)
     fitting = [(option, sum(score or 0 for score in scores)) for option, scores in scored if None not in scores]
     return [option for option, _ in sorted(fitting, key=lambda item: item[1])]
 
 
 def _score(option: Option[T], word: str) -> int | None:
-    """How well a word fits an option: its letters must be in the label, or the whole word in the hint."""
-    if matches(word, option.label) is None and word.lower() not in option.hint.lower():
-        return None
-    return matches(word, f"{option.label} {option.hint}")
+    """How well a word fits an option: its letters must be in a name of it, or the whole word in the hint."""
+    found = [score for name in (option.label, option.also) if (score := matches(word, name)) is not None]
+    return min(found) if found else _IN_HINT if word.lower() in option.hint.lower() else None
 
 
 @dataclass(slots=True)
@@ -156,6 +158,9 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
 def _rendered_options(picker: Picker[T], width: int, height: int) -> list[Line]:
     """The options, one a line; where the terminal is low, all those with keys on as few lines as they fit on."""
     shown = picker.shown
+    if not (picker.keys or picker.held):
+        most = max(min(MOST_ROWS, height - 3), 1)
+        return render_menu([(option.label, option.hint) for option in shown], picker.at, width, most)
     lines = [cut_line(_option(picker, option, number), width) for number, option in enumerate(shown)]
     if shown and all(option.key for option in shown) and len(shown) + 4 > height:
         low = (
@@ -169,16 +174,14 @@ def _rendered_options(picker: Picker[T], width: int, height: int) -> list[Line]:
         held = max(min(len(lines), MOST_ROWS, height - 2 - (not picker.keys)), 1)
         said = wrap([("class:dim", picker.held)], width, (("", "  "),))[:held]
         return [*said, *(((),) * (held - len(said)))]
-    rows = max(min(len(lines), MOST_ROWS, height - 2 - (not picker.keys)), 1)
+    rows = max(min(len(lines), MOST_ROWS, height - 2), 1)
     first = min(max(picker.at - rows // 2, 0), max(len(lines) - rows, 0))
     return lines[first : first + rows]
 
 
 def _option(picker: Picker[T], option: Option[T], number: int) -> Line:
     style, mark = ("class:chosen", "❯ ") if number == picker.at else ("", "  ")
-    spans: list[Span] = [("class:mark", mark)]
-    if picker.keys:
-        spans.append(("class:dim", f"{option.key or number + 1} "))
+    spans: list[Span] = [("class:mark", mark), ("class:dim", f"{option.key or number + 1} ")]
     if picker.ticked is not None:
         spans.append(("class:mark", "☑ " if number in picker.ticked else "☐ "))
     spans.append((style, one_line(option.label)))

@@ -20,7 +20,6 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl
 from prompt_toolkit.layout.dimension import Dimension
-from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import (
     ConditionalProcessor,
     HighlightIncrementalSearchProcessor,
@@ -34,6 +33,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from sagent.errors import UsageError
 from sagent.lib.text import printable
 from sagent.repl.terminal.key_codes import read_key
+from sagent.repl.terminal.menu import render_menu
 from sagent.repl.terminal.surface import SteadyOutput, Surface
 from sagent.repl.terminal.wrapping import DrawnInput
 from sagent.repl.view.lines import Line, drawable, line_width, width_of
@@ -176,7 +176,7 @@ class Screen:
                 self.input,
                 search,
                 ConditionalContainer(
-                    CompletionsMenu(max_height=MOST_COMPLETIONS),
+                    Window(FormattedTextControl(self._menu_text), dont_extend_height=True),
                     Condition(lambda: self.buffer.complete_state is not None),
                 ),
                 Window(FormattedTextControl(lambda: list(drawable(self.status(self.surface.width)))), height=1),
@@ -222,8 +222,14 @@ class Screen:
     def _panel_text(self) -> "StyleAndTextTuples":
         """The panel between empty rows, without a line end after the last."""
         panel = self.panel(self.surface.width, self.panel_rows)
-        lines: list[Line] = [*([()] if panel and self.rows > LOW else []), *map(drawable, panel), ()]
-        return [span for number, line in enumerate(lines) for span in ((("", "\n"), *line) if number else line)]
+        return _joined([*([()] if panel and self.rows > LOW else []), *panel, ()])
+
+    def _menu_text(self) -> "StyleAndTextTuples":
+        """The completions around the one at hand."""
+        state, most = self.buffer.complete_state, max(min(MOST_COMPLETIONS, self.rows // 3), 2)
+        rows = [(each.display_text, each.display_meta_text) for each in state.completions] if state else []
+        at = -1 if state is None or state.complete_index is None else state.complete_index
+        return _joined(render_menu(rows, at, self.surface.width, most))
 
     def _prefix(self, number: int, wrapped: int) -> "StyleAndTextTuples":
         return [("class:prompt", self.label)] if not number and not wrapped else [("", " " * width_of(self.label))]
@@ -366,6 +372,12 @@ class Screen:
             self.output.cursor_up(above)
             self.output.erase_down()
         app.renderer.reset()
+
+
+def _joined(lines: Sequence[Line]) -> "StyleAndTextTuples":
+    """Lines as they may be drawn, one below the other."""
+    drawn = enumerate(map(drawable, lines))
+    return [span for number, line in drawn for span in ((("", "\n"), *line) if number else line)]
 
 
 def _folded(width: int, columns: int) -> int:

@@ -1,0 +1,37 @@
+"""What a model can do besides writing, by what each family knows of its models: see images, and reason."""
+
+from sagent.providers.rows import Row
+
+
+def sees(row: Row, model: str) -> bool | None:
+    """Whether a model can be shown images; None where that is not known."""
+    name = model.lower().rpartition("/")[2]
+    match row.family:
+        case "anthropic" | "google":
+            return True
+        case "responses":
+            return not name.startswith(("gpt-3.5", "o1-mini", "o3-mini"))
+        case _:
+            return None if row.quirks.images else False
+
+
+def reasons(row: Row, model: str) -> bool:
+    """Whether it is known that a model thinks before it answers when it is asked to."""
+    match row.family:
+        case "anthropic":
+            from sagent.providers.families.anthropic.provider import think
+
+            return bool(think(model, "high", 64_000).members)
+        case "google":
+            from sagent.providers.families.google.provider import think as think_there
+
+            return bool(think_there(model, "high")[0])
+        case "responses":
+            from sagent.providers.families.openai_models import efforts_of
+
+            return bool(efforts_of(model))
+        case _:
+            from sagent.providers.families.chat.efforts import effort_members, knob_of
+
+            asked = effort_members(model, row.quirks, "high", with_tools=False)[0]
+            return bool(asked) or knob_of(model, row.quirks).style == "always"
