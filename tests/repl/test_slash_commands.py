@@ -162,6 +162,7 @@ COMMANDS = (
     Row("/doctor", "/doctor", "state directory", wrong="x"),
     Row("/bug", "/bug", "sagent .*, Python", wrong="x"),
     Row("/quit", "/quit", wrong="now"),
+    Row("/exit", "/exit", wrong="now"),
 )
 """The slash commands of the REPL's specification."""
 

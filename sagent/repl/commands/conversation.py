@@ -1,6 +1,7 @@
 """Commands about the conversation itself."""
 
 import asyncio
+from dataclasses import replace
 from decimal import Decimal
 
 from sagent.errors import UsageError
@@ -53,6 +54,9 @@ KEYS = (
 async def leave(context: CommandContext) -> None:
     """Quit; the session can be resumed."""
     context.leave()
+
+
+leave_too = replace(leave, name="exit", help="Another name of /quit.")
 
 
 @command()
