@@ -9,7 +9,7 @@ COMMANDS = {
     "run": "one task without a terminal, in words some know: --executor, --advisor",
     "team": "several roles work on one task and hand on what they find: presets, or a file of one's own",
     "models": "list known models: window, limits, price",
-    "sessions": "list, show, delete, prune or repair sessions",
+    "sessions": "list, search, show, compact, rewind, delete, prune or repair sessions",
     "verify": "check that a session, or a bundle of one, is what was written",
     "export": "a session for others: a bundle, a page, Markdown or lines of JSON",
     "replay": "run a session again from its log, or ask another model what was asked in it",

@@ -216,6 +216,19 @@ def test_two_sessions_are_put_side_by_side(shell: Shell) -> None:
     assert page.read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.parametrize("form", ["text", "json", "html"])
+def test_no_form_of_a_comparison_shows_a_secret(shell: Shell, form: str) -> None:
+    secret = "sk-ant-api03-" + "aB3dE5fG7hJ9" * 8
+    shell.serve([Turn(text="Yes."), Turn(text="No.")])
+    for session in ("a", "b"):
+        assert shell.run("--session", str(shell.cwd / session), f"is the key {secret}?").code == 0
+    done = command(shell, "compare", str(shell.cwd / "a"), str(shell.cwd / "b"), "--output-format", form)
+    assert done.code == 0, done.err
+    assert "is the key" in done.out
+    assert secret not in done.out
+    assert "secrets taken out" in done.err
+
+
 def test_a_session_is_put_beside_what_another_model_makes_of_it(shell: Shell) -> None:
     session = record(shell, Turn(calls=(CHANGE,)), Turn(text="Done."))
     flags = ("--model", "anthropic/claude-opus-4-8", "--live-tools", "--check", "test -f b.txt")

@@ -5,6 +5,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +18,13 @@ from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.json import json_dump
-from sagent.lib.text import printable
+from sagent.lib.text import Table, printable
 
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.lab.replay import Conditions
     from sagent.lab.sessiondiff import SessionDiff
+    from sagent.transcript.export_redaction import Redaction
 
 DESCRIPTION = """Two sessions side by side: turn by turn whether the same was sent, called and said; cost by role,
 tokens, time; and what a check command says of what each left. With --model the second one is made first: see
@@ -104,25 +106,30 @@ async def _with_another(session: Path, settings: "Settings", given: "Conditions"
     return diff, exit_code(done.result, signal_number)
 
 
+def _redacted(part: str | Table, redaction: "Redaction") -> str | Table:
+    if isinstance(part, str):
+        return redaction.text(part)
+    return replace(part, rows=tuple(tuple(map(redaction.text, row)) for row in part.rows))
+
+
 def _write(diff: "SessionDiff", form: str, output: object) -> None:
     """To a file whole or not at all, or to standard output. Raises UsageError."""
     from sagent.lab.sessiondiff import as_json, show
+    from sagent.transcript.export_redaction import Redaction
 
-    text = StringIO()
+    text, redaction = StringIO(), Redaction()
     out = binary_safe(sys.stdout) if output in (None, "-") else text
     match form:
         case "html":
             from sagent.lab.diffpage import write_diff
-            from sagent.transcript.export_redaction import Redaction
 
-            redaction = Redaction()
             out.write(write_diff(diff, redaction).decode("utf-8", "replace"))
-            if redaction.count:
-                sys.stderr.write(f"sagent: secrets taken out, by shape: {redaction.kinds}; look before you share it\n")
         case "json":
-            out.write(json_dump(as_json(diff)) + "\n")
+            out.write(json_dump(redaction.value(as_json(diff))) + "\n")
         case _:
-            write(out, show(diff))
+            write(out, (_redacted(part, redaction) for part in show(diff)))
+    if redaction.count:
+        sys.stderr.write(f"sagent: secrets taken out, by shape: {redaction.kinds}; look before you share it\n")
     if out is text:
         path = Path(str(output)).expanduser()
         try:
