@@ -77,9 +77,10 @@ _PASSWORDS = ("pass", "pwd")  # what their names begin with
 _KEY_OF = re.compile(r"(?:client|api|access|private|account|auth|signing|encryption|master|shared)[_-]?\Z")
 _VALUE = re.compile(
     r"[a-z0-9_.-]{0,40}\\?[\"']?\s{0,4}(?::=|=>|[:=])\s{0,4}"
-    r"(?:\\?[\"']([^\"'\n\\]{6,500})(?=\\?[\"'])|(?![\w.]{0,200}[(\[])([^\s\"',;<>(){}\[\]\\]{8,}))"
+    r"(?:\\?[\"']([^\"'\n\\]{6,500})(?=\\?[\"'])|(?!=?\$|[\w.]{0,200}[(\[])([^\s\"',;<>(){}\[\]\\]{8,}))"
 )
-"""What is assigned to a name that says what it is: api_key=..., "password": "...". A call, `token = read(`, is none."""
+"""What is assigned to a name that says what it is: api_key=..., "password": "...". A call, `token = read(`, is none,
+nor is a reference, which is not read to its end: each of many in one word would be."""
 
 
 _PASSWORD = re.compile(
@@ -183,11 +184,12 @@ def _named_option(low: str, start: int) -> bool:
 
 def _is_random(value: str) -> bool:
     """Whether a value looks drawn, not said: figures among letters, and three bits or more to a character."""
+    from collections import Counter
     from math import log2
 
     if not (any(map(str.isdigit, value)) and any(map(str.isalpha, value))) or "/" in value[:2]:
         return False
-    shares = [value.count(each) / len(value) for each in set(value)]
+    shares = [number / len(value) for number in Counter(value).values()]
     return -sum(share * log2(share) for share in shares) >= min(2.75, log2(len(value)) - 0.75)
 
 

@@ -1,6 +1,7 @@
 """Markdown and code of theirs as HTML: CommonMark with tables, code with its parts told apart. Nothing of theirs is
 markup, loads or runs; what goes anywhere goes to http, https or mailto."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 MOST_MARKDOWN = 30_000  # characters of a text that is read as Markdown: some Markdown takes time by the square
 MOST_CODE = 30_000  # characters of a text whose parts are told apart
 MOST_CODE_IN_ALL = 400_000
+_SLOW = re.compile(r"[^\n]{400}|\s{200}")  # over what lexers go back and forth
+_CUT = 4_000  # characters read past a cut, so that a secret at it is whole
 _LANGUAGES = frozenset((
     "bash", "c", "console", "cpp", "css", "diff", "dockerfile", "go", "html", "ini", "java", "javascript", "js", "json",
     "jsx", "kotlin", "make", "php", "py", "python", "rb", "rs", "ruby", "rust", "sh", "shell", "sql", "swift", "toml",
@@ -68,16 +71,19 @@ class Prose:
         markdown = self._markdown
         markdown.options["breaks"] = breaks
         tokens = markdown.parse(valid_text(clean))
+        for each in (child for token in tokens for child in token.children or () if child.type == "text"):
+            each.content = self._redaction.text(each.content)  # `ghp\_...` had another shape
         html = markdown.renderer.render(list(_safe(tokens, top)), markdown.options, {})
         return f'<div class="prose">{valid_text(html).translate(UNSAFE)}</div>'
 
     def clean(self, text: str) -> str:
         """Without secrets and cut, not yet escaped."""
-        clean = self._redaction.text(text[: self._cap + 4_000])  # a secret at the cut is still whole
+        clean = self._redaction.text(text[: self._cap + _CUT])
         if len(text) <= self._cap:
             return clean
         self.left_out += 1
-        return f"{clean[: self._cap]}\n[... cut: {len(text)} characters in all, the rest is in the log ...]"
+        whole = len(clean) if len(text) <= self._cap + _CUT else max(len(clean) - _CUT, 0)
+        return f"{clean[: min(self._cap, whole)]}\n[... cut: {len(text)} characters in all, the rest is in the log ...]"
 
     def _marked(self, code: str, language: str) -> str:
         return "\n".join(self._lines(code.removesuffix("\n"), language))
@@ -86,7 +92,7 @@ class Prose:
         """As many lines as the code has, its parts told apart where the language is known."""
         name = language.lower().partition(" ")[0]
         name = _ALIASES.get(name, name)
-        if name not in _LANGUAGES or len(code) > min(MOST_CODE, self._room):
+        if name not in _LANGUAGES or len(code) > min(MOST_CODE, self._room) or _SLOW.search(code):
             return escape(code).split("\n")
         from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType] -- its options
 

@@ -140,12 +140,21 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
         "curl ",
         "login a passwor ",
         "--token",
+        "token=$",
+        "secret:=$",
+        "password=$",
     ],
 )
 def test_no_text_takes_longer_than_its_length_warrants(piece: str) -> None:
     """Where a pattern goes back and forth, this does not end."""
     text = piece * (120_000 // len(piece))
     assert redact(text) == (text, 0)
+
+
+def test_a_value_of_many_characters_is_looked_at_once() -> None:
+    """Where each of its characters is looked for in the whole of it, this does not end."""
+    value = "a1" + "".join(map(chr, range(0x20000, 0x20000 + 600_000)))
+    assert redact(f"--token {value}") == ("--token [redacted: value]", 1)
 
 
 @pytest.mark.parametrize(

@@ -124,3 +124,24 @@ def test_secrets_are_taken_out_before_anything_is_rendered_and_cut():
     page = prose.markdown("x" * 90 + "\nsk-ant-" + "REDACTME0123456789abcdef" + "\n")
     assert "REDACTME" not in page
     assert (redaction.count, prose.left_out) == (1, 1)
+
+
+def test_what_secrets_make_room_for_shows_no_part_of_one_at_the_cut():
+    private = "-----BEGIN PRIVATE KEY-----\n" + "QUJD" * 600 + "\n-----END PRIVATE KEY-----\n"
+    before = private * 2
+    text = before + "x" * (8_969 - len(before)) + " ghp_" + "Zq7" * 12 + " tail" * 100
+    assert "Zq7" not in Prose(Redaction(), 5_000).clean(text)
+
+
+@pytest.mark.parametrize("start", ["ghp\\_", "gh&#112;_"])
+def test_a_secret_that_markdown_spells_otherwise_is_taken_out_too(start: str):
+    redaction = Redaction()
+    assert "a1B2" not in Prose(redaction, 5_000).markdown(f"Use {start}{'a1B2' * 9} here, **{start}{'a1B2' * 9}**.")
+    assert redaction.count == 2
+
+
+@pytest.mark.parametrize(("language", "code"), [("diff", "+" * 29_000), ("c", "\n" * 29_000), ("make", "a" * 29_000)])
+def test_code_that_would_take_long_to_tell_apart_is_shown_as_it_is(language: str, code: str):
+    """Where lexers go back and forth in it, this does not end."""
+    prose = Prose(Redaction(), 50_000)
+    assert all(prose.code(code, language) == prose.text(code.removesuffix("\n")) for _ in range(12))
