@@ -44,7 +44,9 @@ def count_pages(data: bytes) -> int:
 
 def _seen(data: bytes) -> tuple[int, bool]:
     """Page objects, and whether all there are can be seen."""
-    seen, left, is_all, at = _number(data), _LARGEST, b"/Encrypt" not in data, 0
+    plain, left, at = _plain(data), _LARGEST, 0
+    seen = len(_PAGE.findall(plain))
+    is_all = b"/Encrypt" not in plain and plain.count(b"/ObjStm") == data.count(b"/ObjStm")
     while (at := data.find(b"/ObjStm", at) + 1) > 0:
         start = data.find(b"stream", at, at + _DICTIONARY)
         end = data.find(b"endstream", start) if start >= 0 else -1
@@ -58,15 +60,16 @@ def _seen(data: bytes) -> tuple[int, bool]:
         except zlib.error:
             is_all = False
             continue
-        seen, left, is_all = seen + _number(objects), left - len(objects), is_all and unpacking.eof
+        seen, left = seen + len(_PAGE.findall(_plain(objects))), left - len(objects)
+        is_all = is_all and unpacking.eof and objects.lstrip()[:1].isdigit()  # else it was packed twice, or filtered
         if left <= 0:
             return seen, False
     return seen, is_all
 
 
-def _number(data: bytes) -> int:
-    """Page objects in plain sight; any character of a name may be written as its number."""
-    return len(_PAGE.findall(_ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), data)))
+def _plain(data: bytes) -> bytes:
+    """With names as they are meant: any character of one may be written as its number."""
+    return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), data)
 
 
 def answer() -> None:

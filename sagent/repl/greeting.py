@@ -1,6 +1,7 @@
 """What stands at the top of the first session, and what is new since the version that was used before."""
 
 import contextlib
+import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,16 +59,19 @@ def take_news(state: Path) -> tuple[str, ...]:
     return news_since(before) if before else ()
 
 
+@functools.cache  # each key that completes a command asks
+def _news() -> str:
+    return Path(__file__).with_name("news.md").read_text(encoding="utf-8")
+
+
 def new_commands() -> list[str]:
     """The commands that the news of this version name."""
-    text = Path(__file__).with_name("news.md").read_text(encoding="utf-8")
-    return re.findall(r"/([a-z-]+)", text.partition(f"## {__version__}")[2].partition("\n## ")[0])
+    return re.findall(r"/([a-z-]+)", _news().partition(f"## {__version__}")[2].partition("\n## ")[0])
 
 
 def news_since(before: str) -> tuple[str, ...]:
     """The lines of news.md above the heading of that version, newest first; those of this version where it has none."""
-    text = Path(__file__).with_name("news.md").read_text(encoding="utf-8")
-    found: list[str] = []
+    text, found = _news(), list[str]()
     for line in text.splitlines():
         if line == f"## {before}" or (line.startswith("## ") and found and f"## {before}\n" not in text):
             break

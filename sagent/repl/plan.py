@@ -30,6 +30,8 @@ async def settle_plan(
     edit: Callable[[str], Awaitable[str]],
 ) -> "tuple[Mode, str] | None":
     """The mode in which a plan is carried out and the message that asks for it; None where the person accepts none."""
+    if not plan:
+        return None
     options = [
         Option("ask", "Yes, and ask before every change", key="y"),
         Option("edit", "Yes, and edit in the project freely", key="e"),
@@ -37,8 +39,6 @@ async def settle_plan(
         Option("", "No, go on planning", key="n"),
     ]
     now = plan
-    if not plan:
-        return None
     while said := await choose("Carry out this plan?" if now == plan else "Carry out the changed plan?", options):
         if said == "change":
             now = (await edit(now)).strip() or now

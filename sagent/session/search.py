@@ -47,11 +47,15 @@ def _likely(file: Path, words: Sequence[bytes], fold: Callable[[bytes], bytes]) 
         data = file.read_bytes()
     except OSError:
         return ()
-    folded = fold(data)
-    if not all(word in folded for word in words):
+
+    def holds(text: bytes) -> bool:
+        folded = fold(text)
+        return all(word in folded for word in words)
+
+    if not holds(data):
         return ()
-    lines = (line for line in data.splitlines(keepends=True) if b',"kind":"message"' in line[-140:])
-    return [line for line in lines if (folded := fold(line)) and all(word in folded for word in words)]
+    lines = data.splitlines(keepends=True)
+    return [line for line in lines if b',"kind":"message"' in line[-140:] and holds(line)]
 
 
 def _casefolded(data: bytes) -> bytes:

@@ -15,7 +15,15 @@ def page(number: int, parent: int = 2) -> bytes:
     return b"<</Type/Page/Parent %d 0 R/MediaBox[0 0 9 9]>>" % parent
 
 
-def pdf(pages: int, *, told: int | None = None, named: bytes = b"/Page", packed: bool = True) -> bytes:
+def pdf(
+    pages: int,
+    *,
+    told: int | None = None,
+    named: bytes = b"/Page",
+    packed: bool = True,
+    pack: Callable[[bytes], bytes] = zlib.compress,
+    filters: bytes = b"/FlateDecode",
+) -> bytes:
     """A PDF whose pages lie in object streams of 100, as most writers leave them, and a cross-reference stream."""
     kids = b" ".join(b"%d 0 R" % (3 + number) for number in range(pages))
     objects = {1: b"<</Type/Catalog/Pages 2 0 R>>"}
@@ -33,14 +41,15 @@ def pdf(pages: int, *, told: int | None = None, named: bytes = b"/Page", packed:
             heads += b"%d %d " % (number, len(bodies))
             bodies += objects[number] + b" "
             places[number] = 2, following, index
-        stream = zlib.compress(heads + bodies)
+        stream = pack(heads + bodies)
         places[following] = 1, len(data), 0
-        data += (
-            b"%d 0 obj<</Type/ObjStm/N %d/First %d/Filter/FlateDecode/Length %d>>stream\r\n%s\nendstream endobj\n"
-            % (
-                *(following, heads.count(b" ") // 2, len(heads), len(stream)),
-                stream,
-            )
+        data += b"%d 0 obj<</Type/ObjStm/N %d/First %d/Filter%s/Length %d>>stream\r\n%s\nendstream endobj\n" % (
+            following,
+            heads.count(b" ") // 2,
+            len(heads),
+            filters,
+            len(stream),
+            stream,
         )
         following += 1
     places[following] = 1, len(data), 0
@@ -77,6 +86,36 @@ def two(data: bytes) -> bytes:
 )
 def test_pages_in_object_streams_are_counted(data: bytes, pages: int) -> None:
     assert count_pages(data) == pages
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda data: data.replace(b"/ObjStm", b"/Obj#53tm"),
+        lambda data: data.replace(b"/Type/ObjStm", b"/Type/Obj#53tm/More/ObjStm", 1),
+    ],
+)
+def test_pages_that_are_hidden_behind_one_in_sight_are_counted(hide: Callable[[bytes], bytes]) -> None:
+    assert count_pages(two(hide(pdf(300)))) >= 300
+
+
+def predicted(data: bytes) -> bytes:
+    """As PNG stores rows that are not filtered, each with the number of its filter first."""
+    rows = (data.ljust(-(-len(data) // 9) * 9)[at : at + 9] for at in range(0, len(data), 9))
+    return zlib.compress(b"".join(b"\0" + row for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("pack", "filters"),
+    [
+        (lambda data: zlib.compress(zlib.compress(data)), b"[/FlateDecode/FlateDecode]"),
+        (predicted, b"/FlateDecode/DecodeParms<</Predictor 10/Columns 9>>"),
+    ],
+)
+def test_object_streams_that_are_packed_twice_or_filtered_are_counted(
+    pack: Callable[[bytes], bytes], filters: bytes
+) -> None:
+    assert count_pages(two(pdf(40, pack=pack, filters=filters))) >= 40
 
 
 def test_pages_that_cannot_be_seen_are_counted_by_pypdfium2() -> None:

@@ -3,29 +3,22 @@
 import argparse
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser
 from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import write
 from sagent.config import Settings
-from sagent.cost.prices import PriceBook
 from sagent.errors import UsageError
-from sagent.events import Event, Notice
 from sagent.lib.text import Table, count, printable
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
 from sagent.session.retention import Glance, age, glance, glances, prune, remove
-from sagent.session.savings import add_savings
 from sagent.session.store import named_logs, summarize
 from sagent.session.verify import repair
 from sagent.usage import Totals
-
-if TYPE_CHECKING:
-    from sagent.agent import Agent
 
 
 def run_sessions(argv: Sequence[str]) -> int:
@@ -152,51 +145,39 @@ def _search(settings: Settings, given: argparse.Namespace) -> int:
 
 def _compact(settings: Settings, given: argparse.Namespace) -> int:
     """1 where nothing could be made smaller."""
-
-    async def compact(agent: "Agent", _: Settings) -> None:
-        await agent.compact(" ".join(given.hints))
-
-    if _carried_out(settings, given, compact):
-        return 0
-    _say("Nothing gave way: there are only the last turns.")
-    return 1
+    before, after = _carry_out(settings, given, " ".join(["/compact", *" ".join(given.hints).split()]))
+    return 0 if after < before else 1
 
 
 def _rewind(settings: Settings, given: argparse.Namespace) -> int:
-    from sagent.cli.headless import carry_out
-
-    async def rewind(agent: "Agent", there: Settings) -> None:
-        command = f"/rewind {given.request} {given.what}" if given.request else "/tree"
-        await carry_out(command, there, agent)
-
-    _carried_out(settings, given, rewind)
+    _carry_out(settings, given, f"/rewind {given.request} {given.what}" if given.request else "/tree")
     return 0
 
 
-def _carried_out(
-    settings: Settings, given: argparse.Namespace, act: "Callable[[Agent, Settings], Awaitable[None]]"
-) -> Sequence[str]:
-    """Open a session where it took place and do something there; what its agents said of that."""
+def _carry_out(settings: Settings, given: argparse.Namespace, command: str) -> tuple[int, int]:
+    """Open a session where it took place and carry out a slash command there: the tokens of its context before and
+    after."""
     import asyncio
 
     from sagent.app import open_agent
+    from sagent.cli.headless import carry_out
+    from sagent.events import Event, Notice
 
     path = session_path(settings, given.session)
     cwd = given.cwd or glance(path).cwd
     there = load_settings({"session": str(path), **({"cwd": cwd} if cwd and Path(cwd).is_dir() else {})})
-    told: list[str] = []
 
     def hear(event: Event) -> None:
         if isinstance(event, Notice):
-            told.append(event.text)
-            _say(printable(event.text))
+            sys.stderr.write(printable(event.text) + "\n")
 
-    async def carry_out() -> None:
+    async def act() -> tuple[int, int]:
         async with open_agent(there, hear) as agent:
-            await act(agent, there)
+            before = agent.status().context_tokens
+            await carry_out(command, there, agent)
+            return before, agent.status().context_tokens
 
-    asyncio.run(carry_out())
-    return told
+    return asyncio.run(act())
 
 
 def _prune_flags(parser: argparse.ArgumentParser) -> None:
@@ -226,6 +207,9 @@ def _prune(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _show(settings: Settings, given: argparse.Namespace) -> int:
+    from sagent.cost.prices import PriceBook
+    from sagent.session.savings import add_savings
+
     path = session_path(settings, given.session)
     summary = summarize(path)
     if not given.costs:
