@@ -255,16 +255,13 @@ class Runner:
         state, known = self._state, self._tree.savings
         with suppress(SagentError, OSError):
             known[state.path] = self._own_saving()
-        billed = state.ledger.totals(state.path).by_agent
-        earlier = [agent for agent in billed if agent not in known and self._tree.get(agent) is None]
-        if earlier and state.log.path:  # by an earlier process
-            from sagent.session.savings import add_savings
+        agents = {state.path, *state.ledger.totals(state.path).by_agent}
+        for agent in agents - known.keys():
+            if state.log.path and self._tree.get(agent) is None:  # of an earlier process
+                from sagent.session.savings import add_savings
 
-            for agent in earlier:
-                file = log_file(Path(state.log.path), agent)
-                known[agent] = add_savings([file], state.ledger.prices.price)
-        own = (saving for path, saving in known.items() if f"{path}/".startswith(f"{state.path}/"))
-        return sum(own, Saving())
+                known[agent] = add_savings([log_file(Path(state.log.path), agent)], state.ledger.prices.price)
+        return sum((known[agent] for agent in agents & known.keys()), Saving())
 
     def _own_saving(self) -> Saving:
         """The same of this agent alone. Raises SessionCorrupt and OSError."""

@@ -23,7 +23,8 @@ from sagent.providers import Anthropic
 
 async def swarm(count: int, alive: int) -> dict[str, float]:
     """Spawn them all, and wait for each."""
-    settings = load({**flags(), "max_spawns": str(count + 100), "max_live_agents": str(alive)})
+    bounds = {"max_spawns": str(count + 100), "max_live_agents": str(alive), "max_exchanges": "none"}
+    settings = load({**flags(), **bounds})
     async with open_agent(settings, lambda event: None) as root:
         places = asyncio.Semaphore(alive)
         await (await root.spawn("first")).wait()  # the price of a start is another figure
