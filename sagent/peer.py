@@ -208,7 +208,7 @@ class Caller(Peer, Protocol):
 
     async def cancel_job(self, name: str) -> JobStatus: ...
 
-    def detach_job(self, name: str) -> str:
+    async def detach_job(self, name: str) -> str:
         """Have a job outlive the session, and say where its output goes. Raises UsageError where its tool cannot."""
         ...
 

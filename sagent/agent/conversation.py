@@ -30,6 +30,9 @@ from sagent.usage import Cost
 if TYPE_CHECKING:
     from sagent.rewind.restore import FileChanges
 
+_LONGEST_START = 5.0  # seconds until a tool offers that its job outlives us: a command is started within far less
+_POLL = 0.02
+
 
 class Conversation(Caller):
     """What an agent says and does by its engine's state alone."""
@@ -215,10 +218,12 @@ class Conversation(Caller):
             await asyncio.wait([job.task])
         return job.status()
 
-    def detach_job(self, name: str) -> str:
-        """Have a job outlive this process, wake those who wait for it, and say where its output goes. Raises UsageError
-        where its tool cannot."""
+    async def detach_job(self, name: str) -> str:
+        """Have a job outlive this process, wake those who wait for it, and say where its output goes. One that has only
+        begun is waited for until its tool offers that. Raises UsageError where its tool cannot."""
         job = self._job(name)
+        while job.state == "running" and job.ongoing.let_go is None and time.monotonic() < job.started + _LONGEST_START:
+            await asyncio.wait([job.task], timeout=_POLL)
         if job.state != "running" or job.ongoing.let_go is None:
             raise UsageError(f"{job.name} ({job.call.name}, {job.state}) cannot outlive this process.")
         try:

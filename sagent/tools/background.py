@@ -54,7 +54,7 @@ async def _do(caller: Caller, operation: str, name: str, seconds: object) -> str
         case "cancel":
             return _line(await caller.cancel_job(name))
         case _:
-            return caller.detach_job(name)
+            return await caller.detach_job(name)
 
 
 def _line(job: JobStatus) -> str:

@@ -201,12 +201,21 @@ async def test_a_call_that_became_a_job_is_let_go_too_and_a_run_that_waits_for_i
     agent = Agent(model, tools=[bash], resources=resources, limits=limits)
     task = asyncio.create_task(agent.run("go"))
     await until(lambda: agent.jobs() and (work / "begun").exists(), "it is a job")
-    told = agent.detach_job("job:1")
+    told = await agent.detach_job("job:1")
     assert (await task).content == "waiting"
     await until(lambda: not lost_jobs(agent.state.log.entries()), "the log tells that it was let go")
     await agent.aclose()
     (work / "go").touch()
     await until(lambda: told_file(told).read_text() == "before\nafter\n", "its output is in the file")
+
+
+async def test_one_that_has_only_begun_is_let_go_once_its_command_runs(work: Path, bash: Bash) -> None:
+    command = call(1, "Bash", command=f"{PAUSE}; echo after", background="true", delay=0.3)
+    agent = an_agent(work, bash, (command,), (job(2, "detach"),), "end")
+    await asyncio.wait_for(agent.run("go"), 30)
+    await agent.aclose()
+    (work / "go").touch()
+    await until(lambda: told_file(answers(agent)["c2"]).read_text() == "after\n", "its output is in the file")
 
 
 async def test_much_output_before_and_after_is_all_there_in_order(work: Path, bash: Bash) -> None:

@@ -112,7 +112,7 @@ async def detach(context: CommandContext, job: str) -> None:
     """
     for agent, one in _all_jobs(context):
         if one.name == job:
-            context.say(agent.detach_job(job))
+            context.say(await agent.detach_job(job))
             return
     running = ", ".join(name for name, _ in _jobs(context)) or "none"
     raise UsageError(f"There is no job {job!r}; running: {running}")
